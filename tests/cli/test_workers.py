@@ -218,7 +218,7 @@ async def test_a_worker_that_may_not_be_started_again_has_failed_when_it_crashes
     worker.kill()
     ended = await lab.wait_ended(run)
 
-    assert "process exited with code -9 (start 1)" in str(ended.failure)
+    assert "process exited with code -9 (attempt 1)" in str(ended.failure)
 
 
 async def test_cancelling_a_worker_that_has_just_ended_says_that_it_is_over(

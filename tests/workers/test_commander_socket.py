@@ -52,7 +52,10 @@ def test_nothing_is_left_when_it_ends(store: Path) -> None:
 
 def test_a_live_socket_is_never_stolen(store: Path) -> None:
     with bind_socket(commander_socket_path(store)):
-        with pytest.raises(SocketInUse, match="another commander listens"), bind_socket(commander_socket_path(store)):
+        with (
+            pytest.raises(SocketInUse, match="another commander is listening"),
+            bind_socket(commander_socket_path(store)),
+        ):
             pass
 
         assert is_listening(commander_socket_path(store))
@@ -63,7 +66,7 @@ def test_a_live_socket_whose_lock_was_removed_is_not_stolen_either(store: Path) 
     with bind_socket(path):
         path.with_name("commander.lock").unlink()
 
-        with pytest.raises(SocketInUse, match="another commander listens"), bind_socket(path):
+        with pytest.raises(SocketInUse, match="another commander is listening"), bind_socket(path):
             pass
 
         assert is_listening(path)
@@ -73,7 +76,10 @@ def test_a_commander_that_holds_the_lock_but_no_socket_yet_is_not_overtaken(stor
     with commander_socket_path(store).with_name("commander.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
 
-        with pytest.raises(SocketInUse, match="another commander listens"), bind_socket(commander_socket_path(store)):
+        with (
+            pytest.raises(SocketInUse, match="another commander is listening"),
+            bind_socket(commander_socket_path(store)),
+        ):
             pass
 
 

@@ -76,11 +76,11 @@ async def test_a_worker_resolves_a_conflict_and_its_branch_is_merged_instead(lab
     asked = await lab.wait_asked(run)
     assert "<<<<<<< " in (lab.worktree_path("feat/two-resolved") / "a.txt").read_text()
     task = lab.events(run)[0].request.text
-    assert task.splitlines()[0] == "Resolve the conflict of feat/two with main + feat/one + feat/other"
+    assert task.splitlines()[0] == "Resolve the conflict between feat/two and main + feat/one + feat/other"
     assert "HEAD^2 is feat/two" in task
     assert "- a.txt\n" in task
     assert f">>>>>>> {lab.repo.tip('feat/two')}" in task
-    assert "no marks" not in task
+    assert "no markers" not in task
 
     code, result, told = await merge_as_json(lab, "--all", "--resolve")
     assert (code, result["coupled"], result["left_out"], result["resolving"]) == (0, [], [], [])
@@ -102,7 +102,9 @@ async def test_a_worker_resolves_a_conflict_and_its_branch_is_merged_instead(lab
         await lab.run_podium("merge", "--all")
     ).stderr == "nothing to merge: no worker has changes that main does not have\n"
     [placed] = lab.events(run, WorkerPlaced)
-    assert lab.commits("main", placed.base)[-1] == "Resolve the conflict of feat/two with main + feat/one + feat/other"
+    assert (
+        lab.commits("main", placed.base)[-1] == "Resolve the conflict between feat/two and main + feat/one + feat/other"
+    )
     lab.assert_clean_end(run)
 
 
@@ -224,7 +226,7 @@ async def test_a_branch_that_fails_a_check_is_given_to_a_worker_too(lab: WorkerL
 
     [run] = [row.run for row in WorkerIndex(lab.store).find_by_name(lab.root, on)]
     task = lab.events(run)[0].request.text
-    assert task.splitlines()[0] == "Mend feat/bad, with which a check fails on main + feat/good"
+    assert task.splitlines()[0] == "Fix feat/bad: a check fails when it is merged into main + feat/good"
     assert "it is bad" in task
     assert (on, code, merged_and_left_out(result)) == ("feat/bad-resolved", 0, (["feat/good", "feat/bad-resolved"], []))
     assert result["moved"]

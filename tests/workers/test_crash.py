@@ -36,7 +36,7 @@ async def test_a_worker_that_crashes_is_started_again_and_goes_on(lab: WorkerLab
     await lab.wait_finished()
     assert [one.pid == worker.pid for one in lab.events(run, RunResumed)] == [True, False]
     assert len(lab.server.calls) == 3
-    assert "process exited with code -9 (start 1)" in lab.logs(run)
+    assert "process exited with code -9 (attempt 1)" in lab.logs(run)
     lab.assert_clean_end(run)
 
 
@@ -49,7 +49,7 @@ async def test_a_worker_that_crashes_again_has_failed_and_reports_its_last_outpu
     await lab.wait_finished()
     assert ended.outcome == "failed"
     assert "process exited with code 137: " in str(ended.failure)
-    assert "process exited with code 137 (start 2)" in str(ended.failure)
+    assert "process exited with code 137 (attempt 2)" in str(ended.failure)
     assert len(lab.events(run, RunResumed)) == 3  # the last one by its commander, to end it
     lab.assert_clean_end(run)
 
@@ -91,7 +91,7 @@ async def test_a_worker_whose_fork_server_is_killed_while_forking_is_started_by_
     assert (await lab.wait_ended(run)).outcome == "succeeded"
     await lab.wait_finished()
     assert (modules / "died").exists()
-    assert "the fork server started no worker process: it has exited" in lab.logs(run)
+    assert "the fork server could not start a worker process: it has exited" in lab.logs(run)
     assert len(lab.events(run, RunResumed)) == 1
     lab.assert_clean_end(run)
 

@@ -39,7 +39,7 @@ async def test_of_several_concurrent_delegations_to_one_branch_one_is_accepted(l
 
     assert [row.run for row in WorkerIndex(lab.store).list_all()] == accepted
     assert len(accepted) == 1
-    assert refused == ["branch 'feat/one' already has a worker; podium workers shows it; use another branch"] * 3
+    assert refused == ["branch 'feat/one' already has a worker (see podium workers); use another branch"] * 3
 
 
 async def test_the_branch_and_folder_of_a_queued_worker_are_refused_to_others(lab: WorkerLab) -> None:
@@ -53,7 +53,7 @@ async def test_the_branch_and_folder_of_a_queued_worker_are_refused_to_others(la
         await lab.delegate("feat", "done")
 
     path = lab.worktree_path("feat/a-b")
-    assert str(folder.value) == f"{path} will be the worktree of 'feat/a-b'; use another name than 'feat-a/b'"
+    assert str(folder.value) == f"{path} is reserved for the worktree of 'feat/a-b'; use a name other than 'feat-a/b'"
     assert str(below.value).startswith("git cannot store both branches 'feat/a-b/c' and 'feat/a-b'")
     assert str(above.value).startswith("git cannot store both branches 'feat' and 'feat/a-b'")
     assert [row.run for row in WorkerIndex(lab.store).list_all()] == [run]

@@ -62,7 +62,7 @@ async def test_a_run_whose_work_cannot_be_committed_has_failed(lab: WorkerLab) -
     [ended] = [event for event in lab.events(run) if isinstance(event, RunEnded)]
     assert ended.outcome == "failed"
     assert ended.failure is not None
-    assert "its work is not committed and stays in" in ended.failure.message
+    assert "its changes could not be committed and remain in" in ended.failure.message
 
 
 async def test_a_run_in_the_background_works_in_the_repository_itself(lab: WorkerLab) -> None:

@@ -179,7 +179,7 @@ async def test_a_circle_of_workers_is_refused(lab: WorkerLab) -> None:
         await lab.delegate("feat/three", "three", options=WorkerOptions(after=("feat/three",)))
     with pytest.raises(Mistake, match="branch 'feat/one' already has a worker"):
         await lab.delegate("feat/one", "one", options=WorkerOptions(after=("feat/two",)))
-    with pytest.raises(Mistake, match="branch 'feat/four' to wait for has never had a worker"):
+    with pytest.raises(Mistake, match="cannot wait for branch 'feat/four': it has never had a worker"):
         await lab.delegate("feat/five", "five", options=WorkerOptions(after=("feat/four",)))
 
 

@@ -95,4 +95,4 @@ async def test_where_nothing_was_changed_nothing_is_committed(repo: Repo, tmp_pa
 async def test_a_blank_subject_is_replaced(repo: Repo, checkout: Checkout) -> None:
     await commit_work(checkout, subject=" \n ")
 
-    assert repo.git("log", "-1", "--format=%s", "feat/one") == "Work of an agent"
+    assert repo.git("log", "-1", "--format=%s", "feat/one") == "Changes by an agent"

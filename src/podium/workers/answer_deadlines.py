@@ -1,4 +1,4 @@
-"""Deadlines for answers: a worker's request is denied if somebody was there for long enough without answering.
+"""Deadlines for answers: a worker's request is denied if a client was connected for long enough without answering.
 
 Time counts only while a client is connected. Without clients a request waits, for days if necessary.
 """
@@ -19,7 +19,7 @@ from ..store.answering_clients import list_clients
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRequest:
-    """A request to be denied in time. `allowed` returns how many seconds an answer may take."""
+    """A request that is denied at its deadline. `allowed` returns how many seconds an answer can take."""
 
     by: str
     asked: float
@@ -28,24 +28,24 @@ class PendingRequest:
 
 
 class ApprovalDeadlines:
-    """The deadlines of all requests of one store's workers."""
+    """The deadlines of all requests from one store's workers."""
 
     def __init__(self, store: Path) -> None:
         self._store = store
         self._open: dict[str, PendingRequest] = {}
         self._clients_since: dict[str, float] = {}
-        """The connected clients and since when, by the monotonic clock, because the system time may be changed."""
+        """When each client connected, by the monotonic clock, because the system time can change."""
         self._changed = Event()
 
     def add_request(
         self, id: str, *, by: str, allowed: Callable[[], float], deny: Callable[[float], Awaitable[None]]
     ) -> None:
-        """Deny a request when its time is over. If it was answered before, the denial has no effect."""
+        """Deny a request when its time is up. If it was answered earlier, the denial has no effect."""
         self._open[id] = PendingRequest(by=by, asked=time.monotonic(), allowed=allowed, deny=deny)
         self.recheck()
 
     def discard_requests(self, by: str) -> None:
-        """Forget the requests of a worker that can no longer receive answers."""
+        """Forget the requests from a worker that can no longer receive answers."""
         self._open = {id: one for id, one in self._open.items() if one.by != by}
 
     def recheck(self) -> None:

@@ -1,8 +1,8 @@
 """The commander: one background process per store that runs the workers of delegated tasks.
 
 It is started when there is work and exits when there is none. Its decisions are based only on the timelines
-of its workers' runs and on the index of workers. If it dies its workers end, and the next commander continues
-from there.
+of its workers' runs and on the index of workers. If it dies, its workers exit, and the next commander resumes
+their runs.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from .worker_process import StartupMessage, WorkerConfig, without_secrets
 from .worker_queue import RunStatus
 
 POLL_SECONDS = 1.0
-"""How often to check whether another process has released a worker's run, which sends no wakeup."""
+"""How often to check whether another process has released a worker's run, because that sends no wakeup."""
 
 KEY_RETRY_SECONDS = 0.05
 """How long to wait before retrying a commander that is just starting or exiting."""
 
 GRACE_SECONDS = 1.0
-"""How long a worker may take to exit after it is asked to, before it is terminated and then killed."""
+"""How long a worker can take to exit when asked, before it is terminated and then killed."""
 
 
 class Commander:
-    """The workers of one store, from their delegation to their end."""
+    """Runs the workers of one store, from delegation until they end."""
 
     def __init__(
         self,
@@ -74,14 +74,14 @@ class Commander:
         self._delivery_run = delivery_run
         self._active_workers: dict[str, ActiveWorker] = {}
         self.abandoned_runs: set[str] = set()
-        """Runs that can neither continue nor be ended. They must not keep others waiting."""
+        """Runs that can neither continue nor be ended. They must not block other runs."""
         self._shared_checkout_lock = Lock()
         self._socket = commander_socket_path(self._store)
         self._logs = WorkerLogs(launcher.settings.home)
         self._request_answers = RequestAnswers(self._store, self._settings_cache, self._logs)
 
     async def run_until_done(self) -> None:
-        """Work until nothing is left to do. Raises SocketInUse if another commander is running."""
+        """Run workers until there is no more work. Raises SocketInUse if another commander is running."""
         self._logs.make_folder()
         with bind_socket(self._socket) as listener:
             wakeup = WakeupSocket(ensure_socket_folder(self._store), "owner")
@@ -109,7 +109,7 @@ class Commander:
             finally:
                 self._key_receiver.close()
                 wakeup.close()
-                # Killed processes have left their wakeup sockets behind; sending a wakeup removes them.
+                # Killed processes leave their wakeup sockets behind; sending a wakeup removes them.
                 for kind in ("owner", "follower"):
                     send_wakeup(ensure_socket_folder(self._store), kind)
 
@@ -117,7 +117,7 @@ class Commander:
         while True:
             wakeup.drain()
             self._request_answers.deadlines.recheck()
-            # A worker that ends during this scan is seen in its old state; it wakes us, and the next scan sees it.
+            # This scan may miss that a worker ends while it runs; the worker sends a wakeup, and the next scan sees it.
             active = frozenset(self._active_workers)
             unfinished = await to_thread.run_sync(
                 partial(load_unfinished_workers, self._store, ours=active, excluded=self.abandoned_runs)
@@ -133,18 +133,18 @@ class Commander:
                     worker = self._active_workers[run] = ActiveWorker.from_run_started(run, unfinished.started[run])
                     group.start_soon(self._supervise_worker, worker, wakeup)
             if plan.unstartable or unfinished.stop_requested - active:
-                continue  # other workers may be waiting for their outcome
+                continue  # other workers may be waiting for these outcomes
             if not active and not self._active_workers and not unfinished.has_taken_runs:
                 return
             with move_on_after(POLL_SECONDS if unfinished.has_taken_runs else None):
                 await wait_readable(wakeup)
 
     def _read_worker_limit(self, root: str = "") -> int:
-        """Return how many workers may run at once, in total or in a repository, by the current settings."""
+        """Return how many workers can run at once, in total or in a repository, according to the current settings."""
         try:
             return self._settings_cache.get_settings(root).workers
         except PodiumError:
-            return self._launcher.settings.workers  # not fatal here: the workers of that repository report the error
+            return self._launcher.settings.workers  # not fatal here: the workers in that repository report the error
 
     # One worker
 
@@ -153,7 +153,7 @@ class Commander:
         try:
             await self._run_with_restarts(worker)
             await record_checkout_size(self._store, worker.checkout)
-        except Exception as error:  # isolation boundary: an error of one worker must not affect the others
+        except Exception as error:  # isolation boundary: an error in one worker must not affect the others
             self._logs.write_line(worker.run, f"the commander could not continue it: {error!r}")
             await self._end_run(
                 worker.run, partial(self._launcher.fail_run, worker.run, f"the commander failed: {error}")
@@ -167,7 +167,7 @@ class Commander:
     async def _run_with_restarts(self, worker: ActiveWorker) -> None:
         try:
             with worker.checkout_scope:
-                # Of the workers that share a checkout, one creates it and the others find it.
+                # If several workers share a checkout, the first creates it and the others find it.
                 async with self._shared_checkout_lock if worker.worker_task.is_shared else nullcontext():
                     worker.checkout = await ensure_worker_checkout(
                         self._launcher, self._environ, worker.run, worker.worker_task
@@ -186,15 +186,15 @@ class Commander:
             if worker.is_ending:
                 await self._end_run(worker.run, partial(self._launcher.stop_run, worker.run))
                 return
-            self._logs.write_line(worker.run, f"{how} (start {attempt + 1})")
+            self._logs.write_line(worker.run, f"{how} (attempt {attempt + 1})")
         why = f"{how}: {self._logs.read_tail(worker.run)}"
         await self._end_run(worker.run, partial(self._launcher.fail_run, worker.run, why))
 
     async def _run_process_once(self, worker: ActiveWorker) -> str:
-        """Run one process of a worker and return how it crashed, or an empty string if it paused its run.
+        """Run a worker's process once and return how it crashed, or an empty string if it paused its run.
 
-        A paused run may already be open again because somebody resumed it. That is left to the next scan, and
-        is not a crash.
+        A paused run may already be open again because somebody resumed it. That is not a crash; the next scan
+        handles it.
         """
         try:
             process = await self._run_process(worker)
@@ -207,7 +207,7 @@ class Commander:
         return f"process exited with code {process.returncode}"
 
     async def _run_process(self, worker: ActiveWorker) -> ForkedProcess | FreshProcess:
-        """Run a process of a worker and return it once it has exited. Raises OutsideFailed if it cannot be started."""
+        """Run a worker's process and return it once it has exited. Raises OutsideFailed if it cannot be started."""
         base = "" if worker.checkout is None else worker.checkout.base
         config = WorkerConfig(
             root=worker.worker_task.root,
@@ -247,7 +247,7 @@ class Commander:
                 await process.wait()
 
     async def _stop_worker(self, run: str, group: TaskGroup) -> None:
-        """Stop a worker that somebody wants to stop, whether it is active or waiting."""
+        """Carry out a request to stop a worker, whether it is active or waiting."""
         worker = self._active_workers.get(run)
         if worker is None:
             await self._end_run(run, partial(self._launcher.stop_run, run))
@@ -287,7 +287,7 @@ class Commander:
         with StoreReader(self._store) as reader:
             return derive_run_status(reader.read_summary(run).last)
 
-    # Connections of workers
+    # Connections from workers
 
     async def _handle_connection(self, link: Link[Report, Order], handshake: Handshake) -> None:
         worker = self._active_workers.get(handshake.worker)
@@ -299,8 +299,8 @@ class Commander:
                 await self._request_answers.handle_request(worker, report.request)
         finally:
             self._request_answers.deadlines.discard_requests(worker.run)
-            # A worker whose connection is closed is exiting, or hangs; then it is killed and counts as crashed.
-            # Checked only now: a worker may connect before its start is reported, and may be restarted since.
+            # A worker whose connection is closed is exiting or hanging; if hanging, it is killed and counts as crashed.
+            # Checked only now: a worker can connect before its start is reported, and may have been restarted since.
             if worker.link is link and worker.process is not None:
                 await self._wait_or_kill(worker, worker.process, link.end_reason)
 
@@ -323,12 +323,12 @@ class Commander:
 
 
 async def run_commander(launcher: RunLauncher, environ: Mapping[str, str], delivery_run: str = "") -> None:
-    """Be the commander of the launcher's store for as long as there is work.
+    """Act as the commander of the launcher's store while there is work.
 
-    If another process is its commander, send it the keys for the run `delivery_run`.
+    If another process is already its commander, send that process the keys for the run `delivery_run`.
     """
     store = launcher.settings.store
-    # One object throughout: keys may arrive for a worker that is found only after the socket was closed.
+    # Reused in every iteration: keys may arrive for a worker that is found only after the socket was closed.
     commander, is_needed = Commander(launcher, environ, delivery_run=delivery_run), True
     tried_until = anyio.current_time() + KEYS_TIMEOUT_SECONDS
     while is_needed:

@@ -1,8 +1,8 @@
-"""The path of a commander's socket, and the lock that lets one commander at a time hold it.
+"""The path of a commander's socket, and the lock that allows only one commander at a time.
 
-The folder is the private one of the store's wakeup sockets: beside the store, or in the runtime directory if
-that path is too long for a socket. A lock shows who holds the socket. It is a lock of the operating system
-and ends with its process; a lock file that is not locked means nothing.
+The socket is in the private folder of the store's wakeup sockets: beside the store, or in the runtime
+directory if that path is too long for a socket. Whoever holds the lock owns the socket. The operating system
+releases the lock when the process exits; a lock file that is not locked means nothing.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ BACKLOG = 128
 
 
 class SocketInUse(PodiumError):
-    """Another commander holds the socket, or something else is in its place."""
+    """Another commander owns the socket, or another file is in its place."""
 
 
 def commander_socket_path(store: Path) -> Path:
-    """Return where the commander of a store listens, in a folder that only its owner can enter. Raises StoreFailed."""
+    """Return where a store's commander listens, in a folder that only its owner can enter. Raises StoreFailed."""
     return ensure_socket_folder(store) / SOCKET_NAME
 
 
 @contextmanager
 def bind_socket(path: Path) -> Iterator[socket.socket]:
-    """Listen at a commander's socket path while the block lasts. Raises SocketInUse.
+    """Listen at a commander's socket path until the block ends. Raises SocketInUse.
 
-    A live socket is never taken over; one that a dead process left behind is replaced.
+    A socket in use is never taken over; one left behind by a dead process is replaced.
     """
     lock = _acquire_lock(path)
     try:
@@ -58,7 +58,7 @@ def bind_socket(path: Path) -> Iterator[socket.socket]:
 
 
 def is_commander_listening(path: Path) -> bool:
-    """Return whether a commander listens at a socket path."""
+    """Return whether a commander is listening at a socket path."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         code = probe.connect_ex(str(path))
@@ -70,7 +70,7 @@ def _lock_path(path: Path) -> Path:
 
 
 def _acquire_lock(path: Path) -> int:
-    """Return the locked lock file. Its owner removes it on exit, so a file that was removed is not the lock."""
+    """Lock the lock file and return it. Its owner removes it on exit, so a removed file no longer counts."""
     while True:
         try:
             lock = os.open(_lock_path(path), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -105,4 +105,4 @@ def _remove_stale_socket(path: Path) -> None:
 
 
 def _make_in_use_error(path: Path) -> SocketInUse:
-    return SocketInUse(f"another commander listens at {path}; use that one, or stop it first")
+    return SocketInUse(f"another commander is listening at {path}; use that one, or stop it first")

@@ -1,8 +1,8 @@
-"""What the current rules say about a worker's permission request.
+"""Answer a worker's permission request by the current rules.
 
 The rules may have changed since the worker started, because a person has allowed or denied something
-permanently. Restrictions that its run and agents started with still apply: a later rule allows nothing that
-they require asking for.
+permanently. Restrictions that its run and agents started with still apply: if they require asking, a later
+rule does not change that.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from ..values.agent import Permissions
 from ..values.event import PermissionAnswered, PermissionAsked, RunStarted
 
 COMMANDER = "commander"
-"""Who answered, for answers that no person gave."""
+"""The `by` of answers that are not from a person."""
 
 
 def decide_by_rules(
     asked: PermissionAsked, settings: Settings, restrictions: Rules, *, run: str, now: float
 ) -> PermissionAnswered | None:
-    """Return the rules' answer to a worker's request, or None if a person decides."""
+    """Return the rules' answer to a worker's request, or None if a person must decide."""
     if asked.action.run != run:
-        return None  # a worker may not ask on behalf of another run
+        return None  # a worker cannot ask on behalf of another run
     changed = sum(line.startswith(("+", "-")) for line in asked.shown.splitlines())
     verdict = check(asked.action, narrow_rules(settings.build_rules(), restrictions), changed_lines=changed)
     if verdict.decision == "deny":
         return PermissionAnswered(id=asked.id, decision="deny", by=COMMANDER, comment=verdict.reason, at=now)
-    # An action that needs no rule was asked for another reason, which is not known here.
+    # If no rule applies to the action, it was asked about for another reason, which is not known here.
     if verdict.decision == "allow" and verdict.rule is not None:
         return PermissionAnswered(id=asked.id, decision="once", by=COMMANDER, at=now)
     return None

@@ -52,8 +52,8 @@ async def delegate_to_worker(
 ) -> str:
     """Delegate a task to a worker on its own branch and return the id of its run. Raises Mistake.
 
-    `at` is a folder of the repository. For a reader, `branch` is only a name. `parent` is the run that starts the
-    worker, and `operation` the operation there. `run` is an id chosen in advance. `settings` replace those of this
+    `at` is a folder in the repository. For a reader, `branch` is only a name. `parent` is the run that starts the
+    worker, and `operation` the operation there. `run` is an id chosen in advance. `settings` override those of this
     process.
     """
     if run and await launcher.has_run(run):
@@ -75,7 +75,7 @@ async def delegate_to_worker(
         max_restarts=settings.max_restarts if options.max_restarts is None else options.max_restarts,
     )
     run_options["repo"] = repository.main_folder
-    # Under the lock, a branch and path found free stay free until the worker is in the index.
+    # The lock keeps an unused branch and path unused until the worker is in the index.
     async with worker_index.hold_delegation_lock():
         if options.is_reader:
             worker_task = structs.replace(worker_task, name=branch)
@@ -123,14 +123,14 @@ async def enqueue_worker_run(
 ) -> str:
     """Write a run to the store for a commander to work on, and return its id.
 
-    `run` is an id chosen in advance; if a run with it exists, nothing is done. `settings` replace the
+    `run` is an id chosen in advance; if that run exists, nothing is done. `settings` override the
     launcher's.
     """
     if run and await launcher.has_run(run):
         return run
     created = await launcher.create_run(agent, request, run_options, worker_task=worker_task, id=run, settings=settings)
     store = launcher.settings.store
-    # Shielded from cancellation: nobody could claim a run that is written but never released.
+    # Shielded from cancellation: no process could claim a run that is written but never released.
     with CancelScope(shield=True):
         await to_thread.run_sync(send_keys, store, created.id, launcher.provider_variables)
         await created.release()
@@ -147,21 +147,21 @@ async def _choose_checkout_path(
         if (shared := await to_thread.run_sync(_find_shared_checkout, store, worker_index, root, branch)) is not None:
             return shared
     elif await to_thread.run_sync(_is_branch_taken, store, worker_index, root, branch):
-        raise Mistake(f"branch {branch!r} already has a worker; podium workers shows it; use another branch")
+        raise Mistake(f"branch {branch!r} already has a worker (see podium workers); use another branch")
     path = await of.must_be_creatable(branch, base=base or None)
     if base:
         await must_contain_commits(of.repository, branch, {base: await resolve_commit(of.repository, base)})
     others = await to_thread.run_sync(_list_other_tasks, store, worker_index, branch)
     for other in others:
         if other.path == str(path):
-            of_whom = repr(other.branch) if other.root == root else f"{other.branch!r} of {other.root}"
-            raise Mistake(f"{path} will be the worktree of {of_whom}; use another name than {branch!r}")
+            of_whom = repr(other.branch) if other.root == root else f"{other.branch!r} in {other.root}"
+            raise Mistake(f"{path} is reserved for the worktree of {of_whom}; use a name other than {branch!r}")
     must_not_overlap_branches(branch, [other.branch for other in others if other.root == root])
     return path
 
 
 def _find_shared_checkout(store: Path, worker_index: WorkerIndex, root: str, branch: str) -> Path | None:
-    """Return the path of the checkout that workers of a branch share, which may still be being created."""
+    """Return the path of the checkout shared by the workers on a branch. The checkout may not exist yet."""
     with StoreReader(store) as reader:
         worker_tasks = [
             get_run_started(reader.read_summary(row.run)).errand for row in worker_index.find_by_name(root, branch)
@@ -183,17 +183,17 @@ def _is_branch_taken(store: Path, worker_index: WorkerIndex, root: str, branch: 
 
 
 def _is_on_branch(summary: RunSummary) -> bool:
-    """Return whether a run has not ended and has a checkout, unlike a reader that only has the name of the branch."""
+    """Return whether a run has not ended and has a checkout. A reader has only the name of a branch."""
     worker_task = get_run_started(summary).errand
     return worker_task is not None and worker_task.has_checkout and not isinstance(summary.last.event, RunEnded)
 
 
 def _list_other_tasks(store: Path, worker_index: WorkerIndex, branch: str) -> list[WorkerTask]:
-    """Return the tasks of all workers that have or will have a checkout on another branch."""
+    """Return the tasks of all workers that have, or will have, a checkout on another branch."""
     found: list[WorkerTask] = []
     with StoreReader(store) as reader:
         for row in worker_index.list_open():
-            # A run that cannot be read must not keep others from working.
+            # A run that cannot be read must not block the others.
             with suppress(StoreCorrupt):
                 summary = reader.read_summary(row.run)
                 worker_task = get_run_started(summary).errand
@@ -205,15 +205,15 @@ def _list_other_tasks(store: Path, worker_index: WorkerIndex, branch: str) -> li
 
 
 def _find_preceding_runs(worker_index: WorkerIndex, root: str, branches: Iterable[str], branch: str) -> list[str]:
-    """Return the runs of the newest workers of these branches. Raises Mistake for an unknown branch or a cycle."""
+    """Return the runs of the newest workers on these branches. Raises Mistake for an unknown branch or a cycle."""
     found: list[str] = []
     for name in branches:
         if name == branch:
-            raise Mistake(f"{branch!r} cannot wait for itself; name the branches to wait for")
+            raise Mistake(f"{branch!r} cannot wait for itself; specify other branches")
         known = worker_index.find_by_name(root, name)
         if not known:
             there = ", ".join(dict.fromkeys(one.name for one in worker_index.list_all(root) if one.name)) or "none"
-            raise Mistake(f"branch {name!r} to wait for has never had a worker; available: {there}")
+            raise Mistake(f"cannot wait for branch {name!r}: it has never had a worker; available: {there}")
         found.append(known[-1].run)
     return found
 
@@ -223,7 +223,7 @@ def start_commander(
 ) -> None:
     """Start a commander for the store of these settings; it exits at once if another one is running.
 
-    It inherits an announced key delivery: it uses the keys of this environment for that run, or sends them to
+    It inherits an announced key delivery: it uses the keys in this environment for that run, or sends them to
     the other commander.
     """
     logs = settings.home / "logs"

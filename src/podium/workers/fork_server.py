@@ -1,7 +1,7 @@
-"""The fork server: a process that has loaded everything a worker needs, so that workers can be forked at once.
+"""The fork server: a process that has loaded everything a worker needs, so that forking a worker is fast.
 
-It runs a single thread, holds no keys, and only waits, forks and reaps. Requests arrive over its standard
-input, a socket, as one line of JSON each, and its replies go back the same way. It requires Linux.
+It has a single thread, holds no keys, and only waits, forks and reaps. Its standard input is a socket:
+requests arrive on it as one line of JSON each, and replies go back the same way. It requires Linux.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class KillRequest(Struct, frozen=True, kw_only=True, tag="kill"):
 
 
 class Spawned(Struct, frozen=True, kw_only=True, tag="spawned"):
-    """The reply to a SpawnRequest: the worker's process, or why there is none."""
+    """The reply to a SpawnRequest: the worker's process id, or why it could not be started."""
 
     number: int
     pid: int = 0
@@ -47,7 +47,7 @@ class Spawned(Struct, frozen=True, kw_only=True, tag="spawned"):
 
 
 class Exited(Struct, frozen=True, kw_only=True, tag="exited"):
-    """The notice that a worker's process has exited, and that the rest of its process group was killed."""
+    """The notice that a worker's process has exited and the rest of its process group was killed."""
 
     pid: int
     code: int
@@ -93,7 +93,7 @@ class ForkServer:
                     os.killpg(pid, sign)
 
     def _fork_worker(self, request: SpawnRequest) -> int:
-        """Fork a worker and return its pid once it has set itself up."""
+        """Fork a worker and return its pid once its setup is done."""
         waiting, ready_fd = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
         if pid == 0:
@@ -142,7 +142,7 @@ def _run_forked_worker(
 
         traceback.print_exc()
     finally:
-        # Skip the exit handlers of the fork server, of which this process is a copy.
+        # This process is a copy of the fork server, so skip the fork server's exit handlers.
         with suppress(OSError):
             sys.stderr.flush()
         os._exit(code)

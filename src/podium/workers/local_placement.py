@@ -1,4 +1,4 @@
-"""The placement of workers for a run in this process: they are delegated like any other worker."""
+"""The placement of workers for a run in this process: it delegates them like any other worker."""
 
 from __future__ import annotations
 
@@ -44,14 +44,14 @@ from .provider_keys import announce_keys
 from .unfinished_workers import get_run_started, has_work
 
 POLL_SECONDS = 5.0
-"""How often to check whether a commander is running; its death does not wake us."""
+"""How often to check whether a commander is running, because no wakeup is sent when one dies."""
 
 MAX_DEPTH = 3
-"""How deep workers may be nested."""
+"""How deeply workers can be nested."""
 
 
 class LocalPlacement:
-    """The workers of one run, in its repository and with its settings.
+    """Places the workers of one run, in its repository and with its settings.
 
     If nobody answers the requests of the run's own agents, nobody answers those of its workers.
     """
@@ -118,14 +118,14 @@ class LocalPlacement:
             await to_thread.run_sync(partial(start_commander, self._launcher.settings, environ, delivery=delivery))
 
     def _must_not_be_too_deep(self) -> None:
-        """Raise Mistake if another worker would be nested too deep."""
+        """Raise Mistake if another worker would be nested too deeply."""
         depth, worker_task = 0, self._worker_task
         with StoreReader(self._store) as reader:
             while worker_task is not None and worker_task.parent:
                 depth += 1
                 worker_task = get_run_started(reader.read_summary(worker_task.parent)).errand
         if depth >= MAX_DEPTH:
-            raise Mistake(f"workers can delegate at most {MAX_DEPTH} levels deep; do this work without another worker")
+            raise Mistake(f"workers can be nested at most {MAX_DEPTH} deep; do this work without another worker")
 
     def _load_default_team(self) -> list[Agent]:
         return list(load_roster(self._directory, self._launcher.settings.home).resolve_team(DEFAULT_WORKER_AGENT))
@@ -194,7 +194,7 @@ class LocalPlacement:
 
 
 class IdleTracker:
-    """Keeps a block open while a worker waits: to be started, to be resumed, or for answers."""
+    """Keeps a context open while a worker waits to be started, to be resumed, or for answers."""
 
     def __init__(self, idle: Idle) -> None:
         self._idle = idle
@@ -205,7 +205,7 @@ class IdleTracker:
         self._is_waiting = True
 
     def apply_entry(self, entry: Entry) -> None:
-        """Handle an entry of the worker's timeline."""
+        """Handle an entry from the worker's timeline."""
         self._requests.apply(entry)
         match entry.event:
             case RunResumed():
@@ -220,11 +220,11 @@ class IdleTracker:
         self._is_waiting = is_waiting
 
     def close(self) -> None:
-        """Close the block."""
+        """Close the context."""
         self._open.close()
 
 
 def _add_restrictions(own: Permissions | None, restrictions: Permissions) -> Permissions:
-    """Return an agent's own restrictions together with those of the agent that sends it."""
+    """Return an agent's own restrictions combined with those of the agent that sends it."""
     own = own or Permissions()
     return Permissions(allow=own.allow, ask=(*own.ask, *restrictions.ask), deny=(*own.deny, *restrictions.deny))

@@ -1,10 +1,10 @@
 """Provider keys for workers' tasks, held only in the commander's memory.
 
-A commander has the keys of the shell that started it. A later caller may delegate a task with other keys and
+A commander has the keys of the shell that started it. A later caller can delegate a task with other keys and
 addresses, or with none. It sends them over a socket that only its user can reach, before the task is written
-to the store. If no commander is running, the one that is started gets them from its environment. If another
-commander was just starting or exiting, the keys are sent to that one, which waits for them as long as they
-are announced.
+to the store. If no commander is running, the caller starts one, which gets the keys from its environment. If
+another commander was just starting or exiting, the keys are sent to that one, which waits for them as long as
+they are announced.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ POLL_SECONDS = 0.02
 
 
 class ProviderKeys(Struct, frozen=True):
-    """The variables with keys and addresses for the models of one run's worker; empty if there are none."""
+    """Environment variables with keys and addresses for the models of one run's worker; may be empty."""
 
     run: str
     environ: dict[str, str]
@@ -49,13 +49,13 @@ def send_keys(store: Path, run: str, environ: Mapping[str, str]) -> bool:
         before = path.lstat()
         ours.settimeout(SEND_TIMEOUT_SECONDS)
         ours.sendto(msgspec.json.encode(ProviderKeys(run, dict(environ))), str(path))
-        # A commander that closes removes the socket first and then reads what is left in it.
+        # A closing commander removes the socket first and then reads what is still buffered.
         return os.path.samestat(before, path.lstat())
     return False
 
 
 class KeyReceiver:
-    """Receives keys for a commander. Only the process that holds the commander's socket may open it."""
+    """Receives keys for a commander. Only the process that owns the commander's socket can open it."""
 
     def __init__(self, store: Path) -> None:
         self._store = store
@@ -68,7 +68,7 @@ class KeyReceiver:
         self._socket.setblocking(False)
         self._path.unlink(missing_ok=True)
         self._socket.bind(str(self._path))
-        os.chmod(self._path, 0o600)  # noqa: PTH101 - as it is bound
+        os.chmod(self._path, 0o600)  # noqa: PTH101 - a path, like the one bound
 
     async def receive_forever(self) -> None:
         """Receive keys until cancelled."""
@@ -77,7 +77,7 @@ class KeyReceiver:
             self._receive_pending()
 
     async def wait_for_keys(self, run: str, *, within: float = KEYS_TIMEOUT_SECONDS) -> None:
-        """Wait for the keys of a run while they are announced. Raises OutsideFailed if that takes too long."""
+        """Wait for a run's keys while they are announced. Raises OutsideFailed if that takes too long."""
         with move_on_after(within):
             # In this order: the sender delivers the keys before it ends the announcement.
             while is_delivery_pending(self._store, run) and not self.get_keys(run):  # noqa: ASYNC110 - a lock cannot be awaited
@@ -114,7 +114,7 @@ def _keys_socket_path(store: Path) -> Path:
 
 
 class KeyDelivery(NamedTuple):
-    """A run whose keys are announced, and the descriptor of its lock, which a child can inherit as its stdin."""
+    """A run whose keys are announced, and the file descriptor of its lock, which a child can inherit as its stdin."""
 
     run: str
     descriptor: int
@@ -122,7 +122,7 @@ class KeyDelivery(NamedTuple):
 
 @contextmanager
 def announce_keys(store: Path, run: str = "") -> Iterator[KeyDelivery]:
-    """Announce keys for a run, which need not exist yet, while the block lasts."""
+    """Announce keys for a run until the block ends. The run need not exist yet."""
     run = run or secrets.token_hex(6)
     path = _delivery_lock_path(store, run)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -1,8 +1,8 @@
-"""What a commander does about the permission requests of its workers.
+"""How a commander answers the permission requests from its workers.
 
 It learns of a request over the wire, reads it from the timeline, and posts its answer to the mailbox of the
-worker's run, as a person's answer is. It answers by the current rules; what they leave to a person, it denies
-when the time for an answer is over.
+worker's run, where a person's answer goes too. It answers by the current rules. If they leave the decision to
+a person, it denies the request when the time for an answer is up.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .worker_logs import WorkerLogs
 
 
 class RequestAnswers:
-    """The answers of one commander to its workers' requests."""
+    """Answers the requests from one commander's workers."""
 
     def __init__(self, store: Path, settings_cache: SettingsCache, logs: WorkerLogs) -> None:
         self._store = store
@@ -36,14 +36,14 @@ class RequestAnswers:
         self.deadlines = ApprovalDeadlines(store)
 
     async def handle_request(self, worker: ActiveWorker, id: str) -> None:
-        """Answer a request of a worker by the rules, or see to it that it is answered in time.
+        """Answer a worker's request by the rules, or set a deadline for a person's answer.
 
-        An id that is not the one of an open request of the worker's own run is ignored.
+        The id is ignored unless it belongs to an open request of the worker's own run.
         """
         try:
             asked = await to_thread.run_sync(find_open_permission, self._store, worker.run, id)
         except PodiumError as error:
-            self._logs.write_line(worker.run, f"request {id} cannot be read, so a person decides: {error}")
+            self._logs.write_line(worker.run, f"request {id} cannot be read, so a person must decide: {error}")
             return
         if asked is None:
             return
@@ -59,12 +59,12 @@ class RequestAnswers:
         )
 
     def _decide_by_rules(self, worker: ActiveWorker, asked: PermissionAsked) -> PermissionAnswered | None:
-        """Return the answer of the current rules, which may have changed since the start, or None."""
+        """Return the answer by the current rules, which may have changed since the worker started, or None."""
         try:
             settings = self._settings_cache.get_settings(worker.worker_task.root)
             return decide_by_rules(asked, settings, worker.restrictions, run=worker.run, now=time.time())
         except PodiumError as error:
-            self._logs.write_line(worker.run, f"the rules cannot be read, so a person decides: {error}")
+            self._logs.write_line(worker.run, f"the rules cannot be read, so a person must decide: {error}")
             return None
 
     def _read_approval_seconds(self, worker: ActiveWorker) -> float:

@@ -1,7 +1,7 @@
 """The current settings, read again only if one of their files has changed.
 
 A rule that a person adds applies from the next request on. Reading all files for each request would take
-longer than the rest of the answer.
+longer than everything else needed to answer it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..setup.settings import Settings
 from ..system.locations import find_home_folder
 
 STABLE_AFTER_NS = 1_000_000_000
-"""A file changed this recently may change again within the same timestamp, so it is read each time."""
+"""A file changed this recently may change again without a new timestamp, so it is read each time."""
 
 
 class FileStamp(NamedTuple):

@@ -1,7 +1,7 @@
 """The spawner: starts the worker processes of a commander.
 
 Workers are forked from a fork server, a small process that has loaded everything a worker needs. It is
-started on demand, restarted if it has exited, and ends with its commander; its workers end with it. This
+started on demand, restarted if it has exited, and exits with its commander; its workers exit with it. This
 requires Linux: elsewhere each worker is a new process that loads everything itself.
 """
 
@@ -42,7 +42,7 @@ CAN_FORK = sys.platform == "linux"
 GRACE_SECONDS = 2.0
 UNREAD_SECONDS = 60.0
 LOST_EXIT_CODE = -int(signal.SIGKILL)
-"""The exit code of workers whose fork server has exited: the system has killed them."""
+"""The exit code of workers whose fork server has exited: the operating system kills them."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -51,7 +51,7 @@ class ForkedProcess:
 
     pid: int = 0
     returncode: int | None = None
-    trouble: str = "it has exited; the next request starts another"
+    trouble: str = "it has exited; the next request will start another"
     _fork_server: ForkServerClient
     _is_started: Event = field(default_factory=Event)
     _is_over: Event = field(default_factory=Event)
@@ -92,7 +92,7 @@ class FreshProcess:
 
 
 class Spawner:
-    """Starts workers with one environment, by forking a fork server if `is_forking`."""
+    """Starts workers with one environment, forked from a fork server if `is_forking`."""
 
     def __init__(self, group: TaskGroup, environ: Mapping[str, str], *, is_forking: bool) -> None:
         self._group = group
@@ -102,11 +102,11 @@ class Spawner:
         self._opening = Lock()
 
     async def warm_up(self) -> int:
-        """Start the fork server, if any, and return the parent pid of the next workers. Raises OutsideFailed."""
+        """Start the fork server if one is used, and return the parent pid of the next workers. Raises OutsideFailed."""
         return (await self._ensure_fork_server()).pid if self._is_forking else os.getpid()
 
     async def spawn(self, line_for: Callable[[int], str], *, log: Path, folder: Path) -> ForkedProcess | FreshProcess:
-        """Start a worker with a line on its standard input, made for its parent's pid. Raises OutsideFailed."""
+        """Start a worker with a line on its standard input, built from its parent's pid. Raises OutsideFailed."""
         if self._is_forking:
             fork_server = await self._ensure_fork_server()
             return await fork_server.spawn(line_for(fork_server.pid), log=log, folder=folder)
@@ -122,7 +122,7 @@ class Spawner:
 
 @asynccontextmanager
 async def open_spawner(environ: Mapping[str, str], *, is_forking: bool = CAN_FORK) -> AsyncIterator[Spawner]:
-    """Open a spawner until the block ends. Forked workers end with it; the caller ends other processes."""
+    """Open a spawner until the block ends. Forked workers exit with it; the caller must end other processes."""
     async with create_task_group() as group:
         yield Spawner(group, environ, is_forking=is_forking)
         group.cancel_scope.cancel()
@@ -149,13 +149,13 @@ class ForkServerClient:
         except ConnectionClosed:
             pass
         except BaseException:
-            # The caller has given up, but the process may appear in a moment.
+            # The caller has given up, but the process may still start.
             with CancelScope(shield=True), move_on_after(GRACE_SECONDS, shield=True):
                 await child._is_started.wait()
                 await child.kill(signal.SIGKILL)
             raise
         if not child.pid:
-            raise OutsideFailed(f"the fork server started no worker process: {child.trouble}", retryable=True)
+            raise OutsideFailed(f"the fork server could not start a worker process: {child.trouble}", retryable=True)
         return child
 
     async def send_request(self, request: SpawnRequest | KillRequest) -> None:
@@ -213,7 +213,7 @@ async def _run_fork_server(
         )
     except ProgramNotStarted as error:
         stream.close()
-        raise OutsideFailed(f"the fork server could not be started: {error}") from error
+        raise OutsideFailed(f"could not start the fork server: {error}") from error
     finally:
         theirs.close()
     fork_server = ForkServerClient(process.pid, stream)
@@ -237,9 +237,9 @@ async def _start_fresh_process(line: str, *, log: Path, folder: Path, environ: M
                 stderr=file.fileno(),
             )
     except OSError as error:
-        raise OutsideFailed(f"no worker process could be started: {error}") from error
+        raise OutsideFailed(f"could not start a worker process: {error}") from error
     try:
-        with suppress(BrokenResourceError):  # it has already exited; its exit code shows how
+        with suppress(BrokenResourceError):  # it has already exited; its exit code says why
             await process.write_stdin(line.encode() + b"\n")
         await process.close_stdin()
     except BaseException:
@@ -249,5 +249,5 @@ async def _start_fresh_process(line: str, *, log: Path, folder: Path, environ: M
 
 
 def _python_command(module: str) -> list[str]:
-    """Return the command that runs one of our modules, without importing modules of the current folder."""
+    """Return the command that runs one of our modules, without importing modules from the current folder."""
     return [sys.executable, "-P", "-m", f"podium.processes.{module}"]

@@ -1,6 +1,6 @@
-"""The workers of a store that have not ended, their states, and those of the workers that they wait for.
+"""The workers of a store that have not ended, their states, and the states of the workers that they wait for.
 
-It is read from the timelines each time. The worker queue and the commander decide what to do about it.
+All of it is read from the timelines each time. The worker queue and the commander decide how to act on it.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ class UnfinishedWorkers:
     statuses: Mapping[str, RunStatus]
     end_texts: Mapping[str, str]
     stop_requested: frozenset[str]
-    """Runs that somebody wants to stop and that no other process works on."""
+    """Runs with a stop request that no other process is working on."""
 
     @property
     def roots(self) -> frozenset[str]:
-        """The repositories that they work in."""
+        """The repositories that the workers work in."""
         return frozenset(started.errand.root for started in self.started.values() if started.errand is not None)
 
     def plan_starts(
         self, *, running: Collection[str] = (), most: int, within: Mapping[str, int] | None = None
     ) -> StartPlan:
-        """Return which workers to start and which can never be started; `within` is the limit for each repository."""
+        """Return which workers to start and which can never be started. `within` returns the limit for a repository."""
         jobs = [make_job(run, started) for run, started in self.started.items()]
         return plan_worker_starts(
             jobs, statuses=self.statuses, running=running, most=most, within=within, end_texts=self.end_texts
@@ -43,12 +43,12 @@ class UnfinishedWorkers:
 
     @property
     def has_taken_runs(self) -> bool:
-        """Whether another process works on one of the runs."""
+        """Whether another process is working on one of the runs."""
         return any(self.statuses[run] == "taken" for run in self.started)
 
 
 def load_unfinished_workers(store: Path, *, ours: Collection[str], excluded: Collection[str] = ()) -> UnfinishedWorkers:
-    """Load the unfinished workers. `ours` are the runs of our own workers, `excluded` are ignored.
+    """Load the unfinished workers. `ours` are the runs of our own workers; those in `excluded` are ignored.
 
     Workers that have ended are marked as closed.
     """
@@ -60,7 +60,7 @@ def load_unfinished_workers(store: Path, *, ours: Collection[str], excluded: Col
         for row in worker_index.list_open():
             if row.run in excluded:
                 continue
-            # A run that cannot be read, because it is damaged or of a newer Podium, must not keep others from working.
+            # A run that cannot be read, because it is damaged or from a newer Podium, must not block the others.
             with suppress(StoreCorrupt):
                 summary = reader.read_summary(row.run)
                 before = [reader.read_summary(run) for run in get_preceding_runs(get_run_started(summary))]
@@ -79,13 +79,13 @@ def load_unfinished_workers(store: Path, *, ours: Collection[str], excluded: Col
 
 
 def has_work(store: Path, excluded: Collection[str] = ()) -> bool:
-    """Return whether a commander has something to do: workers to start, to stop, to fail, or to watch."""
+    """Return whether there is work for a commander: workers to start, stop, fail or watch."""
     unfinished = load_unfinished_workers(store, ours=(), excluded=excluded)
     return any(unfinished.plan_starts(most=1)) or unfinished.has_taken_runs or bool(unfinished.stop_requested)
 
 
 def derive_worker_status(summary: RunSummary, *, is_ours: bool) -> RunStatus:
-    """Return the status of a worker's run; `taken` if a live process holds it that is not one of our workers."""
+    """Return the status of a worker's run; `taken` if a live process other than our workers holds it."""
     status = derive_run_status(summary.last)
     is_held = summary.owner is not None and summary.owner.is_alive and not is_ours
     return "taken" if status in ("open", "paused") and is_held else status
@@ -111,7 +111,7 @@ def derive_run_status(last: Entry) -> RunStatus:
 
 
 def was_paused_by(store: Path, run: str, pid: int) -> bool:
-    """Return whether a process paused a run that it worked on, whatever happened since."""
+    """Return whether process `pid` paused the run while working on it, whatever has happened since."""
     is_paused = False
     with StoreReader(store) as reader:
         for row in reversed(reader.read_rows_of_kinds(run, (KINDS[RunPaused], KINDS[RunResumed]))):
@@ -123,7 +123,7 @@ def was_paused_by(store: Path, run: str, pid: int) -> bool:
 
 
 def describe_ending(summary: RunSummary) -> str:
-    """Describe which worker it was and how it ended, for workers that wait for it."""
+    """Describe a worker and how it ended, for the workers that wait for it."""
     how, why = "did not succeed", ""
     if isinstance(summary.last.event, RunEnded):
         outcome, failure = summary.last.event.outcome, summary.last.event.failure
@@ -133,7 +133,7 @@ def describe_ending(summary: RunSummary) -> str:
 
 
 def make_job(run: str, started: RunStarted) -> Job:
-    """Return a worker as the queue sees it."""
+    """Return a worker in the form that the queue uses."""
     name, worker_task = get_worker_name(run, started), started.errand
     if worker_task is None:
         return Job(run, name)
@@ -141,10 +141,10 @@ def make_job(run: str, started: RunStarted) -> Job:
 
 
 def get_worker_name(run: str, started: RunStarted) -> str:
-    """Return the name of a worker for people."""
+    """Return a worker's display name."""
     return (started.errand.worker_name if started.errand is not None else "") or run
 
 
 def get_preceding_runs(started: RunStarted) -> tuple[str, ...]:
-    """Return the runs that have to succeed before this one starts."""
+    """Return the runs that must succeed before this one starts."""
     return () if started.errand is None else started.errand.after

@@ -24,11 +24,11 @@ from ..workspace.worktrees.worktree import Worktrees
 from ..workspace.worktrees.worktree_status import read_worktree_status
 
 TRIES = 10
-"""How often to try to commit from a checkout in which others are still working."""
+"""How many times to try to commit in a checkout in which other workers are still working."""
 
 
 async def commit_worker_changes(timeline: Timeline, started: RunStarted, settings: Settings, *, succeeded: bool) -> str:
-    """Commit a worker's changes. Return why that failed, or an empty string if it succeeded or there are none."""
+    """Commit a worker's changes, if any. Return why that failed, or an empty string."""
     worker_task = started.errand
     assert worker_task is not None
     if not worker_task.has_checkout or not timeline.has_outcome(f"/{KINDS[WorkerPlaced]}#1"):
@@ -43,7 +43,7 @@ async def commit_worker_changes(timeline: Timeline, started: RunStarted, setting
             body = f"Podium-Agent: {escape_unprintable(started.agent)}\nPodium-Run: {timeline.run}"
             brought = await _commit_with_retries(checkout, subject, body, tries=TRIES if worker_task.is_shared else 1)
     except PodiumError as error:
-        return f"its work is not committed and stays in {worker_task.path}: {error}"
+        return f"its changes could not be committed and remain in {worker_task.path}: {error}"
     committed = WorkCommitted(
         branch=worker_task.branch,
         commit=brought.commit,
@@ -56,18 +56,16 @@ async def commit_worker_changes(timeline: Timeline, started: RunStarted, setting
     if committed not in before:
         timeline.append(committed, scope="", key=f"/{KINDS[WorkCommitted]}#{len(before) + 1}")
     with suppress(PodiumError, OSError):  # the work is committed, whatever happens here
-        # A worker that was killed during a command has left them behind.
+        # A worker that was killed during a command leaves placeholders behind.
         await to_thread.run_sync(Placeholders(checkout.path, PROTECTED_NAMES, home=settings.home).remove_stale)
         if nested := await find_nested_repositories(checkout):
             inside = ", ".join(nested)
-            timeline.append(
-                Noticed(text=f"{inside}: a nested repository, whose changes are not on the branch"), scope=""
-            )
+            timeline.append(Noticed(text=f"{inside}: changes in a nested repository are not on the branch"), scope="")
     return ""
 
 
 async def _commit_with_retries(checkout: Checkout, subject: str, body: str, *, tries: int) -> WorkCommit:
-    """Commit the changes of a checkout, with retries: git fails if another worker writes a file at that moment."""
+    """Commit the changes in a checkout, with retries: git fails if another worker writes a file at the same time."""
     for _ in range(tries - 1):
         with suppress(OutsideFailed):
             return await commit_work(checkout, subject=subject, body=body)
@@ -75,7 +73,7 @@ async def _commit_with_retries(checkout: Checkout, subject: str, body: str, *, t
 
 
 def make_commit_subject(request: str, *, is_sent: bool) -> str:
-    """Return what a request is about in one line. A team's request has the worker's own task last, under a heading."""
+    """Return the subject of a request. In a team's request, the worker's own task comes last, under a heading."""
     lines = [line for line in request.splitlines() if line.strip()]
     headings = [place for place, line in enumerate(lines) if line.startswith("#")]
     begin = headings[-1] + 1 if is_sent and headings else 0
@@ -87,7 +85,7 @@ LONGEST_SUBJECT = 72
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkCommit:
-    """What a worker's branch contains since its base; `commit` is the newest commit."""
+    """The changes on a worker's branch since its base; `commit` is the newest commit."""
 
     commit: str
     commits: tuple[str, ...]
@@ -97,17 +95,17 @@ class WorkCommit:
 
 
 async def commit_work(checkout: Checkout, *, subject: str, body: str = "") -> WorkCommit:
-    """Commit what is in the checkout but not on the branch. Repeating it changes nothing."""
+    """Commit the uncommitted changes in the checkout. Repeating it changes nothing."""
     old = await read_git_output(checkout, "rev-parse", "--verify", "HEAD^{commit}")
     tree = await resolve_tree(checkout, await take_snapshot(checkout))
     head = old
-    # Shielded from cancellation: git leaves a lock behind if it is killed while it writes.
+    # Shielded from cancellation: git leaves a lock behind if it is killed while writing.
     with CancelScope(shield=True):
         if tree != await resolve_tree(checkout, old):
             author = await read_person(checkout)
             head = await write_commit(checkout, tree, [old], _format_message(subject, body), author=author)
             await advance_branch(checkout, checkout.branch, old=old, new=head, tree=tree)
-        # Always, because after a crash the index may still be that of the previous commit.
+        # Always, because after a crash the index may still match the previous commit.
         await read_git_output(checkout, "read-tree", head)
     status = await read_worktree_status(checkout, main=checkout.base)
     return WorkCommit(
@@ -120,5 +118,5 @@ async def commit_work(checkout: Checkout, *, subject: str, body: str = "") -> Wo
 
 
 def _format_message(subject: str, body: str) -> str:
-    first = truncate_text(" ".join(escape_unprintable(subject).split()), LONGEST_SUBJECT) or "Work of an agent"
+    first = truncate_text(" ".join(escape_unprintable(subject).split()), LONGEST_SUBJECT) or "Changes by an agent"
     return f"{first}\n\n{body.strip()}\n" if body.strip() else f"{first}\n"

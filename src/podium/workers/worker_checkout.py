@@ -1,4 +1,4 @@
-"""A worker's checkout: create it from its base or from the merged work of preceding workers, and measure it."""
+"""A worker's checkout: create it from its base or from the merged work of preceding workers, and measure its size."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ async def ensure_worker_checkout(
         store=launcher.settings.store,
         is_sandboxed=settings.sandbox,
     )
-    # A shared checkout belongs to the team's run and is in use as long as that run is active.
+    # A shared checkout belongs to the team's run and is in use while that run is active.
     owner = worker_task.parent if worker_task.is_shared else run
     for noted in await ledger.list_worktrees(repository.common_dir):
         if noted.branch == worker_task.branch and noted.run == owner:
             checkout = checkout_from_record(noted)
-            # A commander that died may have left it half set up; a worker that has started got a complete one.
+            # A commander that died may have left it half set up; if the worker has started before, it is complete.
             is_whole = worker_task.is_shared or any(
                 isinstance(one.event, WorkerPlaced) for one in await launcher.read_entries(run)
             )
@@ -52,25 +52,25 @@ async def ensure_worker_checkout(
                 await setup(checkout)
             return checkout
     base = await resolve_base_commit(launcher, repository, worker_task)
-    # At the path chosen at delegation, whatever the settings say now: the timeline names that path.
+    # At the path chosen at delegation, whatever the settings say now: that path is on the timeline.
     return await of.create(worker_task.branch, base=base, at=Path(worker_task.path), run=owner, setup=setup)
 
 
 async def record_checkout_size(store: Path, checkout: Checkout | None) -> None:
-    """Record the disk usage of a worker's checkout when its work is over."""
+    """Record the disk usage of a worker's checkout after the worker has finished."""
     if checkout is None:
         return
     ledger = Ledger(store)
-    # Errors do not concern the worker: the quota check measures again before it refuses anything.
+    # Errors do not matter to the worker: the quota check measures again before it refuses anything.
     with suppress(PodiumError):
         noted = [one for one in await ledger.list_worktrees(checkout.common_dir) if one.path == checkout.path]
         await measure_worktrees(ledger, noted)
 
 
 async def resolve_base_commit(launcher: RunLauncher, repository: Repository, worker_task: WorkerTask) -> str | None:
-    """Return the commit that a branch starts at:
+    """Return the commit that a branch starts at. Raises Mistake.
 
-    its base, merged with the work of preceding workers. Raises Mistake.
+    It is the branch's base, merged with the work of preceding workers.
     """
     sides = [
         side
@@ -96,13 +96,13 @@ async def _merge_sides(repository: Repository, whole: MergeSide, side: MergeSide
     tried = await try_merge(repository, whole, side)
     if isinstance(tried, ConflictingMerge):
         clash = f"{side.name} and {whole.name} conflict in {', '.join(tried.files)}"
-        raise Mistake(f"the branches that it waits for cannot be merged: {clash}")
+        raise Mistake(f"the branches that this worker waits for cannot be merged: {clash}")
     subject = f"Merge {side.name} into {whole.name}"
     return await write_commit(repository, tried.tree, [whole.commit, side.commit], subject)
 
 
 async def _find_worker_side(launcher: RunLauncher, repository: Repository, run: str) -> MergeSide | None:
-    """Return the work of a worker with later commits on its branch, if it still exists; None without a branch."""
+    """Return a worker's last commit, or the tip of its branch if that is later; None for a worker without a branch."""
     entries = await launcher.read_entries(run)
     started = entries[0].event
     assert isinstance(started, RunStarted)
@@ -112,5 +112,5 @@ async def _find_worker_side(launcher: RunLauncher, repository: Repository, run: 
     now = (await branch_tips(repository, [branch])).get(branch, "")
     left = next((one.event.commit for one in reversed(entries) if isinstance(one.event, WorkCommitted)), now)
     if not left:
-        raise Mistake(f"{branch}, which it waits for, is gone, and its last commit is not known")
+        raise Mistake(f"{branch}, which this worker waits for, no longer exists, and its last commit is not known")
     return MergeSide(name=branch, commit=now if now and await contains_commit(repository, now, left) else left)

@@ -1,4 +1,4 @@
-"""The logs of workers: their own output, and what the commander writes about them."""
+"""The logs of workers: their own output, and the commander's messages about them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONGEST_TAIL = 2000
 
 
 class WorkerLogs:
-    """The logs in a Podium home, one for each run."""
+    """The logs in Podium's home directory, one for each run."""
 
     def __init__(self, home: Path) -> None:
         self._folder = home / FOLDER

@@ -1,7 +1,7 @@
 """A worker process: it works on one run in its own checkout while its commander is running.
 
-What it needs to start arrives over its standard input and the wire, including the keys of its models; its
-environment has none. It ends with its commander, however that ends.
+Its configuration arrives on its standard input and over the wire, including the keys for its models; its
+environment has no keys. It exits when its commander exits, even if the commander crashes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .wire.wire_message import Handshake, Order, PermissionRequest, Report
 from .wire.worker_connection import connect_to_commander
 
 EXIT_DONE, EXIT_INTERRUPTED, EXIT_FAILED = 0, 3, 1
-"""Exit codes: the run has ended or paused, can be resumed, or could not be worked on."""
+"""Exit codes: the run has ended or paused, can be resumed, or cannot be worked on."""
 
 PR_SET_PDEATHSIG = 1
 
@@ -60,7 +60,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True):
 
 
 def exit_with_parent(parent: int) -> None:
-    """Have the system kill this process when its parent exits."""
+    """Have the operating system kill this process when its parent exits."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -75,7 +75,7 @@ The function is called with the id of each permission request that waits for an 
 
 
 async def run_worker(startup_message: StartupMessage, resume_run: ResumeRun) -> int:
-    """Connect to the commander and work on the run. Its result is on the timeline."""
+    """Connect to the commander and work on the run. The result is recorded on the timeline."""
     handshake = Handshake(
         worker=startup_message.run,
         token=startup_message.token,
@@ -113,7 +113,7 @@ async def _work_on_run(
 
 
 async def _run_or_cancel(work: Callable[[], Awaitable[bool]], working: CancelScope) -> None:
-    """Run a task. If the commander is gone or the task fails, cancel the work; the run stays resumable."""
+    """Run a task. If the connection is lost or the task fails, cancel the work; the run stays resumable."""
     try:
         if await work():
             return
@@ -128,11 +128,11 @@ async def _cancel_on_signals(working: CancelScope) -> None:
             working.cancel()
 
 
-# Orders of the commander
+# Orders from the commander
 
 
 async def _handle_orders(link: Link[Order, Report], run: Run) -> bool:
-    """Carry out the commander's orders until the connection closes. Return False, because the work must then stop."""
+    """Carry out the commander's orders until the connection closes. Return False, because the work must stop then."""
     async for order in link:
         with suppress(Mistake):  # the run may have just ended
             await run.stop(by=order.reason or "commander")
@@ -143,12 +143,12 @@ async def _handle_orders(link: Link[Order, Report], run: Run) -> bool:
 
 
 async def _send_requests(link: Link[Order, Report], waiting: MemoryObjectReceiveStream[str]) -> bool:
-    """Tell the commander of each permission request that waits for an answer, until cancelled."""
+    """Tell the commander about each permission request that waits for an answer, until cancelled."""
     async for id in waiting:
         await link.send(PermissionRequest(request=id))
     return True
 
 
 def without_secrets(environ: Mapping[str, str], secret: frozenset[str]) -> dict[str, str]:
-    """Return the environment of a worker process: the commander's without the secrets."""
+    """Return the environment of a worker process: the commander's, without the secrets."""
     return {name: value for name, value in environ.items() if name not in secret}

@@ -1,4 +1,4 @@
-"""Which workers to start next: a pure decision over the state of all workers."""
+"""Decide which workers to start next, from the states of all workers. Pure functions, no I/O."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
 RunStatus = Literal["succeeded", "failed", "timed_out", "cancelled", "paused", "taken", "open"]
-"""The outcome of a worker's run, `paused`, `taken` (another process works on it), or `open`."""
+"""The outcome of a worker's run, `paused`, `taken` (another process is working on it), or `open`."""
 
 
 class Job(NamedTuple):
@@ -17,13 +17,13 @@ class Job(NamedTuple):
     name: str
     after: tuple[str, ...] = ()
     parent: str = ""
-    """The run that sent it and may be waiting for it."""
+    """The run that sent this worker and may be waiting for it."""
     root: str = ""
-    """The repository that it works in."""
+    """The repository that this worker works in."""
 
 
 class StartPlan(NamedTuple):
-    """The runs to start now, and those that can no longer be started, with the reason."""
+    """The runs to start now, and those that can no longer be started, each with the reason."""
 
     start: list[str]
     unstartable: list[tuple[str, str]]
@@ -42,8 +42,8 @@ def plan_worker_starts(
 
     `statuses` also covers workers that have ended. Waiting workers are started in the order in which they
     were delegated, each after all runs in its `after` have succeeded. At most `most` workers run at once, and
-    in each repository at most the number in `within`. Beyond these limits each running parent may have one
-    running worker. `end_texts` describes how preceding workers ended.
+    in each repository at most the number in `within`. Beyond these limits, each running parent can still have
+    one running worker. `end_texts` describes how preceding workers ended.
     """
     served_parents = {job.parent for job in jobs if job.run in running}
     busy = Counter(job.root for job in jobs if job.run in running)

@@ -205,7 +205,7 @@ async def test_a_token_counts_once() -> None:
 
             await second.send_message(type="handshake", worker="w1", token=token)
 
-            assert "valid once" in await read_refusal(second)
+            assert "used only once" in await read_refusal(second)
             await commander.next_note()
             await first.send_message(type="permission_request", request="idle")
             assert (await commander.next_note())[0] == "w1"

@@ -1,7 +1,7 @@
 """Frames: the lines that carry messages, decoded from a stream of bytes.
 
-Bytes are decoded only when a line is complete, so a character may be split over two packets. The buffer never
-exceeds the limit, whatever arrives.
+Bytes are decoded only when a line is complete, so a character can be split across two packets. The buffer
+never exceeds the limit, whatever arrives.
 """
 
 from __future__ import annotations
@@ -9,15 +9,15 @@ from __future__ import annotations
 from ...values.errors import PodiumError
 
 MAX_FRAME_BYTES = 1024 * 1024
-"""The maximum number of bytes in a line, without the line break."""
+"""The maximum number of bytes in a line, excluding the line break."""
 
 
 class BadFrame(PodiumError):
-    """A line that is not a message. Its content is not repeated, because it may be a secret."""
+    """A line is not a message. The error does not repeat its content, which may be secret."""
 
 
 class FrameTooLong(BadFrame):
-    """A line or message that exceeds the limit."""
+    """A line or message exceeds the limit."""
 
     def __init__(self, limit: int) -> None:
         super().__init__(f"a message exceeds the limit of {limit} bytes; send less")
@@ -41,9 +41,9 @@ class FrameDecoder:
         return len(self._buffer)
 
     def feed(self, data: bytes) -> list[Line]:
-        """Return the lines that `data` completes, in order and without blank ones.
+        """Return the lines that `data` completes, in order, skipping blank lines.
 
-        A line that exceeds the limit yields a FrameTooLong at once. Nothing comes after it.
+        A line that exceeds the limit yields a FrameTooLong immediately, and nothing after it.
         """
         found: list[Line] = []
         start = 0

@@ -1,8 +1,8 @@
 """Lines over a connected socket, in both directions, with little buffering.
 
 The event loop itself reads the data and calls the receiver at once, because waking a task for each message
-would cost more than the message. Data that is not taken stays in the system's buffer, and so with its sender.
-Data that the other side does not read stays with the sender, which gives up after a time limit.
+would cost more than handling the message. A receiver that does not keep up blocks its sender: unread data
+fills the operating system's buffers, and the sender gives up after a time limit.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ CHUNK = 64 * 1024
 
 
 class ConnectionClosed(PodiumError):
-    """The connection is closed; the text says why."""
+    """The connection is closed; the message says why."""
 
 
 class LineStream:
-    """A stream of lines. One task at a time may read from it, and one may write to it."""
+    """A stream of lines. Only one task at a time can read from it, and only one can write to it."""
 
     def __init__(self, connection: socket.socket, *, longest: int) -> None:
         connection.setblocking(False)
@@ -53,7 +53,7 @@ class LineStream:
         return line
 
     def set_callback(self, callback: Callable[[], object], *, silence: float) -> None:
-        """Call `callback` now, whenever there is something to read, and when nothing arrives for `silence` seconds."""
+        """Call `callback` now, whenever there is data to read, and when nothing arrives for `silence` seconds."""
         self._callback, self._silence = callback, silence
         if silence < inf:
             self._received_at = self._loop.time()
@@ -61,7 +61,7 @@ class LineStream:
         callback()
 
     def poll_line(self) -> Line | None:
-        """Return the next received line, or None. Raises ConnectionClosed after all lines received before."""
+        """Return the next received line, or None. Raises ConnectionClosed once all received lines were returned."""
         if self._lines:
             return self._lines.popleft()
         if self._ending:
@@ -73,9 +73,9 @@ class LineStream:
         return None
 
     async def write_line(self, line: bytes, *, within: float) -> None:
-        """Write a line. Raises ConnectionClosed, also if the other side does not read for `within` seconds.
+        """Write a line. Raises ConnectionClosed, including when the other side does not read for `within` seconds.
 
-        A line whose writer was cancelled half-way is completed by the next writer, so that lines stay intact.
+        If a writer is cancelled halfway through a line, the next writer completes it, so that lines stay intact.
         """
         if not self._unsent:
             self._unsent = memoryview(line)
@@ -96,7 +96,7 @@ class LineStream:
 
     def close(self) -> None:
         if self._socket.fileno() >= 0:
-            self._mark_ended("the connection was closed here")
+            self._mark_ended("the connection was closed by this side")
             notify_closing(self._socket)
             self._socket.close()
             self._callback()
@@ -104,7 +104,7 @@ class LineStream:
     # Receiving
 
     def _receive_chunk(self, *, is_late: bool = False) -> None:
-        """Read once: a peer that never stops sending must not keep other tasks from running."""
+        """Read once: a peer that never stops sending must not block other tasks."""
         try:
             data = self._socket.recv(CHUNK)
         except BlockingIOError:
@@ -147,7 +147,7 @@ class LineStream:
     def _try_flush(self) -> bool:
         """Send as much as the system accepts and return whether everything was sent. Raises ConnectionClosed."""
         if self._socket.fileno() < 0:
-            raise ConnectionClosed("the connection was closed here")
+            raise ConnectionClosed("the connection was closed by this side")
         try:
             self._unsent = self._unsent[self._socket.send(self._unsent) :]
         except BlockingIOError:
@@ -163,9 +163,9 @@ class LineStream:
 
 
 def read_peer_uid(connection: socket.socket) -> int | None:
-    """Return the user id of the process at the other end, or None if the system does not provide it."""
+    """Return the user id of the process at the other end, or None if the operating system does not provide it."""
     if not hasattr(socket, "SO_PEERCRED"):
-        # There, the private folder and the token are the only protection.
+        # Without it, the private folder and the token are the only protection.
         return None
     _, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     return int(user)

@@ -1,7 +1,7 @@
 """A link: one end of a connection between a worker and its commander.
 
-It preserves the order of messages, sends or answers pings, and ends if the other side sends invalid lines,
-does not read, or is silent for too long. Both ends interpret the messages themselves.
+It preserves the order of messages, sends or answers pings, and closes if the other side sends invalid lines,
+does not read, or is silent for too long. Interpreting the messages is up to the two ends.
 """
 
 from __future__ import annotations
@@ -41,9 +41,9 @@ from .wire_message import (
 class LinkLimits:
     """The limits of a connection. `frame` and `early` are bytes; those from `handshake` to `unread` are seconds.
 
-    `unread` is how long the other side may leave a message unread. `early` is how much may be sent before the
-    handshake is answered. `inbox` is how many messages may wait to be received. `unauthenticated` is how many
-    connections without a completed handshake may be open at once.
+    `unread` is how long the other side can leave a message unread. `early` is how much can be sent before the
+    handshake is answered. `inbox` is how many messages can wait to be received. `unauthenticated` is how many
+    connections without a completed handshake can be open at once.
     """
 
     frame: int = MAX_FRAME_BYTES
@@ -58,18 +58,18 @@ class LinkLimits:
 
 
 class HandshakeRejected(ConnectionClosed):
-    """The handshake was rejected; the text says why."""
+    """The handshake was rejected; the message says why."""
 
 
 DEFAULT_LIMITS = LinkLimits()
 
 OnBadFrame = Callable[[BadFrame], None]
-"""Called with each bad line, which is then skipped."""
+"""Called with the error for each bad line, which is then skipped."""
 
 Heard = TypeVar("Heard", bound=Report | Order)
 Said = TypeVar("Said", bound=Report | Order)
 ControlMessage = Handshake | HandshakeAck | Ping | Pong
-"""Messages that the link handles itself and neither end sees."""
+"""Messages that the link handles itself, so that neither end sees them."""
 
 
 class Link(Generic[Heard, Said]):
@@ -105,7 +105,7 @@ class Link(Generic[Heard, Said]):
     async def send(self, message: Said) -> None:
         """Send a message, in order. Raises ConnectionClosed, and BadFrame for a message that cannot be sent.
 
-        Before the handshake is answered, messages are buffered up to a limit; then `send` waits. Afterwards
+        Until the handshake is answered, messages are buffered; if the buffer is full, `send` waits. Afterwards
         it waits while the other side does not read; after a time limit the connection counts as closed.
         """
         line = encode_line(message, self._limits)
@@ -117,9 +117,9 @@ class Link(Generic[Heard, Said]):
             await self._write_line(line)
 
     async def receive(self) -> Heard:
-        """Return the next message. Raises ConnectionClosed after all messages received before."""
+        """Return the next message. Raises ConnectionClosed once all received messages were returned."""
         if self._inbox:
-            # A peer that sends a lot must not keep other tasks from running.
+            # A peer that sends a lot must not block other tasks.
             await checkpoint()
         while not self._inbox:
             if self._is_over:
@@ -185,7 +185,7 @@ class Link(Generic[Heard, Said]):
         if isinstance(message, HandshakeAck):
             self._handle_ack(message)
         elif isinstance(message, Handshake) or not (self._is_open.is_set() or self._ack):
-            raise BadFrame("message out of order: the handshake must come first, be answered, and come only once")
+            raise BadFrame("message out of order: the handshake must come first and only once, and be answered")
         elif isinstance(message, Ping):
             self._was_pinged.set()
         elif not isinstance(message, Pong):
@@ -220,7 +220,7 @@ class Link(Generic[Heard, Said]):
                     ConnectionClosed(f"the handshake was not answered within {self._limits.handshake:g} s")
                 )
                 return
-            # Other senders only add to the buffer for now, so no one else writes to the stream.
+            # Other senders still add to the buffer, so nothing else writes to the stream.
             while self._early:
                 said, self._early = bytes(self._early), bytearray()
                 await self._write_line(said)
@@ -249,7 +249,7 @@ class Link(Generic[Heard, Said]):
         self._stream.shut_down()
 
     def _close(self) -> None:
-        self._mark_closed(ConnectionClosed("the connection was closed here"))
+        self._mark_closed(ConnectionClosed("the connection was closed by this side"))
         self._inbox.clear()
         self._stream.close()
 
@@ -257,7 +257,7 @@ class Link(Generic[Heard, Said]):
         return (
             type(self._ending)(str(self._ending))
             if self._ending
-            else ConnectionClosed("the connection was closed here")
+            else ConnectionClosed("the connection was closed by this side")
         )
 
 
@@ -265,7 +265,7 @@ class Link(Generic[Heard, Said]):
 async def open_worker_link(
     stream: LineStream, *, limits: LinkLimits, on_bad: OnBadFrame
 ) -> AsyncIterator[Link[Order, Report]]:
-    """Open the worker's end of a connection whose handshake is not answered yet, until the block ends."""
+    """Open the worker's end of a connection until the block ends. Its handshake is not answered yet."""
     link: Link[Order, Report] = Link(stream, decode_from_commander, limits=limits, on_bad=on_bad)
     async with _run_link(link, link._answer_pings):
         yield link
@@ -275,7 +275,7 @@ async def open_worker_link(
 async def open_commander_link(
     stream: LineStream, *, limits: LinkLimits, on_bad: OnBadFrame
 ) -> AsyncIterator[Link[Report, Order]]:
-    """Open the commander's end of a connection whose handshake was accepted, until the block ends."""
+    """Open the commander's end of a connection until the block ends. Its handshake was accepted."""
     link: Link[Report, Order] = Link(stream, decode_from_worker, limits=limits, on_bad=on_bad)
     link._is_open.set()
     async with _run_link(link, link._send_pings):
@@ -293,7 +293,7 @@ async def _run_link(link: Link[Heard, Said], keepalive: Callable[[], Coroutine[A
             try:
                 yield
             except Exception as error:
-                # Raised below, so that the task group does not wrap it in an exception group.
+                # Raised below, outside the task group, so that it is not wrapped in an exception group.
                 trouble = error
             group.cancel_scope.cancel()
     finally:

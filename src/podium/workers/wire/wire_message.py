@@ -1,8 +1,8 @@
 """The messages between a worker and its commander, one line of JSON each.
 
 Every message has an `id`, a `type` and a `timestamp`. Received lines are validated here, once: unknown fields
-are ignored, and anything else that is not a message is a BadFrame. The link checks who may send what, and
-when.
+are ignored, and a line that is not a valid message raises BadFrame. The link checks who can send which message,
+and when.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ class _Message(Struct, frozen=True, kw_only=True, tag_field="type"):
 
 
 class Handshake(_Message, frozen=True, kw_only=True, tag="handshake"):
-    """The first message of a connection: who connects. The token is the proof, not the name."""
+    """The first message of a connection: who is connecting. The token proves it, not the name."""
 
     worker: str
     token: str
@@ -44,9 +44,9 @@ class Handshake(_Message, frozen=True, kw_only=True, tag="handshake"):
 
 
 class PermissionRequest(_Message, frozen=True, kw_only=True, tag="permission_request"):
-    """A permission request of the worker's run waits for an answer. It is on the timeline; `request` is its id.
+    """A permission request in the worker's run waits for an answer. It is on the timeline; `request` is its id.
 
-    The answer goes into the mailbox of the run, whoever gives it.
+    The answer goes to the run's mailbox, whoever gives it.
     """
 
     request: Id
@@ -60,7 +60,7 @@ class Pong(_Message, frozen=True, kw_only=True, tag="pong"):
 
 
 class HandshakeAck(_Message, frozen=True, kw_only=True, tag="handshake_ack"):
-    """Whether the worker is accepted. `config` is what it needs to start, including the keys of its models."""
+    """Whether the worker is accepted. `config` is what it needs to start, including the keys for its models."""
 
     accepted: bool
     error: str = ""
@@ -81,9 +81,9 @@ class Ping(_Message, frozen=True, kw_only=True, tag="ping"):
 
 
 Report = PermissionRequest
-"""What a worker reports to its commander."""
+"""A message from a worker to its commander."""
 Order = Cancel
-"""What a commander orders a worker to do."""
+"""A message from a commander to a worker."""
 FromWorker = Handshake | Report | Pong
 FromCommander = HandshakeAck | Order | Ping
 
@@ -126,7 +126,7 @@ def _decode_line(decoder: msgspec.json.Decoder[_Any], line: bytes) -> _Any:
         raise BadFrame("a line is not a message: it is not JSON in UTF-8") from None
     except RecursionError:
         raise BadFrame("a line is not a message: it is nested too deeply") from None
-    # Both have defaults, so that a message can be built before it is sent; so the decoder does not require them.
+    # The decoder does not require them: they have defaults, so that a message can be built before it is sent.
     if not message.id or not message.timestamp:
         raise BadFrame("a line is not a message: it has no id or no timestamp")
     return message

@@ -1,7 +1,7 @@
 """How a worker connects to its commander and is authenticated.
 
-A connection must start with a handshake that contains a token made for one worker and valid once. From then
-on it acts for that worker only, whatever its messages say.
+A connection must start with a handshake that contains a single-use token made for one worker. From then on it
+acts for that worker only, whatever its messages say.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from .link import (
 from .wire_message import Handshake, HandshakeAck, Order, Report, decode_from_worker
 
 RETRY_SECONDS = 0.02
-"""How long to wait if the system has no room for a connection."""
+"""How long to wait if the operating system has no room for another connection."""
 
 
 def _ignore_error(*_: object) -> None:
@@ -69,7 +69,7 @@ async def _open_connection(path: Path, limits: LinkLimits) -> socket.socket:
             await _connect_with_retries(connection, path)
         if read_peer_uid(connection) not in (os.getuid(), None):
             raise ConnectionClosed(
-                f"{path} belongs to another user's process; a worker connects only to its own user's"
+                f"{path} belongs to another user's process; a worker connects only to a process of its own user"
             )
     except OSError as error:
         connection.close()
@@ -87,7 +87,7 @@ async def _connect_with_retries(connection: socket.socket, path: Path) -> None:
             connection.connect(str(path))
             return
         except BlockingIOError:
-            # The queue is full, and the system does not report when there is room again.
+            # The queue is full, and the operating system does not report when there is room again.
             await sleep(RETRY_SECONDS)
 
 
@@ -96,7 +96,7 @@ async def _connect_with_retries(connection: socket.socket, path: Path) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExpectedWorker:
-    """A worker that is expected to connect, and the configuration it gets."""
+    """A worker that is expected to connect, and the configuration to send it."""
 
     worker: str
     config: Mapping[str, Any]
@@ -109,7 +109,7 @@ class WorkerTokens:
         self._expected: dict[bytes, ExpectedWorker] = {}
 
     def issue_token(self, worker: str, config: Mapping[str, Any]) -> str:
-        """Return a new token for a worker and invalidate an earlier one."""
+        """Return a new token for a worker and invalidate any earlier one."""
         self.revoke_token(worker)
         token = secrets.token_urlsafe(32)
         self._expected[token.encode()] = ExpectedWorker(worker=worker, config=config)
@@ -122,13 +122,13 @@ class WorkerTokens:
     def redeem_token(self, token: str) -> ExpectedWorker | None:
         """Return the worker that a token belongs to, or None, and invalidate the token."""
         given = token.encode()
-        # Every token is compared in full, so that the duration reveals nothing.
+        # Every token is compared in full, so that the timing reveals nothing.
         found = [expected for expected in self._expected if compare_digest(given, expected)]
         return self._expected.pop(found[0]) if found else None
 
 
 HandleWorker = Callable[[Link[Report, Order], Handshake], Awaitable[None]]
-"""Handles an accepted worker. The handshake names the worker that the token was made for."""
+"""Handles an accepted worker. The handshake has the name of the worker that the token was made for."""
 
 OnConnectionError = Callable[[str, PodiumError], None]
 """Called with bad lines and rejected connections, and with the worker's name if it is known."""
@@ -174,7 +174,7 @@ async def serve_workers(
         while True:
             connection = await _accept_connection(listener)
             if len(unauthenticated) >= limits.unauthenticated:
-                # A real worker sends its handshake at once, so drop the connection that has waited longest.
+                # A real worker sends its handshake immediately, so drop the connection that has waited longest.
                 unauthenticated[0].cancel()
             group.start_soon(handle_connection, connection)
 
@@ -211,7 +211,7 @@ async def _complete_handshake(
 async def _verify_handshake(
     stream: LineStream, user: int | None, tokens: WorkerTokens, limits: LinkLimits
 ) -> tuple[Handshake, Mapping[str, Any]]:
-    """Return the handshake, with the name that the token stands for and without the token, and the configuration."""
+    """Return the handshake with the token removed and the name that belongs to it set, and the configuration."""
     if user not in (os.getuid(), None):
         raise HandshakeRejected("the connection is from another user; a commander accepts only its own user's workers")
     try:
@@ -226,5 +226,5 @@ async def _verify_handshake(
         raise HandshakeRejected("the first message was not a handshake")
     expected = tokens.redeem_token(message.token)
     if expected is None:
-        raise HandshakeRejected("unknown token; every worker has its own, and it is valid once")
+        raise HandshakeRejected("unknown token; each worker has its own token, which can be used only once")
     return structs.replace(message, worker=expected.worker, token=""), expected.config
