@@ -1,10 +1,10 @@
-"""Podium: teams of AI agents on your work, on one durable timeline."""
+"""Podium: run teams of AI agents and record everything they do on a durable timeline."""
 
 from __future__ import annotations
 
 from importlib import import_module
 
-# Importing typing for its constant of this name would take longer than all the rest of `podium --help`.
+# Importing TYPE_CHECKING from typing would take longer than the rest of `podium --help`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .api import run as run
@@ -62,7 +62,7 @@ _MODULES = {
     "run": ".api",
     "start": ".api",
 }
-"""The module of each public name."""
+"""The module that defines each public name."""
 
 __all__ = [
     "Advisors",

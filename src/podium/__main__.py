@@ -1,4 +1,4 @@
-"""`python -m podium` is `podium`."""
+"""Run the `podium` command with `python -m podium`."""
 
 import sys
 

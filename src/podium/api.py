@@ -20,9 +20,9 @@ async def run(
 ) -> Result:
     """Send a request to an agent and wait for the result.
 
-    `agent` is an Agent, or the name of one that has a file in the repository, in the user's home or in Podium
-    itself. `agents` are further agents built in code that it refers to. With a `repo`, agents work on the
-    files there as far as the rules allow. `tools` are functions that agents may call. `budget` limits the
+    `agent` is an Agent, or the name of one defined in a file in the repository, in the user's home directory or
+    in Podium itself. `agents` are further agents built in code that it refers to. With a `repo`, agents work on
+    the files there as far as the rules allow. `tools` are functions that agents can call. `budget` limits the
     whole run.
     """
     async with App(settings or _load_settings(options)) as app:
@@ -35,7 +35,7 @@ async def start(
 ) -> AsyncIterator[Run]:
     """Send a request to an agent and yield the run. Leaving the block early stops the run.
 
-    With `is_attended`, the run waits when agents ask something: answer with the run's `answer` and `reply`.
+    With `is_attended`, the run waits when agents ask for something: respond with the run's `answer` and `reply`.
     """
     async with App(settings or _load_settings(options)) as app, app.start(agent, request, **options) as started:
         yield started

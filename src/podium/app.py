@@ -1,6 +1,6 @@
-"""The composition root: it builds the parts of a running Podium and connects them.
+"""The composition root: builds the parts of a running Podium and connects them.
 
-Programs and surfaces open an App and start, resume or stop runs with it.
+Programs and user interfaces open an App and start, resume or stop runs with it.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = ["App", "RunOptions"]
 class App:
     """A running Podium: one store, its engines, and the runs that this process works on.
 
-    `engines` are custom engines by the name that an agent's `engine` uses.
+    `engines` maps the names that agents use in `engine` to custom engines.
     """
 
     launcher: RunLauncher
@@ -116,7 +116,7 @@ class App:
             yield resumed
 
     async def stop(self, run: str, by: str = "") -> None:
-        """Stop a run and keep its partial results, whichever process works on it."""
+        """Stop a run and keep its partial results, whichever process is working on it."""
         await self.launcher.stop_run(run, by)
 
     def _start_in_thread(self, work: Callable[[], None]) -> None:
@@ -144,7 +144,7 @@ def _make_placement(
 
 
 async def _commit_work(timeline: Timeline, started: RunStarted, settings: Settings, succeeded: bool) -> str:
-    from .workers.work_commit import commit_worker_changes  # for start-up time: most runs are not workers' runs
+    from .workers.work_commit import commit_worker_changes  # for start-up time: most runs do not belong to workers
 
     return await commit_worker_changes(timeline, started, settings, succeeded=succeeded)
 

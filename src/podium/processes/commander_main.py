@@ -1,4 +1,4 @@
-"""The commander's program, `python -m podium.processes.commander_main`, started when tasks are delegated."""
+"""Entry point of the commander, `python -m podium.processes.commander_main`, started when tasks are delegated."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from ..workers.commander import run_commander
 
 
 async def open_and_command(environ: Mapping[str, str], delivery_run: str = "") -> None:
-    """Open the store that the environment names, and be its commander for as long as there is work."""
+    """Open the store set in the environment, and act as its commander while there is work."""
     async with App(Settings.load(environ), environ=environ) as app:
         await run_commander(app.launcher, environ, delivery_run)
 
 
 def main() -> int:
-    """Run in the background; exit quietly if a commander is already running."""
+    """Run the commander; exit quietly if one is already running."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     os.chdir("/")
     try:

@@ -1,4 +1,4 @@
-"""The fork server's program: it loads everything that a worker needs, then forks workers for its commander."""
+"""Entry point of the fork server: loads everything that a worker needs, then forks workers for its commander."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PRELOADED_MODULES = (
     "podium.workspace.sandbox.self_test",
     "podium.workspace.worktrees.worktree",
 )
-"""Modules that are imported only on demand, and that nearly every worker needs."""
+"""Modules that are otherwise imported on demand but that nearly every worker needs."""
 
 
 def main() -> int:
@@ -54,22 +54,22 @@ def main() -> int:
 
 
 def _preload_worker_code() -> None:
-    """Load everything that a worker needs, so that no worker has to load it after the fork."""
+    """Load everything that a worker needs, so that workers do not load it after the fork."""
     for module in PRELOADED_MODULES:
         import_module(module)
     model_prices.load_prices()
-    # What fails here also fails in the worker, and is reported there.
+    # Anything that fails here also fails in the worker, which reports it.
     with suppress(PodiumError, OSError), TemporaryDirectory() as home:
         seccomp.compile_filter()
         Path(home, "config.yaml").write_text(f"model: {REHEARSAL}\n", encoding="utf-8")
         anyio.run(_run_rehearsal, home)
-    # Memory pages stay shared for longer if the garbage collector does not write to them.
+    # Memory pages stay shared longer if the garbage collector does not write to them.
     gc.collect()
     gc.freeze()
 
 
 async def _run_rehearsal(home: str) -> None:
-    """Work on one run, so that everything that is created on first use exists. No thread is left afterwards."""
+    """Complete one run, so that everything created on first use exists. Leaves no threads behind."""
     environ = {"PODIUM_HOME": home}
     async with App(Settings.load(environ), environ=environ) as app:
         await app.run(Agent(name="worker", prompt="Rehearse."), "Rehearse.")

@@ -1,4 +1,4 @@
-"""A worker's program: it resumes the run that its standard input names, for the commander that started it."""
+"""Entry point of a worker process: resumes the run named on standard input, for the commander that started it."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ from ..workers.worker_process import (
 
 @asynccontextmanager
 async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str], object]) -> AsyncIterator[Run]:
-    """Open the store and resume the run of a worker in it.
+    """Open the store and resume a worker's run in it.
 
     `on_waiting` is called with the id of each permission request that waits for an answer.
     """
     environ = {**os.environ, **config.environ}
-    # Nobody may be there for hours, so a worker's request waits without a time limit.
-    # A reader and its whole team are read-only, whatever mode the settings name.
+    # A person may be away for hours, so a worker's request waits without a time limit.
+    # A reader and its whole team are read-only, whatever mode the settings specify.
     mode = "plan" if config.is_reader else None
     settings = Settings.load(environ, repo=Path(config.root), approval_seconds=inf, permission_mode=mode)
     async with App(settings, environ=environ) as app:
@@ -46,7 +46,7 @@ async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str],
 
 
 def main() -> int:
-    """Work on the run that standard input names."""
+    """Work on the run named on standard input."""
     try:
         startup_message = msgspec.json.decode(sys.stdin.buffer.readline(), type=StartupMessage)
     except msgspec.MsgspecError as error:
@@ -57,7 +57,7 @@ def main() -> int:
         # Not uvloop, even if it is installed: it forks this process for each program that is started, and a worker
         # starts many programs and has few connections.
         return anyio.run(run_worker, startup_message, resume_run)
-    except RunIsPaused:  # by somebody who was faster than this process
+    except RunIsPaused:  # another process was faster
         return EXIT_DONE
     except PodiumError as error:
         sys.stderr.write(f"podium: {error}\n")
