@@ -119,7 +119,7 @@ def test_a_question_is_answered_from_the_command_line(desk: Desk) -> None:
     resumed = desk.run_podium("resume", desk.run_id())
 
     assert wrong.returncode == 2
-    assert "has no choice 7; choose from 1 (red), 2 (blue), or answer in words" in wrong.stderr
+    assert "has no choice 7; choose from 1 (red), 2 (blue), or type an answer" in wrong.stderr
     assert resumed.stdout == "The end.\n"
     assert '"blue"' in desk.run_podium("logs", desk.run_id()).stdout
     assert listed.stderr.endswith(f"podium answer {one['id']} TEXT\n")

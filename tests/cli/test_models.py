@@ -118,7 +118,7 @@ async def test_of_several_models_one_has_to_be_named(offline_desk: Desk) -> None
         named = await run_models(offline_desk, "--use", "vllm", "--model", "large", **variables)
 
     assert which.returncode == wrong.returncode == nobody.returncode == 2
-    assert "has 2 models (small, large); name one with --model" in which.stderr
+    assert "has 2 models (small, large); choose one with --model" in which.stderr
     assert "has no model 'huge'; it has small, large" in wrong.stderr
     assert f"no local server responds at lmstudio; found: vllm at {server.url}" in nobody.stderr
     assert "vllm:large" in named.stderr

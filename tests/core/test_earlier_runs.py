@@ -98,5 +98,5 @@ async def test_a_conversation_cannot_go_on_from_nowhere(studio: Studio) -> None:
     studio.agent("poet")
 
     async with studio.app() as app:
-        with pytest.raises(Mistake, match="run 'nowhere' to continue from not found"):
+        with pytest.raises(Mistake, match="cannot continue from run 'nowhere': not found"):
             await app.run(studio.agents["poet"], "hello", after="nowhere")

@@ -474,7 +474,7 @@ async def test_only_what_was_asked_can_be_answered(studio: Studio, repo: Path) -
     add_writer(studio)
 
     async def confused(run: Run, asked: PermissionAsked) -> None:
-        with pytest.raises(Mistake, match="has no request for permission with the id 'nonsense'"):
+        with pytest.raises(Mistake, match="has no permission request with the id 'nonsense'"):
             await run.answer("nonsense", "once")
         with pytest.raises(Mistake, match="has no question"):
             await run.reply(asked.id, "yes")

@@ -370,7 +370,7 @@ async def test_messages_to_an_unknown_agent_and_to_a_run_that_has_ended_are_refu
         await run.result()
         with pytest.raises(Mistake, match=r"has ended \(succeeded\)"):
             await run.send("hi")
-        with pytest.raises(Mistake, match="is not active here any more"):
+        with pytest.raises(Mistake, match="is no longer active in this process"):
             await run.stop()
 
 
@@ -577,7 +577,7 @@ async def test_without_a_model_a_run_is_rehearsed_and_says_so(studio: Studio) ->
     result = await studio.run("solo", "do it")
 
     assert result.text.startswith("[rehearsed]")
-    assert "rehearsed" in studio.events(result, Noticed)[0].text
+    assert "rehearsal" in studio.events(result, Noticed)[0].text
 
 
 async def test_an_agents_setting_that_has_no_effect_in_a_run_is_reported(studio: Studio) -> None:
@@ -586,7 +586,7 @@ async def test_an_agents_setting_that_has_no_effect_in_a_run_is_reported(studio:
     result = await studio.run("solo", "do it")
 
     assert studio.events(result, Noticed) == [
-        Noticed(text="solo works in the repository itself; podium delegate gives it its own checkout.")
+        Noticed(text="solo works in the repository itself; to give it its own checkout, use podium delegate.")
     ]
 
 

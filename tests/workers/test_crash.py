@@ -76,8 +76,12 @@ async def test_a_run_that_can_neither_continue_nor_be_ended_does_not_block_other
 
     assert (await lab.wait_ended(fine)).outcome == "succeeded"
     await lab.wait_finished()
-    assert "the run could not be ended: run 'a run that is not there' to continue from not found" in lab.logs(broken)
-    assert "the run could not be ended: run 'a run that is not there' to continue from not found" in lab.logs(stopped)
+    assert "the run could not be ended: cannot continue from run 'a run that is not there': not found" in lab.logs(
+        broken
+    )
+    assert "the run could not be ended: cannot continue from run 'a run that is not there': not found" in lab.logs(
+        stopped
+    )
 
 
 async def test_a_worker_whose_fork_server_is_killed_while_forking_is_started_by_another(lab: WorkerLab) -> None:

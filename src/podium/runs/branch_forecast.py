@@ -1,4 +1,4 @@
-"""The overlap forecast of workers' branches in a repository, and its JSON fields."""
+"""The forecast of how workers' branches would merge in a repository, and its JSON fields."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ LARGEST_VERSION = 10_000
 
 
 class Fact(NamedTuple):
-    """The result of one check: `fine`, a `note`, or a `problem` that prevents work."""
+    """The result of one check: `fine`, a `note`, or a `problem` that keeps Podium from working."""
 
     what: str
     level: Literal["fine", "note", "problem"]
@@ -101,7 +101,7 @@ def check_store(store: Path) -> Iterator[Fact]:
 def check_settings(files: SettingsFiles, wrong: str) -> Fact:
     """Report which settings files were read, and their diagnostics."""
     if wrong:
-        return Fact("settings", "problem", f"{wrong}; the other checks ignore the settings files")
+        return Fact("settings", "problem", f"{wrong}; the other checks ignore all settings files")
     if not files.paths:
         return Fact("settings", "fine", "no settings files; podium config path shows where they go")
     if not files.diagnostics:
@@ -113,7 +113,7 @@ def check_settings(files: SettingsFiles, wrong: str) -> Fact:
 
 
 def check_engine(settings: Settings, environ: Mapping[str, str]) -> Fact:
-    """Report the model for agents that do not name one, and why it is used."""
+    """Report the model for agents that do not specify one, and why it is used."""
     default = default_model_fields(settings, environ)
     first, because = default["models"][0], default["because"]
     if first == REHEARSAL:
@@ -140,7 +140,7 @@ def check_keys(environ: Mapping[str, str]) -> Fact:
     """Report the names of the API keys in the environment."""
     names = [name for name in KEYS if environ.get(name)]
     if not names:
-        return Fact("keys", "note", f"none; set one of {', '.join(KEYS)} to use a provider")
+        return Fact("keys", "note", f"none; set one of {', '.join(KEYS)} to use a model provider")
     return Fact("keys", "fine", ", ".join(names))
 
 
@@ -166,7 +166,7 @@ async def _read_version(program: str) -> str:
     ended = await run_process(
         [program, "--version"],
         env=build_environment(),
-        directory="/",  # where git reads nothing of the repository
+        directory="/",  # where git reads nothing from the repository
         timeout=VERSION_SECONDS,
         take=output.append,
     )
@@ -176,7 +176,7 @@ async def _read_version(program: str) -> str:
 
 
 def check_sandbox(repo: Path, settings: Settings) -> Fact:
-    """Check whether commands can run here, by running some in the sandbox that they would get."""
+    """Check whether commands can run here, by running some in the sandbox that agents' commands use."""
     from ..setup.sandbox_choice import choose_sandbox  # imported here for start-up time
 
     sandbox = anyio.run(partial(choose_sandbox, repo, settings.home, settings.store, is_wanted=settings.sandbox))

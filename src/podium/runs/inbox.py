@@ -1,6 +1,6 @@
-"""The inbox: requests of a run and of workers while a person is at the terminal, and the answers to them.
+"""The inbox: requests from a run and its workers while a person is at the terminal, and the answers to them.
 
-Answers go into the mailbox of the run that asked, as from everywhere else. Of two answers the first counts.
+Like all answers, they go to the mailbox of the run that asked. If there are two answers, the first counts.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ..values.event import (
 from ..values.request import replace_surrogates
 
 LOOK_SECONDS = 0.5
-"""The minimum time between two scans of all runs, however much the workers write."""
+"""The minimum time between two scans of all runs, however often workers write to the store."""
 
 
 class AnswerMailbox:
@@ -67,10 +67,10 @@ class AnswerMailbox:
 
 
 class RequestListener(Protocol):
-    """Receives the requests of workers, and learns when one no longer needs an answer."""
+    """Receives workers' requests, and is told when one no longer needs an answer."""
 
     def handle_entry(self, entry: Entry, worker: str = "") -> None:
-        """Handle an entry that asks a person something."""
+        """Handle an entry with a request or question for a person."""
         ...
 
     def withdraw_request(self, id: str, by: str) -> None:
@@ -79,7 +79,7 @@ class RequestListener(Protocol):
 
 
 class WorkerRequestWatcher:
-    """Watches the requests of a store's workers, or of one run's workers, and passes them to a listener."""
+    """Watches the requests from a store's workers, or from one run's workers, and passes them to a listener."""
 
     def __init__(
         self, store: Path, listener: RequestListener, answer_mailbox: AnswerMailbox, *, sent_by: str = ""
@@ -114,7 +114,7 @@ class WorkerRequestWatcher:
             wakeup.close()
 
     def _list_worker_requests(self) -> dict[str, OpenRequest]:
-        """Return the open requests of workers by id."""
+        """Return the workers' open requests by id."""
         workers = {row.run for row in WorkerIndex(self._store).list_open()}
         if not workers:
             return {}
@@ -125,7 +125,7 @@ class WorkerRequestWatcher:
         return {one.asked.id: one for one in asked}
 
     def _find_answerers(self, gone: set[str]) -> dict[str, str]:
-        """Return who answered the requests that are no longer open, or `podium` if nothing waits for an answer now.
+        """Return who answered each request that is no longer open, or `podium` if it closed without an answer.
 
         An answer that is not on the timeline yet is reported by a later scan.
         """
@@ -151,7 +151,7 @@ class WorkerRequestWatcher:
 
 
 def walk_parent_runs(reader: StoreReader, summary: RunSummary) -> Iterator[str]:
-    """Yield the run that sent a worker, the run that sent that one, and so on."""
+    """Yield the run that sent this worker, then the run that sent that one, and so on."""
     while isinstance(started := summary.first.event, RunStarted) and started.errand and started.errand.parent:
         yield started.errand.parent
         summary = reader.read_summary(started.errand.parent)
@@ -164,5 +164,5 @@ def resolve_choice(asked: QuestionAsked, text: str) -> str:
         return text
     if not 1 <= int(word) <= len(asked.choices):
         there_are = ", ".join(f"{number} ({choice})" for number, choice in enumerate(asked.choices, 1))
-        raise Mistake(f"{asked.id} has no choice {word}; choose from {there_are}, or answer in words")
+        raise Mistake(f"{asked.id} has no choice {word}; choose from {there_are}, or type an answer")
     return asked.choices[int(word) - 1]

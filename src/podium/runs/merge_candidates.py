@@ -41,7 +41,7 @@ class Resolver:
 
 
 async def find_resolvers(context: RepoContext) -> dict[str, Resolver]:
-    """Return the workers that were started to resolve conflicts, by branch and in the order of their start."""
+    """Return the workers that were started to resolve conflicts, by branch, in the order in which they were started."""
     workers = {worker.worker_task.branch: worker for worker in context.load_workers() if worker.worker_task.base}
     starts_by_base = await filter_resolution_starts(
         context.repository, (worker.worker_task.base for worker in workers.values())
@@ -56,7 +56,7 @@ async def find_resolvers(context: RepoContext) -> dict[str, Resolver]:
 async def find_merge_candidates(
     context: RepoContext, names: Sequence[str], target: str, *, notice: Callable[[str], object]
 ) -> list[MergeCandidate]:
-    """Return the branches to merge: those that the person named, or all that are ready. Raises Mistake."""
+    """Return the branches to merge: those that the person listed, or all that are ready. Raises Mistake."""
     resolvers_by_branch = await find_resolvers(context)
     if names:
         candidates = [await _find_named_candidate(context, name, target, resolvers_by_branch) for name in names]
@@ -68,7 +68,7 @@ async def find_merge_candidates(
 async def _find_named_candidate(
     context: RepoContext, name: str, target: str, resolvers_by_branch: Mapping[str, Resolver]
 ) -> MergeCandidate:
-    """Return the candidate for a named branch, whether a worker was on it or not."""
+    """Return the candidate for a listed branch, whether or not a worker was on it."""
     if name == target:
         raise Mistake(f"{name} cannot be merged onto itself; choose another target with --onto TARGET")
     newest = _find_newest_workers(context).get(name)
@@ -118,7 +118,7 @@ async def _find_ready_candidates(
 
 
 def _find_newest_workers(context: RepoContext) -> dict[str, WorkerState]:
-    """Return the newest worker of each branch.
+    """Return the newest worker on each branch.
 
     A worker that ended without a checkout does not replace an earlier one.
     """
@@ -133,9 +133,9 @@ def _find_newest_workers(context: RepoContext) -> dict[str, WorkerState]:
 async def _find_resolving_branch(
     repository: Repository, commit: str, resolver: Resolver | None, resolvers_by_branch: Mapping[str, Resolver]
 ) -> str:
-    """Return the branch on which an active worker resolves the conflict of a commit, or an empty string.
+    """Return the branch on which an active worker is resolving a commit's conflict, or an empty string.
 
-    A branch that resolves a conflict is superseded by an active resolver of the same conflict.
+    A branch that resolves a conflict is also superseded by an active resolver of the same conflict.
     """
     for branch, other in resolvers_by_branch.items():
         if other.worker.is_over:
@@ -161,7 +161,7 @@ async def _make_candidate(
         return MergeCandidate(branch=worker.name, base=worker.base or target, after=after, notice=notice)
     target_tip, ours = await branch_tip(context.repository, target), resolver.resolves.ours
     if not await contains_commit(context.repository, target_tip, ours):
-        more = f"{worker.name}: resolved on top of {ours[:SHORT]}; the commits of it that {target} lacks are merged too"
+        more = f"{worker.name}: resolved on top of {ours[:SHORT]}; its commits that {target} lacks are merged too"
         notice = f"{notice}\n{more}" if notice else more
     # The worker started from a merge of both sides, so its changes are everything that the target lacks.
     return MergeCandidate(branch=worker.name, base=target, after=after, notice=notice, resolves=resolver.resolves)
@@ -201,7 +201,7 @@ async def _order_candidates(
 async def _find_replacements(
     repository: Repository, candidates: Sequence[MergeCandidate], tips_by_branch: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the branches that another one replaces, because it resolves their conflict or the same conflict later."""
+    """Return which branch replaces which: it resolves the other's conflict, or the same conflict later."""
     replacements: dict[str, str] = {}
     for place, candidate in enumerate(candidates):
         for other_place, other in enumerate(candidates):

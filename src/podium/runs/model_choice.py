@@ -27,7 +27,7 @@ def choose_server(servers: Sequence[LocalServer], address: str, model: str | Non
         raise Mistake(f"no local server responds at {without_credentials(address)}; found: {there}")
     names = ", ".join(server.models[:MOST_NAMES])
     if model is None and len(server.models) != 1:
-        what = f"has {len(server.models)} models ({names}); name one with --model" if names else "has no models yet"
+        what = f"has {len(server.models)} models ({names}); choose one with --model" if names else "has no models yet"
         raise Mistake(f"{server.provider} at {server.url} {what}")
     if model is not None and model not in server.models:
         raise Mistake(f"{server.provider} at {server.url} has no model {model!r}; it has {names or 'none'}")
@@ -35,7 +35,7 @@ def choose_server(servers: Sequence[LocalServer], address: str, model: str | Non
 
 
 def use_server(settings: Settings, server: ConfirmedServer) -> str:
-    """Record that a server may be used, make its model the default, and return what was done."""
+    """Record that a server may be used, make its model the default, and return a message that says so."""
     from ..config.settings_edit import set_model  # imported here for start-up time: the YAML library is slow to import
 
     file = settings.home / USER_FILE
@@ -43,7 +43,7 @@ def use_server(settings: Settings, server: ConfirmedServer) -> str:
     # The model first: a confirmed server without a configured model would change the default model by itself.
     set_model(file, name)
     save_confirmed_server(settings.home, server)
-    return f"agents that do not name a model now use {name} at {server.url}; saved in {format_path(file)}"
+    return f"agents that do not specify a model now use {name} at {server.url}; saved in {format_path(file)}"
 
 
 def models_fields(settings: Settings, environ: Mapping[str, str], servers: Sequence[LocalServer]) -> dict[str, Any]:
@@ -106,5 +106,5 @@ def explain_default_model(settings: Settings, environ: Mapping[str, str]) -> str
 
 
 def _server_names(server: LocalServer) -> set[str]:
-    """Return the names by which a person may refer to a server."""
+    """Return the names that a person can use for a server."""
     return {server.url, server.url.removesuffix("/v1"), f"{server.url}/", urlsplit(server.url).netloc, server.provider}

@@ -16,14 +16,14 @@ from .run_lookup import RunState
 
 
 class RunCost(NamedTuple):
-    """The list fields of a run, and its total usage."""
+    """A run's fields in a list, and its total usage."""
 
     run: dict[str, Any]
     usage: Usage
 
 
 def read_run_cost(reader: StoreReader, summary: RunSummary, *, now: float) -> RunCost:
-    """Return the usage of a run. Only the entries with usage are decoded, a small part of a long timeline."""
+    """Return the usage of a run. For speed, only the entries that record usage are decoded."""
     run = run_fields(summary, now)
     rows = reader.read_rows(summary.id)
     usage = sum_usage(usage_of_event(decode_entry(row.line).event) for row in rows if row.kind in USAGE_KINDS)

@@ -1,7 +1,7 @@
 """Drive a run: this process works on it until it ends, pauses or is interrupted.
 
 The driver gives the run's operations their timeline, takes messages from the run's mailbox, and records how
-the run ended. Everything that a person does to a run reaches it through the mailbox.
+the run ended. Whatever a person does to a run arrives in the mailbox.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ RELEASE_SECONDS = 5.0
 
 
 class RunDriver:
-    """A run whose lease this process holds and that it works on."""
+    """A run that this process holds the lease for and works on."""
 
     def __init__(
         self,
@@ -69,14 +69,14 @@ class RunDriver:
         self.context = context
         self._tools = tools
         self._before_end = before_end
-        """Called before the run ends, with whether it succeeded; returns what went wrong, if anything."""
+        """Called before the run ends, with whether it succeeded; returns what went wrong, or an empty string."""
         self.agent = first.event.agent
         self._agents = collect_agent_names(first.event.agents)
         self._request = first.event.request
         self._worker_task = first.event.errand
         self._started_at = first.at
         self._timeout = PausableTimeout(inf)
-        """The scope in which the run is worked on, and its remaining time."""
+        """The cancel scope of the work on the run, and its remaining time."""
         self._followers: list[Follower] = []
         self.result: Result | None = None
         self._finished = Event()
@@ -98,7 +98,7 @@ class RunDriver:
         return follower
 
     async def wait_result(self) -> Result:
-        """Wait for the end of the run and return its result."""
+        """Wait until the run ends and return its result."""
         await self._finished.wait()
         assert self.result is not None
         return self.result
@@ -106,7 +106,7 @@ class RunDriver:
     def explain_refusal(self, change: MemberChanged) -> str:
         """Return why an agent cannot be changed like this, or an empty string.
 
-        Only the owner knows the available models.
+        Only the run's owner knows which models are available.
         """
         try:
             self.require_agent(change.member)
@@ -128,14 +128,14 @@ class RunDriver:
             require_prices(self.context.agents.values(), self.context.engine_for)
 
     def record_checkout(self, base: str) -> None:
-        """Record the path of a worker's checkout, once. `base` is the commit that its branch started at."""
+        """Record the path of a worker's checkout, once. `base` is the commit that its branch starts at."""
         key = f"/{KINDS[WorkerPlaced]}#1"
         if self._worker_task is not None and base and not self.timeline.has_outcome(key):
             placed = WorkerPlaced(path=self._worker_task.path, branch=self._worker_task.branch, base=base)
             self.timeline.append(placed, scope="", key=key)
 
     async def release(self) -> None:
-        """Release a run that was only created, so that another process can work on it."""
+        """Release a newly created run, so that another process can work on it."""
         self.store.release_run(self.lease)
         await self.timeline.wait_written()
 
@@ -147,7 +147,7 @@ class RunDriver:
         await self.timeline.wait_written()
 
     async def record_failure(self, why: str) -> None:
-        """End the run as failed for a reason outside its own work."""
+        """End the run as failed, for a reason other than its own work."""
         failure = Failure(kind="failed", agent=self.agent, message=why)
         ended = await self._finish_run(RunEnded(outcome="failed", failure=failure, parts=await self._collect_parts()))
         self.lease.deliver = None
@@ -158,14 +158,14 @@ class RunDriver:
     async def drive(self) -> Result:
         """Work on the run until it ends, pauses or is interrupted. Only cancellation is raised.
 
-        Every internal error stops here: the run stays as it is on the timeline, and `error` holds the error.
+        Internal errors are caught here: the run stays as recorded on the timeline, and `error` holds the error.
         """
         try:
             self.result = await self._run_to_end()
         except Exception as error:
             self.error = find_first_error(error)
             ours = isinstance(self.error, PodiumError)
-            why = str(self.error) if ours else f"something went wrong inside Podium: {self.error!r}"
+            why = str(self.error) if ours else f"internal error in Podium: {self.error!r}"
             self.result = self._build_result("interrupted", error=self.timeline.redaction.redact_text(why))
             await self._release_lease()
         except BaseException:
@@ -197,7 +197,7 @@ class RunDriver:
         ended = ended or await self._build_early_end()
         if isinstance(ended, RunEnded):
             ended = await self._finish_run(ended)
-        # Nothing may follow the end on the timeline: mail that arrives now is for a run that has ended.
+        # The end must be the last entry on the timeline: mail that arrives now is for a run that has ended.
         self.lease.deliver = None
         timeline.append(ended, scope="")
         self.store.release_run(self.lease, is_over=isinstance(ended, RunEnded))
@@ -215,7 +215,7 @@ class RunDriver:
         return RunEnded(outcome=failure.outcome, failure=failure, parts=await self._collect_parts())
 
     async def _finish_run(self, ended: RunEnded) -> RunEnded:
-        """Settle the workers, commit a worker's changes and report undelivered messages; return how the run ends."""
+        """Record or stop workers, commit changes and report undelivered messages; return how the run ends."""
         root = self.context.root_operation(self.agent)
         await (root.record_ended_workers() if ended.outcome == "succeeded" else root.stop_workers())
         if self._before_end is not None:
@@ -236,7 +236,7 @@ class RunDriver:
 
     @property
     def _time_limit(self) -> float:
-        """The maximum time that the run may work in total."""
+        """The maximum total working time of the run."""
         budget = self.context.allowance.budget
         return inf if budget is None or budget.seconds is None else budget.seconds
 
@@ -263,13 +263,13 @@ class RunDriver:
                 self.timeline.pause()
 
     def _apply_budget_change(self, message: MailboxMessage, change: BudgetChanged) -> None:
-        """Apply new limits if they can be enforced. Only the owner knows which models its agents use."""
+        """Apply new limits if they can be enforced. Only the run's owner knows which models its agents use."""
         try:
             self.check_budget(change.budget)
         except Mistake as error:
             self.timeline.append(Noticed(text=f"{BUDGET_UNCHANGED}: {error}"), scope="", mail=message.id)
             return
-        # The key lets a resumed run find the change; no step of the run has a key that begins like this.
+        # The key lets a resumed run find the change; no step of the run has a key with this prefix.
         number = 1 + len(self.timeline.find_events_below("", BudgetChanged))
         self.timeline.append(change, scope="", key=f"/{KINDS[BudgetChanged]}#{number}", mail=message.id)
         self.context.allowance.change_limits(change.budget)
@@ -301,7 +301,7 @@ class RunDriver:
                 self.store.release_run(self.lease)
                 await self.lease.wait_written()
             except PodiumError:
-                pass  # a store that fails has reported it; the lease expires by itself
+                pass  # the store has already reported its failure; the lease expires by itself
 
     def close_followers(self) -> None:
         """Close the followers of all callers."""

@@ -1,6 +1,6 @@
 """A handle on a run for its caller: follow it, wait for it, answer, send messages, pause and stop.
 
-Each call goes into the run's mailbox, whichever process works on the run; `run_driver` acts on it.
+Each call posts to the run's mailbox, whichever process works on the run; `run_driver` acts on it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ RELEASE_SECONDS = 5.0
 
 
 class Run:
-    """One request and the run that answers it, while this process works on it."""
+    """A request and the run that answers it, while this process works on it."""
 
     def __init__(self, driver: RunDriver) -> None:
         self.id = driver.id
@@ -47,7 +47,7 @@ class Run:
         self._timeline = driver.timeline
 
     def entries(self, after: int = 0) -> Follower:
-        """Return a follower of the timeline after entry `after`, until the run ends or pauses."""
+        """Return a follower of the timeline from after entry `after` until the run ends or pauses."""
         return self._driver.follow_entries(after)
 
     async def result(self) -> Result:
@@ -65,7 +65,7 @@ class Run:
         return self._driver.is_over
 
     async def send(self, text: str, *, to: str | None = None, by: str = "", attach: Sequence[str | Path] = ()) -> None:
-        """Send a message to an agent of the run, by default the first one, which receives it at its next turn.
+        """Send a message to an agent in the run, by default the first one. The agent receives it at its next turn.
 
         `attach` are images and text files to send with it. Raises Mistake for files that cannot be attached.
         """
@@ -84,7 +84,7 @@ class Run:
     async def answer(self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "") -> bool:
         """Answer a permission request. Return False if somebody else already has.
 
-        `rule` is the rule to allow permanently; it goes with the decision `always`.
+        `rule` is the rule to allow permanently, for the decision `always`.
         """
         self._require_request(id, PermissionAsked)
         answered = PermissionAnswered(
@@ -93,12 +93,12 @@ class Run:
         return await self._post_event(answered, ref=id)
 
     async def reply(self, id: str, text: str, *, by: str = "") -> bool:
-        """Answer a question of an agent. Return False if somebody else already has."""
+        """Answer a question from an agent. Return False if somebody else already has."""
         self._require_request(id, QuestionAsked)
         return await self._post_event(QuestionAnswered(id=id, text=self._clean_text(text), by=by), ref=id)
 
     async def change_budget(self, budget: Budget, *, by: str = "") -> None:
-        """Change the limits of the run, from the next model call on. Limits that `budget` leaves out stay unchanged.
+        """Change the run's limits, from the next model call on. Limits that are not set in `budget` stay unchanged.
 
         Calls that were refused before stay refused. A limit below the current usage ends the run at its next
         call.
@@ -117,7 +117,7 @@ class Run:
         await self._post_event(change)
 
     async def pause(self, by: str = "") -> None:
-        """Pause the run: start no further step, and let the current ones finish."""
+        """Pause the run: do not start any more steps, and let the current ones finish."""
         self._require_active()
         await self._post_event(PauseAsked(by=by))
 
@@ -129,7 +129,7 @@ class Run:
     def _require_request(self, id: str, kind: type[PermissionAsked | QuestionAsked]) -> None:
         asked = self._timeline.asked.get(id)
         if not isinstance(asked, kind):
-            what = "no request for permission" if kind is PermissionAsked else "no question"
+            what = "no permission request" if kind is PermissionAsked else "no question"
             raise Mistake(f"run {self.id} has {what} with the id {id!r}")
 
     def _clean_text(self, text: str) -> str:
@@ -137,7 +137,7 @@ class Run:
 
     def _require_active(self) -> None:
         if self._driver.result is not None:
-            raise Mistake(f"run {self.id} is not active here any more: it is {self._driver.result.outcome}")
+            raise Mistake(f"run {self.id} is no longer active in this process ({self._driver.result.outcome})")
 
     async def _post_event(self, event: MailboxEvent, *, ref: str = "", files: Sequence[AttachedFile] = ()) -> bool:
         if self._driver.result is not None and self._driver.result.outcome not in ("paused", "interrupted"):
@@ -154,7 +154,7 @@ class Run:
 
 @asynccontextmanager
 async def drive_run(driver: RunDriver) -> AsyncIterator[Run]:
-    """Work on a run while the block runs. Leaving the block stops the run; cancelling it leaves the run resumable."""
+    """Work on a run until the block ends. Leaving the block stops the run; cancelling it leaves the run resumable."""
     run = Run(driver)
     trouble: BaseException | None = None
     try:

@@ -1,8 +1,7 @@
 """Start, take over and end the runs of one store in this process.
 
-The composition root builds one launcher for each open store and passes in what differs between products:
-which engine an agent gets, how workers are placed, and how the work of a worker is committed before its run
-ends.
+The composition root builds one launcher for each open store and passes in three functions: they choose an
+agent's engine, place workers, and commit a worker's changes before its run ends.
 """
 
 from __future__ import annotations
@@ -55,19 +54,19 @@ from ..values.request import Request, replace_surrogates
 from ..values.worker_task import WorkerTask
 from .run_driver import RunDriver
 
-BYPASS_NOTICE = "Permissions are bypassed: what no rule denies is done without asking."
+BYPASS_NOTICE = "Permissions are bypassed: everything that no rule denies is done without asking."
 
 EngineFor = Callable[[Settings, Agent], Engine]
 CommitWork = Callable[[Timeline, RunStarted, Settings, bool], Awaitable[str]]
-"""Commits a worker's changes, given the settings and whether its run succeeded; returns what went wrong."""
+"""Commits a worker's changes. The bool is whether its run succeeded; returns what went wrong, or an empty string."""
 
 
 class RunOptions(TypedDict, total=False):
     """The options of a request.
 
     `repo` is the repository to work in. `agents` are agents built in code that the first one refers to, and
-    `tools` are functions that agents may call. `is_attended` means that somebody follows the run and answers
-    its requests. `mode` overrides the mode of the first agent's team; an agent without a team may use
+    `tools` are functions that agents can call. `is_attended` means that somebody follows the run and answers
+    its requests. `mode` overrides the mode of the first agent's team; an agent without a team can use
     `reflect`, and `max_iterations` limits its iterations. `on_discussion` is called with each discussion when
     it starts. `after` is an earlier run whose conversation this one continues.
     """
@@ -127,10 +126,10 @@ class RunLauncher:
     ) -> RunDriver:
         """Write a new run to the store and return it, ready to be driven or released.
 
-        `id` is an id chosen in advance. `settings` replace the launcher's own. Raises Mistake for anything
+        `id` is an id chosen in advance. `settings` override the launcher's own. Raises Mistake for anything
         that would keep the run from starting.
         """
-        # For a worker, the process that takes its run over loads them.
+        # For a worker, they are loaded by the process that takes over its run.
         after = options.get("after", "") if worker_task is None else ""
         earlier_turns = await self._load_earlier_turns(after)
         settings = settings or self.settings
@@ -195,8 +194,8 @@ class RunLauncher:
     ) -> RunDriver:
         """Claim a run that was interrupted or paused and return it, ready to be driven.
 
-        Raises StoreCorrupt if entries were changed or lost. If `continues_pause` is False, raises RunIsPaused if the
-        last thing that happened to the run is a pause.
+        Raises StoreCorrupt if entries were changed or lost. If `continues_pause` is False, raises RunIsPaused for a
+        run that was last paused.
         """
         started = await self._read_run_start(id)
         self._run_agents.check_agents(started.agents, self.settings.with_record(started.settings))
@@ -224,18 +223,18 @@ class RunLauncher:
         await claimed.record_failure(why)
 
     async def pause_run(self, run: str) -> None:
-        """Pause a run that no process works on; it continues only if it is named. Raises RunHeld if it is active."""
+        """Pause a run that no process works on. It continues only if resumed by id. Raises RunHeld if it is active."""
         await self._read_run_start(run)
         claimed = await self._claim_run(run)
         await claimed.record_pause()
 
     async def stop_run(self, run: str, by: str = "") -> None:
-        """Stop a run and keep its partial results. If no process works on it, it is ended here."""
+        """Stop a run and keep its partial results. If no process works on it, this process ends it."""
         await self._read_run_start(run)
         await to_thread.run_sync(partial(post_to_mailbox, self.settings.store, run, StopAsked(by=by)))
         try:
             claimed = await self._claim_run(run)
-        except (RunHeld, RunOver):  # its owner receives the stop request, and may be done by now
+        except (RunHeld, RunOver):  # its owner receives the stop request, and may have finished by now
             return
         result = await claimed.drive()
         if result.outcome == "interrupted":
@@ -306,7 +305,7 @@ class RunLauncher:
                 patterns=patterns,
                 earlier_turns=earlier_turns,
             )
-            # Mailbox messages first: resuming the run ends a pause that was requested before.
+            # Mailbox messages first, because resuming the run ends a pause that was requested earlier.
             self._store.deliver_mail(lease)
             timeline.append(RunResumed(host=socket.gethostname(), pid=os.getpid()), scope="")
             if settings.permission_mode == "bypass":
@@ -324,7 +323,7 @@ class RunLauncher:
         turns: list[PastTurn] = []
         while run:
             if not (rows := await self._store.read_rows(run)):
-                raise Mistake(f"run {run!r} to continue from not found; podium ps lists the runs")
+                raise Mistake(f"cannot continue from run {run!r}: not found; podium ps lists the runs")
             earlier = read_earlier_run(rows)
             turns[:0], run = earlier.turns, earlier.after
         return tuple(turns)
@@ -385,7 +384,7 @@ class RunLauncher:
 
 
 MakePlacement = Callable[[RunLauncher, Settings, str, RunStarted, Unattended | None], Placement]
-"""Makes the placement of a run's workers from the launcher, the run's settings, its id, its start, and who answers."""
+"""Returns the placement for a run's workers, given the run's settings, id, first event and how requests are handled."""
 
 
 def _choose_directory(repo: Path | None, worker_task: WorkerTask | None) -> str:

@@ -1,4 +1,4 @@
-"""The list of runs as JSON fields, and which runs are recent enough to be listed."""
+"""The list of runs as JSON fields, and which runs are recent enough to list."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def run_summary_fields(summary: RunSummary, now: float) -> dict[str, Any]:
 
 
 def run_group_fields(run: str, arrangement: Arrangement) -> dict[str, Any]:
-    """Return where a run is listed. A run is archived on its own or with its group."""
+    """Return a run's place in the list. A run is archived individually or with its group."""
     grouped_run, group = arrangement.grouped_runs[run], arrangement.group_of(run)
     assert group is not None
     return {

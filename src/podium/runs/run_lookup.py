@@ -1,4 +1,4 @@
-"""Look up runs and workers in the store. A store that does not exist is never created."""
+"""Look up runs and workers in the store. These functions never create a store."""
 
 from __future__ import annotations
 
@@ -27,21 +27,21 @@ def open_reader(store: Path) -> Iterator[StoreReader]:
 
 
 def find_run_id(store: Path, name: str) -> str:
-    """Return the id of a run by the branch or name of its newest worker here, or by the start of the id."""
+    """Return the id of a run, given the branch or name of a worker in this repository, or a prefix of the id."""
     with open_reader(store) as reader:
-        # A full name takes precedence over the start of an id, as in commands about workers.
+        # A full name takes precedence over a prefix of an id, as in commands about workers.
         return find_worker_run(store, name) or reader.find_run(name)
 
 
 def find_worker_run(store: Path, name: str) -> str:
     """Return the run of the newest worker with this branch or name in this repository, or an empty string."""
-    from ..store.sqlite.worker_index import WorkerIndex  # for start-up time: most commands look up no worker
+    from ..store.sqlite.worker_index import WorkerIndex  # for start-up time: most commands do not look up workers
     from ..workspace.git.repository import Repository
 
     try:
         root = Repository.at(find_repo(Path())).main_folder
     except Mistake:
-        return ""  # not in a repository, so there are no branches
+        return ""  # not in a repository, so it has no branches
     known = WorkerIndex(store).find_by_name(str(root), name) if name else []
     return known[-1].run if known else ""
 
@@ -50,7 +50,7 @@ RunState = Outcome | Literal["running", "queued", "resumable"]
 
 
 def derive_run_state(summary: RunSummary) -> RunState:
-    """Return `running`, `paused`, `queued` (a worker that has not been started), `resumable`, or the outcome.
+    """Return `running`, `paused`, `queued` (a worker that has not started), `resumable`, or the outcome.
 
     A resumable run has not ended, and no process works on it.
     """
@@ -78,12 +78,12 @@ def is_over(summary: RunSummary) -> bool:
 
 
 def resolve_recipient(summary: RunSummary, agent: str) -> str:
-    """Return the agent to send to. Raise Mistake if the run has ended or has no such agent."""
+    """Return the agent that receives a message. Raise Mistake if the run has ended or has no such agent."""
     from difflib import get_close_matches  # for start-up time: only an unknown name needs it
 
     if is_over(summary):
         raise Mistake(
-            f"run {summary.id} has ended ({derive_run_state(summary)}), so its agents receive no more messages"
+            f"run {summary.id} has ended ({derive_run_state(summary)}), so its agents cannot receive messages"
         )
     started = summary.first.event
     assert isinstance(started, RunStarted)

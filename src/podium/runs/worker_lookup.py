@@ -46,7 +46,7 @@ def open_worktrees(repository: Repository) -> Worktrees:
 
 @dataclass(frozen=True)
 class RepoContext:
-    """The repository that a command applies to. Everything is loaded when it is first needed."""
+    """The repository that a command applies to. Everything is loaded on first use."""
 
     repo_path: Path | None = None
 
@@ -68,12 +68,12 @@ class RepoContext:
 
     @property
     def root(self) -> str:
-        """The repository as the workers' tasks name it."""
+        """The repository's path as recorded in workers' tasks."""
         return str(self.repository.main_folder)
 
     @property
     def worktrees(self) -> Worktrees:
-        # Built on demand, because most commands remove nothing.
+        # Built on demand, because most commands do not remove anything.
 
         return open_worktrees(self.repository)
 
@@ -82,8 +82,8 @@ class RepoContext:
         return load_worker_states(self.store, (row.run for row in WorkerIndex(self.store).list_all(self.root)))
 
     def find_worker(self, name: str) -> WorkerState:
-        """Return the newest worker of a branch, or the one whose run id starts with this name. Raises Mistake."""
-        # imported here for start-up time: a list needs none of it
+        """Return the newest worker with this branch or name, or the one whose run id starts with it. Raises Mistake."""
+        # imported here for start-up time: listing workers does not need it
 
         return load_worker_states(self.store, [find_newest_worker(WorkerIndex(self.store), self.root, name).run])[0]
 
@@ -105,7 +105,7 @@ def load_worker_state(reader: StoreReader, run: str) -> WorkerState:
 
 
 async def read_worktree_statuses(store: Path, workers: Iterable[WorkerState]) -> dict[str, WorktreeStatus]:
-    """Return the checkout status of workers that have not ended, by run. Checkouts that cannot be read are left out."""
+    """Return the checkout status of workers that have not ended, by run. Checkouts that cannot be read are omitted."""
     statuses: dict[str, WorktreeStatus] = {}
     for worker in workers:
         if worker.is_over or not worker.worker_task.has_checkout or not worker.base:
@@ -114,7 +114,7 @@ async def read_worktree_statuses(store: Path, workers: Iterable[WorkerState]) ->
             worktrees = Worktrees(repository=Repository.at(Path(worker.worker_task.root)), ledger=Ledger(store))
             statuses[worker.run] = await worktrees.read_status(await worktrees.find_checkout(worker.worker_task.branch))
         except PodiumError:
-            continue  # it is just being created or removed, so there are no lines to count
+            continue  # it is being created or removed, so there are no lines to count
     return statuses
 
 

@@ -1,4 +1,4 @@
-"""The results of workers, each and in total, gathered from the store, and their JSON fields."""
+"""The results of workers, individually and in total, read from the store, and their JSON fields."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..workspace.worktrees.worktree_status import WorktreeStatus
 from .branch_forecast import forecast_branches, forecast_fields
 from .worker_lookup import load_worker_states, read_worktree_statuses, worker_fields
 
-NOT_STARTED_REASON = "no worker was started for it"
+NOT_STARTED_REASON = "no worker was started"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +44,7 @@ class WorkersReport:
 
 
 def build_sent_workers_report(store: Path, entries: Iterable[Entry]) -> WorkersReport:
-    """Report on the workers that a run started, and on those that these started in turn."""
+    """Report on the workers that a run started, and on the workers that those started in turn."""
     known_runs = {worker_row.run for worker_row in WorkerIndex(store).list_all()}
     sent_workers = list_sent_workers(entries)
     if not sent_workers:
