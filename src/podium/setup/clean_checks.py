@@ -1,7 +1,7 @@
 """Clean checks: commands that must pass on a clean checkout of the work before it counts as complete.
 
-The work is the current working tree with new files, without files that git ignores. The commands run in a
-temporary checkout of it, in the sandbox, and do not change the work itself.
+The work is the current working tree, including new files but not files that git ignores. The commands run in
+a temporary checkout of it, in the sandbox, and do not change the work itself.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class CleanChecks:
     """The check commands of one team as one tool, subject to the same rules and requests as any other command."""
 
     name = "bash"
-    description = "Run the commands that the work is measured by, on a clean checkout of it."
+    description = "Run the commands that must pass for the work to be complete, on a clean checkout of it."
     parameters: ClassVar[dict[str, Any]] = {"type": "object", "properties": {}}
     is_parallel = False
     timeout = CHECK_TIMEOUT + 60
@@ -54,7 +54,7 @@ class CleanChecks:
         return PreparedCall(
             arguments={"command": self._command, "timeout": int(CHECK_TIMEOUT)},
             act=partial(self._run_checks, commit),
-            # The tree stands for every file of the work: an approval of the command applies to that tree.
+            # The tree covers every file of the work: an approval of the command applies to exactly that tree.
             inputs={"the whole work": tree},
             sandbox=self._sandbox,
             is_repeatable=True,

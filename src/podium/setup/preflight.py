@@ -26,7 +26,7 @@ def validate_request(request: str) -> None:
     except UnicodeEncodeError as error:
         raise Mistake(f"the request is not text: character {error.start + 1} cannot be encoded as UTF-8") from None
     if size > MAX_REQUEST_BYTES:
-        raise Mistake(f"the request has {size:,} bytes; the maximum is {MAX_REQUEST_BYTES:,}; name a file instead")
+        raise Mistake(f"the request has {size:,} bytes; the maximum is {MAX_REQUEST_BYTES:,}; refer to a file instead")
 
 
 def validate_budget(budget: Budget) -> None:
@@ -61,7 +61,7 @@ def _is_in_git(repo: Path | None) -> bool:
 
 
 def apply_run_mode(agent: Agent, mode: Mode | None, max_iterations: int | None) -> Agent:
-    """Return the first agent of a run with the mode for this run. Raises Mistake if the mode does not fit."""
+    """Return the first agent of a run with the mode for this run. Raises Mistake if it does not support the mode."""
     team = agent.team
     if team is None and mode != "reflect":
         what = "has no team" if mode is None else f"has no team for mode {mode}"
@@ -69,7 +69,7 @@ def apply_run_mode(agent: Agent, mode: Mode | None, max_iterations: int | None) 
             f'{agent.name} {what}; without a team it can only reflect: --reflect, or mode="reflect" in Python'
         )
     if team is None and (agent.router is not None or agent.handoff is not None):
-        raise Mistake(f"{agent.name} does not answer itself, so it cannot reflect; name the agent that answers")
+        raise Mistake(f"{agent.name} does not give its own answer, so it cannot reflect; use the agent that answers")
     if max_iterations is not None and max_iterations < 1:
         raise Mistake(f"max_iterations must be at least 1, got {max_iterations}")
     team = team or Team(mode="reflect", members=())
@@ -92,7 +92,7 @@ def require_not_ended(run: str, last: Entry) -> None:
 
 
 def collect_reachable_agents(agent: Agent, team: Iterable[Agent]) -> list[Agent]:
-    """Return an agent and all agents that may work for it."""
+    """Return an agent and all agents that can work for it."""
     by_name = {one.name: one for one in team}
     found = {agent.name: agent}
     for one in (open := [agent]):

@@ -1,6 +1,6 @@
 """The agents of a run, selected and checked before it starts.
 
-They are read back from the form that is stored on the timeline, so that a resumed run uses exactly the same
+They are decoded from the form that is stored on the timeline, so that a resumed run uses exactly the same
 agents.
 """
 
@@ -41,7 +41,7 @@ class AgentSelection(NamedTuple):
 class CachedSelection(NamedTuple):
     """A checked team that was built in code.
 
-    `agents` keeps its agents alive, and with them the ids in the cache key.
+    `agents` keeps its agents alive, so that the object ids in the cache key stay valid.
     """
 
     agents: tuple[Agent, ...]
@@ -62,7 +62,7 @@ class RunAgents:
     def select_agents(self, agent: str | Agent, others: tuple[Agent, ...], repo: Path | None) -> AgentSelection:
         """Return the agent and all agents that it may need, checked.
 
-        Files are read only if code does not define them all.
+        Files are read only if some of them are not defined in code.
         """
         if isinstance(agent, str):
             _validate_agents(others)
@@ -83,7 +83,7 @@ class RunAgents:
         return self._teams[key].selection
 
     def _select_from_roster(self, roster: Roster, agent: str, extra: tuple[Agent, ...]) -> AgentSelection:
-        """Return the agents as a resumed run will read them."""
+        """Return the agents as a resumed run will load them."""
         written = self._redaction.redact_line(msgspec.json.encode(roster.resolve_team(agent, extra=extra)))
         team = msgspec.json.decode(written, type=tuple[Agent, ...])
         notices: list[str] = []
@@ -134,14 +134,14 @@ class RunAgents:
             engines.add(self._engine_for(settings, agent).name)
             if agent.isolation != "shared" and agent is first:
                 notices.append(
-                    f"{agent.name} works in the repository itself; podium delegate gives it its own checkout."
+                    f"{agent.name} works in the repository itself; to give it its own checkout, use podium delegate."
                 )
             if agent.budget is not None and agent.budget.usd is not None:
                 self._require_prices(collect_reachable_agents(agent, team), settings)
         if REHEARSAL in engines and settings.model in ("", REHEARSAL):
-            notices.append("This run is rehearsed: the flow is real, the replies are simulated.")
+            notices.append("This run is a rehearsal: the flow is real, the replies are simulated.")
         if REHEARSAL in engines and not settings.model:
-            notices.append("No model is configured: set OPENAI_API_KEY or ANTHROPIC_API_KEY, or see podium doctor.")
+            notices.append("No model is configured: set OPENAI_API_KEY or ANTHROPIC_API_KEY, or run podium doctor.")
         return notices
 
     def check_budget(self, budget: Budget | None, team: Iterable[Agent], settings: Settings) -> None:
@@ -158,7 +158,7 @@ class RunAgents:
 
 
 class AgentWithFunctions(NamedTuple):
-    """An agent whose tools are all given by name, and the functions among them."""
+    """An agent whose tools are all referred to by name, and the functions among them."""
 
     agent: str | Agent
     functions: tuple[Callable[..., object], ...]

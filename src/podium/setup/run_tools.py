@@ -1,8 +1,7 @@
 """The tools of one run, and which of them each agent gets.
 
-The packages `tools` and `mcp_client` define the tools; the gate of an operation decides whether one may be
-used. A sandbox is found and tested while the model generates its first reply; no tool is used before that is
-done.
+The packages `tools` and `mcp_client` define the tools; an operation's gate decides whether one may be used. A
+sandbox is found and tested while the model generates its first reply; no tool is used before that is done.
 """
 
 from __future__ import annotations
@@ -35,9 +34,9 @@ if TYPE_CHECKING:
 
 
 class RunTools:
-    """The tools of one run. What is started for them ends with the block.
+    """The tools of one run. Everything started for them stops when the block ends.
 
-    A run without a directory and without functions has no tools, and starts nothing for them.
+    A run without a directory and without functions has no tools and starts nothing.
     """
 
     def __init__(
@@ -57,14 +56,14 @@ class RunTools:
         self._directory = directory
         self._functions = functions
         self._for_all = tuple(tool.name for tool in functions[:for_all])
-        """The functions for agents that list no tools; the others belong to agents that list them."""
+        """The functions for agents that do not list tools; the others belong to agents that list them."""
         self._environ = environ
         self._unattended = unattended
         self._notice = notice
         self._toolboxes: dict[tuple[Rules, CommandSandbox | None], Toolbox] = {}
         self._sandbox: CommandSandbox | None = None
         self._sandbox_ready: Event | None = None
-        """Set when the sandbox is found; None while no search has started."""
+        """Set when the sandbox is found; None until the search starts."""
         self._background: TaskGroup | None = None
         self._exit_stack = AsyncExitStack()
         self._servers: Servers | None = None
@@ -100,10 +99,10 @@ class RunTools:
     def _toolbox_for(self, rules: Rules, sandbox: CommandSandbox | None) -> Toolbox:
         """Return the tools for agents with these rules.
 
-        Searches do not show files that the rules do not let them read.
+        Searches do not show files that the rules do not allow them to read.
         """
         if (rules, sandbox) not in self._toolboxes:
-            from ..tools.file_listing import holds_secrets  # for start-up time: a run without tools needs neither
+            from ..tools.file_listing import holds_secrets  # for start-up time: not every run has tools
             from ..tools.toolset import Toolbox
 
             def is_hidden(path: str) -> bool:
@@ -121,7 +120,7 @@ class RunTools:
         return self._toolboxes[rules, sandbox]
 
     def _start_sandbox_search(self, checkout: Path) -> None:
-        """Start to look for the sandbox of this run, once, in the background."""
+        """Start looking for the sandbox of this run in the background, unless already started."""
         if self._sandbox_ready is None:
             assert self._background is not None
             self._sandbox_ready = Event()
@@ -137,7 +136,7 @@ class RunTools:
     def _defer_until_sandbox(self, tool: ActingTool, in_sandbox: Callable[[], ActingTool] | None = None) -> ActingTool:
         """Return the tool, deferred until the sandbox is found, because testing it leaves temporary files.
 
-        `in_sandbox` returns the same tool with the sandbox around what it runs.
+        `in_sandbox` returns the same tool, running its commands in the sandbox.
         """
         sandbox_ready = self._sandbox_ready
         if sandbox_ready is None or sandbox_ready.is_set():
@@ -190,7 +189,7 @@ class RunTools:
         return self
 
     def _build_servers(self) -> Servers:
-        # Imported here for start-up time: the protocol's library takes longer to import than most runs to start.
+        # Imported here for start-up time: importing the MCP library takes longer than starting most runs.
         from ..config.trust import Trust
         from ..mcp_client.run_servers import Servers
 
@@ -230,7 +229,7 @@ class _DeferredTool:
 
 @asynccontextmanager
 async def _open_task_group() -> AsyncIterator[TaskGroup]:
-    """Run tasks while the block runs, and wait for them. An exception of the block is raised unwrapped."""
+    """Run tasks while the block runs, then wait for them. An exception from the block is raised unwrapped."""
     trouble: Exception | None = None
     async with create_task_group() as group:
         try:

@@ -1,4 +1,4 @@
-"""The sandbox for a checkout: a working one, none if it is disabled, or none and no commands if it is missing."""
+"""Choose the sandbox for a checkout. If it is disabled, commands run without one; if it is missing, none run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ async def choose_sandbox(
 ) -> CommandSandbox:
     """Return the sandbox for commands in a checkout. If one is wanted but not available, all commands are refused.
 
-    `report` receives what a person should know about a command, which is also added to the command's output.
+    `report` receives notes for the person about a command, which are also added to the command's output.
     """
     if not is_wanted or sys.platform != "linux":
         return CommandSandbox(name="none", notice=NO_SANDBOX_NOTICE)
@@ -41,7 +41,7 @@ async def choose_sandbox(
         reason = str(error)
 
         def refuse_command(argv: list[str]) -> list[str]:
-            raise InvalidCall(f"No command can be run: {reason}.")
+            raise InvalidCall(f"Commands cannot be run: {reason}.")
 
-        return CommandSandbox(name="missing", wrap=refuse_command, notice=f"No command can be run: {reason}.")
+        return CommandSandbox(name="missing", wrap=refuse_command, notice=f"Commands cannot be run: {reason}.")
     return CommandSandbox(name=found.profile, wrap=found.wrap, seal=found.wrap, clean_up=found.remove_placeholders)

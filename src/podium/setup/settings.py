@@ -1,7 +1,7 @@
-"""Settings: what the person configured in files, in the environment or in code.
+"""Settings: the configuration from files, the environment and code.
 
 The sources are, in increasing precedence: the repository's file, confirmed server addresses, the person's own
-file, the environment, and arguments. The package `config` defines what a file may contain and reads it.
+file, the environment, and arguments. The package `config` defines and reads the files.
 """
 
 from __future__ import annotations
@@ -53,12 +53,12 @@ NO_RULES = Permissions()
 class Settings(Struct, frozen=True, kw_only=True):
     """The effective configuration of Podium.
 
-    `model` is the model for agents that do not name one, as `provider:model` or a role of `models`; empty if
-    none is configured, and `rehearsal` to call no model. `base_url` is the address of its provider. Keys are
+    `model` is the model for agents that do not specify one, as `provider:model` or a role in `models`; empty if
+    none is configured, and `rehearsal` to simulate all replies. `base_url` is the address of its provider. Keys are
     not settings: they stay in the environment and are never stored. `permissions` are the person's, and
     `narrowing` is what the repository adds to them. `proposed` is what the repository would configure if it
-    were trusted; it has no effect. `sources` has the origin of every key that does not have its default
-    value.
+    were trusted; it has no effect. `sources` maps every key with a non-default value to its
+    origin.
     """
 
     home: Path
@@ -154,7 +154,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         return structs.replace(self, base_url=url, sources={**self.sources, "base_url": origin})
 
     def role_of(self, agent: Agent) -> Role | None:
-        """Return the role of an agent, or None if it names a model or nothing."""
+        """Return the role that an agent uses as its model, or None if it does not use one."""
         named = agent.model if agent.model not in ("", "inherit") else self.model
         return self.models.get(named)
 
@@ -171,7 +171,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         return agent.prompt if role is None or not role.prompt else f"{agent.prompt}\n\n{role.prompt}"
 
     def build_turn_limits(self) -> TurnLimits:
-        """Return the turn limits, including the time that a person has to answer."""
+        """Return the turn limits, including how long a person has to answer."""
         return structs.replace(self.patience, approval=self.approval_seconds)
 
     def build_rules(self) -> Rules:
@@ -183,12 +183,12 @@ class Settings(Struct, frozen=True, kw_only=True):
         return narrow_rules(rules, Rules(ask=self.narrowing.ask, deny=self.narrowing.deny))
 
     def to_record(self) -> dict[str, Any]:
-        """Return what a run records of the settings, so that it resumes unchanged. It contains no secrets."""
+        """Return the settings that a run records so that it resumes unchanged. They contain no secrets."""
         kept = {key: msgspec.to_builtins(getattr(self, key)) for key in RECORDED_FIELDS}
         return kept | {"base_url": without_credentials(self.base_url)}
 
     def with_record(self, recorded: Mapping[str, Any]) -> Settings:
-        """Return these settings with those that a run recorded. What is forbidden now stays forbidden."""
+        """Return these settings with those that a run recorded. Anything forbidden now stays forbidden."""
         mine = structs.replace(self, base_url=without_credentials(self.base_url))
         then = {key: msgspec.convert(recorded[key], kind) for key, kind in RECORDED_FIELDS.items() if key in recorded}
         other = {key: value for key, value in then.items() if value != getattr(mine, key)}
@@ -199,12 +199,12 @@ class Settings(Struct, frozen=True, kw_only=True):
         return structs.replace(self, **other) if other else self
 
     def _may_keep_mode(self, mode: PermissionMode) -> bool:
-        """Return whether a run may keep the mode it started in: unless another is set now, and never `bypass`."""
+        """Return whether a run can keep the mode it started in: not if a mode is set now, and never for `bypass`."""
         return mode != "bypass" and "permissions.mode" not in self.sources
 
 
 FLAGS = frozenset(SettingsDocument.__struct_fields__) - {"store"}
-"""Settings that can be passed as arguments and are merged over those of files."""
+"""Settings that can be passed as arguments, which override those in files."""
 
 RECORDED_FIELDS: dict[str, Any] = {
     "model": str,
@@ -226,7 +226,7 @@ def _read_environment(environ: Mapping[str, str]) -> SettingsDocument:
     if mode is not None and mode not in MODES:
         raise Mistake(f"PODIUM_PERMISSION_MODE is {mode!r}, which is not a mode; available: {', '.join(MODES)}")
     if store is not None and "://" in store:
-        raise Mistake("PODIUM_STORE names a server, which is not supported; use local or the path of a file")
+        raise Mistake("PODIUM_STORE is a server address, which is not supported; use local or the path of a file")
     return SettingsDocument(model=environ.get("PODIUM_MODEL") or None, permission_mode=mode, store=store)
 
 
@@ -241,7 +241,7 @@ def _read_confirmed_addresses(home: Path) -> SettingsDocument:
 
 
 def _detect_model(environ: Mapping[str, str], home: Path) -> tuple[str, Origin] | None:
-    """Return a model if none is configured: by an API key, or at a server that the person confirmed."""
+    """Return the model to use if none is configured, from an API key or a server that the person confirmed."""
     if (by_key := find_configured_provider(environ)) is not None:
         return f"{by_key.name}:{by_key.default_model}", "environment"
     agreed = [one for one in load_confirmed_servers(home) if one.provider in PROVIDERS]
@@ -258,7 +258,7 @@ def _choose_store_path(named: str | None, home: Path, repo: Path | None, sources
 
 
 def _merge_restrictions(*rules: Permissions) -> Permissions:
-    """Return the ask and deny rules of all of them."""
+    """Return the ask and deny rules from all the arguments."""
     return Permissions(
         ask=tuple(dict.fromkeys(rule for one in rules for rule in one.ask)),
         deny=tuple(dict.fromkeys(rule for one in rules for rule in one.deny)),
@@ -296,7 +296,7 @@ def _validate_document(
 
 
 def _validate_worktree_folder(folder: str, repo: Path) -> None:
-    """Raise Mistake unless a folder pattern names folders outside the repository."""
+    """Raise Mistake unless a folder pattern leads to folders outside the repository."""
     from ..workspace.worktrees.worktree_folder import resolve_worktree_folder  # imported here for start-up time
 
     main = repo.resolve()

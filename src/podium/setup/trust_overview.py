@@ -1,4 +1,4 @@
-"""What a repository would start or change on this machine, and which of it the person trusts."""
+"""What a repository would start or change on this machine, and which of these items the person trusts."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TrustState = Literal["new", "changed", "trusted"]
 
 
 class TrustItem(Struct, frozen=True, kw_only=True):
-    """Something to trust: its current content, and the content that was trusted before, both as JSON."""
+    """An item to trust: its current content, and the content that was trusted before, both as JSON."""
 
     key: str
     state: TrustState
@@ -43,14 +43,14 @@ class TrustOverview(Struct, frozen=True, kw_only=True):
 
     @property
     def open_items(self) -> tuple[TrustItem, ...]:
-        """The items that the person has yet to decide on."""
+        """The items that the person has not decided on yet."""
         return tuple(item for item in self.items if item.state != "trusted")
 
 
 def build_trust_overview(files: SettingsFiles, repo: Path, trust: Trust) -> TrustOverview:
     """Return everything that can be trusted in a repository, with its state. Raises Mistake for files with errors."""
     files.require_no_errors()
-    # Trusted settings are already part of the repository's own; together these are all its proposals.
+    # Trusted settings already count as the repository's own; together with `proposed` they are all its proposals.
     everything = merge_documents(files.repo, files.proposed)
     items = []
     for one in list_proposals(everything, repo):
@@ -105,7 +105,7 @@ def find_item(name: str, items: Sequence[TrustItem]) -> TrustItem:
 
 
 def match_items(name: str, items: Sequence[TrustItem]) -> list[TrustItem]:
-    """Return the items with this name, which is a key or a key without its first part."""
+    """Return the items with this name: a key, or a key without its first part."""
     exact = [item for item in items if item.key == name]
     return exact or [item for item in items if item.key.partition(".")[2].removesuffix(".base_url") == name]
 
@@ -116,12 +116,12 @@ def trust_item(item: TrustItem, trust: Trust) -> None:
 
 
 def revoke_trust(name: str, overview: TrustOverview, trust: Trust) -> list[str]:
-    """Revoke the trust in something, proposed or not, and return the keys that were trusted. Raises Mistake."""
+    """Revoke the trust in an item, proposed or not, and return the keys that were trusted. Raises Mistake."""
     keys = [item.key for item in match_items(name, overview.items)] or [name]
     revoked_keys = [key for key in keys if trust.revoke(*trust_id_for_key(key, overview.repo))]
     if not revoked_keys:
         trusted_keys = ", ".join(item.key for item in overview.items if item.state == "trusted")
-        raise Mistake(f"{name!r} is not trusted here; {f'trusted: {trusted_keys}' if trusted_keys else 'nothing is'}")
+        raise Mistake(f"{name!r} is not trusted here; {f'trusted: {trusted_keys}' if trusted_keys else 'no item is'}")
     return revoked_keys
 
 
@@ -141,7 +141,7 @@ def overview_fields(overview: TrustOverview) -> dict[str, Any]:
 
 
 def _parse_content(item: TrustItem, content: str) -> Any:
-    """Return the content of an item without what its key already says."""
+    """Return the content of an item without the parts that its key already shows."""
     value = json.loads(content)
     if item.kind != "server":
         return value

@@ -21,7 +21,7 @@ WorktreeHook = Callable[[Checkout], Awaitable[None]]
 def make_worktree_hook(
     argv: tuple[str, ...], *, what: str, home: Path, store: Path, is_sandboxed: bool = True
 ) -> WorktreeHook | None:
-    """Return a hook that runs a command in a worktree, or None without a command.
+    """Return a hook that runs a command in a worktree, or None if there is no command.
 
     It raises Mistake if the command fails.
     """
@@ -34,11 +34,11 @@ def make_worktree_hook(
         try:
             ended = await run_command_line(list(argv), checkout.path, LONGEST, output, sandbox.wrap)
         except InvalidCall as error:
-            raise Mistake(f"cannot run the {what} of {checkout.path}: {error}") from error
+            raise Mistake(f"cannot run the {what} command in {checkout.path}: {error}") from error
         finally:
             sandbox.clean_up()
         if ended.code != 0 or ended.has_timed_out:
             told = truncate_text(escape_unprintable(str(output).strip()), 500)
-            raise Mistake(f"the {what} of {checkout.path} failed ({ended}): {told}")
+            raise Mistake(f"the {what} command in {checkout.path} failed ({ended}): {told}")
 
     return run_hook
