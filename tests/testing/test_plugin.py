@@ -118,7 +118,7 @@ def test_an_agent_without_a_script_fails_and_says_how_to_give_it_one(scripted: S
     result = scripted.run("triage", "Why?")
 
     assert result.outcome == "failed"
-    assert 'there are scripts for triage; use scripted.says("answer", ...) to add one' in str(result.error)
+    assert 'there are scripts for triage; add one with scripted.says("answer", ...)' in str(result.error)
 
 
 def test_a_script_for_an_unknown_agent_is_a_mistake(scripted: Scripted) -> None:
@@ -338,7 +338,7 @@ def test_a_failing_test_shows_what_happened_in_its_run(pytester: pytest.Pytester
     result.assert_outcomes(failed=1)
     result.stdout.fnmatch_lines(
         [
-            '*outcome=*failed*there are scripts for no agent; use scripted.says("author", ...) to add one*',
+            '*outcome=*failed*there are scripts for no agent; add one with scripted.says("author", ...)*',
             "*Captured podium call*",
             'run *: started; request to author: "write"',
             "run *: failed: *author*: the agent has no script*",

@@ -54,7 +54,7 @@ def scripted(
     from .scripted import Scripted
 
     workspace = tmp_path_factory.mktemp("workspace")
-    (workspace / ".podium").mkdir()  # makes it a repository of its own, wherever temporary folders are
+    (workspace / ".podium").mkdir()  # makes the folder a repository of its own, even inside another one
     report = partial(request.node.add_report_section, "call", "podium")
     settings = Settings.load(repo=podium_repo, store=podium_home / "podium.db")
     return Scripted(settings, repo=podium_repo, workspace=workspace, report=report)

@@ -36,7 +36,7 @@ from ..values.result import Result
 from .script_queue import MutableScriptSet
 
 SILENCE_SECONDS = 10.0
-"""The timeout in seconds for a silent turn or an unanswered question, so that neither blocks a suite for minutes."""
+"""The timeout in seconds for a silent turn or an unanswered question, so that neither blocks a test for minutes."""
 
 E = TypeVar("E", bound=Event)
 
@@ -82,7 +82,7 @@ class Scripted:
     def run(
         self, agent: str | Agent, request: str, *, agents: Iterable[Agent] = (), dies_after: int | None = None
     ) -> Result:
-        """Give a request to an agent and wait for the result.
+        """Send a request to an agent and wait for the result.
 
         With `dies_after`, nothing is written after that many entries, as if the process had been
         killed there: the run is `interrupted` and can be resumed.
@@ -117,7 +117,7 @@ class Scripted:
     # Inspecting runs
 
     def heard(self, agent: str) -> list[str]:
-        """Return the last message of each model call of an agent: its prompts and the answers of its tools."""
+        """Return the last message of each of an agent's model calls: its prompts and its tools' answers."""
         __tracebackhide__ = True
         if agent not in self._run_agents and agent not in self._own_agents:
             there_are = ", ".join(sorted({*self._run_agents, *self._own_agents})) or "none yet"
@@ -141,7 +141,7 @@ class Scripted:
     # Implementation
 
     def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart, None]:
-        """Play the model's reply to a call; this makes the object a wire for the tool loop."""
+        """Play the model's reply to a call; with this method, the object replaces a provider's API in the tool loop."""
         self.calls.append(call)
         return stream_move(self._scripts.next_attempt, call)
 
@@ -158,7 +158,7 @@ class Scripted:
         return team
 
     def _make_app(self, agents: Iterable[Agent], dies_after: int | None) -> App:
-        """Build an app in which the scripted model replaces every engine that the agents name."""
+        """Build an app in which the scripted model replaces every engine that the agents use."""
         time = _InstantClock()
         throttle = ProviderThrottle(clock=time.now, sleep=time.sleep, jitter=lambda: 1.0)
         model = Model(wire=self, add_cost=add_zero_cost, throttle=throttle)
@@ -172,8 +172,7 @@ class Scripted:
     def _fail_without_script(self, call: ModelCall) -> Move:
         scripts = ", ".join(sorted(self._scripts.agent_names)) or "no agent"
         raise OutsideFailed(
-            f"the agent has no script; there are scripts for {scripts}; "
-            f'use scripted.says("{call.agent}", ...) to add one'
+            f'the agent has no script; there are scripts for {scripts}; add one with scripted.says("{call.agent}", ...)'
         )
 
     def _finish_run(self, result: Result, dies_after: int | None) -> Result:
@@ -187,13 +186,13 @@ class Scripted:
         return result
 
     def _delete_owner(self, run: str) -> None:
-        """Delete the owner of a run, so that the run counts as abandoned although the test's process is still alive."""
+        """Delete a run's owner, so that the run counts as abandoned although the test's process is still alive."""
         with closing(open_connection(self._settings.store, create=False)) as connection:
             connection.execute("DELETE FROM owner WHERE id = (SELECT owner FROM run WHERE id = ?)", (run,))
 
 
 class _InstantClock:
-    """A clock that advances only when something sleeps, and then at once."""
+    """A clock that advances only when code sleeps, without really waiting."""
 
     def __init__(self) -> None:
         self._passed = 0.0
@@ -210,7 +209,7 @@ def _run_id(run: str | Result) -> str:
 
 
 def _run_blocking(name: str, work: Callable[[], Awaitable[Result]]) -> Result:
-    __tracebackhide__ = True  # pytest points at the test's own line
+    __tracebackhide__ = True  # makes pytest report the line in the test
     if _is_in_event_loop():
         raise Mistake(
             f"scripted.{name} was called in an async test, which it would block; await scripted.a{name} instead"
@@ -218,7 +217,7 @@ def _run_blocking(name: str, work: Callable[[], Awaitable[Result]]) -> Result:
     try:
         return anyio.run(work)
     except PodiumError as error:
-        # The message says what to do; the frames of the product would only hide it.
+        # The message says what to do; Podium's own stack frames would only bury it.
         raise error.with_traceback(None) from None
 
 

@@ -1,4 +1,4 @@
-"""The model server as a program: it prints its address and serves until it gets SIGTERM or SIGINT."""
+"""Entry point of the model server: prints its address and serves until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 

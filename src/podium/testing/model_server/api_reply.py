@@ -1,4 +1,4 @@
-"""The interface of an API of the model server, and the conversion of a move into a response."""
+"""The interface of the APIs that the model server provides, and the conversion of a move into a response."""
 
 from __future__ import annotations
 
@@ -101,9 +101,9 @@ def _build_stream_response(renderer: ReplyRenderer, attempt: MoveAttempt) -> Tim
 
 
 def make_caller_tool(name: str, description: str, parameters: dict[str, Any]) -> Tool:
-    """Return a tool of the caller, which cannot be run here."""
+    """Return a placeholder for one of the caller's tools, which cannot be run here."""
     return Tool(name=name, description=description, parameters=parameters, answer=_refuse_tool_call)
 
 
 async def _refuse_tool_call(use: ToolUse, scope: Scope) -> ToolAnswer:
-    return ToolAnswer(text=f"{use.name} runs where the model is called from.", is_error=True)
+    return ToolAnswer(text=f"{use.name} is run by the caller.", is_error=True)

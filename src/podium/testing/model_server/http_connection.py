@@ -1,7 +1,7 @@
-"""HTTP connections of the model server: they read requests and send responses at their due time.
+"""HTTP connections of the model server: they read requests and send each response when it is due.
 
-They use bare transports without tasks, so that a benchmark with a thousand agents measures the
-agents and not this server.
+They use transports without tasks, so that a benchmark with a thousand agents measures the agents
+and not this server.
 """
 
 from __future__ import annotations
@@ -133,7 +133,7 @@ class ConnectionTracker:
 
 
 class Connection(asyncio.Protocol):
-    """The connection of one client. Requests are answered in order; there is no flow control, as replies are small."""
+    """One client's connection. Requests are answered in order; there is no flow control, because replies are small."""
 
     def __init__(self, tracker: ConnectionTracker, respond: Callable[[RequestHead, bytes], TimedResponse]) -> None:
         self._tracker = tracker
@@ -186,7 +186,7 @@ class Connection(asyncio.Protocol):
             end = self._received.find(b"\r\n\r\n")
             if end < 0:
                 if len(self._received) > LONGEST_HEAD:
-                    raise ValueError("the head of the request is too long")
+                    raise ValueError("the request head is too long")
                 return None
             self._head = RequestHead.parse(bytes(self._received[:end]))
             del self._received[: end + 4]
@@ -199,7 +199,7 @@ class Connection(asyncio.Protocol):
         return head, body
 
     def _send_parts(self, response: TimedResponse, place: int, moment: float) -> None:
-        """Send the parts from `place` on, the first of them at `moment`. A timer sends those that are not due yet."""
+        """Send the parts from index `place` on, the first at `moment`. A timer sends those that are not due yet."""
         while place < len(response.parts):
             if moment > self._loop.time():
                 self._timer = self._loop.call_at(moment, self._continue_sending, response, place, moment)

@@ -1,4 +1,4 @@
-"""The model server: it chooses the script for each call and records the calls."""
+"""The model server: chooses the script for each call and records the calls."""
 
 from __future__ import annotations
 
@@ -40,8 +40,8 @@ class ModelServer:
     """A scripted model on its own port, running for the duration of the block.
 
     `otherwise` returns the move for calls without a script. `latency` is added to every reply. If
-    `api_key` is set, calls with another key are refused. `log` gets a line of JSON for every call
-    as it arrives. If `keeps_calls` is false, that log is the only record of the calls.
+    `api_key` is set, calls with another key are refused. Every call is appended to `log` as a line
+    of JSON when it arrives. If `keeps_calls` is false, that log is the only record of the calls.
     """
 
     def __init__(
@@ -93,12 +93,12 @@ class ModelServer:
 
     @property
     def in_flight(self) -> int:
-        """The number of calls that are being answered now."""
+        """The number of calls in progress."""
         return self._tracker.in_flight
 
     @property
     def most_in_flight(self) -> int:
-        """The highest number of calls that were in flight at the same time."""
+        """The highest number of calls that were in progress at the same time."""
         return self._tracker.most_in_flight
 
     def count(self, key: str) -> int:
@@ -148,6 +148,6 @@ class ModelServer:
             self.calls.append(received)
         if self._log is not None:
             line = {"at": time.time(), "key": key, "model": received.call.model, "stream": received.is_streaming}
-            # One unbuffered write of the whole line, so that it survives if the process is killed right after.
+            # Written unbuffered and in one piece, so that the line survives if the process is killed right after.
             os.write(self._log, encode(line) + b"\n")
         self._tracker.notify_waiters()
