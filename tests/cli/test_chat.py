@@ -430,7 +430,7 @@ def test_slash_commands_print_what_the_podium_commands_print(poet: Desk) -> None
     terminal.wait_for(poet.run_id())
     send_line(terminal, "/cost")
     terminal.wait_for("this chat: 1 run, 1 model call")
-    terminal.wait_for("sum of 1 run")
+    terminal.wait_for("total of 1 run")
     send_line(terminal, "/team pr-review")
     terminal.wait_for("mode")
     send_line(terminal, "/statsu")

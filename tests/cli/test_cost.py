@@ -92,7 +92,7 @@ def test_all_runs_are_listed_with_their_sum(team: Desk) -> None:
     assert lines[0].split() == ["RUN", "STARTED", "CALLS", "IN", "OUT", "CACHED", "COST", "TOOK", "AGENT"]
     assert (lines[1].split()[0], lines[1].split()[-1]) == (newest, "local")
     assert (lines[2].split()[0], lines[2].split()[-1]) == (oldest, "lead")
-    assert normalize_row(lines[3]) == "sum of 2 runs 6 ~7,036 ~705 ~400 ~$0.0704 + unpriced"
+    assert normalize_row(lines[3]) == "total of 2 runs 6 ~7,036 ~705 ~400 ~$0.0704 + unpriced"
     assert max(map(display_width, lines)) <= 100
 
 
@@ -151,7 +151,7 @@ def test_the_list_of_runs_fits_a_terminal(team: Desk) -> None:
     terminal = Terminal(team, "cost", columns=60)
 
     assert terminal.wait_exit() == 0
-    assert [line.split()[0] for line in terminal.lines if line] == ["RUN", team.run_id(), "sum"]
+    assert [line.split()[0] for line in terminal.lines if line] == ["RUN", team.run_id(), "total"]
 
 
 def test_columns_give_way_before_names_vanish() -> None:

@@ -125,7 +125,7 @@ LINES: list[tuple[Event, str | None]] = [
         'law: asks for permission (5f0c): bash {"command": "ls"}; no rule',
     ),
     (PermissionAnswered(id="5f0c", decision="once", by="me"), "request 5f0c: allowed (once) by me"),
-    (PermissionAnswered(id="5f0c", decision="deny", comment="no\nway"), "request 5f0c: refused: no way"),
+    (PermissionAnswered(id="5f0c", decision="deny", comment="no\nway"), "request 5f0c: denied: no way"),
     (QuestionAsked(id="6a", text="Which?"), 'law: asks you (6a): "Which?"'),
     (QuestionAnswered(id="6a", text="this", by="me"), 'question 6a: answered by me: "this"'),
     (ActionBegan(action=Action(run="r", agent="law", tool="bash"), allowed_by="me"), None),

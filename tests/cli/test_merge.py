@@ -41,7 +41,7 @@ async def test_all_work_of_workers_is_merged_and_the_target_moves_only_with_yes(
     agreed = await invoke_podium(lab, "merge", "--all", "--yes", "--json")
 
     assert "forecast: feat/base and feat/clash both change base.txt; they would conflict in base.txt" in asked.stdout
-    lines = [line for line in asked.stdout.splitlines() if line.startswith(("in:", "left out:"))]
+    lines = [line for line in asked.stdout.splitlines() if line.startswith(("merged:", "left out:"))]
     assert [line.split()[1] for line in lines[:2]] == ["feat/base", "feat/more"]
     assert lines[2].startswith("left out: feat/clash: conflict: ")
     assert lines[2].endswith("(base.txt)")
@@ -145,7 +145,7 @@ async def test_what_is_merged_already_needs_nothing(lab: WorkerLab) -> None:
     everything = await invoke_podium(lab, "merge", "--all")
 
     assert (named.exit_code, list_integration_branches(lab)) == (0, [])
-    assert "main already contains all of it" in named.stderr
+    assert "main already contains the result" in named.stderr
     assert everything.exit_code == 0
     assert everything.stderr == "nothing to merge: no worker has changes that main does not have\n"
 
@@ -156,7 +156,7 @@ async def test_branches_that_cannot_be_merged_are_refused(lab: WorkerLab) -> Non
     unknown = await invoke_podium(lab, "merge", "nowhere")
 
     assert [one.exit_code for one in (nothing, itself, unknown)] == [2, 2, 2]
-    assert "name the branches to merge, or use --all" in nothing.stderr
+    assert "give the branches to merge, or use --all" in nothing.stderr
     assert "main cannot be merged onto itself" in itself.stderr
     assert "worker 'nowhere' not found here; available: none yet" in unknown.stderr
 

@@ -51,7 +51,7 @@ def test_markdown_can_be_pasted_without_harm(desk: Desk) -> None:
     assert [line for line in said.splitlines() if line.startswith("#")] == [
         f"# Run {run}: cancelled",
         "## No answer",
-        "## Parts",
+        "## Results by agent",
         *[line for line in said.splitlines() if line.startswith("### ")],
     ]
     assert "> \\# quick\n> is &lt;b>done&lt;/b>" in said
@@ -126,8 +126,8 @@ def test_a_loop_is_summed_up_in_a_line_with_its_verdicts(desk: Desk) -> None:
     lines = desk.invoke("results", desk.run_id()).stdout.splitlines()
 
     assert lines[lines.index("Answer:") + 1] == "It is done."
-    [loop] = [line for line in lines if "Loop of lead" in line]
-    assert loop.startswith('✓ Loop of lead: "find out", 1/3 iterations, ')
+    [loop] = [line for line in lines if "Loop led by lead" in line]
+    assert loop.startswith('✓ Loop led by lead: "find out", 1/3 iterations, ')
     assert loop.endswith(", goal_met:")
     assert any(line.startswith("  iteration 1: 1.00 (stable) by lead: complete") for line in lines)
 
@@ -276,7 +276,7 @@ def test_a_long_report_is_cut_where_it_is_longest(desk: Desk) -> None:
     said = desk.invoke("results", desk.run_id(), "--synthesis", "--json")
 
     left_out = json.loads(said.stdout)["synthesis"]["left_out"]
-    assert f"{left_out:,} characters are not passed to lead" in said.stderr
+    assert f"{left_out:,} characters were omitted for lead" in said.stderr
     with StoreReader(desk.store) as reader:
         started = reader.read_entries(desk.run_id())[0].event
     assert isinstance(started, RunStarted)

@@ -239,7 +239,7 @@ def test_a_missing_file_is_reported_without_an_errno(desk: Desk) -> None:
     said = desk.invoke("team", "save", "x", "--from", "nosuch.json")
 
     sentence = (
-        "nosuch.json cannot be read as a team (No such file or directory); use a file that podium team export wrote"
+        "nosuch.json cannot be read as a team (No such file or directory); use a file written by podium team export"
     )
     assert said.stderr == f"podium: {sentence}\n"
 
@@ -329,7 +329,7 @@ def test_a_member_at_work_cannot_lose_its_model(desk: Desk, interrupted_team_run
     assert said.exit_code == 2
     assert said.stderr.count("\n") == 1
     assert (
-        "--model default is not possible in a run, where a model can be changed but not removed; name a model"
+        "--model default is not possible in a run, where a model can be changed but not removed; give a model"
         in said.stderr
     )
 
@@ -341,7 +341,10 @@ def test_the_first_agent_of_a_run_is_not_changed_while_it_works(
     said = desk.invoke("team", "set", f"{interrupted_team_run}/{name}", "--model", "opus")
 
     assert said.exit_code == 2
-    assert f"lead has only one part in run {interrupted_team_run} and cannot be changed during it" in said.stderr
+    assert (
+        f"lead has already started its only operation in run {interrupted_team_run} and cannot be changed"
+        in said.stderr
+    )
     assert "you can change one and two" in said.stderr
 
 
@@ -350,7 +353,7 @@ def test_a_member_of_a_run_is_changed(desk: Desk, interrupted_team_run: str) -> 
 
     assert said.exit_code == 0
     assert (
-        f"changed: two of run {interrupted_team_run}, when it is resumed with podium resume {interrupted_team_run}"
+        f"changed: two in run {interrupted_team_run}, when it is resumed with podium resume {interrupted_team_run}"
         in said.stderr
     )
 

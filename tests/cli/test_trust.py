@@ -53,7 +53,7 @@ def test_everything_is_listed_in_full_and_nothing_in_it_acts(clone: Desk) -> Non
     assert "new: mcpServers.web (.mcp.json:1)\n" in said.stdout
     assert r'    args: ["a\nb", "\u202e\u001b[2J"]' in said.stdout
     assert '    env: {"TOKEN": "${TOKEN}"}' in said.stdout
-    assert "which receives the prompts of agents and your key" in said.stdout
+    assert "which receives agents' prompts and your key" in said.stdout
     assert "never applied, even if trusted: permissions.allow, permissions.mode" in said.stdout
     assert said.stdout.endswith(f"{clone.repo}: 4 new\n")
 
@@ -68,7 +68,7 @@ def test_without_a_terminal_nothing_is_trusted_that_is_not_named(clone: Desk) ->
     said = clone.run_podium("trust", input="yyyy")
 
     assert said.returncode == 2
-    assert "4 items to decide, and there is no terminal to ask on" in said.stderr
+    assert "4 items undecided, and there is no terminal to ask on" in said.stderr
     assert set(states(clone).values()) == {"new"}
 
 
@@ -110,7 +110,7 @@ def test_trust_in_what_is_no_longer_proposed_can_be_revoked(clone: Desk) -> None
     ("arguments", "sentence"),
     [
         (["nothing"], "the repository proposes no 'nothing'; available: mcpServers.web, mcpServers.files"),
-        (["--revoke", "files"], "'files' is not trusted here; nothing is"),
+        (["--revoke", "files"], "'files' is not trusted here; no item is"),
         (["--list", "--all"], "--list only shows the items"),
         (["--list", "files"], "--list only shows the items"),
     ],
@@ -393,6 +393,6 @@ def test_the_folder_that_a_repository_would_write_to_is_shown_before_it_is_trust
     said = desk.invoke("trust", "--list").stdout
     desk.invoke("trust", "worktrees.folder")
 
-    assert "the folder for the checkouts of workers, so where on this machine files are written" in said
+    assert "the folder for workers' checkouts, which decides where files are written on this machine" in said
     assert '    "../../trees-{branch}"' in said
     assert states(desk) == {"worktrees.folder": "trusted", "worktrees.setup": "new"}

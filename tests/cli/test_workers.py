@@ -94,7 +94,7 @@ async def test_what_is_on_the_branch_of_a_worker_is_shown_when_its_folder_is_gon
     said = await invoke_podium(lab, "workers", "diff", "feat/a")
 
     assert "+one" in said.stdout
-    assert said.stderr == f"feat/a: its folder {folder} is gone; showing its branch instead\n"
+    assert said.stderr == f"feat/a: {folder} no longer exists; showing its branch instead\n"
 
 
 async def test_a_worker_that_asks_can_be_cancelled_and_its_successor_fails(lab: WorkerLab) -> None:
@@ -371,10 +371,10 @@ async def append_events(lab: WorkerLab, run: str, *events: WorkerSent | WorkerRe
     ("words", "sentence"),
     [
         (["--model", "sonnet"], "worker uses a model from anthropic, but ANTHROPIC_API_KEY is not set"),
-        (["--model", " "], "--model is empty; name a model, or omit the option"),
+        (["--model", " "], "--model is empty; specify a model, or omit the option"),
         (
             ["--auto-approve", "Bash(git *),nosuchtool,git_diff,mcp__x__y"],
-            "names an unknown tool: nosuchtool; available: Read",
+            "unknown tool in --auto-approve: nosuchtool; available: Read",
         ),
         (["--timeout", "nan"], "'nan' is not a finite number of seconds"),
         (["--timeout", "1e400"], "'1e400' is not a finite number of seconds"),

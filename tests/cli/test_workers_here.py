@@ -81,7 +81,7 @@ async def test_a_reader_is_on_no_branch_of_its_name(lab: WorkerLab) -> None:
 
     assert (await invoke_podium_json(lab, "workers", "status", reader))["branch"] == ""
     assert merged.exit_code == 0, merged.stderr
-    assert merged.stdout.count("in: ") == 2
+    assert merged.stdout.count("merged: ") == 2
     assert (lab.repo.path / "more.txt").exists()
 
 

@@ -76,7 +76,7 @@ def test_the_list_shows_the_status_of_each_worktree(
     assert lines[0].split() == ["BRANCH", "STATE", "AHEAD", "BEHIND", "LINES", "OPEN", "SIZE", "MADE", "FOLDER"]
     assert lines[1].split()[:7] == ["feat/a", "ready", "1", "0", "+2", "-1", "1"]
     assert lines[1].endswith(str(checkout.path))
-    assert lines[2].split()[:3] == ["mine", "not", "ours"]
+    assert lines[2].split()[:3] == ["mine", "not", "managed"]
     assert [(one["branch"], one["ours"]) for one in told] == [("feat/a", True), ("mine", False)]
     assert (told[0]["ahead"], told[0]["untracked"], told[0]["unmerged"]) == (1, 1, 1)
     assert told[0]["files"] == [{"path": "a.txt", "added": 2, "removed": 1}]

@@ -153,7 +153,7 @@ async def test_a_conflict_is_attributed_to_the_branch_that_it_comes_from(repo: R
         ("feat/b", "feat/d", (), "feat/a"),
     ]
     assert list(format_forecast(told))[-1] == (
-        "feat/b and feat/d have no files in common; they would conflict in a.txt, because of the conflict of feat/a"
+        "feat/b and feat/d have no files in common; they would conflict in a.txt, because of changes in feat/a"
     )
 
 

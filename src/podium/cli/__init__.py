@@ -25,5 +25,5 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _is_on_terminal() -> bool:
-    """Return whether stdin and stdout are terminals. Either may be None, as after `podium >&-`."""
+    """Return whether stdin and stdout are terminals. Either can be None, as after `podium >&-`."""
     return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stdout))

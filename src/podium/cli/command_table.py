@@ -1,7 +1,7 @@
 """The table of commands, and the text of `podium --help`.
 
-Printing the help must take no longer than starting the interpreter, so this module imports nothing
-but the version. Each command is implemented in the module of the same name.
+Printing the help must take no longer than starting the interpreter, so this module imports only the
+version. Each command is implemented in the module of the same name.
 """
 
 from .. import __version__
@@ -14,7 +14,7 @@ COMMANDS = (
     ("run", "Work", "Send a request to an agent and follow the run.", 'podium run triage "Why is it slow?"'),
     ("resume", "Work", "Resume a run that was interrupted or paused.", "podium resume 3f2a"),
     ("delegate", "Work", "Start a worker on a task, on its own branch.", 'podium delegate feat/csv "Export to CSV"'),
-    ("merge", "Work", "Merge the branches of workers and run the checks.", "podium merge --all"),
+    ("merge", "Work", "Merge workers' branches and run the checks.", "podium merge --all"),
     ("demo", "Work", "Watch a team work, crash and resume; needs no key or network.", "podium demo"),
     ("ps", "Look", "List runs and their states.", "podium ps --all"),
     ("group", "Look", "Organise runs: rename, pin, move and archive groups.", "podium group pin billing"),
@@ -25,8 +25,8 @@ COMMANDS = (
     ("verify", "Look", "Check that the timeline of a run has not been altered.", "podium verify 3f2a"),
     ("audit", "Look", "List who approved what in a run, and what was executed.", "podium audit 3f2a"),
     ("workers", "Look", "List workers and their states; wait, cancel, diff.", "podium workers wait"),
-    ("worktrees", "Look", "List and clean up the worktrees of workers.", "podium worktrees cleanup --dry-run"),
-    ("send", "Steer", "Send a message to an agent of a run.", 'podium send 3f2a/answer "Mention the cost."'),
+    ("worktrees", "Look", "List and clean up workers' worktrees.", "podium worktrees cleanup --dry-run"),
+    ("send", "Steer", "Send a message to an agent in a run.", 'podium send 3f2a/answer "Mention the cost."'),
     ("pause", "Steer", "Pause a run.", "podium pause 3f2a"),
     ("budget", "Steer", "Show or change the budget of a run.", "podium budget 3f2a usd=5,tokens=300000"),
     ("stop", "Steer", "Stop a run and keep its partial results.", "podium stop 3f2a"),
@@ -35,11 +35,11 @@ COMMANDS = (
     ("deny", "Steer", "Deny a permission request.", 'podium deny 5f0c --why "Not on a Friday."'),
     ("answer", "Steer", "Answer a question from an agent.", 'podium answer 6a0c "The red one."'),
     ("agents", "Agents", "List the available agents and their sources.", "podium agents"),
-    ("check", "Agents", "Check agent files and how they fit together.", "podium check .podium/agents/lead.md"),
+    ("check", "Agents", "Check agent files and the references between them.", "podium check .podium/agents/lead.md"),
     ("graph", "Agents", "Draw the workflow of an agent.", "podium graph triage"),
     ("teams", "Agents", "List the available teams and their sources.", "podium teams"),
     ("team", "Agents", "Show, save, change, export or delete a team.", "podium team show pr-review"),
-    ("trust", "Agents", "Choose which settings of a repository to trust.", "podium trust --list"),
+    ("trust", "Agents", "Choose which of a repository's settings to trust.", "podium trust --list"),
     (
         "policy",
         "Set up",
@@ -66,7 +66,7 @@ EXAMPLES = {name: example for name, _, _, example in COMMANDS}
 def build_help_text() -> str:
     """Return the text of `podium --help`."""
     return f"""\
-Podium runs teams of AI agents on your work, on one durable timeline.
+Podium runs teams of AI agents and records everything they do on a durable timeline.
 
 Usage: podium [--debug] COMMAND [ARGUMENTS]
 
@@ -74,7 +74,7 @@ Usage: podium [--debug] COMMAND [ARGUMENTS]
 Options:
   --debug     Show the traceback of an error (also PODIUM_DEBUG=1).
   --version   Show the version.
-  -h, --help  Show this help; after a command, the help of that command.
+  -h, --help  Show this help; after a command, show the help for that command.
 
 First steps: podium demo, then podium doctor."""
 
@@ -85,7 +85,7 @@ def build_version_text() -> str:
 
 
 def answer_help_or_version(arguments: list[str]) -> str | None:
-    """Return the text that these arguments ask for if it is the help or the version, otherwise None."""
+    """Return the help or version text if these arguments ask for it, otherwise None."""
     match arguments:
         case [] | ["--help" | "-h" | "help"]:
             return build_help_text()

@@ -75,7 +75,7 @@ class RootCommandGroup(click.Group):
         """Run one command, print its error if it fails, and return the exit code."""
         options = GlobalOptions()
         for stream in (sys.stdout, sys.stderr):
-            # Characters that the terminal cannot encode are printed as escapes instead of raising an error.
+            # Print characters that the terminal cannot encode as escapes instead of raising an error.
             with contextlib.suppress(AttributeError):
                 stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # tests replace the streams
         try:
@@ -117,8 +117,8 @@ def _format_error(error: BaseException) -> str:
 
 
 def _format_usage_error(error: click.ClickException) -> str:
-    """Return a usage error of click as one sentence in the style of our own messages."""
-    # Click's own suggestions are dropped: when nothing is similar, they only mention --help.
+    """Return a usage error from click as one sentence in the style of our own messages."""
+    # Click's own suggestions are dropped: if nothing is similar, they only mention --help.
     text = (error.message if hasattr(error, "possibilities") else error.format_message()).rstrip(".")
     ctx: click.Context | None = getattr(error, "ctx", None)
     command = "podium" if ctx is None else ctx.command_path

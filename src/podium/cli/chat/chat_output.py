@@ -1,7 +1,7 @@
 """The output of a run in a chat: the answer as it is streamed, and a line for each other event.
 
-If a single agent answers, its text is shown while it is streamed. If several agents work in parallel, each
-event is printed on its own line and the answer follows at the end.
+If a single agent answers, its text is shown as it is streamed. If several agents work in parallel, each event
+is printed on its own line and the answer follows at the end.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class LineWrapper:
 
     def __init__(self, columns: Callable[[], int]) -> None:
         self.partial_line = ""
-        """The beginning of a line that is not complete yet."""
+        """The incomplete last line."""
         self._columns = columns
 
     def add_text(self, text: str) -> list[str]:
@@ -57,7 +57,7 @@ class LineWrapper:
         return lines + full
 
     def _wrap_line(self, line: str) -> list[str]:
-        """Split a line into parts that fit, between words if possible."""
+        """Split a line into pieces that fit, between words if possible."""
         most = max(self._columns() - 1, 1)
         parts = []
         while display_width(line) > most:
@@ -75,7 +75,7 @@ class LineWrapper:
 
 
 class TranscriptPrinter:
-    """Prints one run on a console. `known` holds the notices printed before; new ones are added to it."""
+    """Prints one run on a console. `known` holds the notices already printed; new ones are added to it."""
 
     def __init__(self, console: ChatConsole, *, columns: Callable[[], int], known: set[str]) -> None:
         self.answer = ""
@@ -145,9 +145,9 @@ class TranscriptPrinter:
         self._console.show_partial_line("")
 
     def _is_answering(self, operation: str) -> bool:
-        """Return whether the text of this operation is the answer:
+        """Return whether the text of this operation is the answer.
 
-        the first agent alone answers, or the one it routed to.
+        It is if the agent answers alone and is the first agent or one that it routed to.
         """
         first, *below = operation.split("/")
         agent = self._agents.get(parse_agent_name(operation))
@@ -173,7 +173,7 @@ class TranscriptPrinter:
 
 
 def skip_printed_text(printed: str, text: str) -> str:
-    """Return the part of a text that was not printed yet, if the end of `printed` is the beginning of the text."""
+    """Return the part of a text that is not yet printed, if `printed` ends with the start of the text."""
     for size in range(min(len(printed), len(text)), 0, -1):
         if printed.endswith(text[:size]):
             return text[size:]

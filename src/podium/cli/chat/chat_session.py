@@ -1,8 +1,8 @@
 """A chat between a person and an agent.
 
-Every message is a run of its own that continues the conversation of the previous run. So each message is
-listed, can be inspected, and survives this process. A message that is sent while an agent works goes to that
-agent; if the agent does not receive it, it becomes the next message.
+Every message starts a new run that continues the conversation of the previous run. So each message is
+listed, can be inspected, and survives this process. A message that is sent while an agent is working goes to
+that agent; if the agent does not receive it, it becomes the next message.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from .slash_commands import (
 
 
 class ChatSession:
-    """A chat with an agent. `settings` are loaded again for each message, so that newly allowed rules apply."""
+    """A chat with an agent. `settings` reloads the settings for each message, so that newly allowed rules apply."""
 
     def __init__(self, console: ChatConsole, *, agent: str, place: Path, settings: Callable[[], Settings]) -> None:
         self.code = exit_codes.GOAL_MET
@@ -77,7 +77,7 @@ class ChatSession:
         self._group: TaskGroup | None = None
 
     async def run_until_exit(self) -> None:
-        """Chat until the person leaves."""
+        """Chat until the person exits."""
         async with create_task_group() as group:
             self._group = group
             group.start_soon(self._prompter.serve_requests)
@@ -91,16 +91,16 @@ class ChatSession:
             self._console.print_line(f"interrupted; continue with: podium resume {self._turn.run.id}")
 
     def handle_interrupt(self) -> None:
-        """Handle Ctrl-C: leave an open request unanswered, or else stop the turn, or else exit."""
+        """Handle Ctrl-C: leave an open request unanswered, else stop the turn, else exit."""
         if self._prompter.is_asking:
             self._prompter.leave_open()
         elif self._turn is not None and not self._turn.is_stopping:
-            self._console.print_line("  stopping; press Ctrl-C again to leave at once")
+            self._console.print_line("  stopping; press Ctrl-C again to exit immediately")
             assert self._group is not None
             self._group.start_soon(self._turn.stop_run)
         elif self._turn is None and not self._is_leaving:
             self._is_leaving = True
-            self._console.print_line("  press Ctrl-C again or Ctrl-D to leave")
+            self._console.print_line("  press Ctrl-C again or Ctrl-D to exit")
         else:
             self.exit_chat(exit_codes.SIGNALLED + 2)
 
@@ -240,7 +240,7 @@ class ChatTurn:
         return await run.result()
 
     async def send_message(self, text: str) -> bool:
-        """Send a message to the agent while it works. Return False if the run cannot receive it."""
+        """Send a message to the agent while it is working. Return False if the run cannot receive it."""
         if self.run is None or self.run.is_over or self.is_stopping:
             return False
         self._sent.append(text)

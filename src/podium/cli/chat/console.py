@@ -1,7 +1,7 @@
 """The interface between a chat and its terminal.
 
 There are two implementations: a prompt that stays at the bottom while output scrolls above it, and plain
-lines for terminals that cannot do that.
+lines for terminals that do not support that.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..terminal.request_prompt import Keyboard
 
 
 class ChatConsole(Keyboard, Protocol):
-    """A terminal for chatting and for answering requests. Inside its block it owns the terminal."""
+    """A console for chatting and for answering requests. Until its block ends, nothing else uses the terminal."""
 
     def __enter__(self) -> Self: ...
 
@@ -30,7 +30,7 @@ class ChatConsole(Keyboard, Protocol):
         ...
 
     def show_partial_line(self, text: str) -> None:
-        """Show the beginning of an unfinished line, or nothing if the text is empty."""
+        """Show an unfinished line, or nothing if the text is empty."""
         ...
 
     def show_activity(self, activity: str) -> None:
@@ -38,7 +38,7 @@ class ChatConsole(Keyboard, Protocol):
         ...
 
     def show_prompt(self, name: str) -> None:
-        """Show that the agent of this name is waiting for the next line."""
+        """Show the prompt for a message to the agent with this name."""
         ...
 
     def clear_screen(self) -> None:

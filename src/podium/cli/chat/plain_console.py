@@ -1,6 +1,6 @@
 """A line-based chat console, for terminals without cursor control.
 
-The terminal itself edits the lines, and keys are entered as lines: `y`, then Enter.
+The terminal handles line editing, and a key is entered as a line: `y`, then Enter.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class PlainConsole:
         """Do nothing: only complete lines are printed."""
 
     def show_activity(self, activity: str) -> None:
-        """Print only the first activity: printed text cannot be taken back."""
+        """Print only the first activity, because printed text cannot be removed."""
         if activity and not self._is_busy:
             self.print_line(f"  ({activity})")
         self._is_busy = bool(activity)
@@ -81,7 +81,7 @@ class PlainConsole:
     # Answers
 
     def discard_input(self) -> None:
-        import termios  # imported here, because not every system has it
+        import termios  # imported here, because it is not available on every system
 
         termios.tcflush(self._input, termios.TCIFLUSH)
         self._buffer = EOF

@@ -1,7 +1,7 @@
 """A console with a prompt that stays at the bottom of the terminal while output scrolls above it.
 
-A permission request reads the next key, but never one that was meant for a line of text: it waits until the
-line is empty and no key has been pressed for a moment.
+A permission request reads the next key, but never one that was meant for a message: it waits until the line is
+empty and no key has been pressed for a moment.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ class PromptConsole:
         self._last_key = 0.0
         self._history = ChatHistory(history, is_kept=lambda: self._mode == "talk")
         output = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"))
-        # The terminal's reply to a cursor position request would arrive among the keys, or never.
+        # The terminal's reply to a cursor position request could arrive among typed keys, or never.
         output.enable_cpr = False
         self._session: PromptSession[str] = PromptSession(
             self._format_prompt,
@@ -73,7 +73,7 @@ class PromptConsole:
         self._session.app.key_processor.before_key_press += self._record_key_time
 
     def __enter__(self) -> Self:
-        # Raw mode also between two lines, so that the terminal never handles Ctrl-C or Ctrl-D itself.
+        # Raw mode even between two lines, so that the terminal never handles Ctrl-C or Ctrl-D itself.
         self._raw = self._session.input.raw_mode()
         self._raw.__enter__()
         return self
@@ -84,7 +84,7 @@ class PromptConsole:
         self.show_activity("")
         self._raw.__exit__(exc_type, exc, traceback)
 
-    # Talking
+    # Messages
 
     async def read_message(self) -> str | None:
         while True:
@@ -102,7 +102,7 @@ class PromptConsole:
     def print_line(self, text: str) -> None:
         app = self._session.app
         if app.is_running:
-            # Not with run_in_terminal: it enables the terminal's line editing for a moment, which swallows a Ctrl-D.
+            # Not with run_in_terminal: it briefly enables the terminal's line editing, which swallows a Ctrl-D.
             app.renderer.erase()
         click.echo(escape_for_terminal(text).replace("\n", "\r\n") + "\r\n", file=self._stdout, nl=False)
         app.invalidate()
@@ -144,7 +144,7 @@ class PromptConsole:
             above.append(("", "(a request is waiting for your answer; send or clear this line first)\n"))
         return [*above, ("bold", f"{self._name}> ")]
 
-    # Answering
+    # Answers
 
     def discard_input(self) -> None:
         self._keys = Queue()
@@ -165,7 +165,7 @@ class PromptConsole:
 
     @asynccontextmanager
     async def _capture_answer(self, mode: Literal["key", "line"]) -> AsyncIterator[None]:
-        """Treat what is typed in the block as an answer. The first answer of a request waits until typing stops."""
+        """Treat input during the block as an answer. Before the first answer to a request, wait until typing stops."""
         self._has_open_request = True
         try:
             if not self._is_answering:
@@ -193,7 +193,7 @@ class PromptConsole:
 
         @bindings.add(Keys.Any, filter=wants_key, eager=True)
         def _(event: KeyPressEvent) -> None:
-            # Pasted text is not a key press, whatever it begins with.
+            # Pasted text is not a key press, whatever its first character is.
             if event.key_sequence[0].key != Keys.BracketedPaste:
                 self._keys.put_nowait(event.data)
 

@@ -1,7 +1,6 @@
 """Slash commands: the commands that a person can enter in a chat.
 
-Most of them call the command of `podium` with the same arguments as on the command line, and print its
-output.
+Most of them call a `podium` command with the same arguments as on the command line, and print its output.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ from ...workspace.git.repository import Repository
 from ..terminal.text import align_columns
 
 ENDLESS = frozenset({"wait", "-f", "--follow"})
-"""Arguments with which `podium workers` would block until something else happens."""
+"""Arguments with which `podium workers` does not return until workers end or pause."""
 
 _OPTION = re.compile(r"(?:^|\s)--[A-Za-z]")
 _QUOTED = re.compile(r"""(?:"(?:[^"\\]|\\.)*"|'[^']*')(?=\s+--[A-Za-z]|\s*$)""", re.DOTALL)
@@ -51,8 +50,8 @@ class SlashCommand:
 def _parse_delegate(rest: str) -> list[str]:
     """Return the arguments for `podium delegate`. The task needs no quotes: it is the text before the first option.
 
-    Text after `--` has no options. A line that begins with an option or a quote is parsed as on the command
-    line.
+    Options are not recognized after `--`. A line that starts with an option or a quote is parsed as on the
+    command line.
     """
     branch, _, text = rest.partition(" ")
     text = text.strip()
@@ -103,9 +102,9 @@ SLASH_COMMANDS = {
         is_local=True,
     ),
     "approve": SlashCommand(
-        takes="ID", does="allow the action that an agent asks for", calls=_make_word_parser("approve")
+        takes="ID", does="allow an agent's request for permission", calls=_make_word_parser("approve")
     ),
-    "deny": SlashCommand(takes="ID [WHY]", does="deny the action that an agent asks for", calls=_parse_deny),
+    "deny": SlashCommand(takes="ID [WHY]", does="deny an agent's request for permission", calls=_parse_deny),
     "status": SlashCommand(
         takes="[RUN]",
         does="list the runs, or show one of them",
@@ -122,7 +121,7 @@ SLASH_COMMANDS = {
     ),
     "agent": SlashCommand(takes="[NAME]", does="switch to another agent, or list the agents"),
     "clear": SlashCommand(does="start a new conversation"),
-    "quit": SlashCommand(does="leave the chat, like Ctrl-D"),
+    "quit": SlashCommand(does="exit the chat, like Ctrl-D"),
 }
 
 
@@ -131,14 +130,14 @@ def format_slash_help() -> list[str]:
     rows = [[f"/{name} {slash.takes}".strip(), slash.does] for name, slash in SLASH_COMMANDS.items()]
     return [
         *("  ".join(["", *row]) for row in align_columns(rows)),
-        "Ctrl-C stops the agent; a second Ctrl-C leaves the chat.",
-        "A message that you send while an agent works reaches it at its next step.",
-        "A line that begins with // is sent to the agent with one slash.",
+        "Ctrl-C stops the agent; a second Ctrl-C exits the chat.",
+        "A message that you send while an agent is working reaches it at its next step.",
+        "A line that starts with // is sent to the agent with one slash.",
     ]
 
 
 def find_slash_command(name: str) -> SlashCommand:
-    """Return the slash command of this name. Raises Mistake."""
+    """Return the slash command with this name. Raises Mistake."""
     if name in SLASH_COMMANDS:
         return SLASH_COMMANDS[name]
     close = get_close_matches(name, SLASH_COMMANDS, n=1, cutoff=0.5)
@@ -152,7 +151,7 @@ def build_arguments(slash: SlashCommand, rest: str, *, place: Path) -> list[str]
     """Return the `podium` arguments for a slash command in a chat about this repository. Raises Mistake."""
     assert slash.calls is not None
     if not rest and slash.takes.startswith("ID"):
-        raise Mistake("missing the id of a request; it is shown in brackets where an agent asks for something")
+        raise Mistake("missing the id of a request; it is shown in parentheses in the agent's request")
     try:
         words = slash.calls(rest)
     except ValueError as error:
@@ -173,7 +172,7 @@ def capture_podium_output(words: list[str]) -> str:
 
     While it runs, the standard streams are redirected for every thread of the process.
     """
-    from ..root import podium  # imported here, because root finds its commands by importing modules like this one
+    from ..root import podium  # imported here to avoid a cycle: root imports the commands, and they import this module
 
     output, stdin = io.StringIO(), sys.stdin
     sys.stdin = io.TextIOWrapper(io.BytesIO())

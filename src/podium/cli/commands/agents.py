@@ -19,7 +19,7 @@ from ..terminal.text import as_json, escape_for_terminal, fit_columns
 @click.option("--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Repository to look in.")
 @click.option("--json", "is_json", is_flag=True, help="Print the list as JSON.")
 def agents_command(repo: Path | None, is_json: bool) -> None:
-    """List all agents with their sources. Agents shadowed by another of the same name come last."""
+    """List all agents with their sources. Agents overridden by another one of the same name come last."""
     home = find_home_folder()
     roster = load_roster(repo or find_repo(Path.cwd(), home=home), home)
     click.echo(
@@ -63,6 +63,6 @@ def agent_fields(agent: Agent) -> dict[str, str]:
 
 
 def format_shadowed_name(roster: Roster, agent: Agent) -> str:
-    """Return the qualified name of a shadowed agent, or its bare name if the qualified one means another agent."""
+    """Return the qualified name of a shadowed agent, or its bare name if the qualified name refers to another agent."""
     name = f"{SOURCE_PREFIXES[agent.source]}:{agent.name}"
     return name if roster.by_qualified_name.get(name) is agent else agent.name

@@ -19,7 +19,7 @@ from ..terminal.command_options import read_text_argument
 def answer_command(id: str, text: str) -> int:
     """Answer the question ID with TEXT, or with the number of a choice.
 
-    A TEXT of - is read from standard input.
+    If TEXT is -, it is read from standard input.
     """
     settings = Settings.load()
     one = find_open_request(settings.store, id)

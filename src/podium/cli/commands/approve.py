@@ -17,7 +17,7 @@ from ..terminal.answer_report import get_username, submit_answer
 @click.command("approve")
 @click.argument("id")
 @click.option("--run", "for_run", is_flag=True, help="Allow this exact action for the rest of the run.")
-@click.option("--always", "for_good", is_flag=True, help="Always allow such actions; prints and saves the rule.")
+@click.option("--always", "for_good", is_flag=True, help="Always allow actions like this; prints and saves the rule.")
 def approve_command(id: str, for_run: bool, for_good: bool) -> int:
     """Approve the permission request ID once. podium approvals lists the open requests.
 
@@ -25,7 +25,7 @@ def approve_command(id: str, for_run: bool, for_good: bool) -> int:
     answer counts, and the second command exits with code 6.
     """
     if for_run and for_good:
-        raise click.UsageError("--run and --always cannot be combined; --always also applies to this run")
+        raise click.UsageError("--run and --always cannot be combined; --always applies to this run too")
     settings = Settings.load()
     one = find_open_request(settings.store, id)
     if not isinstance(one.asked, PermissionAsked):

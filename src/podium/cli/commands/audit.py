@@ -18,7 +18,7 @@ from ..terminal.text import as_json, escape_for_terminal, print_to_stderr, trunc
 @click.argument("run")
 @click.option("--json", "is_json", is_flag=True, help="Print the list as JSON.")
 def audit_command(run: str, is_json: bool) -> None:
-    """List every action of RUN that was allowed or denied: the person or rule that decided, and the outcome."""
+    """List every action in RUN that was allowed or denied, the person or rule that decided, and the outcome."""
     with open_reader(Settings.load().store) as reader:
         id = reader.find_run(run)
         acts = list(audit_actions(reader.read_entries(id)))

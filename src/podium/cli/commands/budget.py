@@ -1,4 +1,4 @@
-"""`podium budget`: show or change the budget of a run, also while it is running."""
+"""`podium budget`: show or change the budget of a run, even while it is running."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from ..terminal.text import as_json, format_duration, format_usage, print_to_std
 def budget_command(run: str, limits: Budget | None, is_json: bool) -> None:
     """Show the budget and usage of RUN. With LIMITS, e.g. usd=5,tokens=300000, change the budget.
 
-    New limits apply from the next model call. Limits that are not named do not change. If a limit
-    is below the current usage, the run ends at that call with its partial results. RUN may also be
+    New limits apply from the next model call. Limits that are not listed do not change. If a limit
+    is below the current usage, the run ends at that call with its partial results. RUN can also be
     the branch or name of a worker in this repository.
     """
     store = Settings.load().store
@@ -86,10 +86,10 @@ def describe_effective_time(limits: Budget) -> str:
 async def wait_for_reply(
     store: Path, run: str, after: int, change: BudgetChanged
 ) -> BudgetChanged | Noticed | RunEnded | None:
-    """Wait for the reply of the run's process to a change; return None if it exits without one."""
+    """Wait for the run's process to reply to a change; return None if it exits without a reply."""
     with StoreReader(store) as reader:
         while True:
-            # A new entry wakes the follower, but the exit of a process does not, so the state is polled.
+            # A new entry wakes the follower, but a process that exits does not, so the state is polled.
             with move_on_after(POLL_SECONDS), Follower(store, run, after) as entries:
                 async for entry in entries:
                     after = entry.seq

@@ -33,7 +33,7 @@ HISTORY = "chat_history"
 @click.command("chat")
 @click.argument("agent", default=AGENT)
 @click.option("--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Repository to work in.")
-@click.option("--model", help="Model for agents that do not name one, e.g. openai:gpt-5-mini.")
+@click.option("--model", help="Model for agents that do not specify one, e.g. openai:gpt-5-mini.")
 @permissions_option
 @click.option(
     "--no-sandbox", "is_bare", is_flag=True, help="Run commands without a sandbox; this is shown and recorded."
@@ -77,7 +77,7 @@ async def _run_chat(agent: str, place: Path, settings: Callable[[], Settings], i
     else:
         from ..chat.prompt_console import (
             PromptConsole,
-        )  # here, because importing it takes longer than printing the help
+        )  # imported here for start-up time: the help does not need it
 
         console = PromptConsole(
             history=settings().home / HISTORY, completions=SlashCompletionSource(place), interrupt=interrupt_chat

@@ -1,4 +1,4 @@
-"""`podium check`: report all problems of the agents at a path."""
+"""`podium check`: report all problems with the agents at a path."""
 
 from __future__ import annotations
 
@@ -37,14 +37,14 @@ def format_review(found: CheckReport) -> str:
 
 
 def format_severity_counts(found: CheckReport) -> str:
-    """Return the number of diagnostics of each severity that occurs."""
+    """Return the number of diagnostics of each severity."""
     severities = [finding.severity for finding in found.diagnostics]
     counts = [(severities.count(word), word) for word in ("error", "warning", "notice")]
     return ", ".join(format_count(number, word) for number, word in counts if number) or "no problems"
 
 
 def format_count(number: int, word: str) -> str:
-    """Return the number with its word, e.g. `1 agent` or `2 agents`."""
+    """Return a count with its noun, e.g. `1 agent` or `2 agents`."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 

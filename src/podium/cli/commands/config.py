@@ -101,7 +101,7 @@ def config_validate_command(repo: Path | None, is_json: bool) -> int:
 
 
 def find_settings_problems(home: Path, repo: Path) -> list[Diagnostic]:
-    """Return all problems of the settings files, also of their combination."""
+    """Return all problems with the settings files, individually and combined."""
     files = read_settings_files(home, repo)
     findings = list(files.diagnostics)
     if not files.errors:
@@ -156,7 +156,7 @@ def _struct_fields(value: Struct | None) -> dict[str, Any]:
 
 
 def _without_secrets(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the command or URL, without arguments or the values of variables and headers, which may be secret."""
+    """Return the command or URL, without arguments, variables and headers, because their values may be secret."""
     address = without_credentials(fields.get("url", "")).partition("?")[0]
     shown = {"command": fields["command"], "url": address}
     names = {key: sorted(fields[key]) for key in ("env", "headers") if fields.get(key)}

@@ -34,9 +34,9 @@ NARROWEST_NAME = 8
 @click.argument("run", required=False)
 @click.option("--json", "is_json", is_flag=True, help="Print the costs as JSON.")
 def cost_command(run: str | None, is_json: bool) -> None:
-    """Show the cost of RUN: calls, tokens, money and time of each operation, including those below it.
+    """Show the cost of RUN: the calls, tokens, money and time of each operation, including those below it.
 
-    Without RUN, list all runs with their totals, newest first, and their sum.
+    Without RUN, list all runs with their costs, newest first, and the total.
     """
     store = Settings.load().store
     most = shutil.get_terminal_size().columns
@@ -67,9 +67,9 @@ def cost_command(run: str | None, is_json: bool) -> None:
 
 
 def format_costs_table(costs: Sequence[RunCost], *, now: float, most: int) -> list[str]:
-    """Return a table of the runs and their sum. The agent column takes the remaining width."""
+    """Return a table of the runs and their total. The agent column takes the remaining width."""
     usages = [cost.usage for cost in costs]
-    names = [*(cost.run["id"] for cost in costs), f"sum of {format_count(len(costs), 'run')}"]
+    names = [*(cost.run["id"] for cost in costs), f"total of {format_count(len(costs), 'run')}"]
     started = Column("STARTED", [*(format_age(now - cost.run["started_at"]) for cost in costs), ""], spare=5)
     agents = ["AGENT", *(escape_for_terminal(cost.run["agent"]) for cost in costs), ""]
     columns = [started, *build_usage_columns([*usages, sum_usage(usages)])]
@@ -82,21 +82,21 @@ def format_costs_table(costs: Sequence[RunCost], *, now: float, most: int) -> li
 
 
 class CostLine(NamedTuple):
-    """A line of a run's cost tree: a label and a usage."""
+    """A line in a run's cost tree: a label and a usage."""
 
     name: TreeLabel
     usage: Usage
 
 
 class TreeLabel(NamedTuple):
-    """A label in a tree: the guide lines before it, and its text, which may be truncated."""
+    """A label in a tree: the guide lines before it, and its text, which can be truncated."""
 
     guide: str
     text: str
 
 
 def format_cost_tree(run_view: RunView, *, now: float, most: int, signs: TreeSymbols) -> list[str]:
-    """Return the tree of operations with their total usage, and the own usage of those with children."""
+    """Return the tree of operations with their total usage; those with children also show their own usage."""
     if run_view.root is None:
         return [f"run {run_view.run} has not started and has cost nothing"]
     lines = list(walk_cost_lines(run_view.root, now=now, signs=signs))
@@ -112,7 +112,7 @@ def walk_cost_lines(
     """Yield the lines of an operation and all operations below it."""
     yield CostLine(TreeLabel(before, escape_for_terminal(node.agent)), node_usage(node, now))
     if node.children and node.own_usage.calls:
-        # The time of an operation includes its children, so there is no figure for its own time.
+        # An operation's time includes its children's, so its own time is not known.
         yield CostLine(TreeLabel(below + signs.through, "own"), node.own_usage)
     for child in node.children:
         corner, side = (signs.last, "   ") if child is node.children[-1] else (signs.between, signs.through)
@@ -155,7 +155,7 @@ def format_tokens(usage: Usage, count: int) -> str:
 
 
 def format_cost(usage: Usage) -> str:
-    """Return a cost: `$0.0123`, `~$0.0123` if estimated, `unpriced` if unknown, empty without any call."""
+    """Return a cost: `$0.0123`, `~$0.0123` if estimated, `unpriced` if unknown, empty if there were no calls."""
     if not usage.calls and not usage.usd:
         return ""
     if usage.unpriced >= usage.calls and not usage.usd:

@@ -43,7 +43,7 @@ class FiniteSeconds(click.FloatRange):
 @click.option(
     "--auto-approve", "approved", metavar="TOOL,…", help="Tools, or rules about them, to allow without asking."
 )
-@click.option("--after", multiple=True, metavar="BRANCH", help="Start when the worker of BRANCH has succeeded.")
+@click.option("--after", multiple=True, metavar="BRANCH", help="Start when the worker on BRANCH has succeeded.")
 @click.option("--base", default="", help="Commit that BRANCH starts from; default: the checked-out commit.")
 @click.option("--timeout", type=FiniteSeconds(min=1), help="Stop after this many seconds and keep partial results.")
 @click.option("--max-turns", type=click.IntRange(min=1), help="Maximum number of model calls.")
@@ -65,11 +65,11 @@ def delegate_command(
 ) -> None:
     """Start a worker that does TASK on BRANCH, in its own process and checkout, and print its run id.
 
-    The command does not wait for the worker. A TASK of - is read from standard input. Permission
-    requests wait in the inbox: podium approvals. podium workers shows the state of the worker.
+    The command does not wait for the worker. If TASK is -, it is read from standard input. podium approvals
+    lists the worker's permission requests, and podium workers shows its state.
     """
     if option_values["model"] is not None and not option_values["model"].strip():
-        raise click.UsageError("--model is empty; name a model, or omit the option to use the agent's own")
+        raise click.UsageError("--model is empty; specify a model, or omit the option to use the agent's own")
     if provider is not None and option_values["model"] is None:
         raise click.UsageError("--provider needs --model; give both")
     if provider is not None and not option_values["model"].startswith(f"{provider}:"):
@@ -80,7 +80,7 @@ def delegate_command(
     options = WorkerOptions(**option_values, approved=rules, is_unattended=is_input_disabled())
     settings = Settings.load(repo=place)
     if options.model and not settings.model:
-        # With a model given by name, an unreachable provider is an error instead of a rehearsal.
+        # If a model is specified, an unreachable provider is an error instead of a reason to rehearse.
         settings = Settings.load(repo=place, model=options.model)
     run = anyio.run(_delegate_task, settings, place, agent, branch, read_text_argument(task), options)
     if is_json:
@@ -93,10 +93,10 @@ def delegate_command(
 
 
 def require_known_tools(rules: Sequence[str]) -> None:
-    """Raise Mistake if a rule names an unknown tool."""
+    """Raise Mistake if a rule refers to an unknown tool."""
     if not rules:
         return
-    from ...policy.rule import TOOLS  # here, because most workers have no rules
+    from ...policy.rule import TOOLS  # imported here for start-up time: most workers have no rules
     from ...tools.toolset import CHECKOUT_TOOLS, DELEGATING_TOOLS, PLAIN_TOOLS
 
     others = [name for name in (*CHECKOUT_TOOLS, *PLAIN_TOOLS, *DELEGATING_TOOLS) if name not in TOOLS]
@@ -105,15 +105,15 @@ def require_known_tools(rules: Sequence[str]) -> None:
     if unknown := [name for name in names if name not in known]:
         there_are = ", ".join(dict.fromkeys((*TOOLS.values(), *others)))
         raise Mistake(
-            f"--auto-approve names an unknown tool: {', '.join(unknown)}; available: {there_are}, and "
-            "mcp__SERVER__TOOL for tools of MCP servers"
+            f"unknown tool in --auto-approve: {', '.join(unknown)}; available: {there_are}, and "
+            "mcp__SERVER__TOOL for tools from MCP servers"
         )
 
 
 async def _delegate_task(
     settings: Settings, place: Path, agent_name: str, branch: str, task: str, options: WorkerOptions
 ) -> str:
-    from ...app import App  # here, because the help does not need it
+    from ...app import App  # imported here for start-up time: the help does not need it
     from ...workers.delegate import delegate_to_worker, start_commander
     from ...workers.provider_keys import announce_keys
 

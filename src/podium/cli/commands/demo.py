@@ -41,9 +41,9 @@ PODIUM_PREFIX = "PODIUM_"
 
 
 @click.command("demo")
-@click.option("--keep", "is_kept", is_flag=True, help="Keep the folder of the demo, so that you can look around in it.")
+@click.option("--keep", "is_kept", is_flag=True, help="Keep the demo's folder, so that you can explore it.")
 def demo_command(is_kept: bool) -> int:
-    """Run a team of six agents, kill its process midway and resume the run; then run a team that reflects.
+    """Run a team of six agents, kill its process midway and resume the run. Then run a team that reflects.
 
     Everything happens in a temporary folder with the rehearsal engine: the flow is real, the replies
     are simulated. It needs no key and no network, and changes none of your files.
@@ -72,7 +72,7 @@ class DemoFolder:
         return self.home / "podium.db"
 
     def build_environment(self) -> dict[str, str]:
-        """Return the environment for a process that uses only this folder."""
+        """Return an environment in which a process uses only this folder."""
         own = {name: value for name, value in os.environ.items() if not name.startswith(PODIUM_PREFIX)}
         return {**own, "PODIUM_HOME": str(self.home), "PODIUM_MODEL": REHEARSAL}
 
@@ -111,7 +111,7 @@ class Demo:
     def run_sections(self, *, is_kept: bool) -> int:
         """Run all sections and return the exit code."""
         self._print_text(
-            "A rehearsed team: the flow is real, the replies are simulated. None of your files are changed."
+            "A rehearsal by a team: the flow is real, the replies are simulated. None of your files are changed."
         )
         self._start_section(f"Six agents, each a file in {self._folder.repo}/.podium/agents:")
         team = load_roster(self._folder.repo, self._folder.home).resolve_team(LEAD)
@@ -132,22 +132,20 @@ class Demo:
             f"The process has ended (exit code {died.code}). On disk: {len(kept)} entries, "
             f"with {len(list_reply_keys(kept))} of {len(calls)} model replies."
         )
-        self._check_claim("the process died right after that entry", died.code == EXIT_CODE and len(kept) == middle)
+        self._check_claim("the process died right after this entry", died.code == EXIT_CODE and len(kept) == middle)
 
         self._start_section("Another process resumes the run: finished steps are read from the timeline, not repeated.")
         resumed = self._run_podium("resume", run, "--plain")
         self._print_text(resumed.answer)
 
-        self._start_section("The run according to its timeline:")
+        self._start_section("The run as its timeline shows it:")
         timeline = self._read_entries(run)
         run_view = RunView.from_entries(timeline)
         self._console.print(
             draw_run_tree(run_view, self._console, choose_symbols(self._console.encoding), is_live=False)
         )
         done = list_reply_keys(timeline)
-        self._check_claim(
-            "the answer is the same as that of the uninterrupted run", whole.answer == resumed.answer != ""
-        )
+        self._check_claim("the answer is the same as in the uninterrupted run", whole.answer == resumed.answer != "")
         self._check_claim(f"there are {len(done)} model replies, none of them repeated", sorted(done) == sorted(calls))
         self._check_claim(f"all {len(timeline)} entries are unaltered", self._has_intact_chain(run))
 
@@ -228,9 +226,9 @@ class Demo:
     def _suggest_commands(self, run: str, *, is_kept: bool) -> list[str]:
         if not is_kept:
             return [
-                "podium demo --keep          the same, but keeps its folder to look around in",
+                "podium demo --keep          run the demo again and keep its folder for exploring",
                 "podium doctor               check this machine, e.g. which models are available",
-                'podium run triage "..."     ask the built-in agents a question of your own',
+                'podium run triage "..."     ask the built-in agents your own question',
                 "podium agents               list these agents",
             ]
         place = f"cd {self._folder.repo} && export PODIUM_HOME={self._folder.home}"

@@ -19,7 +19,7 @@ def doctor_command(is_json: bool) -> int:
     """Check everything that Podium needs, from settings to agents. The exit code is 1 if there is a problem.
 
     It runs nothing from the repository, changes nothing, looks for model servers on this machine
-    only, and shows the names of keys, never the keys.
+    only, and shows only the names of keys, never their values.
     """
     facts = list(collect_facts(os.environ, Path.cwd()))
     if is_json:

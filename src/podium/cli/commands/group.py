@@ -1,7 +1,7 @@
 """`podium group`: organise the list of runs into groups.
 
-Most subcommands accept a group or a run, which is named by a prefix of its id. Those that make
-sense for only one of them accept only that.
+Most subcommands accept a group or a run; a run is given by a prefix of its id. Subcommands that
+make sense for only one of the two accept only that.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..terminal.text import align_columns, as_json, escape_for_terminal, format_
 from .ps import LONGEST_HEADING, format_flags, format_group_origin
 
 MOST_ENDING = 16
-"""Maximum number of runs that are stopped at the same time. Each needs several open files."""
+"""Maximum number of runs to stop at the same time. Each needs several open files."""
 
 
 @click.group("group", invoke_without_command=True)
@@ -76,7 +76,7 @@ def group_rename_command(name: str, new: str | None) -> None:
     print_to_stderr(
         f"{describe_target(thing)} is now called {called!r}"
         if called
-        else f"{describe_target(thing)} no longer has a name of its own"
+        else f"{describe_target(thing)} has its original name again"
     )
 
 
@@ -135,21 +135,21 @@ def group_move_command(run: str, group: str) -> None:
 @group_command.command("order")
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option(
-    "--newest", "is_newest", is_flag=True, help="Sort the groups, or the runs in the named groups, newest first."
+    "--newest", "is_newest", is_flag=True, help="Sort the groups, or the runs in the given groups, newest first."
 )
 def group_order_command(names: tuple[str, ...], is_newest: bool) -> None:
-    """List the named groups first, in this order; or the named runs of one group first in that group.
+    """List the given groups first, in this order; or the given runs of one group first in that group.
 
     The others follow, newest first. Pinned groups and runs come before all of them.
     """
     if not names and not is_newest:
-        raise click.UsageError("name the groups or runs to list first, or give --newest")
+        raise click.UsageError("give the groups or runs to list first, or --newest")
     with open_groups() as groups:
         things = find_groups_and_runs(groups, names)
         named = [thing for thing in things if isinstance(thing, Group)]
         runs = [thing for thing in things if isinstance(thing, GroupedRun)]
         if named and runs:
-            raise Mistake("groups and runs cannot be ordered together; name only groups, or only runs of one group")
+            raise Mistake("groups and runs cannot be ordered together; give only groups, or only runs of one group")
         if is_newest:
             clear_order(groups, named, runs)
         elif runs:
@@ -166,9 +166,9 @@ def group_order_command(names: tuple[str, ...], is_newest: bool) -> None:
 
 
 def clear_order(groups: Groups, named: Sequence[Group], runs: Sequence[GroupedRun]) -> None:
-    """Sort the runs in the named groups newest first again, or the groups if none is named."""
+    """Sort the runs in the given groups newest first again, or the groups if none is given."""
     if runs:
-        raise Mistake("--newest sorts all runs of a group; name the group instead of the run")
+        raise Mistake("--newest sorts all runs in a group; give the group instead of the run")
     for group in named:
         groups.order_runs(group, ())
     if not named:
@@ -195,7 +195,7 @@ def group_delete_command(group: str, is_agreed: bool) -> int:
             # The group is deleted last, so that the command can be repeated if it is interrupted.
             end_group_runs(settings, groups, target)
         while groups.delete(target):
-            end_group_runs(settings, groups, target)  # a run was started in the group since
+            end_group_runs(settings, groups, target)  # a run has been started in the group since
     what = "removed from all lists" if target.home.kind == "team" else "moved to the default group"
     print_to_stderr(
         f"{describe_target(target)} was deleted"
@@ -224,8 +224,8 @@ def end_group_runs(settings: Settings, groups: Groups, group: Group) -> None:
 
 
 def end_runs_and_wait(settings: Settings, runs: Sequence[str]) -> None:
-    """Stop runs, whichever process works on them, and wait until they have ended."""
-    # Imported here, because the other subcommands do not need to work on runs.
+    """Stop runs, whichever process is working on them, and wait until they have ended."""
+    # Imported here for start-up time: the other subcommands do not need it.
     import anyio
 
     from ...app import App  # for start-up time: only deleting a group ends runs
@@ -237,7 +237,7 @@ def end_runs_and_wait(settings: Settings, runs: Sequence[str]) -> None:
     async def end_run(app: App, run: str, limiter: anyio.CapacityLimiter) -> None:
         async with limiter:
             last: object = None
-            # The run's process may exit before it handles the request; then this process ends the run.
+            # If the run's process exits before it handles the request, this process ends the run.
             while not isinstance(last, RunEnded):
                 try:
                     await app.stop(run)
@@ -279,7 +279,7 @@ def open_groups(settings: Settings | None = None) -> Iterator[Groups]:
 
 
 def find_groups_and_runs(groups: Groups, names: Sequence[str]) -> list[Group | GroupedRun]:
-    """Return the named groups and runs, each once. Raise Mistake if one of them does not exist."""
+    """Return the given groups and runs, without duplicates. Raise Mistake if one of them does not exist."""
     arrangement = groups.load_arrangement()
     things: list[Group | GroupedRun] = []
     for name in names:

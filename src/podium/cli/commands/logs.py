@@ -20,7 +20,7 @@ from ..terminal.text import print_to_stderr
 @click.argument("run")
 @click.option("-f", "--follow", "is_following", is_flag=True, help="Keep printing until the run ends or pauses.")
 @click.option("--jsonl", "is_jsonl", is_flag=True, help="Print every entry in full, one JSON object per line.")
-@click.option("--after", type=click.IntRange(min=0), default=0, metavar="SEQ", help="Skip the entries up to SEQ.")
+@click.option("--after", type=click.IntRange(min=0), default=0, metavar="SEQ", help="Skip entries up to SEQ.")
 def logs_command(run: str, is_following: bool, is_jsonl: bool, after: int) -> None:
     """Print the timeline of RUN, one line per state change. Chunks of streamed text appear only with --jsonl."""
     store = Settings.load().store
@@ -43,7 +43,7 @@ async def follow_timeline(store: Path, run: str, after: int, is_jsonl: bool) -> 
 
 
 def print_entry(entry: Entry, *, is_jsonl: bool) -> None:
-    """Print an entry, unless it has no line of text."""
+    """Print an entry, unless it is not shown as text."""
     if is_jsonl:
         click.echo(format_entry_json(entry))
     elif (said := format_entry(entry)) is not None:

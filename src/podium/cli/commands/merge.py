@@ -1,4 +1,4 @@
-"""`podium merge`: merge the branches of workers, check each step, and move the target to the result."""
+"""`podium merge`: merge workers' branches, check each step, and move the target to the result."""
 
 from __future__ import annotations
 
@@ -78,17 +78,17 @@ def merge_command(
     repo: Path | None,
     is_json: bool,
 ) -> int:
-    """Merge the branches of workers one after the other, and run the checks at each step.
+    """Merge workers' branches one after another, and run the checks at each step.
 
     The merge uses a new branch, podium/merge-…, and temporary folders. A branch that conflicts or fails a check
-    is left out. The target then moves to exactly what was checked, once you confirm or with --yes. With --tree,
-    it moves only if the result has the tree that you reviewed.
+    is left out. When you confirm, or with --yes, the target moves to exactly the tree that was checked. With
+    --tree, it moves only if the result has the tree that you reviewed.
     With --resolve, a worker is started for each branch that conflicts or fails a check. It works on a new
     branch, which is merged in place of the old one.
     """
     if bool(branches) == is_all:
         raise click.UsageError(
-            "name the branches to merge, or use --all" if not is_all else "name branches or use --all, not both"
+            "give the branches to merge, or use --all" if not is_all else "give branches or --all, not both"
         )
     if resolver is not None and not is_resolving:
         raise click.UsageError("--resolver needs --resolve; give both")
@@ -135,7 +135,7 @@ async def _build_train(
         for one in candidates
     ]
     expected = await forecast_branches(place.main_folder, {one.branch: one.base for one in candidates}, onto=target)
-    assert expected is not None, "every branch was found just now"
+    assert expected is not None, "the branches were found above"
     for line in format_forecast(expected) if not is_json else ():
         click.echo(escape_for_terminal(f"forecast: {line}"))
     name = INTEGRATION.format(at=datetime.now())
@@ -195,7 +195,7 @@ def _conclude_merge(
         return _print_json_result(outcome, is_json, code=_exit_code(result.left_out), is_moved=False)
     if result.commit == result.base:
         anyio.run(_delete_integration_branch, there.repository, result)
-        print_to_stderr(f"{result.target} already contains all of it")
+        print_to_stderr(f"{result.target} already contains the result")
         return _print_json_result(outcome, is_json, code=_exit_code(result.left_out), is_moved=False)
     branch = result.ref.removeprefix(HEADS)
     checked = "checked " if commands or there.settings.checks else ""
@@ -260,7 +260,7 @@ def _exit_code(left_out: Sequence[LeftOutBranch]) -> int:
 
 def format_train_report(result: Train) -> list[str]:
     """Return a line for each branch: merged, or left out with the reason."""
-    lines = [f"in: {one.branch} at {one.commit[:SHORT]}" for one in result.merged]
+    lines = [f"merged: {one.branch} at {one.commit[:SHORT]}" for one in result.merged]
     for one in result.left_out:
         files = f" ({', '.join(one.files)})" if one.files else ""
         lines.append(f"left out: {one.branch}: {one.reason}: {one.why}{files}")

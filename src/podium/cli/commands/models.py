@@ -19,7 +19,7 @@ from ..terminal.text import align_columns, as_json, escape_for_terminal, print_t
 
 @click.command("models")
 @click.option("--use", "address", metavar="ADDRESS", help="Use the local server at ADDRESS from now on.")
-@click.option("--model", help="With --use: which model of the server, if it has several.")
+@click.option("--model", help="With --use: the model to use, if the server has several.")
 @click.option("--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Repository to look in.")
 @click.option("--json", "is_json", is_flag=True, help="Print the list as JSON.")
 def models_command(address: str | None, model: str | None, repo: Path | None, is_json: bool) -> None:

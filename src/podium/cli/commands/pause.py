@@ -15,8 +15,8 @@ from ..terminal.text import print_to_stderr
 
 
 async def _pause_idle_run(settings: Settings, run: str) -> bool:
-    """Pause a run that no process works on. Return False if a process has taken it up since."""
-    from ...app import App  # here, because pausing a run in another process does not need it
+    """Pause a run that no process works on. Return False if a process has claimed it since."""
+    from ...app import App  # imported here for start-up time: pausing a run in another process does not need it
 
     async with App(settings) as app:
         try:
@@ -31,7 +31,7 @@ async def _pause_idle_run(settings: Settings, run: str) -> bool:
 def pause_command(run: str) -> None:
     """Pause RUN and wait until its current steps have finished. podium resume continues it.
 
-    RUN may also be the branch or name of a worker in this repository.
+    RUN can also be the branch or name of a worker in this repository.
     """
     settings = Settings.load()
     store = settings.store

@@ -34,7 +34,7 @@ from ..terminal.text import align_columns, as_json, escape_for_terminal
 EXITS = {"allow": exit_codes.GOAL_MET, "ask": exit_codes.ASKS, "deny": exit_codes.DENIED}
 MOST_SHOWN = 50
 
-agent_option = click.option("--agent", help="Also apply the rules in the file of this agent.")
+agent_option = click.option("--agent", help="Also apply the rules in this agent's file.")
 mode_option = click.option(
     "--mode", type=click.Choice(MODES), help="Permission mode; default: the one in the settings."
 )
@@ -43,19 +43,19 @@ command_argument = click.argument("words", metavar="-- COMMAND", nargs=-1, type=
 
 @click.group("policy")
 def policy_command() -> None:
-    """Show what the rules say about a command or tool, and test the examples of the rules. Nothing is run."""
+    """Show what the rules say about a command or tool, and test the examples in the rules. Nothing is run."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EffectiveRules:
-    """The effective rules, the permission mode, and the places where each rule is written."""
+    """The effective rules, the permission mode, and where each rule is defined."""
 
     rules: Rules
     mode: Mode
     places: Mapping[str, tuple[str, ...]]
 
     def check_action(self, what: str | Action) -> dict[str, Any]:
-        """Return the verdict on an action, with the places of the rule that decided."""
+        """Return the verdict on an action, with the places that define the deciding rule."""
         verdict = check(what, self.rules, self.mode)
         return {
             "decision": verdict.decision,
@@ -71,7 +71,7 @@ class EffectiveRules:
 
 
 def load_effective_rules(repo: Path | None, agent: str | None, mode: PermissionMode | None) -> EffectiveRules:
-    """Return the combined rules of the person, the repository and the agent."""
+    """Return the combined rules from the person, the repository and the agent."""
     home = find_home_folder()
     place = repo or find_repo(Path.cwd(), home=home)
     files = read_settings_files(home, place)
@@ -93,7 +93,7 @@ def load_effective_rules(repo: Path | None, agent: str | None, mode: PermissionM
 
 
 def _without_allow_rules(lines: Mapping[str, str]) -> dict[str, str]:
-    """Drop the allow rules, for a file that may only tighten the rules."""
+    """Drop the allow rules, for a file that can only make the rules stricter."""
     return {key: where for key, where in lines.items() if not key.startswith("permissions.allow.")}
 
 
@@ -135,7 +135,7 @@ def policy_check_command(
 
 
 def join_command(words: tuple[str, ...]) -> str:
-    """Return the command line: a single word as it is, several words quoted and joined."""
+    """Return the command line: a single word unchanged, several words quoted and joined."""
     return words[0] if len(words) == 1 else shlex.join(words)
 
 
@@ -163,7 +163,7 @@ def policy_explain_command(
     if is_json:
         click.echo(as_json({"schema": SCHEMA, "command": text, "agent": agent, "mode": effective.mode, **explained}))
         return
-    # If the command parses into parts, other text that might be a command is shown only if a rule matches it.
+    # If the command can be parsed, other text that might be a command is shown only if a rule matches it.
     carried = [one for one in explained["carried"] if one["rule"] or not explained["parts"]]
     rows = [[one["decision"], one["command"], one["reason"]] for one in (*explained["parts"], *carried)]
     lines = (
@@ -172,7 +172,7 @@ def policy_explain_command(
         else []
     )
     if explained["odd"]:
-        lines.append(f"needs a person: {explained['odd']}")
+        lines.append(f"needs a person's decision: {explained['odd']}")
     if explained["writes"]:
         lines.append(f"would write: {', '.join(map(_escape_line_breaks, explained['writes']))}")
     lines += ["", *format_verdict(explained)]
@@ -255,7 +255,7 @@ class RuleTestRun:
 
 
 def _find_rule_files(home: Path, repo: Path | None) -> Iterator[tuple[Path, Path | None]]:
-    """Yield every file that may have rules, and the folder that its symlinks must not leave."""
+    """Yield every file that can have rules, and the folder that its symlinks must stay in."""
     place = repo or find_repo(Path.cwd(), home=home)
     for path, root in ((home / USER_FILE, None), (place / REPO_FILE, place)):
         if path.exists():

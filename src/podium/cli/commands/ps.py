@@ -66,7 +66,7 @@ def ps_command(is_all: bool, is_json: bool) -> None:
 
 
 def format_omissions(*, older: int, archived: int) -> str:
-    """Return the numbers of runs that the list omits."""
+    """Return how many runs the list omits, by kind."""
     counts = ((older, "older ended"), (archived, "archived"))
     return ", ".join(f"{count} {what}" for count, what in counts if count)
 
@@ -124,7 +124,7 @@ def format_group_origin(group: Group) -> str:
 
 
 def format_flags(group_or_run: Group | GroupedRun) -> str:
-    """Return the prefix of the name of a pinned or archived group or run."""
+    """Return the prefix for the name of a pinned or archived group or run."""
     words = [
         word for word, holds in (("pinned", group_or_run.is_pinned), ("archived", group_or_run.is_archived)) if holds
     ]

@@ -1,4 +1,4 @@
-"""`podium results`: show the results of a run so far, whether it is running, paused or over."""
+"""`podium results`: show the results of a run so far, whether it is running, paused or finished."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ ICONS: dict[ReflectEnd | None, tuple[str, str]] = {
     "paused": ("‖", "|"),
     None: ("●", "*"),
 }
-"""A symbol for each way in which a loop can end, in Unicode and in ASCII."""
+"""A symbol for each way that a loop can end, in Unicode and in ASCII."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultsPage:
     """A report as JSON fields, text and Markdown, and the agent that would summarize it.
 
-    `empty_message` is printed for people in place of an empty report.
+    `empty_message` replaces an empty report in text output.
     """
 
     fields: dict[str, Any]
@@ -75,14 +75,14 @@ def results_command(
     is_json: bool,
     is_markdown: bool,
 ) -> int:
-    """Show the results of RUN so far: the answer or why there is none, and what each agent contributed.
+    """Show the results of RUN so far: the answer, or why there is none, and each agent's results.
 
     This works at any time, even while the run is in progress. The report includes workers that the run started.
     """
     if is_json and is_markdown:
         raise click.UsageError("--json and --markdown cannot be combined; give one of them")
     if (run is None) != is_workers:
-        raise click.UsageError("name a run, or use --workers for all workers of this repository")
+        raise click.UsageError("give a run, or use --workers for all workers of this repository")
     if agent is not None and not is_summed_up:
         raise click.UsageError("--agent needs --synthesis; give both")
     page = build_workers_page(RepoContext(repo)) if run is None else build_run_page(run, repo)
@@ -167,7 +167,7 @@ def _to_full_builtins(value: Any) -> Any:
 
 
 def choose_icon_index(encoding: str | None) -> int:
-    """Return the index of the icons that an encoding supports: 0 for Unicode, 1 for ASCII."""
+    """Return the index of the icon set that an encoding supports: 0 for Unicode, 1 for ASCII."""
     try:
         "".join(sign for sign, _ in ICONS.values()).encode(encoding or "ascii")
     except (UnicodeEncodeError, LookupError):
@@ -188,7 +188,7 @@ def format_report(run_state: RunState, report: Report, icons: int) -> list[str]:
         "",
         *_format_answer(run_state, report),
     ]
-    lines += _format_section("Parts", (line for part in report.parts for line in _format_part(part, report)))
+    lines += _format_section("Results by agent", (line for part in report.parts for line in _format_part(part, report)))
     for reflection in report.reflections:
         lines += _format_section(_format_loop_line(reflection, icons), _format_evaluations(reflection))
     for discussion in report.discussions:
@@ -204,7 +204,7 @@ def _format_section(title: str, lines: Iterable[str]) -> list[str]:
     body = list(lines)
     if body:
         return ["", f"{title}:", *body]
-    return [] if title in ("Parts", "Open points", "Changed files") else ["", f"{title}."]
+    return [] if title in ("Results by agent", "Open points", "Changed files") else ["", f"{title}."]
 
 
 def _format_answer(run_state: RunState, report: Report) -> list[str]:
@@ -214,7 +214,7 @@ def _format_answer(run_state: RunState, report: Report) -> list[str]:
     if run_state in ("queued", "paused", "resumable"):
         lines.append(f"Resume it with: podium resume {report.run}")
     if report.draft.strip():
-        lines += [f"What {report.agent} said last:", report.draft.rstrip("\n")]
+        lines += [f"Last text from {report.agent}:", report.draft.rstrip("\n")]
     return lines
 
 
@@ -230,7 +230,7 @@ def _format_part(part: ReportPart, report: Report) -> list[str]:
 
 def _format_part_line(part: ReportPart, report: Report) -> str:
     if part.state == "not_begun":
-        return f"{part.agent} (not begun)"
+        return f"{part.agent} (not started)"
     is_discussion = any(one.operation == part.operation.rpartition("/")[0] for one in report.discussions)
     place = f", {'round' if is_discussion else 'iteration'} {part.number}" if part.number else ""
     how = part.state if part.state in ("succeeded", "unfinished") else f"{part.state}, not finished"
@@ -239,12 +239,12 @@ def _format_part_line(part: ReportPart, report: Report) -> str:
 
 
 def _format_loop_line(one: ReflectionReport, icons: int) -> str:
-    return f"{ICONS[one.end][icons]} Loop of {one.lead}: {_format_loop_facts(one)}"
+    return f"{ICONS[one.end][icons]} Loop led by {one.lead}: {_format_loop_facts(one)}"
 
 
 def _format_loop_facts(one: ReflectionReport) -> str:
     goal = truncate_line(one.goal, 60)
-    return f'"{goal}", {one.iterations}/{one.most} iterations, {format_duration(one.seconds)}, {one.end or "not over"}'
+    return f'"{goal}", {one.iterations}/{one.most} iterations, {format_duration(one.seconds)}, {one.end or "not ended"}'
 
 
 def _format_evaluations(one: ReflectionReport) -> list[str]:
@@ -261,7 +261,7 @@ def _format_verdict(verdict: Evaluated) -> str:
 
 
 def _format_discussion_line(one: DiscussionReport) -> str:
-    ended = f"ended by {_format_discussion_end(one)}" if one.end else "not over"
+    ended = f"ended by {_format_discussion_end(one)}" if one.end else "not ended"
     messages = format_count(len(one.said), "message")
     return f"Discussion led by {one.lead}: {format_count(one.rounds, 'round')}, {messages}, {ended}"
 
@@ -285,20 +285,20 @@ def _format_open_point(point: OpenPoint) -> str:
 def _format_point_label(point: OpenPoint) -> str:
     match point.kind:
         case "request":
-            return f"request {point.id} of {point.agent}, not answered:"
+            return f"request {point.id} from {point.agent}, not answered:"
         case "question":
-            return f"question {point.id} of {point.agent}, not answered:"
+            return f"question {point.id} from {point.agent}, not answered:"
         case "message":
-            return f"message for {point.agent}, not heard:"
+            return f"message for {point.agent}, not delivered:"
         case "claim":
-            return f"{point.agent} called it complete, which was held back:"
+            return f"{point.agent} called it complete, but this was not accepted:"
 
 
 # Markdown
 
 
 def format_report_markdown(run_state: RunState, report: Report) -> list[str]:
-    """Return the report as blocks of Markdown. Text from agents is quoted, so it cannot change the rest."""
+    """Return the report as blocks of Markdown. Text from agents is quoted, so that it cannot affect the rest."""
     blocks = [
         f"# Run {report.run}: {run_state}",
         f"{escape_inline(report.agent)} was asked:\n{quote_block(report.request)}",
@@ -308,17 +308,19 @@ def format_report_markdown(run_state: RunState, report: Report) -> list[str]:
     if report.answer is not None:
         blocks += ["## Answer", quote_block(report.answer)]
     else:
-        blocks += ["## No answer", f"There is none: {escape_inline(report.why)}."]
+        blocks += ["## No answer", f"There is no answer: {escape_inline(report.why)}."]
         blocks += (
-            [f"{escape_inline(report.agent)} said last:\n{quote_block(report.draft)}"] if report.draft.strip() else []
+            [f"Last text from {escape_inline(report.agent)}:\n{quote_block(report.draft)}"]
+            if report.draft.strip()
+            else []
         )
-    blocks += ["## Parts"] if report.parts else []
+    blocks += ["## Results by agent"] if report.parts else []
     for part in report.parts:
         blocks += [f"### {escape_inline(_format_part_line(part, report))}"]
         blocks += [quote_block(part.text)] if part.text.strip() else []
         blocks += [f"No result: {escape_inline(part.why)}"] if part.why else []
     for reflection in report.reflections:
-        heading = f"## {ICONS[reflection.end][0]} Loop of {escape_inline(reflection.lead)}"
+        heading = f"## {ICONS[reflection.end][0]} Loop led by {escape_inline(reflection.lead)}"
         blocks += [
             heading,
             escape_inline(_format_loop_facts(reflection)),

@@ -40,7 +40,7 @@ from ..workers.resume import format_resumed_workers, resume_workers
     "--accept-loss",
     "accepts_loss",
     is_flag=True,
-    help="Resume RUN although entries at its end were lost; what it did in them may be repeated.",
+    help="Resume RUN although its last entries were lost; actions recorded in them may be repeated.",
 )
 @permissions_option
 @no_input_option
@@ -50,8 +50,8 @@ def resume_command(
 ) -> int:
     """Resume RUN where it stopped; without RUN, resume every interrupted run, oldest first.
 
-    Finished steps are read from the timeline and not repeated. A paused run is resumed only when
-    you name it. Workers are resumed in the background, by their commander.
+    Finished steps are read from the timeline and not repeated. A paused run is resumed only if you
+    give its id. Workers are resumed in the background, by their commander.
     """
     shown = OutputOptions(**output)
     overrides: dict[str, Any] = {
@@ -62,7 +62,7 @@ def resume_command(
     settings = Settings.load(**overrides)
     if run is None:
         if accepts_loss:
-            raise click.UsageError("--accept-loss needs RUN: decide for one run at a time")
+            raise click.UsageError("--accept-loss needs RUN; accept the loss for one run at a time")
         return _resume_all_runs(settings, shown, overrides)
     id = find_run_id(settings.store, run)
     _require_intact_run(settings.store, id, accepts_loss=accepts_loss)
@@ -113,7 +113,7 @@ def list_resumable_runs(store: Path) -> list[str]:
 
 
 def _load_workers(store: Path, runs: list[str]) -> list[WorkerState]:
-    """Return the states of those runs that belong to workers."""
+    """Return the states of the runs that belong to workers."""
     if not runs:
         return []
     with open_reader(store) as reader:
@@ -125,7 +125,7 @@ def _worker_id_fields(workers: list[WorkerState]) -> list[dict[str, str]]:
 
 
 def _resume_all_runs(settings: Settings, shown: OutputOptions, overrides: dict[str, Any]) -> int:
-    """Resume all runs one after the other; return the exit code of the first that has no answer."""
+    """Resume all runs one after another; return the exit code of the first one without an answer."""
     resumable_runs = list_resumable_runs(settings.store)
     workers = _load_workers(settings.store, resumable_runs)
     own_runs = [run for run in resumable_runs if run not in {worker.run for worker in workers}]

@@ -32,13 +32,13 @@ RUNNABLE_MODES = tuple(mode for mode in MODES if mode != "collaborate")
 @click.argument("agent")
 @click.argument("request")
 @click.option("--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Repository to work in.")
-@click.option("--model", help="Model for agents that do not name one, e.g. openai:gpt-5-mini.")
+@click.option("--model", help="Model for agents that do not specify one, e.g. openai:gpt-5-mini.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Rehearse the whole flow without calling a model.")
 @click.option("--budget", type=BudgetParamType(), help="Limits for the run, e.g. usd=2,tokens=200000,seconds=600.")
 @click.option(
-    "--mode", type=click.Choice(RUNNABLE_MODES), help="Mode of the agent's team, in place of the one in its file."
+    "--mode", type=click.Choice(RUNNABLE_MODES), help="Mode of the agent's team; overrides the one in its file."
 )
-@click.option("--reflect", "reflects", is_flag=True, help="Repeat until nothing is missing; works without a team, too.")
+@click.option("--reflect", "reflects", is_flag=True, help="Repeat until nothing is missing; works without a team too.")
 @click.option("--max", "most", type=click.IntRange(min=1), help="Maximum number of iterations (with --reflect).")
 @permissions_option
 @click.option(
@@ -51,7 +51,7 @@ RUNNABLE_MODES = tuple(mode for mode in MODES if mode != "collaborate")
     help="Without a terminal, queue permission requests and pause the run instead of denying them.",
 )
 @click.option(
-    "--detach", "is_detached", is_flag=True, help="Run in the background: print the run id and return at once."
+    "--detach", "is_detached", is_flag=True, help="Run in the background: print the run id and return immediately."
 )
 @no_input_option
 @output_options
@@ -71,11 +71,11 @@ def run_command(
     is_detached: bool,
     **output: bool,
 ) -> int:
-    """Send REQUEST to AGENT and follow the run until it ends. A REQUEST of - is read from standard input.
+    """Send REQUEST to AGENT and follow the run until it ends. If REQUEST is -, it is read from standard input.
 
     The answer goes to standard output, everything else to standard error. Ctrl-C interrupts the
-    run, which can be resumed; a second Ctrl-C exits at once. Permission requests are asked on the
-    terminal; without a terminal they are denied.
+    run, which can be resumed; a second Ctrl-C exits immediately. Permission requests are shown on
+    the terminal; without a terminal they are denied.
     """
     shown = OutputOptions(**output)
     text = read_text_argument(request)
@@ -98,7 +98,7 @@ def run_command(
     if is_detached:
         if is_bare or is_dry:
             raise click.UsageError(
-                "--detach cannot be combined with --no-sandbox or --dry-run; it runs in the background, in the sandbox"
+                "--detach cannot be combined with --no-sandbox or --dry-run; background runs always use the sandbox"
             )
         return start_detached_run(settings, place, agent, text, run_options, is_json=shown.is_json)
     ending = work_on_run(settings, lambda app: app.start(agent, text, **run_options), shown.make_view)
@@ -115,7 +115,7 @@ def run_command(
 
 
 def require_compatible_options(mode: Mode | None, *, reflects: bool, most: int | None) -> None:
-    """Raise UsageError if options contradict each other."""
+    """Raise UsageError if options conflict."""
     if reflects and mode not in (None, "reflect"):
         raise click.UsageError(f"--reflect means --mode reflect; it cannot be combined with --mode {mode}")
     if most is not None and mode not in (None, "reflect"):
@@ -133,8 +133,8 @@ def start_detached_run(
 
 
 async def _enqueue_run(settings: Settings, place: Path, agent: str, request: str, run_options: RunOptions) -> str:
-    """Queue a run, which the commander executes in the repository itself, and return its id."""
-    from ...app import App  # here, because the help does not need it
+    """Queue a run for the commander, which runs it in the repository itself, and return its id."""
+    from ...app import App  # imported here for start-up time: the help does not need it
     from ...values.worker_task import WorkerTask
     from ...workers.delegate import enqueue_worker_run, start_commander
     from ...workers.provider_keys import announce_keys

@@ -1,4 +1,4 @@
-"""`podium send`: send a message to an agent of a run."""
+"""`podium send`: send a message to an agent in a run."""
 
 from __future__ import annotations
 
@@ -26,12 +26,13 @@ from ..terminal.text import print_to_stderr
     multiple=True,
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Image or text file to send along; may be repeated.",
+    help="Image or text file to attach; can be repeated.",
 )
 def send_command(run: str, text: str, paths: tuple[Path, ...]) -> None:
-    """Send TEXT to an agent of RUN (default: the first one), which receives it at the start of its next turn.
+    """Send TEXT to an agent in RUN (default: the first one), which receives it at the start of its next turn.
 
-    A TEXT of - is read from standard input. RUN may also be the branch or name of a worker in this repository.
+    If TEXT is -, it is read from standard input. RUN can also be the branch or name of a worker in this
+    repository.
     """
     message_text, files = read_text_argument(text), read_attachments(paths)
     store = Settings.load().store
@@ -50,7 +51,7 @@ def send_command(run: str, text: str, paths: tuple[Path, ...]) -> None:
 
 
 def find_run_and_agent(store: Path, reader: StoreReader, recipient: str) -> tuple[str, str]:
-    """Return the run id and the agent name, empty for the first agent. Branch names may contain slashes."""
+    """Return the run id and the agent name, empty for the first agent. Branch names can contain slashes."""
     branch, _, last = recipient.rpartition("/")
     if id := find_worker_run(store, recipient):
         return id, ""

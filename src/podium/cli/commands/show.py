@@ -93,7 +93,7 @@ def format_run_header(run_state: RunState, run_view: RunView, *, now: float, mos
 
 
 def format_run_answer(run_state: RunState, run_view: RunView) -> list[str]:
-    """Return the answer, or else the partial results and the next command."""
+    """Return the answer, or the partial results and the next command if there is none."""
     if run_view.ended is not None and run_view.ended.outcome == "succeeded":
         return [escape_for_terminal(run_view.build_result().text)]
     so_far = format_parts(run_view.ended.parts if run_view.ended else run_view.collect_parts())
@@ -131,7 +131,7 @@ def run_fields(run_state: RunState, run_view: RunView) -> dict[str, Any]:
 
 
 def operation_fields(node: OperationNode) -> dict[str, Any]:
-    """Return the fields of an operation and all below it. Its usage includes theirs."""
+    """Return the fields of an operation and of all operations below it. Its usage includes theirs."""
     return {
         "path": node.path,
         "agent": node.agent,

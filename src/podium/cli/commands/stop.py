@@ -19,10 +19,10 @@ from ..terminal.text import print_to_stderr
 @click.command("stop")
 @click.argument("run")
 def stop_command(run: str) -> None:
-    """Stop RUN with its partial results, whichever process works on it, and wait until it has ended.
+    """Stop RUN, keep its partial results, and wait until it has ended.
 
     A stopped run cannot be resumed. To continue later, use podium pause, or interrupt the run with Ctrl-C.
-    RUN may also be the branch or name of a worker in this repository.
+    RUN can also be the branch or name of a worker in this repository.
     """
     settings = Settings.load()
     id = find_run_id(settings.store, run)
@@ -35,7 +35,7 @@ async def stop_run_and_wait(settings: Settings, run: str) -> RunEnded:
     async with App(settings) as app:
         await app.stop(run)
         print_to_stderr(f"stopping run {run}")
-        # The run's process may exit before it handles the request; then this process ends the run.
+        # If the run's process exits before it handles the request, this process ends the run.
         while not isinstance(last := await wait_for_end_or_pause(settings.store, run), RunEnded):
             with suppress(RunOver):
                 await app.stop(run)

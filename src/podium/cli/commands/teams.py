@@ -30,7 +30,7 @@ SECTIONS: tuple[tuple[Source, str], ...] = (
 @repo_option
 @json_option
 def teams_command(repo: Path | None, is_json: bool) -> None:
-    """List all teams and routers: those of the repository, the built-in ones and your own."""
+    """List all teams and routers: the repository's, the built-in ones and your own."""
     context = load_team_context(repo)
     rows = list(list_teams(context.roster))
     if is_json:

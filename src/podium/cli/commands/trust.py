@@ -1,7 +1,7 @@
 """`podium trust`: show what a repository would start or change, and record what the person trusts.
 
-Each item is shown in full, as ASCII JSON, so that it cannot control the terminal or imitate our own
-output. Trust covers what was shown, not what the files contain later.
+Each item is shown in full, as ASCII JSON, so that it cannot control the terminal or imitate Podium's
+own output. Trust covers what was shown, not later versions of the files.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from ..terminal.terminal_input import is_attended
 from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
 
 MEANINGS = {
-    SERVER: "a server of tools, started or called for agents that use its tools",
+    SERVER: "a tool server, started or called for agents that use its tools",
     "engines.": "a program that is started in place of a model",
-    "checks.": "a command that agents may run as a check",
-    "worktrees.folder": "the folder for the checkouts of workers, so where on this machine files are written",
-    "worktrees.quota": "the disk space that the worktrees of all workers may use before no more are created",
-    "worktrees.": "a command that runs in the checkouts of workers, after they are created or before they are removed",
-    "providers.": "the address of a model provider, which receives the prompts of agents and your key",
-    "model": "a model on a server of this machine, which receives the prompts of agents",
+    "checks.": "a command that agents can run as a check",
+    "worktrees.folder": "the folder for workers' checkouts, which decides where files are written on this machine",
+    "worktrees.quota": "the disk space that all workers' worktrees can use; no more are created beyond it",
+    "worktrees.": "a command that runs in workers' checkouts, after they are created or before they are removed",
+    "providers.": "the address of a model provider, which receives agents' prompts and your key",
+    "model": "a model on a server of this machine, which receives agents' prompts",
     "mcp__": "a tool that its server now describes differently than when it was trusted",
 }
 """What trusting an item means, by the prefix of its key."""
@@ -52,7 +52,7 @@ MEANINGS = {
 @click.argument("names", metavar="[NAME]...", nargs=-1)
 @click.option("--list", "is_list", is_flag=True, help="Only list the items; change nothing.")
 @click.option("--all", "is_all", is_flag=True, help="Trust every listed item without asking.")
-@click.option("--revoke", "revoked", metavar="NAME", multiple=True, help="Stop trusting NAME; may be repeated.")
+@click.option("--revoke", "revoked", metavar="NAME", multiple=True, help="Stop trusting NAME; can be repeated.")
 @repo_option
 @json_option
 def trust_command(
@@ -99,8 +99,8 @@ def prompt_for_trust(overview: TrustOverview, trust: Trust) -> None:
     """Ask the person at the terminal about each undecided item. Raise Mistake if there is no terminal."""
     if not is_attended():
         raise Mistake(
-            f"{format_count(len(overview.open_items), 'item')} to decide, and there is no terminal to ask on; "
-            "name the items to trust, use --all, or show them with --list"
+            f"{format_count(len(overview.open_items), 'item')} undecided, and there is no terminal to ask on; "
+            "give the items to trust, use --all, or show them with --list"
         )
 
     async def prompt_for_each() -> None:
@@ -143,7 +143,7 @@ def format_state_counts(overview: TrustOverview) -> str:
 
 
 def format_item(item: TrustItem) -> Iterator[str]:
-    """Yield the lines for one item in full, with its old content if it changed."""
+    """Yield the lines that show one item in full, with its old content if it changed."""
     yield f"{item.state}: {_escape_line_breaks(item.key)}{f' ({item.where})' if item.where else ''}"
     yield f"  {next(words for beginning, words in MEANINGS.items() if item.key.startswith(beginning))}"
     if item.state == "changed":

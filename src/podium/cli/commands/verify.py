@@ -19,8 +19,8 @@ from ..terminal.text import as_json, escape_for_terminal
 def verify_command(run: str, is_json: bool) -> int:
     """Check that no entry of RUN was changed, removed, inserted or moved. The exit code is 8 if one was.
 
-    Entries removed from the end leave no gap. They are noticed up to the last entry that had to survive power
-    loss, such as the start of an action. For the rest, compare the last hash, which is printed.
+    Entries removed from the end leave no gap. Their removal is detected only up to the last entry that was
+    synced to disk, such as the start of an action. For later entries, compare the printed last hash.
     """
     store = Settings.load().store
     with open_reader(store) as reader:

@@ -42,7 +42,7 @@ class WorkersCommandGroup(click.Group):
         if cmd_name not in NAMES:
             return None
         if cmd_name == "merge":
-            from .merge import merge_command  # here, because a command is imported only when it is called
+            from .merge import merge_command  # for start-up time: a command is imported only when it is called
 
             return merge_command
         module = import_module(f"podium.cli.workers.{cmd_name}")
@@ -60,7 +60,7 @@ class WorkersCommandGroup(click.Group):
 def workers_command(ctx: click.Context, is_all: bool, repo: Path | None, is_json: bool) -> None:
     """List the workers of this repository with their state, current tool, changed lines and cost.
 
-    In the subcommands, BRANCH may also be a prefix of the run id of a worker.
+    In the subcommands, BRANCH can also be a prefix of a worker's run id.
     """
     ctx.obj = context = RepoContext(repo)
     if ctx.invoked_subcommand is not None:

@@ -38,7 +38,7 @@ force_option = click.option(
 @json_option
 @click.pass_context
 def worktrees_command(ctx: click.Context, repo: Path | None, is_json: bool) -> None:
-    """List the worktrees of a repository and their states, or remove those that are no longer needed."""
+    """List a repository's worktrees and their states, or remove those that are no longer needed."""
     ctx.obj = worktrees = open_worktrees(Repository.at(repo or Path.cwd()))
     if ctx.invoked_subcommand is not None:
         if is_json:
@@ -72,7 +72,7 @@ async def _load_worktrees(worktrees: Worktrees) -> tuple[list[WorktreeSummary], 
 @json_option
 @click.pass_obj
 def worktrees_cleanup_command(worktrees: Worktrees, dry_run: bool, force: bool, is_json: bool) -> None:
-    """Remove the worktrees of workers that are no longer needed, and print what was done with each."""
+    """Remove workers' worktrees that are no longer needed, and print the result for each."""
 
     async def run_cleanup() -> list[CleanupResult]:
         return await clean_up_worktrees(
@@ -142,14 +142,14 @@ def worktree_fields(one: WorktreeSummary) -> dict[str, Any]:
 
 
 def format_worktrees_table(summaries: list[WorktreeSummary], *, now: float, most: int) -> str:
-    """Return a table of worktrees. On a narrow terminal columns are dropped; the folder is never truncated."""
+    """Return a table of worktrees. On a narrow terminal, columns are dropped; the folder is never truncated."""
     rows = [["BRANCH", "STATE", "AHEAD", "BEHIND", "LINES", "OPEN", "SIZE", "MADE", "FOLDER"]]
     for one in summaries:
         status = one.status
         rows.append(
             [
                 one.branch or "-",
-                "not ours" if not one.is_ours else "trouble" if one.trouble else one.state,
+                "not managed" if not one.is_ours else "trouble" if one.trouble else one.state,
                 str(status.ahead) if status else "-",
                 str(status.behind) if status else "-",
                 f"+{status.added} -{status.removed}" if status else "-",

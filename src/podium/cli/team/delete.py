@@ -21,10 +21,10 @@ from .team_lookup import TeamContext, confirm_action, load_team_context
 @click.option("--yes", "is_agreed", is_flag=True, help="Do not ask for confirmation.")
 @repo_option
 def team_delete_command(name: str, is_agreed: bool, repo: Path | None) -> None:
-    """Delete the team NAME: the repository's .squad or .ai-team, or a team of your own.
+    """Delete the team NAME: the repository's .squad or .ai-team, or one of your own teams.
 
     To delete a team that is defined by agent files, delete those files. If the repository has a team of
-    the same name, user:NAME means your own.
+    the same name, user:NAME refers to your own.
     """
     context = load_team_context(repo)
     found = find_team(name, context.roster, repo=context.repo, home=context.home)
@@ -33,7 +33,7 @@ def team_delete_command(name: str, is_agreed: bool, repo: Path | None) -> None:
     delete_team(found, repo=context.repo, home=context.home)
     print_to_stderr(f"deleted: {describe_team_location(found, context)}")
     if found.kind == "squad" and (copy := presets.load_presets(context.home).get(found.name)) is not None:
-        print_to_stderr(f"your own copy is kept; podium team delete {copy.name!r} deletes it, too")
+        print_to_stderr(f"your own copy is kept; podium team delete {copy.name!r} deletes it too")
 
 
 def describe_team(found: TeamDefinition, context: TeamContext) -> str:
@@ -46,7 +46,7 @@ def describe_team(found: TeamDefinition, context: TeamContext) -> str:
 
 
 def describe_team_location(found: TeamDefinition, context: TeamContext) -> str:
-    """Return where the team was stored."""
+    """Return where the team is stored."""
     if found.squad is None or found.squad.source is None:
         return f"{found.name} in {format_path(context.home / presets.PRESETS_FILE)}"
     return f"{format_path(found.squad.source, repo=context.repo)} in {context.repo}"

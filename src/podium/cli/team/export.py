@@ -33,12 +33,12 @@ def team_export_command(name: str, file: Path | None, repo: Path | None) -> None
         with file.open("x", encoding="utf-8") as stream:
             stream.write(f"{text}\n")
     except FileExistsError as error:
-        raise Mistake(f"{file} already exists and was not overwritten; name another file") from error
+        raise Mistake(f"{file} already exists and was not overwritten; choose another file") from error
     except OSError as error:
         raise Mistake(f"{file} cannot be written: {error.strerror or error}") from error
     print_to_stderr(f"exported: {file}")
 
 
 def format_portable_preset(preset: Preset) -> str:
-    """Return a preset as JSON, without what applies only to this machine."""
+    """Return a preset as JSON, without fields that apply only to this machine."""
     return as_json(msgspec.structs.replace(preset, source=""))

@@ -20,14 +20,14 @@ from .team_lookup import confirm_action, load_team_context
 
 @click.command("save")
 @click.argument("name")
-@click.option("--from", "file", metavar="FILE", help="Read the team from FILE, which podium team export wrote.")
+@click.option("--from", "file", metavar="FILE", help="Read the team from FILE, written by podium team export.")
 @click.option("--mine", "is_mine", is_flag=True, help="Save only your own copy; write nothing to the repository.")
-@click.option("--yes", "is_agreed", is_flag=True, help="Replace another squad of the repository without asking.")
+@click.option("--yes", "is_agreed", is_flag=True, help="Replace another squad in the repository without asking.")
 @repo_option
 def team_save_command(name: str, file: str | None, is_mine: bool, is_agreed: bool, repo: Path | None) -> None:
     """Save the team NAME as .squad in the repository, and a copy as your own.
 
-    A FILE of - is read from standard input. Other files in .squad are kept. A member that is no
+    If FILE is -, it is read from standard input. Other files in .squad are kept. A member that is no
     longer in the team moves to agents/_alumni.
     """
     context = load_team_context(repo)
@@ -48,7 +48,7 @@ def team_save_command(name: str, file: str | None, is_mine: bool, is_agreed: boo
 
 
 def confirm_replacement(preset: Preset, repo: Path, *, is_agreed: bool) -> None:
-    """Ask for confirmation if this replaces another team of the repository."""
+    """Ask for confirmation if this replaces another team in the repository."""
     existing = discover(repo)
     if existing is not None and slug(existing.name) != slug(preset.name):
         who = join_words([member.name for member in existing.members])
@@ -64,7 +64,7 @@ def read_team_file(file: str) -> Preset:
         preset = msgspec.json.decode(text, type=Preset)
     except (msgspec.MsgspecError, OSError, UnicodeDecodeError, RecursionError) as error:
         why = error.strerror if isinstance(error, OSError) else error
-        raise Mistake(f"{file} cannot be read as a team ({why}); use a file that podium team export wrote") from error
+        raise Mistake(f"{file} cannot be read as a team ({why}); use a file written by podium team export") from error
     if not preset.workers:
         raise Mistake(f"the team in {file} has no workers, so there is nothing to save; add one")
     return msgspec.structs.replace(preset, source="")

@@ -43,14 +43,14 @@ def team_set_command(name: str, member: str | None, model: str | None, prompt: s
     the member only in that unfinished run, from its next task on.
     """
     if member is None and "/" not in name:
-        raise click.UsageError("name the team and the member, or give RUN/MEMBER")
+        raise click.UsageError("give the team and the member, or RUN/MEMBER")
     if model is None and prompt is None:
         raise click.UsageError("give --model, --prompt, or both")
     context = load_team_context(repo)
     if member is None:
         if model == DEFAULT_MODEL_WORD:
             raise Mistake(
-                "--model default is not possible in a run, where a model can be changed but not removed; name a model"
+                "--model default is not possible in a run, where a model can be changed but not removed; give a model"
             )
         words = "" if prompt is None else read_text_argument(prompt)
         change_running_member(
@@ -83,7 +83,7 @@ def validate_model_name(model: str, repo: Path) -> str:
 
 
 def change_running_member(name: str, *, model: str, prompt: str) -> None:
-    """Post the change of RUN/MEMBER to the mailbox of the run. Raise Mistake if there is no such member."""
+    """Post the change for RUN/MEMBER to the run's mailbox. Raise Mistake if there is no such member."""
     prefix, _, member = name.partition("/")
     store = Settings.load().store
     with open_reader(store) as reader:
@@ -96,15 +96,15 @@ def change_running_member(name: str, *, model: str, prompt: str) -> None:
         if derive_run_state(summary) == "running"
         else f"when it is resumed with podium resume {summary.id}"
     )
-    print_to_stderr(f"changed: {to} of run {summary.id}, {when}")
+    print_to_stderr(f"changed: {to} in run {summary.id}, {when}")
 
 
 def _require_not_first_agent(name: str, summary: RunSummary) -> None:
-    """Raise Mistake if this is the first agent of the run, whose only part has already started."""
+    """Raise Mistake if this is the first agent of the run, whose only operation has already started."""
     started = summary.first.event
     assert isinstance(started, RunStarted)
     if name != started.agent:
         return
     others = [one for one in collect_agent_names(started.agents) if one != name]
     instead = f"you can change {join_words(others)}" if others else "edit its file and start another run"
-    raise Mistake(f"{name} has only one part in run {summary.id} and cannot be changed during it; {instead}")
+    raise Mistake(f"{name} has already started its only operation in run {summary.id} and cannot be changed; {instead}")

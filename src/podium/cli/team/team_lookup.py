@@ -1,4 +1,4 @@
-"""The context of the `team` commands: the repository, the home folder and the roster of both."""
+"""The context of the `team` commands: the repository, the home folder and the agents in both."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class TeamContext(NamedTuple):
     roster: Roster
 
     def list_notices(self) -> list[str]:
-        """Return the diagnostics of presets and squads, except name clashes, which the list of agents shows."""
+        """Return the diagnostics of presets and squads, except name conflicts, which the list of agents shows."""
         own = format_path(self.home / PRESETS_FILE)
         return [
             f"{diagnostic.severity}: {diagnostic}"
@@ -37,7 +37,7 @@ class TeamContext(NamedTuple):
 
 
 def load_team_context(repo: Path | None) -> TeamContext:
-    """Load the context for the named repository, or for the one that contains the current folder."""
+    """Load the context for the given repository, or for the one that contains the current folder."""
     home = find_home_folder()
     folder = (repo or find_repo(Path.cwd(), home=home)).absolute()
     return TeamContext(folder, home, load_roster(folder, home))
@@ -47,7 +47,7 @@ def confirm_action(question: str, *, is_agreed: bool) -> None:
     """Ask for confirmation unless --yes was given. Raise Mistake if there is no terminal."""
     if is_agreed:
         return
-    from ..terminal.terminal_input import is_attended  # here, because only this function asks
+    from ..terminal.terminal_input import is_attended  # imported here for start-up time: only this function needs it
 
     if not is_attended():
         raise Mistake(f"{question} There is no terminal to ask on; give --yes to confirm")

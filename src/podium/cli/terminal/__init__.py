@@ -1,1 +1,1 @@
-"""Drawing, prompting and text for commands on a terminal."""
+"""Drawing, prompts and text for commands on a terminal."""

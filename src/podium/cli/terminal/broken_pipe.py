@@ -1,10 +1,10 @@
-"""Handle a reader of our output that has gone away, as after `podium logs RUN | head`."""
+"""Handle a closed output pipe, as after `podium logs RUN | head`."""
 
 import os
 import sys
 
 BROKEN_PIPE = 141
-"""The exit code that shells expect of a program whose reader went away: 128 + SIGPIPE."""
+"""The exit code that shells expect after a broken pipe: 128 + SIGPIPE."""
 
 
 def discard_stdout() -> int:

@@ -12,7 +12,7 @@ from msgspec import structs
 from ...values.agent import MAX_LIMIT, Budget
 
 FRACTIONS = ("usd", "seconds")
-"""Limits that may be fractions."""
+"""Limits that can be fractions."""
 
 
 class BudgetParamType(click.ParamType[Budget]):

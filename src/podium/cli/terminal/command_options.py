@@ -27,7 +27,7 @@ permissions_option = click.option(
     "--permissions",
     "permission_mode",
     type=click.Choice(MODES),
-    help="What agents may do without asking; see the page on permissions.",
+    help="What agents can do without asking; see the documentation on permissions.",
 )
 
 repo_option = click.option(

@@ -64,7 +64,7 @@ LONGEST_QUOTE = 72
 
 
 def format_entry(entry: Entry) -> str | None:
-    """Describe an entry in one line; return None if it does not change any state, such as a piece of streamed text."""
+    """Describe an entry in one line; return None if it does not change any state, e.g. for a piece of streamed text."""
     text = _format_run_event(entry)
     if text is None and (text := _format_operation_event(entry)) is not None:
         text = f"{parse_agent_name(entry.operation) or f'run {entry.run}'}: {text}"
@@ -104,7 +104,7 @@ def _format_run_event(entry: Entry) -> str | None:
             return f"request {event.id}: allowed ({event.decision}){_format_author(event.by)}"
         case PermissionAnswered() as event:
             why = f": {event.comment}" if event.comment else ""
-            return f"request {event.id}: refused{_format_author(event.by)}{why}"
+            return f"request {event.id}: denied{_format_author(event.by)}{why}"
         case QuestionAnswered() as event:
             return f"question {event.id}: answered{_format_author(event.by)}: {_quote_text(event.text)}"
         case Noticed() as event:

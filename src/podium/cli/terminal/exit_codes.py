@@ -25,7 +25,7 @@ CONFLICT = 6
 MISSING = 7
 INTEGRITY = 8
 SIGNALLED = 128
-"""The base for signals, to which the signal's number is added: 130 for SIGINT, 143 for SIGTERM."""
+"""The base for signals: the signal's number is added, e.g. 130 for SIGINT and 143 for SIGTERM."""
 
 # The first match wins.
 _BY_ERROR: tuple[tuple[type[BaseException], int], ...] = (

@@ -77,8 +77,8 @@ async def _work_on_run(
                 with make_view(run_view) as view:
                     await _follow_run(run, run_view, view, past, settings)
             except Exception as error:
-                # Leaving the block would stop the run. That is not wanted if only the reader of the
-                # output has gone away: cancelling leaves the run resumable.
+                # Leaving the block would stop the run. That is wrong if, for example, only the output
+                # pipe was closed: cancelling leaves the run resumable.
                 cause = find_first_error(error)
                 scope.cancel()
                 await checkpoint()
@@ -142,7 +142,7 @@ def cancel_on_signal(scope: CancelScope) -> Iterator[Interruption]:
     def handle_first_signal(number: int) -> None:
         interruption.signal = number
         for each in _SIGNALS:
-            # Not through the event loop: the cancellation may keep it busy.
+            # Not in the event loop: the cancellation may keep it busy.
             loop.remove_signal_handler(each)
             signal.signal(each, _exit_at_once)
         scope.cancel()
@@ -168,7 +168,7 @@ def _exit_at_once(number: int, frame: FrameType | None) -> None:
 
 
 class RunPrompter:
-    """Prompts for the requests of a run and of its workers while a person is at the terminal."""
+    """Prompts for the requests from a run and its workers while a person is at the terminal."""
 
     def __init__(self, run: Run, view: ProgressView, settings: Settings) -> None:
         self._run = run
@@ -178,7 +178,7 @@ class RunPrompter:
         self._has_workers = Event()
 
     def handle_entry(self, entry: Entry) -> None:
-        """Handle an entry of the run."""
+        """Handle an entry from the run."""
         if isinstance(entry.event, WorkerSent):
             self._has_workers.set()
         self._prompter.handle_entry(entry)
@@ -187,12 +187,12 @@ class RunPrompter:
         """Prompt for requests as they arrive, until cancelled."""
         async with create_task_group() as group:
             group.start_soon(self._prompter.serve_requests)
-            # Most runs send no workers; then there is nothing to watch.
+            # Most runs send no workers, so there is nothing to watch.
             await self._has_workers.wait()
             await self._watcher.watch_requests()
 
     async def answer(self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "") -> bool:
-        """Answer a permission request of the run or of one of its workers."""
+        """Answer a permission request from the run or one of its workers."""
         receiver = self._answer_mailbox if self._answer_mailbox.has_request(id) else self._run
         return await receiver.answer(id, decision, by=by, comment=comment, rule=rule)
 

@@ -46,7 +46,7 @@ SCROLLS_ABOVE = (
 
 
 class LiveTree:
-    """A view that redraws the tree of a run at every tick and prints above it what the tree does not show."""
+    """A view that redraws the tree of a run at every tick and prints events that the tree does not show above it."""
 
     def __init__(self, run_view: RunView, *, console: Console | None = None) -> None:
         self._run_view = run_view
@@ -108,7 +108,7 @@ def draw_run_tree(run_view: RunView, console: Console, signs: TreeSymbols, *, is
 
 
 def style_row(row: Row) -> Text:
-    """Return a row with its styles, on one line whatever the width."""
+    """Return a row with its styles, always on one line."""
     text = Text(no_wrap=True, overflow="ellipsis")
     for words, style in row:
         text.append(words, STYLES.get(style, ""))

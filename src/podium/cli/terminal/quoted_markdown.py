@@ -10,7 +10,7 @@ from .text import escape_for_terminal
 
 _SIGNS = re.compile(r"([\\`*_{}\[\]<>#|!@~$&])")
 _WITHIN = r"^((?:[\s>]|[-+*](?=\s)|\d{1,9}[.)](?=\s))*)"
-"""What may come before a heading in a list or a block quote."""
+"""The markers that can precede a heading in a list or a block quote."""
 _HEADING = re.compile(_WITHIN + r"(#{1,6}(?:\s|$)|=+\s*$|-+\s*$)")
 _DEFINITION = re.compile(_WITHIN + r"(\[[^\]]*\]:)")
 _TAG = re.compile(r"<(?=[A-Za-z/!?])")
@@ -23,7 +23,7 @@ def format_bullets(lines: Iterable[str]) -> list[str]:
 
 
 def escape_inline(text: str) -> str:
-    """Return a text as one line in which no character has a meaning in Markdown."""
+    """Return a text as one line in which no character has a special meaning in Markdown."""
     return _SIGNS.sub(r"\\\1", escape_for_terminal(" ".join(text.split())))
 
 

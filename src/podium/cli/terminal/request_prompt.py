@@ -1,10 +1,10 @@
-"""Prompts for the person at the terminal: the permission requests and questions of agents, one at a time.
+"""Prompts for the person at the terminal: permission requests and questions from agents, one at a time.
 
 Each request is shown in full, with control characters made visible. Keys typed before the prompt appeared are
 discarded, and Enter alone decides nothing. After any other key that is not an answer, input is ignored up to
 the next Enter, so that no character in the middle of a sentence counts as an answer. Esc leaves the request
-open. An answer that was given elsewhere withdraws the prompt, and the person is notified. Requests that are
-put off are asked again after the others.
+open. If a request is answered elsewhere, its prompt closes and the person is notified. Postponed requests are
+asked again after the others.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ HELP_LINES = {
     "n": "deny it; the agent sees your reason and continues",
     "x": "deny it and pause the run; podium resume continues it",
     "a": "deny it and stop the run",
-    LATER: "put it off until the other requests are answered",
+    LATER: "postpone it until the other requests are answered",
 }
 """The description of each key."""
 BY = "terminal"
@@ -68,7 +68,7 @@ class Keyboard(Protocol):
     """The source of typed answers."""
 
     def discard_input(self) -> None:
-        """Discard what was typed so far."""
+        """Discard everything typed so far."""
         ...
 
     async def read_key(self) -> str:
@@ -97,7 +97,7 @@ PromptOutcome = Literal["answered", "later", "open"]
 
 
 class QueuedRequest(NamedTuple):
-    """A request to show to the person. `worker` is the name of the worker that it comes from, if any."""
+    """A request to show to the person. `worker` is the name of the worker that made it, if any."""
 
     entry: Entry
     worker: str
@@ -131,7 +131,7 @@ class RequestPrompter:
         return self._current is not None
 
     def handle_entry(self, entry: Entry, worker: str = "") -> None:
-        """Handle an entry of a run or of a worker."""
+        """Handle an entry from a run or a worker."""
         match entry.event:
             case PermissionAsked(id=id) | QuestionAsked(id=id):
                 self._queue[id] = QueuedRequest(entry, worker)
@@ -201,10 +201,10 @@ class RequestPrompter:
                 self._tell(f"{error}\nYour answer:")
 
     async def _read_decision_key(self, asked: PermissionAsked) -> str:
-        """Return the first key that answers the request, puts it off or leaves it open."""
+        """Return the first key that answers the request, postpones it or leaves it open."""
         offered = list_answer_keys(asked)
         while True:
-            # A key still held down from the last answer must not decide this one, nor the rest of pasted text.
+            # Neither a key still held down from the last answer nor the rest of pasted text must decide this one.
             await sleep(GUARD_SECONDS)
             self._keyboard.discard_input()
             rows = ("  ".join(f"[{key}] {offered[key]}" for key in row if key in offered) for row in KEY_ROWS)
@@ -241,7 +241,7 @@ def format_asker(entry: Entry, worker: str) -> str:
 def format_permission_request(
     entry: Entry, asked: PermissionAsked, worker: str = "", *, now: float, others: int = 0
 ) -> str:
-    """Return the complete description of an action that a person decides on."""
+    """Return the full description of an action that a person decides on."""
     action, waited = asked.action, now - entry.at
     since = f", waiting {format_duration(waited)}" if waited >= LONG_SECONDS else ""
     return "\n".join(
@@ -266,7 +266,7 @@ def format_key_help(offered: Mapping[str, str]) -> str:
 
 
 def _is_printable_key(key: str) -> bool:
-    """Return whether a key could begin a sentence, unlike Enter and the arrow keys."""
+    """Return whether a key could start a sentence, unlike Enter and the arrow keys."""
     return bool(key) and key.isprintable()
 
 
@@ -279,7 +279,7 @@ def format_question(entry: Entry, asked: QuestionAsked, worker: str = "", *, oth
 
 
 def _format_queue_length(others: int) -> list[str]:
-    """Return a blank line and, if there are any, the number of requests that are waiting."""
+    """Return a blank line and, if other requests are waiting, their number."""
     return ["", f"[{format_count(others, 'more request')} after this one]"] if others else [""]
 
 
@@ -293,7 +293,7 @@ _SEQUENCE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|O.|[^\[O])", re.DOTALL)
 """The escape sequence of a key that is not a character, such as an arrow key, or of a character with Alt.
 
 prompt_toolkit is not used here: it reads a sequence that is not in its table, such as a focus report, as Esc
-and single characters. Esc closes a prompt and a character may answer it, so a whole sequence must be one key.
+and single characters. Esc closes a prompt and a character can answer it, so a whole sequence must be one key.
 """
 
 
@@ -305,21 +305,21 @@ class TerminalKeyboard:
         self._typed = ""
 
     def discard_input(self) -> None:
-        import termios  # imported here, because not every system has it
+        import termios  # imported here, because it is not available on every system
 
         self._typed = ""
         termios.tcflush(self._input, termios.TCIFLUSH)
 
     async def read_key(self) -> str:
         with self._cbreak_mode():
-            # One key may send several characters, and pasted text arrives all at once.
+            # One key can send several characters, and pasted text arrives all at once.
             await self._read_input()
             if not self._typed.startswith(ESC):
                 return self._typed[:1]
             await self._read_sequence()
             if not self._typed.strip(ESC):
                 return ESC
-            # Of an incomplete sequence, return the second character: it is not Esc, so it does not close the prompt.
+            # If a sequence is incomplete, return its second character: it is not Esc, so it does not close the prompt.
             return "" if _SEQUENCE.match(self._typed) else self._typed[1]
 
     async def discard_line(self) -> None:

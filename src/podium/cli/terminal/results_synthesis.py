@@ -77,7 +77,7 @@ class Synthesis:
 
 
 def choose_run_author(entries: Sequence[Entry], agent_name: str | None) -> SynthesisAuthor:
-    """Return the named agent, or else the first agent of the run as it was at the end. Raises Mistake."""
+    """Return the given agent, or by default the first agent of the run as it was at the end. Raises Mistake."""
     started = entries[0].event
     assert isinstance(started, RunStarted)
     at = Path(started.repo if started.errand is None else started.errand.root)
@@ -92,7 +92,7 @@ def choose_run_author(entries: Sequence[Entry], agent_name: str | None) -> Synth
 
 
 def _apply_member_changes(entries: Iterable[Entry], agent: Agent) -> Agent:
-    """Return an agent of a run with the changes that were made to it during the run."""
+    """Return an agent from a run with the changes that were made to it during the run."""
     for entry in entries:
         if isinstance(entry.event, MemberChanged) and entry.event.member == agent.name:
             agent = apply_change(agent, entry.event)
@@ -100,14 +100,14 @@ def _apply_member_changes(entries: Iterable[Entry], agent: Agent) -> Agent:
 
 
 def choose_workers_author(place: Path, agent_name: str | None) -> SynthesisAuthor:
-    """Return the named agent, or else the default agent for workers. Raises Mistake."""
+    """Return the given agent, or by default the agent for workers. Raises Mistake."""
     settings = _load_readonly_settings(place)
     agent = _find_agent(place, settings, agent_name or DEFAULT_WORKER_AGENT)
     return SynthesisAuthor(agent=agent, about=f"the workers of {place.name}", repo=place, settings=settings)
 
 
 def _load_readonly_settings(place: Path | None) -> Settings:
-    # A synthesis must not change anything, whatever engine the agent uses.
+    # Writing a synthesis must not change anything, whatever engine the agent uses.
     return Settings.load(repo=place, permission_mode="plan")
 
 
@@ -125,7 +125,7 @@ def run_synthesis(author: SynthesisAuthor, report: Iterable[str]) -> Synthesis:
     by, agent = author.agent.name, as_writer(author.agent)
     request = make_synthesis_request(author.agent, report, about=author.about)
     if request.left_out:
-        print_to_stderr(f"the report is too long: {request.left_out:,} characters are not passed to {by}")
+        print_to_stderr(f"the report is too long: {request.left_out:,} characters were omitted for {by}")
     # As with --json, because the caller prints the text together with the report.
     output = OutputOptions(is_json=True)
     try:

@@ -13,7 +13,7 @@ from .entry_text import format_entry, format_entry_json
 
 
 class ProgressView(Protocol):
-    """A view that shows the entries of a run as they arrive. Inside its block it owns the terminal."""
+    """A view that shows the entries of a run as they arrive. Until its block ends, nothing else uses the terminal."""
 
     def __enter__(self) -> Self: ...
 
@@ -30,7 +30,7 @@ class ProgressView(Protocol):
         ...
 
     def suspend(self) -> AbstractContextManager[object]:
-        """Return a block in which others may use the terminal."""
+        """Return a context in which other code can use the terminal."""
         ...
 
 

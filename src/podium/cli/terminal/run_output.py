@@ -49,7 +49,7 @@ class OutputOptions:
             return SilentView()
         if self.is_plain or not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
             return LineView()
-        from .live_tree import LiveTree  # rich takes longer to import than most commands to answer
+        from .live_tree import LiveTree  # for start-up time: importing rich takes longer than most commands
 
         return LiveTree(run_view)
 

@@ -61,7 +61,7 @@ def build_tree_rows(
     """Return a row for each operation, with a second row for details of those that are active or have failed.
 
     `most` is the maximum width of a row in columns. Pass `is_live=False` if no process works on the run. With
-    `is_brief`, operations that have ended are omitted.
+    `is_brief`, finished operations are omitted.
     """
     if run_view.root is None:
         return []
@@ -125,7 +125,7 @@ def _style_cells(position: _TreePosition, cells: list[str], is_live: bool) -> Ro
 
 
 def describe_activity(node: OperationNode, *, is_live: bool) -> str:
-    """Return what an operation is doing, in a few words."""
+    """Return a short description of what an operation is doing."""
     if node.ended is not None:
         return node.outcome or "ended"
     if not is_live:
@@ -135,7 +135,7 @@ def describe_activity(node: OperationNode, *, is_live: bool) -> str:
 
 
 def _format_detail(node: OperationNode, most: int, is_live: bool) -> StyledText | None:
-    """Return why an operation failed, unless a child reports the same, or else the end of its streamed text."""
+    """Return why an operation failed, or the end of an active one's streamed text. None if a child shows the same."""
     if (failure := node.failure) is not None:
         if any(child.failure and child.failure.message in failure.message for child in node.children):
             return None

@@ -19,7 +19,7 @@ def no_input_option(command: F) -> F:
     def record_flag(ctx: click.Context, _: click.Parameter, is_set: bool) -> None:
         ctx.find_root().meta[NO_INPUT_KEY] = is_set
 
-    what = "Do not prompt: deny whatever would need permission."
+    what = "Do not prompt: deny anything that needs permission."
     return click.option("--no-input", is_flag=True, expose_value=False, callback=record_flag, help=what)(command)
 
 

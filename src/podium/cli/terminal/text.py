@@ -18,7 +18,7 @@ HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _NARROW = re.compile(r"[\x00-\u02ff\u2010-\u2027\u2500-\u257f]*")
 """Text in which each character takes one column: Latin letters, punctuation, and the lines of a drawn tree.
 
-Such text needs no table of widths, so most commands never load one.
+Such text needs no width table, so most commands never load one.
 """
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -85,12 +85,12 @@ def display_width(text: str) -> int:
         return len(text)
     from wcwidth import wcswidth  # for start-up time: only text in other scripts needs it
 
-    # A control character has no width of its own; it is counted as the one character that it is.
+    # A control character has no defined width; it is counted as one column.
     return wcswidth(_CONTROL.sub("?", text))
 
 
 def count_fitting(text: str, most: int) -> int:
-    """Return how many characters of a text fit into `most` columns, without splitting a sign of several characters."""
+    """Return how many characters of a text fit into `most` columns, without splitting a grapheme."""
     if _NARROW.fullmatch(text):
         return max(min(len(text), most), 0)
     from wcwidth import iter_graphemes  # for start-up time: only text in other scripts needs it
@@ -120,7 +120,7 @@ def truncate_start(text: str, most: int) -> str:
 
 
 def _find_fitting_end(line: str, most: int) -> int:
-    """Return where the longest end of a line begins that fits into `most` columns."""
+    """Return the start index of the longest end of a line that fits into `most` columns."""
     if _NARROW.fullmatch(line):
         return max(len(line) - most, 0)
     from wcwidth import iter_graphemes_reverse  # for start-up time: only text in other scripts needs it

@@ -1,1 +1,1 @@
-"""The commands of `podium workers`, and text about workers that several commands share."""
+"""The subcommands of `podium workers`, and text about workers that several commands share."""

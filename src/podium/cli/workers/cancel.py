@@ -18,22 +18,22 @@ from ..terminal.text import print_to_stderr
 @click.argument("branch")
 @click.pass_obj
 def workers_cancel_command(context: RepoContext, branch: str) -> int:
-    """Stop the worker of BRANCH and wait until it has ended.
+    """Stop the worker on BRANCH and wait until it has ended.
 
-    Its changes so far are committed on its branch. The exit code is 1 if it ended in another way first.
+    Its changes so far are committed on its branch. The exit code is 1 if it ended before it was cancelled.
     """
     return cancel_worker(context, context.find_worker(branch))
 
 
 def cancel_worker(context: RepoContext, worker: WorkerState) -> int:
-    """Stop a worker and report how it ended. Raises Mistake if it is already over."""
+    """Stop a worker and report how it ended. Raises Mistake if it has already ended."""
     _require_not_over(worker)
     try:
         ended = anyio.run(stop_run_and_wait, context.settings, worker.run)
     except RunOver:
         _require_not_over(*load_worker_states(context.store, [worker.run]))
         raise
-    # A commander would record this too, but there may be none.
+    # A commander would record this too, but none may be running.
     WorkerIndex(context.store).mark_closed(worker.run)
     print_to_stderr(f"{worker.name} has ended ({ended.outcome}); podium workers diff {worker.name} shows its changes")
     return exit_codes.GOAL_MET if ended.outcome == "cancelled" else exit_codes.GOAL_NOT_MET

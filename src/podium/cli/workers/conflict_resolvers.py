@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def load_resolver_team(context: RepoContext, name: str) -> tuple[Agent, ...]:
-    """Return the agent that resolves, followed by the agents that it needs.
+    """Return the agent that resolves conflicts, followed by the agents that it needs.
 
     Raises Mistake if there is no such agent.
     """
@@ -34,7 +34,7 @@ async def send_resolvers(context: RepoContext, result: Train, team: tuple[Agent,
     unresolved_branches = [one for one in result.left_out if one.reason in ("conflict", "check")]
     if not unresolved_branches:
         return []
-    from ...app import App  # imported here for start-up time: most merges need none of it
+    from ...app import App  # imported here for start-up time: most merges do not need it
     from ...workers.conflict_resolution import delegate_resolution
     from ...workers.delegate import start_commander
     from ...workers.provider_keys import announce_keys

@@ -25,7 +25,7 @@ DIFF_TIMEOUT_SECONDS = 300.0
 @click.option("--stat", "is_stat", is_flag=True, help="Show only the files and how many lines changed in each.")
 @click.pass_obj
 def workers_diff_command(context: RepoContext, branch: str, is_stat: bool) -> None:
-    """Print what the worker of BRANCH changed since its base: on its branch, or in its checkout until it ends."""
+    """Print what the worker on BRANCH changed since its base: on its branch, or in its checkout until it ends."""
     worker = context.find_worker(branch)
     if worker.worker_task.is_reader:
         raise Mistake(f"{worker.name} is read-only and has no changes; podium workers output shows its answer")
@@ -36,7 +36,7 @@ def workers_diff_command(context: RepoContext, branch: str, is_stat: bool) -> No
     is_gone = not Path(worker.worker_task.path).is_dir()
     text = anyio.run(diff_worker, context, worker, is_stat, not worker.is_over and not is_gone)
     if is_gone and not worker.is_over:
-        print_to_stderr(f"{worker.name}: its folder {worker.worker_task.path} is gone; showing its branch instead")
+        print_to_stderr(f"{worker.name}: {worker.worker_task.path} no longer exists; showing its branch instead")
     if not text:
         print_to_stderr(f"{worker.name} has no changes{'' if worker.is_over else ' so far'}")
     elif sys.stdout.isatty():

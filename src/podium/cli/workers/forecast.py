@@ -1,4 +1,4 @@
-"""The overlap forecast of workers' branches as text."""
+"""The forecast of how workers' branches would merge, as text."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def format_forecast(merge_forecast: Forecast) -> Iterator[str]:
 
 def _format_conflict(one: Overlap) -> str:
     where = f" in {_format_file_list(one.conflict_files)}" if one.conflict_files else ""
-    return f"{where}, because of the conflict of {one.through}" if one.through else where
+    return f"{where}, because of changes in {one.through}" if one.through else where
 
 
 def _format_file_list(files: tuple[str, ...]) -> str:

@@ -1,4 +1,4 @@
-"""`podium workers output`: print the answer of a worker."""
+"""`podium workers output`: print a worker's answer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..terminal.text import escape_for_terminal, print_to_stderr
 @click.argument("branch")
 @click.pass_obj
 def workers_output_command(context: RepoContext, branch: str) -> int:
-    """Print the answer of the worker of BRANCH. If there is none, print why and exit with 1."""
+    """Print the answer from the worker on BRANCH. If there is none, print why and exit with code 1."""
     worker = context.find_worker(branch)
     if worker.answer is None:
         print_to_stderr(f"{worker.name} has no answer ({worker.state}): {worker.why}")

@@ -1,4 +1,4 @@
-"""The results of workers, each and in total, as text and as Markdown."""
+"""The results of workers, individually and in total, as text and as Markdown."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONGEST_TASK = 200
 MOST_FILES = 50
 
 
-# For people
+# Text and Markdown
 
 
 def format_workers_report(report: WorkersReport) -> list[str]:
@@ -94,4 +94,4 @@ def _format_summary(report: WorkersReport) -> Iterator[str]:
     if report.forecast is not None:
         yield from format_forecast(report.forecast)
     if report.forecast_error:
-        yield f"the branches could not be tried for merging: {report.forecast_error}"
+        yield f"cannot forecast whether the branches merge: {report.forecast_error}"

@@ -1,4 +1,4 @@
-"""`podium workers resume`: let a commander continue workers that were interrupted."""
+"""`podium workers resume`: have a commander continue workers that were interrupted."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from ..terminal.text import as_json, print_to_stderr
 @json_option
 @click.pass_obj
 def workers_resume_command(context: RepoContext, branches: tuple[str, ...], is_json: bool) -> None:
-    """Start a commander that continues the workers that no process works on.
+    """Start a commander that continues all interrupted workers.
 
-    A paused worker is continued only if it is named.
+    A paused worker is continued only if you give its name.
     """
     named = [context.find_worker(branch) for branch in branches]
     to_resume = named or [worker for worker in context.load_workers() if worker.state in ("queued", "resumable")]
@@ -42,14 +42,14 @@ def workers_resume_command(context: RepoContext, branches: tuple[str, ...], is_j
 
 
 def format_resumed_workers(workers: Iterable[WorkerState]) -> str:
-    """Return the message about workers that are being resumed."""
+    """Return the message that says which workers are being resumed."""
     names = ", ".join(worker.name for worker in workers)
     return f"resuming {names} in the background; podium workers shows the state"
 
 
 def resume_workers(settings: Settings, workers: Iterable[WorkerState]) -> list[WorkerState]:
-    """Start a commander that continues these workers, paused ones too. Raises Mistake if one has ended or is active."""
-    from ...workers.delegate import start_commander  # imported here for start-up time: --help needs none of it
+    """Start a commander that continues these workers, paused or not. Raises Mistake if one has ended or is active."""
+    from ...workers.delegate import start_commander  # imported here for start-up time: --help does not need it
 
     selected = list(workers)
     for worker in selected:
@@ -67,7 +67,7 @@ def resume_workers(settings: Settings, workers: Iterable[WorkerState]) -> list[W
 
 async def mark_runs_resumed(store: Path, runs: list[str]) -> None:
     """Record that paused runs are resumed, and release them for a commander. Raises RunOver."""
-    from ...core.timeline import Timeline  # for start-up time: listing needs none of it
+    from ...core.timeline import Timeline  # imported here for start-up time: most calls resume no paused runs
     from ...setup.preflight import require_not_ended
     from ...store.sqlite.store import SqliteStore
 
@@ -76,7 +76,7 @@ async def mark_runs_resumed(store: Path, runs: list[str]) -> None:
             lease = await opened.claim_run(run)
             try:
                 rows = await opened.read_rows(run)
-                require_not_ended(run, decode_entry(rows[-1].line))  # it may have been cancelled since
+                require_not_ended(run, decode_entry(rows[-1].line))  # it may have been cancelled in the meantime
                 timeline = Timeline(run, lease)
                 timeline.load(rows)
                 timeline.append(RunResumed(host=socket.gethostname(), pid=os.getpid()), scope="")

@@ -33,7 +33,7 @@ LONGEST_TASK = 300
 @json_option
 @click.pass_obj
 def workers_status_command(context: RepoContext, branch: str | None, is_json: bool) -> None:
-    """Show the worker of BRANCH in detail; without BRANCH, every worker that has not ended."""
+    """Show the worker on BRANCH in detail; without BRANCH, show every worker that has not ended."""
     named = [context.find_worker(branch)] if branch else [one for one in context.load_workers() if not one.is_over]
     statuses = anyio.run(read_worktree_statuses, context.store, named)
     if is_json:
@@ -51,7 +51,7 @@ def workers_status_command(context: RepoContext, branch: str | None, is_json: bo
 def format_worker_details(
     worker: WorkerState, status: WorktreeStatus | None, before: dict[str, str], *, now: float
 ) -> Iterator[str]:
-    """Yield the details of a worker in lines. `before` has the names of the workers that it waits for."""
+    """Yield lines with a worker's details. `before` has the names of the workers that it waits for."""
     worker_task = worker.worker_task
     yield f"{worker.name}  {worker.state}  (run {worker.run})"
     yield f"task:     {truncate_line(worker.task, LONGEST_TASK)}"

@@ -43,11 +43,11 @@ RUN_STATUSES: Mapping[WorkerStatus, RunStatus] = {
 @json_option
 @click.pass_obj
 def workers_wait_command(context: RepoContext, branches: tuple[str, ...], timeout: float | None, is_json: bool) -> int:
-    """Wait until the workers of BRANCH have ended; without BRANCH, all workers of this repository.
+    """Wait until the workers on BRANCH have ended; without BRANCH, wait for all workers of this repository.
 
     The exit code is 0 if all of them succeeded, and 1 otherwise. If no process works on them, a commander is
-    started. Paused workers, and those that depend on them, are not waited for. Ctrl-C stops waiting, not the
-    workers.
+    started. The command does not wait for paused workers or workers that depend on them. Ctrl-C stops waiting,
+    not the workers.
     """
     named = [context.find_worker(branch) for branch in branches] or [
         one for one in context.load_workers() if not one.is_over
@@ -97,8 +97,8 @@ class WorkerWaiter:
         folder = ensure_socket_folder(self._store)
         wakeup = WakeupSocket(folder, "follower")
         try:
-            send_wakeup(folder, "owner")  # so that owners wake us in turn
-            self._states = await to_thread.run_sync(self._load_states)  # at least once, however short the timeout is
+            send_wakeup(folder, "owner")  # so that owners send wakeups from now on
+            self._states = await to_thread.run_sync(self._load_states)  # at least once, however short the timeout
             with move_on_after(timeout) as limit:
                 while True:
                     wakeup.drain()
@@ -108,7 +108,7 @@ class WorkerWaiter:
                         return False
                     if not self._ensure_commander():
                         return False
-                    # New entries wake us, but the death of a process does not, so poll for it.
+                    # New entries wake this process, but a process that dies does not, so poll for that.
                     with move_on_after(POLL_SECONDS):
                         await wait_readable(wakeup)
             return limit.cancelled_caught
@@ -116,7 +116,7 @@ class WorkerWaiter:
             wakeup.close()
 
     def _load_states(self) -> dict[str, WorkerState]:
-        """Return the states of the workers to wait for, of all open workers, and of those that either depend on."""
+        """Return the states of the workers to wait for, of all open workers, and of those that they depend on."""
         assert self._reader is not None
         runs = [*self._wanted, *(row.run for row in WorkerIndex(self._store).list_open())]
         states: dict[str, WorkerState] = {}
@@ -151,7 +151,7 @@ class WorkerWaiter:
             if self._starts == MAX_COMMANDER_STARTS:
                 raise OutsideFailed(
                     f"the commander did not start after {MAX_COMMANDER_STARTS} attempts; logs/commander.log in "
-                    "Podium's home may say why"
+                    "Podium's home directory may say why"
                 )
             from ...workers.delegate import start_commander  # imported here for start-up time: usually one is running
 
@@ -160,7 +160,7 @@ class WorkerWaiter:
         return True
 
     def _print_changes(self) -> None:
-        """Print the changes of state that matter to the person who waits."""
+        """Print the state changes that matter to the person who is waiting."""
         is_over = all(worker.is_over for worker in self.get_wanted_states())
         for run in self._wanted:
             now, was = self._states[run], self._reported.get(run)
@@ -175,7 +175,7 @@ class WorkerWaiter:
 
 
 def can_progress(workers: Collection[WorkerState]) -> bool:
-    """Return whether any worker is active, could be started now, or has to be marked as unstartable."""
+    """Return whether any worker is active, can be started now, or must be marked as unstartable."""
     jobs = [Job(worker.run, worker.name, worker.worker_task.after) for worker in workers if not worker.is_over]
     statuses: dict[str, RunStatus] = {worker.run: RUN_STATUSES.get(worker.state, "open") for worker in workers}
     live = [worker.run for worker in workers if _is_live(worker)]
