@@ -205,7 +205,7 @@ async def test_a_refusal_tells_the_agent_not_to_work_around_it(studio: Studio, r
 
     result = await run_sly_agent(studio, repo)
 
-    assert "Do not try to get the same effect another way" in studio.heard("sly")[1]
+    assert "Do not try to achieve the same effect another way" in studio.heard("sly")[1]
     assert len(studio.events(result, ActionRefused)) == 1
 
 

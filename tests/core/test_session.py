@@ -171,7 +171,7 @@ async def test_the_queue_is_bounded_and_says_so(bench: Callable[..., Bench]) -> 
         for number in range(1 + MAX_QUEUED_PROMPTS):
             group.start_soon(session.ask, f"p{number}")
         await wait_all_tasks_blocked()
-        with pytest.raises(AgentFailed, match="64 prompts are already waiting"):
+        with pytest.raises(AgentFailed, match="it already has 64 prompts waiting"):
             await session.ask("one too many")
         group.cancel_scope.cancel()
 
@@ -217,14 +217,14 @@ async def test_an_empty_reply_gets_a_new_engine_session_with_the_same_spec_and_t
     assert reply.text == "hello there"
     assert place.engine.asked == ["the whole prompt", "the whole prompt"]
     assert place.engine.specs[0] == place.engine.specs[1]
-    assert place.events(SessionRevived) == [SessionRevived(agent="worker", reason="it replied with nothing")]
+    assert place.events(SessionRevived) == [SessionRevived(agent="worker", reason="its reply was empty")]
 
 
 async def test_a_second_empty_reply_is_a_failure(bench: Callable[..., Bench]) -> None:
     place = bench(say_nothing)
 
     async with place.session() as session:
-        with pytest.raises(AgentFailed, match="worker: it replied with nothing"):
+        with pytest.raises(AgentFailed, match="worker: its reply was empty"):
             await session.ask("hi")
 
     assert len(place.engine.asked) == 2
@@ -506,7 +506,7 @@ async def test_an_empty_reply_after_a_tool_is_empty_too(bench: Callable[..., Ben
         yield Finished()
 
     async with bench(fizzles_out).session() as session:
-        with pytest.raises(AgentFailed, match="replied with nothing"):
+        with pytest.raises(AgentFailed, match="its reply was empty"):
             await session.ask("hi")
 
 

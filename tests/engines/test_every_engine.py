@@ -157,8 +157,8 @@ async def test_an_unknown_tool_and_unreadable_arguments_are_answered_with_what_i
     assert reply.text == "I see"
     assert lab.tool_calls == []
     assert [event.text for event in lab.events(ToolAnswered)] == [
-        "There is no tool 'subtract'; the tools are: add.",
-        "The arguments of add are not a JSON object.",
+        "Tool 'subtract' not found; available: add.",
+        "The arguments for add are not a JSON object.",
     ]
 
 
@@ -232,7 +232,7 @@ async def test_half_a_reply_is_not_an_answer(lab: EngineLab) -> None:
 
 async def test_an_empty_reply_is_asked_for_once_more(lab: EngineLab) -> None:
     async with lab.session([""]) as session:
-        with pytest.raises(AgentFailed, match="replied with nothing"):
+        with pytest.raises(AgentFailed, match="its reply was empty"):
             await session.ask("hi")
 
     assert len(lab.events(ModelReplied)) == 2

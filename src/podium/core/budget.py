@@ -1,11 +1,11 @@
-"""Budgets: limits on what the operations of a run may use, arranged in the same tree as the run.
+"""Budgets: limits on what a run's operations can use, arranged in the same tree as the run.
 
 A limit applies to an operation and everything below it. Before each model call, an estimate is
 reserved at every level up to the run, so that parallel agents cannot overspend together; afterwards
 the recorded usage counts instead. Usage is computed from the timeline, so a resumed run keeps its
 totals. Reaching a limit is a hard stop. A worker gets its own share, which stays reserved until the
-worker returns; then its actual usage counts. The limits of the whole run can be changed while it
-works: calls that were refused stay refused, and the next call uses the new limits.
+worker returns; then its actual usage counts. The limits of the whole run can be changed while it is
+running: calls that were refused stay refused, and the next call uses the new limits.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ USAGE_FIELDS = {"usd": "usd", "tokens": "tokens", "turns": "calls"}
 LIMIT_UNITS = {"usd": "USD", "tokens": "tokens", "turns": "model calls"}
 
 BUDGET_UNCHANGED = "the budget stays as it is"
-"""The beginning of the notice that a change of a run's limits was rejected."""
+"""The start of the notice that a change to a run's limits was rejected."""
 
 
 class Allowance:
-    """What one operation may use, within the allowances above it. `path` is empty for the whole run."""
+    """What one operation can use, within the allowances above it. `path` is empty for the whole run."""
 
     def __init__(
         self, timeline: Timeline, path: str, budget: Budget | None, *, of: str, above: Allowance | None = None
@@ -48,11 +48,11 @@ class Allowance:
                 self.change_limits(change.budget)
 
     def for_operation(self, path: str, budget: Budget | None, *, of: str) -> Allowance:
-        """Return the allowance of an operation below; it is this one if the operation has no budget of its own."""
+        """Return the allowance of an operation below: this one, unless the operation has its own budget."""
         return self if budget is None else Allowance(self.timeline, path, budget, of=of, above=self)
 
     def change_limits(self, limits: Budget) -> None:
-        """Apply these limits from the next call on; limits that are not given stay."""
+        """Apply these limits from the next call on; limits that are not given stay unchanged."""
         self.budget = override_limits(self.budget, limits)
 
     @property
@@ -63,7 +63,7 @@ class Allowance:
     @contextmanager
     def reserve_call(self, estimate: Usage, *, agent: str) -> Iterator[None]:
         """Reserve the estimate of one model call while the block runs. Raises AgentFailed if it exceeds a limit."""
-        # Allowances without limits are counted too: they may get limits before the call is over.
+        # Allowances without limits are counted too, because they may get limits before the call ends.
         limits = list(self._iter_with_parents())
         for limit in limits:
             if (stop := limit._explain_exceeded_limit(estimate)) is not None:
@@ -77,10 +77,10 @@ class Allowance:
                 limit._reserved = _subtract_usage(limit._reserved, estimate)
 
     def compute_worker_budget(self, own: Budget | None, *, share: float, agent: str) -> Budget | None:
-        """Return the budget for a worker started from here; None if nothing is limited.
+        """Return the budget for a worker that this operation starts; None if nothing is limited.
 
-        For each limit, the worker gets what its own budget asks for, up to what remains; if its budget does
-        not say, it gets a share of what remains. Raises AgentFailed if nothing remains.
+        For each limit, the worker gets what its own budget asks for, up to the remaining amount. If its
+        budget does not set the limit, it gets a share of the remaining amount. Raises AgentFailed if nothing remains.
         """
         granted_limits: dict[str, Any] = {}
         for name, left in self._remaining_limits().items():
@@ -95,7 +95,7 @@ class Allowance:
         return Budget(**granted_limits) if granted_limits else None
 
     def _remaining_limits(self) -> dict[str, float]:
-        """Return what is neither used nor reserved, for each limit that applies here."""
+        """Return the amount that is neither used nor reserved, for each limit that applies here."""
         left: dict[str, float] = {}
         for one in self._iter_with_parents():
             for limit, used, kept, name in one._iter_limits():
@@ -104,7 +104,7 @@ class Allowance:
         return left
 
     def _remaining_files(self) -> int | None:
-        """Return how many more files may be changed; None if that is not limited. Files are never reserved."""
+        """Return how many more files can be changed; None if there is no limit. Files are never reserved."""
         limits = [(one, one.budget.files_changed) for one in self._iter_with_parents() if one.budget is not None]
         left = [most - len(one.timeline.files_changed_below(one.path)) for one, most in limits if most is not None]
         return max(0, min(left)) if left else None
@@ -138,7 +138,7 @@ class Allowance:
         return None
 
     def _iter_limits(self) -> Iterator[tuple[float | None, float, float, str]]:
-        """Yield for each kind of limit: the limit, what is used, what is reserved, and its name."""
+        """Yield each kind of limit as the limit, the amount used, the amount reserved, and its name."""
         if self.budget is None:
             return
         spent, lent = self.timeline.usage_below(self.path), self.timeline.worker_budgets_below(self.path)
@@ -152,7 +152,7 @@ class Allowance:
 
 
 def override_limits(budget: Budget | None, limits: Budget) -> Budget:
-    """Return the budget with these limits in place of its own; limits that are not given stay."""
+    """Return the budget with its limits replaced by these; limits that are not given stay unchanged."""
     if budget is None:
         return limits
     return structs.replace(
@@ -161,7 +161,7 @@ def override_limits(budget: Budget | None, limits: Budget) -> Budget:
 
 
 def combine_strictest(budget: Budget | None, limits: Budget | None) -> Budget | None:
-    """Return a budget with the smaller of each two limits."""
+    """Return a budget with the smaller of the two values for each limit."""
     if budget is None or limits is None:
         return budget or limits
     both = zip(structs.astuple(budget), structs.astuple(limits), strict=True)

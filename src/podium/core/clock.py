@@ -1,7 +1,7 @@
 """Timeouts that pause while a run waits for a person.
 
 The time a person takes to answer does not count against an agent. Waiting for a person pauses every
-timeout that encloses the waiting scope; the remaining time continues afterwards.
+timeout that encloses the waiting scope; afterwards the timeouts continue with the remaining time.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class RunTimeouts:
 
     @contextmanager
     def track_timeout(self, timeout: PausableTimeout, place: str) -> Iterator[None]:
-        """Let `pause_timeouts` also pause a timeout of the caller's while the block runs."""
+        """Let `pause_timeouts` also pause the caller's own timeout while the block runs."""
         self._timeouts[timeout] = place
         try:
             yield

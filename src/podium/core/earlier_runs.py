@@ -1,6 +1,6 @@
 """The conversation history that a run inherits from the earlier run it continues.
 
-A conversation is a chain of runs, each of which names the one before it. An agent that answered
+A conversation is a chain of runs, each of which refers to the one before it. An agent that answered
 alone gets its earlier turns with all their steps. When several agents worked on the answer, the
 history contains only the person's request and the final answer.
 """
@@ -29,7 +29,7 @@ class EarlierRun(NamedTuple):
 
 
 def read_earlier_run(rows: Sequence[JournalRow]) -> EarlierRun:
-    """Read the turns of a run that has ended or that no process is working on."""
+    """Read the turns of a run that has ended or has no owner."""
     started = decode_entry(rows[0].line).event
     assert isinstance(started, RunStarted)
     return EarlierRun(list(_iter_past_turns(rows, started)), started.after)
@@ -41,7 +41,7 @@ def _iter_past_turns(rows: Sequence[JournalRow], started: RunStarted) -> Iterato
         return
     timeline = Timeline(rows[0].run, _ReadOnlyLease())
     timeline.load(rows)
-    # Use the recorded digest: nothing is executed again here, so this release need not compute the same one.
+    # Use the recorded digest: nothing is executed again here, so this release does not need to compute the same one.
     place = Scope(timeline, started.agent, operation=started.agent, digest=begun.digest)
     first = started.agents[0]
     is_alone = first.team is None and first.router is None and first.handoff is None
@@ -56,19 +56,19 @@ def _iter_past_turns(rows: Sequence[JournalRow], started: RunStarted) -> Iterato
 
 
 def _join_partial_answer(last: JournalRow) -> str:
-    """Join the parts of an answer that was not finished."""
+    """Join the streamed pieces of an unfinished answer."""
     ended = decode_entry(last.line).event
     parts = ended.parts if isinstance(ended, RunEnded) else ()
     return "\n\n".join([*(part.text for part in parts if part.text.strip()), UNFINISHED_MARK])
 
 
 class _ReadOnlyLease:
-    """A lease that refuses to write, for a run that is only read."""
+    """A lease that rejects all writes, for a run that is only read."""
 
     epoch = 0
 
     def append(self, row: JournalRow, *, survives_power_loss: bool, mail: int | None) -> None:
-        raise JournalMismatch(f"run {row.run} is open for reading only; nothing can be written to it")
+        raise JournalMismatch(f"run {row.run} is open for reading only and cannot be written to")
 
     async def wait_written(self, *, is_alone: bool = True) -> None:
         """Return at once: nothing is ever queued."""

@@ -1,8 +1,7 @@
 """The engine interface: an engine opens engine sessions, and an engine session streams its reply as pieces.
 
-How an engine produces replies is up to the engine: a model over HTTP, another vendor's agent in a
-process, a script. Its output arrives as pieces. Anything that must not happen twice is recorded
-under the turn's scope.
+Each engine produces replies in its own way: with a model over HTTP, another vendor's agent in a
+process, or a script. Anything that must not happen twice is recorded under the turn's scope.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class ToolFinished(Struct, frozen=True, gc=False):
 
 
 class Superseded(Struct, frozen=True, gc=False):
-    """The text since the last tool call, or since the start, is void; the engine sends it again."""
+    """Discard the text since the last tool call, or since the start; the engine sends it again."""
 
 
 class Finished(Struct, frozen=True, gc=False):
@@ -92,7 +91,7 @@ class Tool:
 
     A resumed turn calls `answer` again for calls that were already answered. So `answer` either has no
     effects or records them as steps of the scope it is given. With `is_step`, the call itself is the
-    step: an answer that is on the timeline is returned from there. The calls of one reply run
+    step: an answer that is on the timeline is returned from there. The calls in one reply run
     concurrently if the tool `is_parallel`, and in order otherwise.
     """
 
@@ -117,7 +116,7 @@ class PastTurn(Struct, frozen=True, kw_only=True):
 
 
 class EngineSessionSpec(Struct, frozen=True, kw_only=True):
-    """Everything an engine needs to open an engine session. A revived session gets the same spec, with its history.
+    """Everything an engine needs to open an engine session. A reopened session gets the same spec, with its history.
 
     `schema` is the JSON schema of the answer, if there is one; `allowance` is the budget for its model calls.
     """

@@ -29,7 +29,7 @@ class OpenEngineSession:
         self._task = task
 
     async def aclose(self) -> None:
-        """Close the engine session; after CLOSE_SECONDS, cancel the task that holds it."""
+        """Close the engine session. If that takes longer than CLOSE_SECONDS, cancel the task that holds it."""
         if self._task is not None:
             self._task.close_asked.set()
             with move_on_after(CLOSE_SECONDS, shield=True):

@@ -1,9 +1,9 @@
-"""The gate: every action of an agent on the outside passes through it.
+"""The gate: every action that an agent takes outside its conversation passes through it.
 
 It checks the policy, asks a person if the policy says so, records the intent on the timeline, then
 runs the call. Engine sessions get acting tools only through the gate of their operation. Podium
-executes exactly what a person approved: the call is prepared again after the answer, and if it came
-out different, the person is asked again.
+executes exactly what a person approved: the call is prepared again after the answer, and if the result
+differs, the person is asked again.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class InvalidCall(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedCall:
-    """A call of an acting tool, ready to execute: what it would do, and the function that does it.
+    """A call to an acting tool, ready to execute: a description of its effect, and the function that performs it.
 
     `arguments` are the call's arguments in canonical form, with paths resolved; rules are matched against
     them. `inputs` and `outputs` are hashes of the files that the call changes, before and after. `shown`
     is what a person sees besides the arguments when asked for permission, such as a diff. `sandbox`
-    describes the sandbox of a command. A read-only call has no effects; a repeatable call may be
-    executed again without harm.
+    describes the sandbox that a command runs in. A read-only call has no effects; a repeatable call can
+    safely be executed again.
     """
 
     arguments: Mapping[str, Any]
@@ -59,7 +59,7 @@ class PreparedCall:
 
 
 class ActingTool(Protocol):
-    """A tool that acts on the outside."""
+    """A tool with effects outside the conversation."""
 
     @property
     def name(self) -> str: ...
@@ -77,7 +77,7 @@ class ActingTool(Protocol):
 
     @property
     def is_parallel(self) -> bool:
-        """Whether several calls may run at once, as for tools that only read."""
+        """Whether several calls can run at once, as with tools that only read."""
         ...
 
     async def prepare(self, call: ToolUse) -> PreparedCall:
@@ -92,8 +92,8 @@ class ActingTool(Protocol):
 def make_interrupted_answer(tool: str) -> ToolAnswer:
     """Return the answer for an action that was interrupted at an unknown point."""
     return ToolAnswer(
-        text=f"{tool} was interrupted when its process died. It may have run in part or whole, and was not "
-        "started again: look at what is there before you repeat it.",
+        text=f"{tool} was interrupted when its process died. It may have run partly or completely, and was not "
+        "started again: check the current state before you repeat it.",
         is_error=True,
     )
 
@@ -101,11 +101,11 @@ def make_interrupted_answer(tool: str) -> ToolAnswer:
 # The gate
 
 JudgeAction = Callable[[Action, int], Verdict]
-"""Returns the verdict of the rules on an action that changes this many lines."""
+"""Returns the rules' verdict on an action that changes this many lines."""
 
 
 class Gate:
-    """The gate of one operation. `unattended` is None if a person is there to answer."""
+    """The gate of one operation. `unattended` is None if a person is available to answer."""
 
     def __init__(
         self,
@@ -127,7 +127,7 @@ class Gate:
         self._approval_seconds = approval_seconds
 
     def wrap_tool(self, acting: ActingTool, *, is_given: bool = False) -> Tool:
-        """Wrap an acting tool for an engine session. With `is_given` (from code), it is allowed if no rule matches."""
+        """Wrap an acting tool for an engine session. A tool from code (`is_given`) is allowed if no rule matches."""
 
         async def answer_call(call: ToolUse, place: Scope) -> ToolAnswer:
             return await self._answer_call(acting, call, place, is_given=is_given)
@@ -162,7 +162,7 @@ class Gate:
     async def perform(
         self, place: Scope, acting: ActingTool, call: ToolUse, prepared: PreparedCall, *, is_given: bool = False
     ) -> ToolAnswer:
-        """Execute a call if it is permitted: policy, ask, intent, act. The caller of the tool records the outcome."""
+        """Execute a call if it is permitted. The caller of the tool records the outcome."""
         await self._rate_limit.acquire()
         action = self._build_action(place, call, prepared)
         verdict = self._judge(action, prepared.changed_lines)
@@ -188,7 +188,7 @@ class Gate:
     async def permit(
         self, place: Scope, action: Action, *, reason: str, shown: str
     ) -> tuple[PermissionAnswered, Action]:
-        """Return a person's answer and the action they were asked about; the answer is a denial if nobody is there."""
+        """Return a person's answer and the action it is about; if nobody is available, the answer is a denial."""
         timeline = place.timeline
         if action.repeat_key in timeline.approvals:
             return PermissionAnswered(id="", decision="run", by=timeline.approvals[action.repeat_key]), action
@@ -234,7 +234,7 @@ class Gate:
 
     async def _execute_call(self, place: Scope, prepared: PreparedCall) -> ToolAnswer:
         if prepared.is_read_only or prepared.is_repeatable:
-            # Executing this again does no harm, so it need not wait until the entries before it are written.
+            # Executing this again is safe, so it does not need to wait until the entries before it are written.
             await place.timeline.wait_while_paused()
             return await prepared.act()
         async with place.timeline.effect:
@@ -256,8 +256,8 @@ class Gate:
     def _refuse_action(self, place: Scope, action: Action, reason: str) -> ToolAnswer:
         place.record(ActionRefused(action=action, reason=reason))
         return ToolAnswer(
-            text=f"Not done: {reason}. Do not try to get the same effect another way; go on without it, or say "
-            "what you would need.",
+            text=f"Not done: {reason}. Do not try to achieve the same effect another way; continue without it, or say "
+            "what you need.",
             is_error=True,
             refusal=reason,
         )

@@ -38,7 +38,7 @@ class Lease(Protocol):
     async def wait_written(self, *, is_alone: bool = True) -> None:
         """Wait until everything queued so far is written; raise if it could not be.
 
-        If `is_alone` is False, other tasks of the run may need a write in a moment, too.
+        If `is_alone` is False, other tasks of the run may also need a write shortly.
         """
         ...
 
@@ -49,7 +49,7 @@ def chain_hash(previous: bytes, line: bytes) -> bytes:
 
 
 def find_chain_break(rows: Iterable[JournalRow]) -> str | None:
-    """Return a sentence about the first entry that is not as it was written, or None if all are intact.
+    """Return a sentence about the first entry that was modified, or None if all are intact.
 
     Every change, removal, insertion and swap is detected, except the removal of entries at the very end.
     """

@@ -1,7 +1,7 @@
-"""Which requests of a run wait for a person, and how long an answer to them counts.
+"""Which requests of a run wait for a person, and until when an answer is accepted.
 
-Whatever lists, shows, answers or denies requests asks this module: the gate, the inbox, the views and the
-commander. A request is open until it is answered, expires, or its operation or its run ends.
+Everything that lists, shows, answers or denies requests uses this module: the gate, the inbox, the views and
+the commander. A request is open until it is answered, expires, or its operation or its run ends.
 """
 
 from __future__ import annotations
@@ -33,10 +33,10 @@ REQUEST_KINDS = tuple(
 
 @dataclass(slots=True)
 class RunRequests:
-    """The requests and questions of one run to a person, after some of its entries."""
+    """A run's requests and questions to a person, as of the entries applied so far."""
 
     unanswered: dict[str, Entry] = field(default_factory=dict)
-    """Everything that nobody has answered, by id, even if nothing waits for it any more."""
+    """All unanswered requests and questions, by id, even if nothing waits for an answer any more."""
     answers: dict[str, Answered] = field(default_factory=dict)
     _abandoned: set[str] = field(default_factory=set)
     """The unanswered requests of operations that have ended."""
@@ -73,19 +73,19 @@ class RunRequests:
 
 
 def compute_expiry(asked_at: float, seconds: float) -> float:
-    """Return when a request expires that may wait for this many seconds; 0 if it never does."""
+    """Return when a request that can wait for this many seconds expires; 0 if it never does."""
     return 0.0 if isinf(seconds) else asked_at + seconds
 
 
 def is_expired(asked: object, *, at: float) -> bool:
-    """Return whether an answer at this time comes too late. A question never expires."""
+    """Return whether an answer at this time is too late. A question never expires."""
     return isinstance(asked, PermissionAsked) and 0 < asked.action.expires_at < at
 
 
 def must_ask_again(asked: PermissionAsked, answered: Answered | None, *, now: float) -> bool:
-    """Return whether a request has expired without an answer that counts, so that the agent has to ask again.
+    """Return whether a request has expired without a valid answer, so that the agent has to ask again.
 
-    A denial counts whenever it is given, an approval only until the request expires.
+    A denial is valid at any time, an approval only until the request expires.
     """
     if isinstance(answered, PermissionAnswered):
         return answered.is_allowed and is_expired(asked, at=answered.at)
@@ -93,7 +93,7 @@ def must_ask_again(asked: PermissionAsked, answered: Answered | None, *, now: fl
 
 
 def compute_seconds_left(asked_at: float, allowed: float, *, watched_since: float, now: float) -> float:
-    """Return how long a worker's request may still wait; the time counts only while somebody could answer it."""
+    """Return how much longer a worker's request can wait; only the time when somebody could answer counts."""
     return max(asked_at, watched_since) + allowed - now
 
 

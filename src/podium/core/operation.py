@@ -1,8 +1,8 @@
-"""Operations: one agent's part of a run, from request to answer.
+"""Operations: the work of one agent on one request, from request to answer.
 
-An operation takes advice, does the agent's own work, then hands off. The patterns for these three
-phases are passed in; this module knows none of them. Patterns start operations in turn, so patterns
-nest freely. An operation is a step: if its outcome is on the timeline, the answer comes from there.
+An operation gathers advice, does the agent's own work, then hands off. The patterns for these three
+phases are passed in; this module does not depend on them. Patterns can start operations themselves, so
+they nest freely. An operation is a step: if its outcome is on the timeline, the answer comes from there.
 
 The code that cancels an operation records why. A cancelled operation writes nothing itself, so that
 an interrupted process leaves work that can be resumed.
@@ -45,10 +45,10 @@ STOP_SECONDS = 5.0
 
 
 class ExecutionPatterns(Protocol):
-    """The patterns by which agents take advice, do their own work and hand off."""
+    """The patterns by which agents gather advice, do their own work and hand off."""
 
     async def advise(self, op: Operation, request: Request) -> Request:
-        """Return the request with the advice of the agent's advisors added."""
+        """Return the request with the advisors' advice added."""
         ...
 
     async def perform(self, op: Operation, request: Request) -> Answer:
@@ -62,7 +62,7 @@ class ExecutionPatterns(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunContext:
-    """What all operations of a run share."""
+    """Everything that a run's operations share."""
 
     timeline: Timeline
     agents: Mapping[str, Agent]
@@ -70,9 +70,9 @@ class RunContext:
     engine_for: Callable[[Agent], Engine]
     session_tasks: EngineSessionTasks
     offer_tools: Callable[[Operation], Awaitable[tuple[Tool, ...]]]
-    """Returns the acting tools that an operation's agent may use."""
+    """Returns the acting tools that an operation's agent is allowed to use."""
     make_check_tool: Callable[[tuple[str, ...]], ActingTool] | None = None
-    """Makes the tool that runs commands on a clean checkout of the work; None if there is no repository."""
+    """Creates the tool that runs commands on a clean checkout of the work; None if there is no repository."""
     get_placement: Callable[[], Placement] | None = None
     """Returns the placement that starts workers; None if there is no repository for them."""
     build_system_prompt: Callable[[Agent], str] = attrgetter("prompt")
@@ -82,7 +82,7 @@ class RunContext:
     mode: Mode = "default"
     directory: str = ""
     unattended: Unattended | None = "deny"
-    """How requests and questions of agents are handled without a person; None if a person is there to answer."""
+    """How agents' requests and questions are handled without a person; None if a person is available to answer."""
     turn_limits: TurnLimits = DEFAULT_TURN_LIMITS
     earlier_turns: tuple[PastTurn, ...] = ()
     """The turns of the earlier runs that this run continues."""
@@ -99,7 +99,7 @@ class RunContext:
 
 
 class Operation:
-    """One agent's part of a run."""
+    """The work of one agent on one request."""
 
     def __init__(
         self,
@@ -121,7 +121,7 @@ class Operation:
         above: Operation | RunContext = context if parent is None else parent
         self.allowance: Allowance = above.allowance.for_operation(path, agent.budget, of=agent.name)
         self.rules: Rules = _narrow_rules(above.rules, agent)
-        """The permission rules of this agent; never more permissive than those of the operation above."""
+        """This agent's permission rules; never more permissive than those of the parent operation."""
         self.coordination_tools: tuple[Tool, ...] = ()
         """Tools for working with other agents, set by a pattern."""
         self._context = context
@@ -129,7 +129,7 @@ class Operation:
         self._session: Session | None = None
 
     async def run(self, request: Request) -> Answer:
-        """Return the agent's answer, from the timeline if it is there. Raises AgentFailed if the agent failed."""
+        """Return the agent's answer, from the timeline if it is there already. Raises AgentFailed on failure."""
         self.request = request
         # The digest leaves out notes: Podium writes them around recorded facts, and a newer release may reword them.
         self.scope.digest = compute_digest(self.agent, request.text, request.origin, self.trigger)
@@ -159,7 +159,7 @@ class Operation:
         return OperationEnded(outcome="succeeded", text=answer.text, data=answer.data, parts=answer.parts)
 
     async def _produce_answer(self, request: Request) -> Answer:
-        """Take advice, do the agent's own work, then hand off."""
+        """Gather advice, do the agent's own work, then hand off."""
         patterns = self._context.patterns
         try:
             advised = await patterns.advise(self, request)
@@ -169,7 +169,7 @@ class Operation:
         return await patterns.hand_off(self, request, answer)
 
     async def run_as_part(self, request: Request, *, timeout: float | None = None) -> Part:
-        """Run and return the outcome as a part, also if the agent fails; cancel it after `timeout` seconds."""
+        """Run and return the outcome as a part, even if the agent fails; cancel it after `timeout` seconds."""
         try:
             with self.scope.timeline.timeouts.apply_timeout(self.scope.path, inf if timeout is None else timeout):
                 answer = await self.run(request)
@@ -185,7 +185,7 @@ class Operation:
     def child(
         self, agent: str | Agent, trigger: Trigger, *, at: Scope | None = None, after: Operation | None = None
     ) -> Operation:
-        """Return an operation of another agent below this one; `at` is a scope below, such as that of a tool call.
+        """Return an operation of another agent below this one. `at` is a scope below this one, such as a tool call's.
 
         `after` is an earlier operation of the same agent, whose conversation it continues.
         """
@@ -207,11 +207,11 @@ class Operation:
         await self.placement.stop_workers(runs)
         with move_on_after(STOP_SECONDS):
             for run in runs:
-                # Their usage counts even if nobody needs their answer any more.
+                # Their usage counts even if their answers are no longer needed.
                 self.scope.child(f"worker:{run}").record_outcome(await self.placement.wait_for_result(run))
 
     async def record_ended_workers(self) -> None:
-        """Record the results of workers started here or below that ended unawaited, so that their usage counts."""
+        """Record the results of workers started here or below that ended while nobody waited, so their usage counts."""
         for run in self._list_unreturned_workers():
             if self.placement is not None and (ended := await self.placement.poll_result(run)) is not None:
                 self.scope.child(f"worker:{run}").record_outcome(ended)
@@ -227,17 +227,17 @@ class Operation:
 
     @property
     def duration(self) -> float:
-        """How many seconds it took, according to the timeline."""
+        """How many seconds the operation took, according to the timeline."""
         began = self.scope.timeline.outcome_time(f"{self.scope.path}/operation_started#1")
         ended = self.scope.timeline.outcome_time(self.scope.path)
         return 0.0 if began is None or ended is None else ended - began
 
     def past_turns(self) -> list[PastTurn]:
-        """Return the agent's turns in this operation and in those that it continues."""
+        """Return the agent's turns in this operation and in the operations that it continues."""
         return [*self._earlier_turns(), *read_past_turns(self.scope)]
 
     def _earlier_turns(self) -> list[PastTurn]:
-        """Return the turns before this operation; an agent called as a tool gets none."""
+        """Return the turns before this operation; an agent called as a tool has none."""
         if self._continues_from is not None:
             return self._continues_from.past_turns()
         return [] if self.trigger == "tool" else list(self._context.earlier_turns)
@@ -272,7 +272,7 @@ class Operation:
 
     @cached_property
     def gate(self) -> Gate:
-        """The gate through which this agent acts on the outside."""
+        """The gate that this agent's actions pass through."""
         return Gate(
             self._judge_action,
             agent=self.agent.name,
@@ -297,16 +297,16 @@ class Operation:
             return place.record_outcome(Checked(commands=commands, passed=False, output=why))
         tool = self.gate.wrap_tool(self._context.make_check_tool(commands))
         answer = await tool.answer(ToolUse(id=place.path, name=tool.name, arguments={}), place)
-        # No model called this tool, so a refusal is reported in the wording for people.
+        # No model called this tool, so a refusal uses the wording for people.
         output = f"they were not run: {answer.refusal}" if answer.refusal else answer.text
         return place.record_outcome(Checked(commands=commands, passed=not answer.is_error, output=output))
 
     async def offer_tools(self) -> tuple[Tool, ...]:
-        """Return the acting tools that the agent may use, each behind the gate."""
+        """Return the acting tools that the agent is allowed to use, each behind the gate."""
         return await self._context.offer_tools(self)
 
     def make_error(self, kind: FailureKind, message: str, *, so_far: str = "") -> AgentFailed:
-        """Return the error that this agent failed with this message; `so_far` is a partial answer."""
+        """Return an AgentFailed error for this agent; `so_far` is its partial answer."""
         return AgentFailed(Failure(kind=kind, agent=self.agent.name, message=message), so_far=so_far)
 
     async def _close_session(self) -> None:

@@ -1,4 +1,4 @@
-"""Messages from the person to a working agent: each one is delivered in exactly one prompt."""
+"""Messages from the person to a running agent: each one is delivered in exactly one prompt."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _format_message(message: MessageReceived, timeline: Timeline) -> str:
     for one in message.attachments:
         data = timeline.read_attachment(one.digest)
         if data is None:
-            lines.append(f"[file {one.name}, which is not there any more]")
+            lines.append(f"[file {one.name}, which is no longer available]")
         elif one.is_image:
             lines.append(one.prompt_marker)
         else:

@@ -1,8 +1,8 @@
 """The placement interface: how a run starts workers and waits for them.
 
-A worker is a run like any other, in a process of its own. The parent run records the worker's run id before it
-starts it, so that it finds the worker again after a restart. It waits for the result, and stops the worker when
-the work is no longer needed.
+A worker is a run like any other, in its own process. The parent run records the worker's run id before starting
+it, so that the parent can find the worker after a restart. The parent waits for the result, and stops the worker
+when the work is no longer needed.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ Idle = Callable[[], AbstractContextManager[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
-    """Options of a worker. An option that is not given comes from the agent's file or the settings.
+    """A worker's options. An option that is not given comes from the agent's file or the settings.
 
-    `after` are branches whose workers have to succeed first, and `base` is the commit that the branch starts at.
-    A reader gets no checkout. Workers that share a checkout may be on the same branch at once. With
-    `is_unattended`, nobody is asked: what needs permission is denied. `approved` are rules for what the worker may
-    do without asking.
+    `after` lists branches whose workers have to succeed first, and `base` is the commit that the branch starts at.
+    A read-only worker gets no checkout. Workers that share a checkout can be on the same branch at once. With
+    `is_unattended`, nobody is asked: actions that need permission are denied. `approved` lists rules for actions
+    that the worker can take without asking.
     """
 
     after: tuple[str, ...] = ()
@@ -52,7 +52,7 @@ class Placement(Protocol):
 
     @property
     def is_worker(self) -> bool:
-        """Whether the run itself is a worker's, and so already has a checkout of its own."""
+        """Whether this run is itself a worker's, and so already has its own checkout."""
         ...
 
     async def send_worker(
@@ -65,10 +65,10 @@ class Placement(Protocol):
         options: WorkerOptions,
         restrictions: Permissions,
     ) -> None:
-        """Start a worker as this agent, or as the default one; do nothing if it was started already.
+        """Start a worker as this agent, or as the default agent; do nothing if it was already started.
 
-        The budget in `options` can only narrow the agent's own. `restrictions` are the sender's rules for what is
-        denied or needs permission. Raises Mistake.
+        The budget in `options` can only narrow the agent's own. `restrictions` are the sender's rules for actions that
+        are denied or need permission. Raises Mistake.
         """
         ...
 

@@ -61,7 +61,7 @@ class Redaction:
         return self._line_pattern.sub(lambda found: self._lines[found[0]], line)
 
     def partial_secret_length(self, text: str) -> int:
-        """Return how many characters at the end of a text may be the beginning of a secret."""
+        """Return how many characters at the end of a text may be the start of a secret."""
         longest = 0
         for secret in self._names:
             for size in range(min(len(secret) - 1, len(text)), longest, -1):
@@ -75,7 +75,7 @@ NO_REDACTION = Redaction()
 
 
 def _escape_json(text: str) -> bytes:
-    """Return the text as it is encoded inside a JSON string."""
+    """Return the text as encoded inside a JSON string."""
     return msgspec.json.encode(text)[1:-1]
 
 

@@ -1,8 +1,8 @@
 """A session: one agent's conversation on one engine.
 
 A session takes prompts one at a time, in order of arrival, and returns a reply or a failure for each.
-It deals with prompts, tools and replies, and knows nothing about patterns. The reply of a finished
-turn is on the timeline; asking again returns it from there.
+It deals with prompts, tools and replies, not with patterns. The reply of a finished turn is on the
+timeline; asking again returns it from there.
 """
 
 from __future__ import annotations
@@ -95,11 +95,11 @@ class Session:
     async def ask(self, prompt: str, *about: Any) -> Reply:
         """Send a prompt to the agent and return its reply; while the session is busy, wait in the queue.
 
-        `about` are the inputs that identify this turn in its digest. The text of the prompt is not among
-        them, so that a newer release may reword it.
+        `about` are the inputs that identify this turn in its digest. The prompt's text is not one of them, so
+        that a newer release can reword it.
         """
         if self._waiting > MAX_QUEUED_PROMPTS:
-            raise AgentFailed(self._make_failure("limit", f"{MAX_QUEUED_PROMPTS} prompts are already waiting for it"))
+            raise AgentFailed(self._make_failure("limit", f"it already has {MAX_QUEUED_PROMPTS} prompts waiting"))
         turn = self._scope.next_child("turn", *about)
         self._waiting += 1
         try:
@@ -118,7 +118,7 @@ class Session:
         """Return the prompt with the person's messages to this agent since its last turn."""
         agent, timeline = self._spec.agent.name, turn.timeline
         said = find_delivered_messages(turn)
-        # A turn whose model was already called keeps its prompt: messages that arrived since wait for the next turn.
+        # A turn keeps its prompt once its model has been called: later messages wait for the next turn.
         if (
             not said
             and timeline.list_undelivered(agent)
@@ -134,7 +134,7 @@ class Session:
         ended = place.find_outcome(TurnEnded) or await self._attempt_turn(place, prompt)
         if ended.failure is not None and ended.failure.kind == "empty_reply":
             place.record(SessionRevived(agent=self._spec.agent.name, reason=ended.failure.message))
-            # Messages that the person sent during the first attempt go into the second one, too.
+            # Messages that the person sent during the first attempt also go into the second one.
             told = [message.text for message in turn.timeline.find_events_below(turn.path, MessagesDelivered)]
             prompt = "\n\n".join([prompt, *(text for text in told if text not in prompt)])
             place = turn.for_attempt(2)
@@ -189,7 +189,7 @@ class Session:
         return listener.make_timeout_failure(self._make_failure)
 
     def _record_turn_end(self, place: Scope, listener: TurnListener, failure: Failure | None) -> TurnEnded:
-        """Record the end of a turn, once, with all the text that was received."""
+        """Record the end of a turn, once, with all the received text."""
         text, calls = place.timeline.redaction.redact_text(listener.text), tuple(listener.calls)
         if failure is None:
             return place.record_outcome(TurnEnded(outcome="succeeded", text=text, calls=calls))
@@ -225,7 +225,7 @@ MakeFailure = Callable[[FailureKind, str], Failure]
 class TurnListener:
     """Receives the pieces of a turn: the text so far, the running tools, and the deadline for the next piece.
 
-    It uses the system's monotonic clock, which is also the event loop's.
+    It uses the system's monotonic clock, as the event loop does.
     """
 
     def __init__(self, place: Scope, turn_limits: TurnLimits) -> None:
@@ -243,7 +243,7 @@ class TurnListener:
         now = monotonic()
         self._end = now + turn_limits.turn
         self.timeout = PausableTimeout(min(now + turn_limits.thinking, self._end))
-        """The timeout of the block that receives the turn; it expires when the engine is silent for too long."""
+        """The timeout of the block that receives the turn; it expires if the engine is silent for too long."""
 
     @property
     def text(self) -> str:
@@ -316,7 +316,7 @@ class TurnListener:
             self._streaming.cancel()
 
     def flush(self) -> None:
-        """Record the received text and reasoning that are not on the timeline yet."""
+        """Record the received text and reasoning that is not on the timeline yet."""
         self.stop_streaming()
         self._streaming = None
         if thought := self._take_text(self._unstreamed_reasoning):
@@ -325,7 +325,7 @@ class TurnListener:
             self._place.record_each_time(TextStreamed(text=said))
 
     def _take_text(self, pieces: list[str]) -> str:
-        """Join and remove the pieces; an end that may be the beginning of a secret stays for the next flush."""
+        """Join and remove the pieces. If the end may be the start of a secret, keep it for the next flush."""
         text = "".join(pieces)
         pieces.clear()
         redaction = self._place.timeline.redaction
@@ -335,14 +335,14 @@ class TurnListener:
         return text[:-open]
 
     def check_reply(self, failure: MakeFailure) -> Failure | None:
-        """Return why a finished reply is not valid; None if it is."""
+        """Return why a finished reply is invalid; None if it is valid."""
         if self._open_tools:
             names = ", ".join(self._open_tools.values())
             return failure("engine", f"its engine ended the turn while {names} was still running")
         if not self._is_finished:
             return failure("engine", "its engine stopped in the middle of the turn")
         if not self.text and self._owes_text:
-            return failure("empty_reply", "it replied with nothing")
+            return failure("empty_reply", "its reply was empty")
         return None
 
     def make_timeout_failure(self, failure: MakeFailure) -> Failure:

@@ -6,10 +6,10 @@ there. Keys are paths in the run's tree (`lead/advice:legal#1/turn#1/call#1`), c
 parent, so that parallel branches never share a counter.
 
 Writes are queued in order and committed as fast as the store can. Nothing acts on an entry that is
-not yet written: `wait_written` is awaited before every effect and before anything is reported to the
-outside. So a crash loses at most the last entries, and nothing depends on those.
+not yet written: `wait_written` is awaited before every effect and before anything is reported outside
+the run. So a crash loses at most the last entries, and nothing depends on those.
 
-The store decides who may write and how lines are stored. What the events mean is decided elsewhere.
+The store decides who can write and how lines are stored. Other modules interpret the events.
 """
 
 from __future__ import annotations
@@ -108,23 +108,23 @@ class Timeline:
         self.unreturned_workers: dict[str, UnreturnedWorker] = {}
         """The workers that have not returned, by run id."""
         self.member_changes: dict[str, MemberChanged] = {}
-        """The changes of agents since the run began, by agent name."""
+        """The changes made to agents since the run started, by agent name."""
         self.pauses = 0
-        """How often the run was paused and resumed."""
+        """How many times the run was paused and resumed."""
         self.stop_asked = False
         self.is_pausing = False
         self.on_quiet: Callable[[], object] = lambda: None
         self.on_waiting: Callable[[str], object] = lambda id: None
-        """Called with the id of a permission request that is written and waits for an answer."""
+        """Called with the id of each permission request that is written and waits for an answer."""
         self.read_attachment: Callable[[str], bytes | None] = lambda digest: None
-        """Returns the content of an attachment of this run, by digest."""
+        """Returns the content of one of the run's attachments, by digest."""
         self._lease = lease
         self._clock = clock
         self._hash = GENESIS
         self._outcomes: dict[str, bytes] = {}
         self._answer_flags: dict[str, Flag] = {}
         self.running_effects = 0
-        """How many effects on the outside are running."""
+        """How many external effects are running."""
 
     def load(self, rows: Iterable[JournalRow]) -> None:
         """Load the rows that earlier owners wrote. Most lines are decoded only when they are needed."""
@@ -177,7 +177,7 @@ class Timeline:
         if entry.digest != wanted:
             raise JournalMismatch(
                 f"run {self.run} recorded step {key} for the input {entry.digest}, but its input is now "
-                f"{wanted}; a run cannot be resumed with other inputs than it started with"
+                f"{wanted}; a run cannot be resumed with different inputs than it started with"
             )
         return entry.event
 
@@ -213,7 +213,7 @@ class Timeline:
 
     @property
     def effect(self) -> Effect:
-        """The block to enter around anything that acts on the outside."""
+        """The block to enter around any external effect."""
         return Effect(self)
 
     @cached_property
@@ -233,13 +233,13 @@ class Timeline:
             await sleep_forever()
 
     def pause(self) -> None:
-        """Start no further effect, and call `on_quiet` when the last running one has ended."""
+        """Do not start any more effects, and call `on_quiet` when the last running one has ended."""
         self.is_pausing = True
         if self.running_effects == 0:
             self.on_quiet()
 
     def list_undelivered(self, agent: str) -> list[MessageReceived]:
-        """Return the person's messages to this agent that were not delivered yet."""
+        """Return the person's messages to this agent that have not been delivered yet."""
         return [message for message in self.messages.values() if message.to == agent]
 
     async def wait_answer(self, id: str) -> PermissionAnswered | QuestionAnswered:
@@ -251,7 +251,7 @@ class Timeline:
         return self.answers[id]
 
     def usage_below(self, below: str = "") -> Usage:
-        """Return the usage of the operations at or below a path so far."""
+        """Return the usage so far of the operations at or below a path."""
         prefix = f"{below}/" if below else ""
         return sum_usage(used for path, used in self.usage.items() if f"{path}/".startswith(prefix))
 
@@ -307,7 +307,7 @@ class Timeline:
             if not event.is_allowed:
                 denial = Denial(action.agent, event.by or "podium", event.comment, self._clock())
                 self.denials.setdefault(action.effect_hash, []).append(denial)
-            # An answer after the request expired has no effect: the gate asks again.
+            # An answer that arrives after the request expired has no effect: the gate asks again.
             elif event.decision != "once" and not is_expired(asked, at=event.at):
                 self.approvals[action.repeat_key] = event.by or "a person"
                 if event.decision == "always" and event.rule == asked.always != "":
@@ -347,7 +347,7 @@ _INDEXED_KINDS = frozenset(
 
 
 class Effect:
-    """The block around anything that acts on the outside.
+    """The block around any external effect.
 
     Entering it waits until all entries before the effect are written, and blocks forever while the run
     is being paused. The run is quiet when no such block is open.

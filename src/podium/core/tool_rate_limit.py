@@ -1,4 +1,4 @@
-"""A rate limit: how many times something may start per minute. Callers above the limit wait."""
+"""A rate limit: how many times something can start per minute. Callers above the limit wait."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class RateLimit:
         self._start_times: deque[float] = deque(maxlen=per_minute)
 
     async def acquire(self) -> None:
-        """Wait until one more may start."""
+        """Wait until one more can start."""
         while (
             len(self._start_times) == self._per_minute and (wait := self._start_times[0] + MINUTE - self._clock()) > 0
         ):
