@@ -143,8 +143,8 @@ LINES: list[tuple[Event, str | None]] = [
         "law: plans iteration 1 for a; skipped: b: unknown",
     ),
     (
-        Evaluated(iteration=2, score=0.5, by="judge", held_back="a did not take part yet"),
-        "law: iteration 2 scored 0.5 by judge (stable): a did not take part yet",
+        Evaluated(iteration=2, score=0.5, by="judge", held_back="no contribution yet from a"),
+        "law: iteration 2 scored 0.5 by judge (stable): no contribution yet from a",
     ),
     (Checked(commands=("make test",), passed=False), 'law: checks failed: "make test"'),
     (AdjustmentProposed(iteration=1, text="another model"), "law: proposes: another model"),

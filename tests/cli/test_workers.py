@@ -343,7 +343,7 @@ async def test_all_workers_of_a_repository_are_summed_up_by_the_agent_worker(lab
     [run] = [
         one["id"]
         for one in (await invoke_podium_json(lab, "ps"))["runs"]
-        if one["request"].startswith("Sum up the report on the workers of repo ")
+        if one["request"].startswith("Summarise the report on the workers of repo ")
     ]
     assert unbegun.stderr == "there is nothing to summarize yet\n"
     assert said.returncode == 0, said.stderr

@@ -179,11 +179,11 @@ async def test_an_agent_sends_a_worker_waits_for_it_and_uses_its_result(repo: Pa
 
     assert result.text == "All is done."
     answers = [entry.event.text for entry in entries if isinstance(entry.event, ToolAnswered)]
-    assert answers[0].startswith("A worker is on feat/x")
+    assert answers[0].startswith("Started a worker on feat/x")
     assert answers[1].startswith("The worker is done.")
     assert answers[2] == "feat/x: succeeded"
-    assert answers[3].startswith("You have sent no worker to 'nobody'")
-    assert answers[4] == "The worker on feat/x was over already (succeeded)."
+    assert answers[3].startswith("You have no worker on 'nobody'")
+    assert answers[4] == "The worker on feat/x had already ended (succeeded)."
     assert git(repo, "show", "feat/x:by-worker.txt") == "by-worker.txt\n"
     assert all(entry.event.outcome == "succeeded" for entry in entries if isinstance(entry.event, OperationEnded))
 
@@ -388,9 +388,9 @@ async def test_an_agent_sets_the_order_the_models_and_the_limits_of_its_workers(
         started = [(await app.launcher.read_entries(one.run))[0].event for one in sent]
 
     answers = [entry.event.text for entry in entries if isinstance(entry.event, ToolAnswered)]
-    assert answers[3] == "There is no agent 'stranger' here; there are: boss, writer, small."
-    assert answers[4].startswith("You have sent no worker to 'z'")
-    assert answers[5].startswith("delegate_task cannot be called so: Expected `int` >= 1")
+    assert answers[3] == "Agent 'stranger' not found; available: boss, writer, small."
+    assert answers[4].startswith("You have no worker on 'z'")
+    assert answers[5].startswith("Invalid arguments for delegate_task: Expected `int` >= 1")
     assert answers[6].startswith("read")
     assert [one.branch for one in sent] == ["a", "b", "c"]
     assert [one.budget for one in sent] == [Budget(turns=9), Budget(turns=12), Budget(turns=2)]

@@ -32,7 +32,7 @@ async def test_an_answer_that_does_not_fit_may_be_given_again(studio: Studio) ->
     result = await studio.run("judge", "how good?")
 
     assert result.data == {"score": 1}
-    assert "it is no JSON" in studio.heard("judge")[1]
+    assert "it is not JSON" in studio.heard("judge")[1]
     assert "at $.score 'high' is not of type 'number'" in studio.heard("judge")[2]
 
 
@@ -41,7 +41,7 @@ async def test_an_agent_that_never_fits_fails_with_the_reason(studio: Studio) ->
 
     result = await studio.run("judge", "how good?")
 
-    assert result.error == "judge: its answer does not match its output schema: it is no JSON"
+    assert result.error == "judge: its answer does not match its output schema: it is not JSON"
 
 
 @pytest.mark.parametrize("text", ['{"score": 1}', 'Here:\n```json\n{"score": 1}\n```\nbye', ' {"score":1}\n'])

@@ -104,7 +104,7 @@ async def test_a_choice_outside_the_list_is_answered_with_the_list_and_may_be_co
     ]
     second = routing_studio.calls[1].messages
     assert [message.role for message in second] == ["user", "assistant", "tool", "user"]
-    assert "'sales' is none of the destinations, which are billing, support." in second[2].text
+    assert "'sales' is not one of the destinations: billing, support." in second[2].text
 
 
 async def test_two_corrections_are_all_a_router_gets(routing_studio: Studio) -> None:
@@ -115,9 +115,7 @@ async def test_two_corrections_are_all_a_router_gets(routing_studio: Studio) -> 
     result = await routing_studio.run("reception", "help")
 
     assert result.outcome == "failed"
-    assert result.error == (
-        "reception: routing failed: 'void' is none of the destinations, which are billing, support."
-    )
+    assert result.error == ("reception: routing failed: 'void' is not one of the destinations: billing, support.")
     assert len(routing_studio.events(result, RouteRefused)) == 3
     assert len(routing_studio.heard("reception")) == 3
 

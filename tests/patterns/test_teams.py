@@ -276,7 +276,7 @@ async def test_all_members_must_have_taken_part_where_the_team_requires_it(studi
     result = await studio.run("lead", "go")
 
     first, second = studio.events(result, Evaluated)
-    assert (first.score, first.held_back) == (0.3, "b did not take part yet")
+    assert (first.score, first.held_back) == (0.3, "no contribution yet from b")
     assert second.is_complete
     assert result.succeeded
 

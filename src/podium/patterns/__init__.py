@@ -1,4 +1,4 @@
-"""Patterns: async functions that run an operation. The names exported here are for writing your own patterns."""
+"""Patterns: async functions that run an operation. The exported names are for writing your own patterns."""
 
 from __future__ import annotations
 

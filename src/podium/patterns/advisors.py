@@ -58,7 +58,7 @@ def count_required(advisors: Advisors) -> int:
 
 
 def format_advised_request(request: str, parts: Sequence[Part]) -> str:
-    """Format the request and the analyses under headings, which are escaped inside the texts."""
+    """Format the request and the analyses under headings. Lines in them that look like these headings are escaped."""
     sections = "".join(
         f"\n\n### From {part.agent}\n\n"
         + (escape_headings(part.text, _HEADING) if part.failure is None else describe_unavailable(part))

@@ -1,4 +1,4 @@
-"""Broadcast: every member gets the same request at once, and the answer holds all their answers."""
+"""Broadcast: every member gets the same request at once, and the answer contains all their answers."""
 
 from __future__ import annotations
 

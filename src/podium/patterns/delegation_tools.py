@@ -22,13 +22,13 @@ from .in_worker import DEFAULT_BUDGET_SHARE, UNSENT, make_limit_pause, start_wor
 
 TOOL_NAMES = ("delegate_task", "check_workers", "get_worker_result", "cancel_worker")
 LONGEST_WAIT = 45.0
-"""Some engines drop tool calls that take longer, so the agent has to ask for the result again."""
+"""Some engines drop tool calls that take longer than this, so the agent has to ask for the result again."""
 
 G = TypeVar("G", bound=Struct)
 
 
 def make_delegation_tools(op: Operation) -> tuple[Tool, ...]:
-    """Create the delegation tools that the agent's file names, if workers can be started."""
+    """Create the delegation tools listed in the agent's file, if workers can be started."""
     wanted = [name for name in op.agent.tools or () if name in TOOL_NAMES]
     if not wanted or op.placement is None:
         return ()
@@ -37,11 +37,11 @@ def make_delegation_tools(op: Operation) -> tuple[Tool, ...]:
 
 
 class NoArguments(Struct, frozen=True):
-    """Arguments of a tool that takes none."""
+    """The arguments of a tool without arguments."""
 
 
 class BranchArguments(Struct, frozen=True, kw_only=True):
-    """Arguments that name a worker by its branch."""
+    """Arguments that identify a worker by its branch."""
 
     branch: str
 
@@ -83,7 +83,7 @@ class DelegateTaskArguments(Struct, frozen=True, kw_only=True):
 
 
 class _WorkerDelegation:
-    """The workers that one operation has sent, read from its timeline."""
+    """The workers that one operation has started, read from its timeline."""
 
     def __init__(self, op: Operation) -> None:
         self._op = op
@@ -92,25 +92,25 @@ class _WorkerDelegation:
         return [
             _make_tool(
                 "delegate_task",
-                "Have a worker do a task in the background, in a checkout of its own, on a branch. Returns at once.",
+                "Give a task to a worker, which runs in the background on its own branch. Returns at once.",
                 {
-                    "branch": _string_schema("The new branch that the work will be on; a reader's name."),
-                    "task": _string_schema("What to do, with all that it needs to know: the worker sees nothing else."),
+                    "branch": _string_schema("The new branch for the work. For a read-only worker, just its name."),
+                    "task": _string_schema("What to do, with all the context it needs: the worker sees nothing else."),
                     "after": {
                         "type": "array",
                         "items": {"type": "string"},
                         "description": "Branches whose workers have to succeed first.",
                     },
                     "agent": {
-                        **_string_schema("Who does it, in place of the usual worker."),
+                        **_string_schema("The agent to use instead of the default worker."),
                         "enum": list(self._op.agents),
                     },
-                    "read_only": {"type": "boolean", "description": "It only reads, and needs no branch of its own."},
-                    "model": _string_schema("The model that it uses, if not the usual one."),
-                    "timeout": {"type": "number", "description": "Seconds until it is ended with what there is."},
+                    "read_only": {"type": "boolean", "description": "The worker only reads and needs no branch."},
+                    "model": _string_schema("The model to use instead of the default one."),
+                    "timeout": {"type": "number", "description": "Seconds after which the worker is stopped."},
                     "budget": {
                         "type": "object",
-                        "description": "What it may use at most, of what is left to you; a quarter of that by default.",
+                        "description": "Limits for the worker, from your remaining budget; by default a quarter of it.",
                         "properties": {
                             "usd": {"type": "number"},
                             "tokens": {"type": "integer"},
@@ -121,19 +121,17 @@ class _WorkerDelegation:
                 DelegateTaskArguments,
                 self._delegate_task,
             ),
-            _make_tool(
-                "check_workers", "How the workers that you have sent stand.", {}, NoArguments, self._check_workers
-            ),
+            _make_tool("check_workers", "Show the state of your workers.", {}, NoArguments, self._check_workers),
             _make_tool(
                 "get_worker_result",
-                f"What a worker answered. Waits up to {LONGEST_WAIT:g} s; ask again where it is not through.",
+                f"Get a worker's answer. Waits up to {LONGEST_WAIT:g} s; call it again if the worker has not finished.",
                 {"branch": _string_schema("The worker's branch.")},
                 BranchArguments,
                 self._get_worker_result,
             ),
             _make_tool(
                 "cancel_worker",
-                "End a worker.",
+                "Stop a worker.",
                 {"branch": _string_schema("The worker's branch.")},
                 BranchArguments,
                 self._cancel_worker,
@@ -147,7 +145,7 @@ class _WorkerDelegation:
                 return self._answer_unknown_branch(branch)
         if arguments.agent and arguments.agent not in op.agents:
             there = ", ".join(op.agents)
-            return ToolAnswer(text=f"There is no agent {arguments.agent!r} here; there are: {there}.", is_error=True)
+            return ToolAnswer(text=f"Agent {arguments.agent!r} not found; available: {there}.", is_error=True)
         agent = op.agents.get(arguments.agent)
         options = arguments.as_worker_options()
         sent = place.child("worker").find_outcome(WorkerSent)
@@ -169,13 +167,13 @@ class _WorkerDelegation:
                 WorkerReturned(run=sent.run, outcome="failed", error=why)
             )
             return ToolAnswer(text=why, is_error=True)
-        return ToolAnswer(text=f"A worker is on {arguments.branch} (run {sent.run}).")
+        return ToolAnswer(text=f"Started a worker on {arguments.branch} (run {sent.run}).")
 
     async def _check_workers(self, arguments: NoArguments, place: Scope) -> ToolAnswer:
         placement = self._op.placement
         assert placement is not None
         lines = [f"{sent.branch}: {await placement.describe_worker(sent.run)}" for sent in self._list_workers()]
-        return ToolAnswer(text="\n".join(lines) or "You have sent no worker yet.")
+        return ToolAnswer(text="\n".join(lines) or "You have not started any workers yet.")
 
     async def _get_worker_result(self, arguments: BranchArguments, place: Scope) -> ToolAnswer:
         op = self._op
@@ -189,7 +187,7 @@ class _WorkerDelegation:
             with move_on_after(LONGEST_WAIT):
                 returned = at.record_outcome(await op.placement.wait_for_result(sent.run, idle=make_limit_pause(op)))
         if returned is None:
-            return ToolAnswer(text=f"The worker on {sent.branch} is not through yet; ask again.")
+            return ToolAnswer(text=f"The worker on {sent.branch} has not finished yet; ask again.")
         if returned.outcome != "succeeded":
             return ToolAnswer(text=f"The worker {returned.outcome}: {returned.error}\n{returned.text}", is_error=True)
         return ToolAnswer(text=returned.text)
@@ -201,9 +199,9 @@ class _WorkerDelegation:
         assert self._op.placement is not None
         if (ended := await self._poll_outcome(sent)) is not None:
             why = f": {ended.error}" if ended.error else ""
-            return ToolAnswer(text=f"The worker on {sent.branch} was over already ({ended.outcome}){why}.")
+            return ToolAnswer(text=f"The worker on {sent.branch} had already ended ({ended.outcome}){why}.")
         await self._op.placement.stop_workers([sent.run])
-        return ToolAnswer(text=f"The worker on {sent.branch} is told to end.")
+        return ToolAnswer(text=f"The worker on {sent.branch} was asked to stop.")
 
     async def _poll_outcome(self, sent: WorkerSent) -> WorkerReturned | None:
         """Return a worker's result, which is recorded once, or None while it is running."""
@@ -224,8 +222,8 @@ class _WorkerDelegation:
         return next((sent for sent in reversed(self._list_workers()) if sent.branch == branch), None)
 
     def _answer_unknown_branch(self, branch: str) -> ToolAnswer:
-        there = ", ".join(sent.branch for sent in self._list_workers()) or "nobody yet"
-        return ToolAnswer(text=f"You have sent no worker to {branch!r}; you have sent: {there}.", is_error=True)
+        there = ", ".join(sent.branch for sent in self._list_workers()) or "none yet"
+        return ToolAnswer(text=f"You have no worker on {branch!r}; your workers are on: {there}.", is_error=True)
 
 
 def _string_schema(description: str) -> dict[str, Any]:
@@ -245,7 +243,7 @@ def _make_tool(
         try:
             arguments = msgspec.convert(said, argument_type)
         except msgspec.ValidationError as error:
-            return ToolAnswer(text=f"{name} cannot be called so: {error}.", is_error=True)
+            return ToolAnswer(text=f"Invalid arguments for {name}: {error}.", is_error=True)
         return await act(arguments, scope)
 
     return Tool(

@@ -1,7 +1,7 @@
-"""Discuss: members talk in rounds on a shared channel until there is a reason to end, and the lead answers.
+"""Discuss: members talk in rounds on a shared channel until there is a reason to end; then the lead answers.
 
-Members share broadcasts and votes, and a reply that comes without either. Each member keeps its own conversation
-from round to round and receives each message once.
+The channel carries broadcasts and votes, and the replies of members that use neither. Each member keeps its own
+conversation from round to round and receives each message once.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PASS = "pass"
 
 
 async def run_discuss(op: Operation, request: Request) -> Answer:
-    """Return the coordinator's answer, or the discussion itself, marked as such, if there is none."""
+    """Return the coordinator's answer. If there is none, return the discussion itself, marked as such."""
     return await Discussion(op, request).run()
 
 
@@ -80,9 +80,7 @@ class Discussion:
             DiscussionEnded(by=ended, rounds=self.rounds, broadcasts=broadcasts, injected_tokens=tokens)
         )
         if ended == "budget":
-            raise self._op.make_error(
-                "budget", "the budget of the discussion is used up", so_far=self._format_fallback()
-            )
+            raise self._op.make_error("budget", "the discussion's budget is used up", so_far=self._format_fallback())
         return Answer(text=await self._write_conclusion(ended), parts=self.parts)
 
     async def _find_end_reason(self) -> EndReason | None:
@@ -121,7 +119,7 @@ class Discussion:
         return self._has_round_started(self.rounds + 1) or self.should_continue(self)
 
     def _has_round_started(self, number: int) -> bool:
-        """Return whether a member's part in a round is on the timeline."""
+        """Return whether the timeline already has a member's turn in this round."""
         stages = (self._op.scope.child(f"member:{agent.name}#{number}") for agent in self._members.values())
         return any(stage.child("operation_started#1").has_outcome for stage in stages)
 
@@ -165,7 +163,7 @@ class Discussion:
         self.parts = tuple(parts[name] for name in self._members)
 
     def _add_injected_messages(self) -> None:
-        """Add injected messages to the channel. A round that is on the timeline gets the messages it got then."""
+        """Add injected messages to the channel. A round from the timeline gets the same messages as before."""
         place = self._op.scope.child(f"round#{self.rounds}")
         injected, self._injected = self._injected, []
         if not self._has_round_started(self.rounds):
@@ -226,7 +224,7 @@ class Discussion:
         return True
 
     async def _write_conclusion(self, ended: EndReason) -> str:
-        """Return the coordinator's conclusion, or ask it for one. Without an answer, return the discussion, marked."""
+        """Return the coordinator's conclusion; ask for one if needed. If that fails, return the discussion, marked."""
         if ended == "coordinator":
             return self._conclusion
         op = self._op
@@ -275,7 +273,7 @@ def _make_member_vote_tool(author: str, number: int) -> Tool:
         return Voted(author=author, round=number, ready=ready, reason=reason) if isinstance(ready, bool) else None
 
     fields = {"ready": "boolean", "reason": "string"}
-    return _make_event_tool("vote_conclude", "Vote whether the discussion can end.", fields, parse_vote)
+    return _make_event_tool("vote_conclude", "Vote on whether the discussion can end.", fields, parse_vote)
 
 
 def _make_event_tool(
@@ -284,7 +282,7 @@ def _make_event_tool(
     fields: dict[str, str],
     parse_event: Callable[[dict[str, Any]], Broadcast | Voted | None] | None,
 ) -> Tool:
-    """Create a tool that records an event. Without `parse_event` it records nothing, and the caller reads the call."""
+    """Create a tool that records an event. Without `parse_event`, it records nothing and the caller reads the call."""
 
     async def answer_call(call: ToolUse, scope: Scope) -> ToolAnswer:
         if parse_event is None:
@@ -308,7 +306,7 @@ def _make_event_tool(
 
 
 _make_broadcast_tool = partial(
-    _make_event_tool, "broadcast", "Say something to all members of the discussion.", {"message": "string"}
+    _make_event_tool, "broadcast", "Send a message to all members of the discussion.", {"message": "string"}
 )
 _MODERATOR_TOOLS = (_make_broadcast_tool(None),)
 _DECIDER_TOOLS = (
@@ -318,7 +316,7 @@ _DECIDER_TOOLS = (
 
 
 class AbsentMember(NamedTuple):
-    """A member that took no part in a round, and the reason."""
+    """A member that did not take part in a round, and the reason."""
 
     author: str
     round: int
@@ -344,7 +342,7 @@ class Channel:
             self.votes[message.author] = message
 
     def unread_messages(self, name: str) -> list[ChannelMessage]:
-        """Return the messages of others that a member has not read yet."""
+        """Return the messages from others that a member has not read yet."""
         return [one for one in self.log[self.read_until.get(name, 0) :] if one.author != name]
 
     def mark_read(self, name: str, until: int) -> None:
@@ -356,13 +354,13 @@ class Channel:
         return [one for one in self.log if isinstance(one, Broadcast) and round in (None, one.round)]
 
     def has_consensus(self, names: Iterable[str]) -> bool:
-        """Return whether each of these members is ready, by its latest vote."""
+        """Return whether all of these members are ready, according to their latest votes."""
         voted = [self.votes.get(name) for name in names]
         return bool(voted) and all(vote is not None and vote.ready for vote in voted)
 
 
 def format_messages(messages: Iterable[ChannelMessage]) -> str:
-    """Format messages with author and round, quoted so that no line can pass for another author's."""
+    """Format messages with author and round, quoted so that no line can imitate another author's message."""
     return "".join(f"\n{_format_message(one)}\n" for one in messages)
 
 

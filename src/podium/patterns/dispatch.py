@@ -1,7 +1,7 @@
 """Plans: parse a lead's reply into assignments of tasks to workers.
 
-This module only parses text. The team modes start the workers, wait for them and tell the lead what was
-skipped.
+This module only parses text. The team modes start the workers, wait for them and tell the lead which items
+were skipped.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Assignment(Struct, frozen=True):
 
 
 class Skipped(Struct, frozen=True):
-    """An item of a plan that no worker will do: the name as written, the task, and the reason."""
+    """A plan item that no worker will do: the name as written, the task, and the reason."""
 
     name: str
     task: str
@@ -40,23 +40,23 @@ class Skipped(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """The assignments of a reply, in the order of the reply and not merged, and the items that were skipped."""
+    """The assignments in a reply, in order and not merged, and the skipped items."""
 
     assignments: list[Assignment]
     skipped: list[Skipped]
 
 
 class SharedTask(Struct, frozen=True):
-    """A task that was assigned to several workers in the same words."""
+    """A task that was assigned to several workers in identical wording."""
 
     task: str
     workers: list[str]
 
 
 def parse_plan(reply: str, workers: Iterable[str], *, aliases: Mapping[str, str] = MappingProxyType({})) -> Plan:
-    """Return the plan in a reply: from its JSON array if that assigns anything, otherwise from its blocks.
+    """Return the plan in a reply: its JSON array if that assigns anything, otherwise its `@worker:` blocks.
 
-    `aliases` are other names of the workers, such as display names, with the registered name of each.
+    `aliases` maps other names for the workers, such as display names, to their registered names.
     """
     names = _WorkerNames(workers, aliases)
     text = reply.replace("\r\n", "\n").replace("\r", "\n")
@@ -70,7 +70,7 @@ def parse_plan(reply: str, workers: Iterable[str], *, aliases: Mapping[str, str]
 
 
 def parse_assignments(reply: str, workers: Iterable[str]) -> list[Assignment]:
-    """Return the assignments of a reply, without the skipped items."""
+    """Return the assignments in a reply, without the skipped items."""
     return parse_plan(reply, workers).assignments
 
 
@@ -83,7 +83,7 @@ def merge(assignments: Iterable[Assignment]) -> list[Assignment]:
 
 
 def find_shared_tasks(assignments: Iterable[Assignment]) -> list[SharedTask]:
-    """Return the tasks that several workers were given in the same words. A plan should have none."""
+    """Return the tasks that several workers were given in identical wording. A plan should have none."""
     found: dict[str, list[str]] = {}
     spelled: dict[str, str] = {}
     for one in assignments:
@@ -101,7 +101,7 @@ _AFTER = re.compile(rf"[{_QUOTES}]*+[:,;.]?[{_QUOTES}]*+(?=[\s\u2013\u2014]|$)")
 
 
 class _HeaderMatch(NamedTuple):
-    """A registered worker that is named at the start of a line, and the position after its name."""
+    """A registered worker whose name starts a line, and the position after the name."""
 
     worker: str
     end: int
@@ -141,7 +141,7 @@ class _WorkerNames:
     def guess_unknown_name(self, header: str, *, has_more: bool) -> str:
         """Return the name that a header line most likely means, although no worker has it.
 
-        It is the quoted text or the first word. If names have spaces and the task is below, it is the whole line.
+        It is the quoted text or the first word. If names contain spaces and the task is below, it is the whole line.
         """
         header = header.strip()
         if quoted := re.match(r"(?:`([^`]+)`|\"([^\"]+)\"|\*\*([^*]+)\*\*)", header):
@@ -163,14 +163,14 @@ def _strip_quotes(name: str) -> str:
 
 # --- JSON
 
-_decoder = json.JSONDecoder(strict=False)  # models put line breaks into their strings
+_decoder = json.JSONDecoder(strict=False)  # models put line breaks in their strings
 _FENCED = re.compile(r"(?<![`~])(?:`{3,}+|~{3,}+)[ \t]*+[\w+-]*+\s*+(?=\[)")
 _FENCE_END = re.compile(r"\s*(?:`{3}|~{3}|\Z)")
 _OPENING = re.compile(r"\[|\{(?=\s*+\")")
 
 
 class _ArrayMatch(NamedTuple):
-    """The plan of an array in prose, and the position of the array."""
+    """The plan from an array in prose, and the position of the array."""
 
     plan: Plan
     start: int
@@ -207,7 +207,7 @@ def _parse_array_in_prose(text: str, names: _WorkerNames) -> Plan:
 
 
 def _find_array_in_prose(text: str, names: _WorkerNames) -> _ArrayMatch:
-    """Find the first array in prose that is a plan. Objects are skipped whole, including arrays inside them."""
+    """Find the first array in prose that is a plan. Objects are skipped, including arrays inside them."""
     place = 0
     for _ in range(MOST_ARRAYS):
         if (opening := _OPENING.search(text, place)) is None:
@@ -236,7 +236,7 @@ def _parse_items(found: Sequence[Any], names: _WorkerNames) -> Plan:
         name, task = (item.get("worker"), item.get("task")) if isinstance(item, dict) else (None, None)
         if not isinstance(name, str) or not isinstance(task, str):
             written, rest = (str(one) if isinstance(one, str) else "" for one in (name, task))
-            plan.skipped.append(Skipped(written, rest, "it is no object with the texts worker and task"))
+            plan.skipped.append(Skipped(written, rest, "not an object with the strings worker and task"))
             continue
         _add_item(plan, names.find_exact(name), _strip_quotes(name), task.strip())
     return plan
@@ -244,7 +244,7 @@ def _parse_items(found: Sequence[Any], names: _WorkerNames) -> Plan:
 
 def _add_item(plan: Plan, worker: str | None, name: str, task: str) -> None:
     if worker is None:
-        plan.skipped.append(Skipped(name, task, "no worker has that name" if name else "it names no worker"))
+        plan.skipped.append(Skipped(name, task, "no worker has that name" if name else "no worker is given"))
     elif not task:
         plan.skipped.append(Skipped(worker, "", "its task is empty"))
     else:
@@ -285,7 +285,7 @@ class _Block(NamedTuple):
     is_fenced: bool
 
     def extract_task(self, text: str) -> str:
-        """Return the task in `text`, without a fence that encloses the blocks and is not part of the task."""
+        """Return the task in `text`, without a fence around the blocks that is not part of the task."""
         return (text if self.is_ended else _strip_outer_fence(text, is_fenced=self.is_fenced)).strip()
 
 

@@ -1,7 +1,7 @@
-"""Handoff: one agent does its part, and another gives the final answer.
+"""Handoff: one agent does its work, and another gives the final answer.
 
 This module builds the next request. The operation starts, records and cancels the next stage. The agent's file
-names the next agent.
+specifies the next agent.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def find_stage(op: Operation) -> Stage:
 
 
 def add_stage_to_failure(op: Operation, error: AgentFailed) -> AgentFailed:
-    """Return the failure with the stage of the chain in which it happened."""
+    """Return the failure with the handoff stage in which it happened."""
     place = find_stage(op)
     if place.total == 1:
         return error

@@ -1,7 +1,7 @@
 """Run an agent in a worker, which has its own process and checkout.
 
-This composes like any other pattern. The worker's result is the agent's answer, and its changes are on the branch
-that the answer names.
+This pattern composes like any other. The worker's result is the agent's answer, and its changes are on the branch
+that the answer refers to.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ..values.request import Answer, Request
 
 BRANCH_PREFIX = "podium"
 DEFAULT_BUDGET_SHARE = 0.25
-"""Share of the remaining budget for a worker without a budget of its own. The rest is left for other workers."""
+"""Share of the remaining budget for a worker that has no budget. The rest is left for other workers."""
 UNSENT = "no worker could be sent"
 
 
@@ -42,7 +42,7 @@ def has_team_checkout(agent: Agent) -> bool:
 
 
 async def run_in_worker(op: Operation, request: Request) -> Answer:
-    """Send a worker and return its answer. Raise AgentFailed if it does not succeed."""
+    """Start a worker and return its answer. Raise AgentFailed if it does not succeed."""
     place = op.scope.child("worker")
     sent = place.find_outcome(WorkerSent)
     if sent is None:
@@ -56,7 +56,7 @@ async def run_in_worker(op: Operation, request: Request) -> Answer:
             is_shared=op.agent.isolation == "together",
         )
         place.record_outcome(sent)
-    # This process does the advice and the handoff. The worker does only the agent's own part.
+    # This process runs the advisors and the handoff. The worker does only the agent's own work.
     own = structs.replace(op.agent, isolation="shared", advisors=None, handoff=None)
     returned = await run_worker_to_end(op, sent, own)
     if returned.outcome != "succeeded":
@@ -75,7 +75,7 @@ def _make_branch_name(op: Operation, run: str) -> str:
 
 
 async def run_worker_to_end(op: Operation, sent: WorkerSent, agent: Agent) -> WorkerReturned:
-    """Start a sent worker, wait for it, and return its result, which is recorded once."""
+    """Start a recorded worker, wait for it, and return its result, which is recorded once."""
     place = op.scope.child(f"worker:{sent.run}")
     if (known := place.find_outcome(WorkerReturned)) is not None:
         return known
@@ -90,7 +90,7 @@ async def run_worker_to_end(op: Operation, sent: WorkerSent, agent: Agent) -> Wo
 
 
 def make_limit_pause(op: Operation) -> Callable[[], AbstractContextManager[None]]:
-    """Return a context manager that pauses the timeouts of an operation."""
+    """Return a context manager that pauses an operation's timeouts."""
     return partial(op.scope.timeline.timeouts.pause_timeouts, op.scope.path)
 
 

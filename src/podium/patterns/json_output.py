@@ -31,7 +31,7 @@ class SchemaMismatch(Exception):
 
 async def ask_with_schema(op: Operation, session: Session, prompt: str, schema: dict[str, Any]) -> Answer:
     """Ask the agent and return its answer, parsed and validated. Raise AgentFailed if no answer matches."""
-    words = f"{prompt}\n\n[answer with JSON alone that fits this schema]\n{msgspec.json.encode(schema).decode()}"
+    words = f"{prompt}\n\n[answer only with JSON that matches this schema]\n{msgspec.json.encode(schema).decode()}"
     why = ""
     for _ in range(MOST_TRIES):
         reply = await session.ask(words)
@@ -39,12 +39,12 @@ async def ask_with_schema(op: Operation, session: Session, prompt: str, schema: 
             return Answer(text=reply.text, data=parse_output(reply.text, schema))
         except SchemaMismatch as error:
             why = str(error)
-            words = f"This answer does not fit the schema: {why}. Answer again, with the JSON alone."
+            words = f"This answer does not match the schema: {why}. Answer again, with only the JSON."
     raise op.make_error("failed", f"its answer does not match its output schema: {why}")
 
 
 def parse_output(text: str, schema: dict[str, Any]) -> Any:
-    """Return the data in an answer: all of it, or the last fenced block. Raise SchemaMismatch if it does not match."""
+    """Parse the whole answer, or its last fenced block. Raise SchemaMismatch if it does not match the schema."""
     # Imported here because the import takes longer than most runs take to start.
     from jsonschema import ValidationError
     from referencing.exceptions import Unresolvable
@@ -91,4 +91,4 @@ def _parse_json(text: str) -> Any:
             return msgspec.json.decode(candidate.encode())
         except (msgspec.MsgspecError, UnicodeError, RecursionError):
             continue
-    raise SchemaMismatch("it is no JSON")
+    raise SchemaMismatch("it is not JSON")

@@ -1,7 +1,7 @@
 """The state of a reflect loop, and the check of a judge's claim that the goal is met.
 
-The state follows from the timeline, so a resumed run has the same state. A claim of completion needs evidence: a
-worker has worked, all members took part if the team requires it, and the checks pass.
+The state is derived from the timeline, so a resumed run has the same state. A claim of completion needs evidence:
+a worker has done some work, all members took part if the team requires it, and the checks pass.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .stall import StallDetector
 from .verdict import neutralise, trend
 
 REFUSED = 0.3
-"""The score of work that a judge called complete without the evidence."""
+"""The score of work that a judge called complete without evidence."""
 
 
 class JudgeVerdict(NamedTuple):
@@ -98,12 +98,12 @@ def check_repetition(op: Operation, state: LoopState) -> None:
 
 
 async def _find_missing_evidence(op: Operation, own: TeamOptions, state: LoopState, members: Iterable[str]) -> str:
-    """Return what contradicts a claim of completion, or an empty string."""
+    """Return the reason to reject a claim of completion, or an empty string."""
     if not state.has_worked:
         return "nobody has worked on it yet"
     missing = [name for name in members if name not in state.tried]
     if own.participation == "all" and missing:
-        return f"{', '.join(missing)} did not take part yet"
+        return f"no contribution yet from {', '.join(missing)}"
     if own.checks:
         checked = await op.run_checks(own.checks, op.scope.next_child("checks"))
         if not checked.passed:

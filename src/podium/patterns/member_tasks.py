@@ -91,7 +91,7 @@ def resolve_members(op: Operation) -> dict[str, Agent]:
 
 
 def _without_own_team(agent: Agent, lead: Agent) -> Agent:
-    """Return the agent. A lead that is its own member takes part as a single agent and leads no second team."""
+    """Return the agent. A lead that is its own member takes part as a single agent and does not lead a second team."""
     return structs.replace(agent, team=None, advisors=None) if agent.team == lead.team else agent
 
 
@@ -109,7 +109,7 @@ def _with_isolation(agent: Agent, worktrees: str) -> Agent:
 
 
 def as_member(agent: Agent, member: Member) -> Agent:
-    """Return the agent with the changes that a team makes to it."""
+    """Return the agent with the team's changes applied."""
     changes: dict[str, Any] = {
         "name": member.name,
         "role": member.role,
@@ -121,7 +121,7 @@ def as_member(agent: Agent, member: Member) -> Agent:
 
 
 def list_aliases(workers: Mapping[str, Agent]) -> dict[str, str]:
-    """Return the display names by which a lead may call the workers, except those that several workers have."""
+    """Return the display names that a lead can use for the workers, except names shared by several workers."""
     shown = {name: agent.display_name for name, agent in workers.items() if agent.display_name}
     counts = Counter(alias.casefold() for alias in shown.values())
     return {alias: name for name, alias in shown.items() if counts[alias.casefold()] == 1}
@@ -181,7 +181,7 @@ def make_task_request(own: TeamOptions, request: Request, task: str) -> Request:
 
 
 def format_results(results: Sequence[TaskResult]) -> str:
-    """Format results for a lead or judge, neutralised so that nothing in them reads as an assignment or a verdict."""
+    """Format results for a lead or judge, neutralised so that nothing in them is parsed as an assignment or verdict."""
     return "\n\n".join(
         f"### {result.worker} ({result.state}, {result.seconds:.0f} s)\n"
         f"Task: {escape_headings(neutralise(result.task), HEADING)}\n\n"
@@ -197,7 +197,7 @@ def _format_result_text(result: TaskResult) -> str:
 
 
 def format_answers(parts: Sequence[Part]) -> str:
-    """Format answers one below another, each under its own heading."""
+    """Format answers one after another, each under its own heading."""
     return "\n\n".join(
         f"### From {part.agent}\n\n"
         + escape_headings(part.text if part.failure is None else f"unavailable: {part.failure}", "### From ")
@@ -214,9 +214,11 @@ def make_team_failure(op: Operation, parts: Sequence[Part]) -> AgentFailed:
 
 
 def make_answer_notes(parts: Sequence[Part]) -> tuple[Note, ...]:
-    """Return the answers of earlier members as notes for the next request."""
+    """Return earlier members' answers as notes for the next request."""
     return tuple(
-        Note(title=f"answer of {part.agent}" if part.failure is None else f"{part.agent} has no answer", text=part.text)
+        Note(
+            title=f"answer from {part.agent}" if part.failure is None else f"{part.agent} has no answer", text=part.text
+        )
         for part in parts
     )
 

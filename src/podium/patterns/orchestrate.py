@@ -24,7 +24,7 @@ from .team_prompts import render_prompt
 from .verdict import needs_iteration, neutralise
 
 MOST_PLANS = 3
-UNASSIGNED = "it says that more is needed, and assigns nothing"
+UNASSIGNED = "it says that more is needed, but assigns nothing"
 
 
 class NothingAssigned(AgentFailed):
@@ -45,7 +45,7 @@ async def run_orchestrate(op: Operation, request: Request) -> Answer:
 
 
 def render_plan_prompt(op: Operation, own: TeamOptions, request: Request, workers: dict[str, Agent]) -> str:
-    """Render the first prompt of a lead."""
+    """Render a lead's first prompt."""
     routing = f"\n## Who does what\n{own.routing}\n" if own.routing else ""
     return render_prompt(
         own.prompts,
@@ -58,7 +58,7 @@ def render_plan_prompt(op: Operation, own: TeamOptions, request: Request, worker
 
 
 def render_synthesis_prompt(own: TeamOptions, request: Request, plan: Plan, results: list[TaskResult]) -> str:
-    """Render the prompt for the synthesis: the results, and the parts of the plan that no worker was given."""
+    """Render the prompt for the synthesis: the results, and the plan items that no worker was given."""
     missed = "; ".join([*describe_skipped(plan), *describe_shared_tasks(plan)])
     about = f"About your plan: {neutralise(missed)}\n" if missed else ""
     return render_prompt(
@@ -79,8 +79,8 @@ async def parse_plan_with_retries(
     """Return the plan in a reply. Ask the lead again if it assigns nothing.
 
     The plan is empty if the first reply itself is the answer, or if the lead says in a later iteration that nothing
-    is missing. A plan that names only unknown workers, or only says that more is needed, does not count as empty:
-    there is work, and no worker would do it.
+    is missing. A plan that lists only unknown workers, or only says that more is needed, does not count as empty:
+    there is work to do, but no worker would do it.
     """
     is_first = iteration == 1
     for attempt in range(MOST_PLANS + 1):
@@ -121,7 +121,7 @@ def describe_skipped(plan: Plan) -> list[str]:
 
 
 def describe_shared_tasks(plan: Plan) -> list[str]:
-    """Describe the tasks that several workers were given. A task is meant for one worker."""
+    """Describe the tasks that several workers were given. Each task should go to one worker."""
     return [f"{', '.join(one.workers)} were given the same task" for one in find_shared_tasks(plan.assignments)]
 
 

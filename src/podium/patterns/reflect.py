@@ -142,7 +142,7 @@ class TeamReflection:
         return is_met
 
     def _accept_direct_answer(self, iteration: int) -> bool:
-        """Accept the lead's first reply as the answer, which the team allows. There is nothing to judge."""
+        """Accept the lead's first reply as the answer, as the team allows. There is nothing to judge."""
         by = self._op.agent.name
         evaluated = Evaluated(iteration=iteration, score=1.0, rationale="answered directly", by=by, is_complete=True)
         self.state.scores.append(self._op.scope.record(evaluated).score)
@@ -185,7 +185,7 @@ class TeamReflection:
         return (await self._lead.ask(words)).text
 
     async def _get_verdict(self, *, is_claimed: bool) -> JudgeVerdict:
-        """Return the verdict of the evaluator, or without one that of the lead in its own reply."""
+        """Return the evaluator's verdict. Without an evaluator, return the lead's verdict from its own reply."""
         op, text = self._op, self.state.synthesis
         if self._evaluator is None:
             claims = is_claimed or is_complete(text)
@@ -206,7 +206,7 @@ class TeamReflection:
 
 
 class SoloReflection:
-    """Reflection by one agent, which works on the same request until it finds nothing missing."""
+    """Reflection by one agent, which works on the same request until nothing is missing."""
 
     def __init__(self, op: Operation, request: Request) -> None:
         self.state = LoopState()
@@ -216,7 +216,7 @@ class SoloReflection:
 
     @classmethod
     async def from_operation(cls, op: Operation, request: Request) -> SoloReflection:
-        """Create the reflection of an operation's agent, with a session that has all of its tools."""
+        """Create the reflection for an operation's agent, with a session that has all its tools."""
         op.session(
             *op.coordination_tools, *make_subagent_tools(op), *make_delegation_tools(op), *await op.offer_tools()
         )
@@ -300,11 +300,11 @@ def _find_adjustments(state: LoopState, results: Sequence[TaskResult], iteration
     if state.trend == "degrading":
         yield "the work is getting worse; other models may do better", ""
     if state.is_repeating:
-        yield "the work repeats itself; ask for something else, or of somebody else", ""
+        yield "the work repeats itself; assign a different task or a different worker", ""
 
 
 def _choose_other_model(op: Operation, workers: Mapping[str, Agent], member: str, results: Sequence[TaskResult]) -> str:
-    """Return a model that this member does not use: a successful member's, else the lead's, else an empty string."""
+    """Return a model that this member does not use: a successful member's or the lead's. Empty if there is none."""
     change = op.scope.timeline.member_changes.get(member)
     own = workers[member].model if change is None or not change.model else change.model
     good = [workers[result.worker].model for result in results if result.state == "succeeded"]

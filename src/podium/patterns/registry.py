@@ -1,4 +1,4 @@
-"""The table of patterns, and the choice of a pattern by an agent's file."""
+"""The table of patterns, and the choice of a pattern from an agent's file."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ PATTERNS = Patterns()
 
 
 def find_pattern(agent: Agent) -> Pattern:
-    """Return the pattern for an agent's own part. Raise Mistake if its team mode is not supported."""
+    """Return the pattern for an agent's own work. Raise Mistake if its team mode is not supported."""
     if agent.router is not None:
         return router.route_request
     if agent.team is None:
@@ -91,7 +91,7 @@ def find_pattern(agent: Agent) -> Pattern:
 
 
 async def run_alone(op: Operation, request: Request) -> Answer:
-    """Run the agent itself, with its tools and the agents that it may call."""
+    """Run the agent itself, with its tools and the agents that it can call."""
     session = op.session(
         *op.coordination_tools, *make_subagent_tools(op), *make_delegation_tools(op), *await op.offer_tools()
     )

@@ -17,9 +17,9 @@ from .team_prompts import render_prompt
 from .verdict import neutralise
 
 MAX_CHARACTERS = 48_000
-"""Maximum number of characters of a report in a request, about 12,000 tokens."""
+"""Maximum length of a report in a request, in characters; about 12,000 tokens."""
 MIN_BLOCK_CHARACTERS = 400
-"""Blocks are not cut below this number of characters; whole blocks are left out instead."""
+"""Blocks are not cut to fewer characters than this; whole blocks are left out instead."""
 
 
 class Excerpt(NamedTuple):
@@ -48,10 +48,10 @@ def as_writer(agent: Agent) -> Agent:
 
 
 def make_synthesis_request(agent: Agent, report: Iterable[str], *, about: str) -> Excerpt:
-    """Build the request for a synthesis by this agent, from its team's own template if there is one."""
+    """Build this agent's request for a synthesis, from its team's own template if there is one."""
     fitting = fit_blocks([neutralise(block) for block in report])
     own = {} if agent.team is None else agent.team.options.get("prompts", {})
-    cut = f" It is long: {fitting.left_out:,} characters are left out, where it says so." if fitting.left_out else ""
+    cut = f" It is long: {fitting.left_out:,} characters are left out, as marked." if fitting.left_out else ""
     return Excerpt(
         render_prompt(own, "sum_up", about=about, report=quote_lines(fitting.text).lstrip("\n"), cut=cut),
         fitting.left_out,
@@ -77,7 +77,7 @@ def fit_blocks(blocks: Sequence[str], most: int = MAX_CHARACTERS) -> Excerpt:
 
 
 def _compute_block_limit(sizes: list[int], most: int) -> int:
-    """Return the length to which blocks are cut so that all of them together fit into `most`."""
+    """Return the maximum block length at which all blocks together fit into `most`."""
     room = most
     for rank, size in enumerate(sorted(sizes)):
         share = room // (len(sizes) - rank)
@@ -88,7 +88,7 @@ def _compute_block_limit(sizes: list[int], most: int) -> int:
 
 
 def truncate_block(block: str, most: int) -> Excerpt:
-    """Cut a block to about `most` characters: its beginning and its last lines."""
+    """Cut a block to about `most` characters: its start and its last lines."""
     if len(block) <= most:
         return Excerpt(block, 0)
     beginning = block[: most * 2 // 3]

@@ -29,7 +29,7 @@ MOST_BRACES = 100
 
 @dataclass(frozen=True, slots=True)
 class RouteChoice:
-    """The agent that a router named, and the reason."""
+    """The agent that a router chose, and the reason."""
 
     agent: str
     reason: str
@@ -61,7 +61,7 @@ async def choose_destination(op: Operation, request: Request) -> Routed:
 
 
 async def get_router_tools(op: Operation) -> tuple[Tool, ...]:
-    """Return the tools that a router may use before it chooses: those it lists, if it has more than one turn."""
+    """Return the tools that a router can use before it chooses: those in its file, if it has more than one turn."""
     router = op.agent.router
     assert router is not None
     return await op.offer_tools() if router.max_turns > 1 and op.agent.tools is not None else ()
@@ -72,12 +72,12 @@ async def _ask_router(session: Session, prompt: str) -> Reply:
         return await session.ask(prompt)
     except AgentFailed as error:
         if error.failure.kind == "limit":
-            return Reply(text="")  # it used up its turns without a choice
+            return Reply(text="")  # it used up its turns without choosing
         raise
 
 
 def make_route_tool(op: Operation) -> Tool:
-    """Create the tool that names a destination. A call ends the turn, even if the destination is not valid."""
+    """Create the tool that chooses a destination. A call ends the turn, even if the destination is not valid."""
     destinations = op.agent.destinations
     known = "\n".join(f"- {name}: {op.agents[name].description}" for name in destinations)
 
@@ -113,11 +113,13 @@ def format_instructions(destinations: Sequence[str]) -> str:
 def describe_refusal(chosen: str, destinations: Sequence[str]) -> str:
     """Return a sentence that says why a choice is not valid."""
     known = ", ".join(destinations)
-    return f"{chosen!r} is none of the destinations, which are {known}." if chosen else f"Nobody was chosen of {known}."
+    return (
+        f"{chosen!r} is not one of the destinations: {known}." if chosen else f"No destination chosen out of {known}."
+    )
 
 
 def parse_choice(reply: Reply) -> RouteChoice:
-    """Return the choice in a reply: its first call of the tool, else the first JSON object that names an agent."""
+    """Return the choice in a reply: its first `route_to` call, or the first JSON object with an `agent`."""
     for call in reply.calls:
         if call.name == "route_to":
             return _make_choice(call.arguments)
@@ -136,7 +138,7 @@ _decoder = json.JSONDecoder()
 
 
 def _find_json_objects(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects in a text, also in fences and prose. The number of attempts is limited."""
+    """Yield the JSON objects in a text, including those in fences and prose. The number of attempts is limited."""
     text, place = text[:LONGEST_REPLY], 0
     for _ in range(MOST_BRACES):
         if (place := text.find("{", place)) < 0:

@@ -1,4 +1,4 @@
-"""Sequential: the members run one after another, and each gets the answers of those before it."""
+"""Sequential: the members run one after another, and each gets the earlier members' answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Stall detection: whether the texts of a loop repeat."""
+"""Stall detection: whether a loop keeps producing the same text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ IN_A_ROW = 2
 class StallDetector:
     """A detector that compares each text with earlier ones.
 
-    A text repeats if it is one of the last `window` texts, if the similarity of its words to those of the previous
+    A text counts as a repetition if it equals one of the last `window` texts, if its word similarity to the previous
     text is above `threshold`, or if it is blank.
     """
 
@@ -34,7 +34,7 @@ class StallDetector:
         return self.consecutive >= IN_A_ROW
 
     def check(self, text: str) -> bool:
-        """Return whether this text repeats, and remember it for later comparisons."""
+        """Return whether this text is a repetition, and remember it for later comparisons."""
         words = frozenset(text.split())
         self.similarity = 0.0 if self._words is None else jaccard_similarity(self._words, words)
         repeats = not words or text in self._recent or self.similarity > self.threshold

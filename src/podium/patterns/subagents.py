@@ -1,7 +1,7 @@
 """Sub-agents: other agents that an agent calls as tools.
 
-The agent decides when to call them and what to ask. Simultaneous calls run concurrently. The depth of calls, and
-that no agent calls itself through others, is checked before a run starts.
+The agent decides when to call them and what to ask. Simultaneous calls run concurrently. Before a run starts,
+Podium checks the depth of calls, and that no agent calls itself through others.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TIMEOUT = 3600.0
 
 
 def make_subagent_tools(op: Operation) -> tuple[Tool, ...]:
-    """Create a tool for each agent that this one may call."""
+    """Create a tool for each agent that this one can call."""
     names = dict.fromkeys(reference.name for reference in op.agent.references() if reference.kind == "tool")
     return tuple(_make_subagent_tool(op, op.agents[name]) for name in names)
 
@@ -40,7 +40,7 @@ def _make_subagent_tool(op: Operation, agent: Agent) -> Tool:
             "properties": {
                 "request": {
                     "type": "string",
-                    "description": "What the agent should do, with all that it needs to know: it sees nothing else.",
+                    "description": "What the agent should do, with all the context it needs: it sees nothing else.",
                 }
             },
             "required": ["request"],

@@ -1,4 +1,4 @@
-"""Verdicts: parse a judge's reply, and keep the text of others from passing for a verdict.
+"""Verdicts: parse a judge's reply, and keep other agents' text from being read as a verdict.
 
 Sentinels and scores are read from the judge's own reply only. Text that workers wrote goes through `neutralise`
 before a judge or a parser sees it.
@@ -53,7 +53,7 @@ def needs_iteration(text: str) -> bool:
 
 
 def strip_verdict(text: str) -> str:
-    """Return a judge's reply without its verdict and without the list of what is missing."""
+    """Return a judge's reply without its verdict and its list of missing items."""
     kept: list[str] = []
     for line in text.splitlines():
         if _has_sentinel(NEEDS_ITERATION, line):
@@ -64,14 +64,14 @@ def strip_verdict(text: str) -> str:
 
 
 def self_score(text: str, group: bool = True) -> float:
-    """Return the score of a reply that judges only with sentinels."""
+    """Return the score of a reply that contains sentinels but no score."""
     if _has_sentinel(NEEDS_ITERATION, text):
         return 0.4
     return 1.0 if is_complete(text, group) else 0.7
 
 
 def parse_score(text: str) -> Score:
-    """Return the score and the rationale of an evaluator's reply, labelled or as a JSON object."""
+    """Return the score and rationale in an evaluator's reply, as labelled lines or as a JSON object."""
     told = text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
     for found in (
         _parse_score_object(told, whole=True),
@@ -101,7 +101,7 @@ def parse_pass_fail(text: str) -> PassFail:
 
 
 def feedback(text: str) -> str:
-    """Return what a judge wants done next: the text after its needs-iteration sentinel, else its last lines."""
+    """Return what a judge wants done next: the text after its needs-iteration sentinel, or its last lines."""
     told = text.replace("\r\n", "\n").replace("\r", "\n")
     if (sentinel := _LINES[NEEDS_ITERATION].search(told)) is None:
         return _last_lines(told)
@@ -196,7 +196,7 @@ def _parse_rationale(text: str, *, score: int = 0) -> str:
 
 
 def _parse_score_object(text: str, *, whole: bool) -> Score | None:
-    """Return the score in a JSON object: the one that is the whole reply, or the first one in it."""
+    """Return the score in a JSON object: the whole reply if `whole`, otherwise the first object in it."""
     for found in _find_json_objects(text.strip(), whole=whole):
         told = {str(key).casefold(): value for key, value in found.items()}
         if "score" in told:
