@@ -45,7 +45,7 @@ def test_a_model_name_gives_its_provider(text: str, name: str, model: str) -> No
         ("antropic:claude", "model provider 'antropic' not found; available: anthropic"),
         ("llama3.2:3b", "model provider 'llama3.2' not found; available: "),
         ("zzz:x", "available: openai, anthropic, openrouter, .* and lmstudio"),
-        ("ollama", "ollama has no default model; name one that is installed there, as in ollama:NAME"),
+        ("ollama", "ollama has no default model; specify an installed one as ollama:NAME"),
         (" ", "the model name is empty; use a name such as sonnet"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Engines run the turns of an agent. This package exports the types you need to write your own engine."""
+"""Engines run an agent's turns. This package exports the types you need to write your own engine."""
 
 from __future__ import annotations
 

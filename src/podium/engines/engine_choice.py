@@ -24,7 +24,7 @@ SCRIPTED = "scripted"
 
 
 class Engines:
-    """The engines of one app and the HTTP client that they share. Custom engines take precedence.
+    """One app's engines and the HTTP client that they share. Custom engines take precedence.
 
     `make_throttle` returns the throttle for a provider. `run_in_background` runs a function without
     blocking the caller: loading all prices takes longer than most calls.
@@ -47,7 +47,7 @@ class Engines:
         self._client: ClientSession | None = None
 
     def for_agent(self, agent: Agent, model_names: tuple[str, ...], *, model: str, url: str) -> Engine:
-        """Return the engine for an agent. It calls the first of the agent's models and falls back to the others.
+        """Return the engine for an agent. It calls the agent's first model and falls back to the others.
 
         `model` is the default model, and `url` is the address of its provider. If `model` is the
         rehearsal, all agents are rehearsed. Without a default model, an agent is rehearsed if its
@@ -112,16 +112,16 @@ class Engines:
         key = self._environ.get(provider.key_name or "", "")
         if provider.key_name and not key and url == provider.base_url:
             raise Mistake(f"{agent.name} uses a model from {provider.name}, but {provider.key_name} is not set")
-        from .model.http_wire import find_proxy  # for start-up time: aiohttp is loaded with the first wire
+        from .model.http_wire import find_proxy  # for start-up time: aiohttp is loaded with the first adapter
 
         key_name = provider.key_name or "a key"
         if provider.wire == "anthropic":
-            from .model.anthropic_wire import AnthropicWire  # for start-up time: each wire is loaded when it is used
+            from .model.anthropic_wire import AnthropicWire  # for start-up time: each adapter is loaded when it is used
 
             return AnthropicWire(
                 self._get_client, url, key, key_name=key_name, provider=provider.name, proxy=find_proxy(url)
             )
-        from .model.openai_wire import OpenAIWire  # for start-up time: each wire is loaded when it is used
+        from .model.openai_wire import OpenAIWire  # for start-up time: each adapter is loaded when it is used
 
         return OpenAIWire(
             self._get_client,
@@ -138,7 +138,7 @@ class Engines:
         if self._client is None:
             from aiohttp import ClientSession, TCPConnector
 
-            # No limit: a thousand agents need a thousand connections. Each wire looks up its proxy once,
+            # No limit: a thousand agents need a thousand connections. Each adapter looks up its proxy once,
             # because the client would do that in a thread, and read .netrc, before every call.
             self._client = ClientSession(connector=TCPConnector(limit=0))
         return self._client

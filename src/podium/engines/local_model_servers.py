@@ -1,6 +1,6 @@
-"""Detection of model servers that run on this machine and of coding agents that are installed.
+"""Detection of model servers that run on this machine and of installed coding agents.
 
-Only loopback addresses are probed, and nothing that is found is used automatically: any program may
+Only loopback addresses are probed, and nothing that is found is used automatically: any program can
 listen on a port, so the person agrees to an address first.
 """
 
@@ -51,7 +51,7 @@ class ModelEntry(Struct):
 
 
 class ModelListing(Struct):
-    """The response of a server's `/models` endpoint."""
+    """The response from a server's `/models` endpoint."""
 
     data: list[ModelEntry]
 
@@ -118,7 +118,7 @@ async def _fetch_model_names(client: ClientSession, url: str) -> tuple[str, ...]
 
 
 def find_coding_agents(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the coding agents on the PATH, with the location of each. None of them is run."""
+    """Return the coding agents on the PATH, with the location of each, without running them."""
     path = environ.get("PATH", "")
     found = ((name, shutil.which(name, path=path)) for name in CODING_AGENTS)
     return {name: executable for name, executable in found if executable is not None}

@@ -1,7 +1,7 @@
 """The rehearsal: a rule-based stand-in for a model that follows every protocol but answers no question.
 
-It is instant and deterministic, byte for byte. Everything it says carries the label, so that nobody
-mistakes a rehearsal for an answer.
+It is instant and byte-for-byte deterministic. All its output carries the label, so that nobody mistakes
+a rehearsal for an answer.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _COMMON = frozenset(
 
 
 class RehearsalWire:
-    """The wire of the rehearsal."""
+    """The rehearsal's model adapter."""
 
     def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart, None]:
         return stream_move(lambda call: MoveAttempt(move=choose_move(call), place=count_earlier_calls(call)), call)
 
 
 def choose_move(call: ModelCall) -> Move:
-    """Return the move with which the rehearsal replies to this call."""
+    """Return the rehearsal's reply to this call."""
     request = last_request(call)
     is_open = bool(call.messages) and call.messages[-1].role == "user"
     router = next((tool for tool in call.tools if tool.name == "route_to"), None)
@@ -61,17 +61,17 @@ def choose_team_move(call: ModelCall, request: str) -> Move | None:
     turns = sum(message.role == "assistant" for message in call.messages)
     if workers := _WORKERS.findall(request.partition("## Workers")[2].partition("## Rules")[0]):
         asked = _quote_request(request.partition("## Request")[2])
-        plan = "\n".join(f"@worker:{name} {LABEL} your part of: {asked}\n@end" for name in workers)
-        return Move(says=f"{LABEL} a part for everybody\n\n{plan}")
+        plan = "\n".join(f"@worker:{name} {LABEL} your share of: {asked}\n@end" for name in workers)
+        return Move(says=f"{LABEL} a task for each worker\n\n{plan}")
     if "Plan what is still missing" in request:
         names = request.partition("the same rules: ")[2].partition(".")[0].split(", ")
-        return Move(says=f"{LABEL} once more\n\n@worker:{names[0]} {LABEL} look at it again\n@end")
+        return Move(says=f"{LABEL} another iteration\n\n@worker:{names[0]} {LABEL} check the work again\n@end")
     if "[[REFLECTION_COMPLETE]]" in request:
         verdict = "[[NEEDS_ITERATION]]\nA second look." if turns == 0 else "[[REFLECTION_COMPLETE]]"
         return Move(says=f"{LABEL} {call.agent} was asked: {_quote_request(request)}\n{verdict}")
     if "[[NEEDS_ITERATION]]" in request:
         verdict = "[[NEEDS_ITERATION]]\nA second look." if turns < _FIRST_JUDGEMENT else "[[GROUP_REFLECT_COMPLETE]]"
-        return Move(says=f"{LABEL} what the workers said, put together (part {turns}).\n{verdict}")
+        return Move(says=f"{LABEL} a summary of the workers' answers (part {turns}).\n{verdict}")
     if "SCORE: a number" in request:
         return Move(says=f"SCORE: 0.95\nRATIONALE: {LABEL} nothing was judged")
     if any(tool.name == "vote_conclude" for tool in call.tools):
@@ -84,13 +84,13 @@ def choose_team_move(call: ModelCall, request: str) -> Move | None:
 
 _WORKERS = re.compile(r"^- (.+?) \(", re.MULTILINE)
 _FIRST_JUDGEMENT = 2
-"""A lead with fewer replies than this judges for the first time: it has only planned so far."""
+"""A lead with fewer replies than this is judging for the first time: it has only planned so far."""
 
 
 def choose_route(router: Tool, request: str) -> Move:
     """Return the route to the agent whose description shares the most words with the request.
 
-    Ties are decided by the words of the name, then by the order of the list.
+    Ties are resolved by the words in the name, then by list order.
     """
     asked = _extract_words(request)
 

@@ -1,8 +1,8 @@
-"""Scripts, which define a model's replies call by call, and the wire that plays them in this process.
+"""Scripts, which define a model's replies call by call, and the adapter that plays them in this process.
 
-A script is a list of moves. The first call of a conversation plays the first move, the second call
-the second, and so on. The position follows from the conversation alone, so a script continues
-correctly after a crash. In JSON, a plain string is a move that only says something:
+A script is a list of moves. The first call in a conversation plays the first move, the second call
+the second, and so on. The position depends only on the conversation, so a script continues correctly
+after a crash. In JSON, a plain string is a move that only replies with text:
 
     [
       "a reply",
@@ -11,7 +11,7 @@ correctly after a crash. In JSON, a plain string is a move that only says someth
       {"says": "said at the third attempt", "fails": {"status": 429, "retry_after": 1, "times": 2}}
     ]
 
-An agent's prompt may also contain such a list, in a fenced block marked `script`. The same scripts
+An agent's prompt can also contain such a list, in a fenced block marked `script`. The same scripts
 drive `podium.testing.ModelServer`, which serves the model over HTTP.
 """
 
@@ -45,14 +45,14 @@ _FENCE = re.compile(r"^```script[ \t]*\r?\n(.*?)^```[ \t]*\r?$", re.DOTALL | re.
 
 
 class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A tool call of the model."""
+    """A tool call from the model."""
 
     name: str
     arguments: dict[str, Any] = {}
 
 
 class Fails(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An error response of the provider, for the first `times` attempts or for every attempt."""
+    """An error response from the provider, for the first `times` attempts or for every attempt."""
 
     status: Annotated[int, Meta(ge=400, le=599)] = 500
     retry_after: Seconds | None = None
@@ -64,8 +64,8 @@ class Move(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown
     """The result of one model call.
 
     It waits for `delay` seconds, streams `says` in `pieces` parts, `pace` seconds apart, and then
-    makes its `calls`. A fault that is true affects every attempt; a number limits it to that many
-    first attempts. `half` breaks off after half the text. `silent` sends nothing until it is
+    makes its `calls`. A fault that is true affects every attempt; a number limits it to the first that
+    many attempts. `half` disconnects after half the text. `silent` sends nothing until it is
     cancelled. `garbled` corrupts the JSON of the tool arguments, or of the reply if it has no calls.
     """
 
@@ -82,7 +82,7 @@ class Move(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown
     garbled: bool | int = False
 
     def fault_at(self, attempt: int) -> Fault | None:
-        """Return the fault of this attempt, if any. Attempts are counted from 1."""
+        """Return the fault for this attempt, if any. Attempts are counted from 1."""
         if self.fails is not None and (self.fails.times is None or attempt <= self.fails.times):
             return "fails"
         faults: tuple[tuple[Fault, bool | int], ...] = (
@@ -113,7 +113,7 @@ def _parse_move(item: object, place: int) -> Move:
 
 
 def find_script(system: str, messages: Sequence[Message]) -> Script | None:
-    """Return the script in the system prompt or, failing that, in the first message of the user."""
+    """Return the script in the system prompt or, failing that, in the first user message."""
     asked = next((message.text for message in messages if message.role == "user"), "")
     found = _FENCE.search(system) or _FENCE.search(asked)
     if found is None:
@@ -132,7 +132,7 @@ def find_script(system: str, messages: Sequence[Message]) -> Script | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveAttempt:
-    """One attempt at a move: the move, its place in the script, and the fault of this attempt."""
+    """One attempt at a move: the move, its position in the script, and the attempt's fault."""
 
     move: Move
     place: int
@@ -140,7 +140,7 @@ class MoveAttempt:
 
 
 def count_earlier_calls(call: ModelCall) -> int:
-    """Return how many calls of the conversation came before this one."""
+    """Return how many calls in the conversation came before this one."""
     return sum(message.role == "assistant" for message in call.messages)
 
 
@@ -150,7 +150,7 @@ def echo_request(call: ModelCall) -> Move:
 
 
 class ScriptSet:
-    """Finds the move for a call: in the agent's script, the default script or the prompt, or else by `otherwise`."""
+    """Finds the move for a call: in the agent's script, the default script or the prompt, or by calling `otherwise`."""
 
     def __init__(self, scripts: Scripts = (), *, otherwise: Callable[[ModelCall], Move] = echo_request) -> None:
         self._by_agent: dict[str, Script] = {}
@@ -164,7 +164,7 @@ class ScriptSet:
 
     @property
     def agent_names(self) -> list[str]:
-        """The names of the agents with their own script."""
+        """The names of agents that have their own script."""
         return list(self._by_agent)
 
     def next_attempt(self, call: ModelCall) -> MoveAttempt:
@@ -200,7 +200,7 @@ class ScriptSet:
 
 
 class ScriptedWire:
-    """The wire that plays scripts. `heard` lists the calls in order."""
+    """The adapter that plays scripts. `heard` lists the calls in order."""
 
     def __init__(self, scripts: Scripts = (), *, otherwise: Callable[[ModelCall], Move] = echo_request) -> None:
         self.heard: list[ModelCall] = []
@@ -214,7 +214,7 @@ class ScriptedWire:
 async def stream_move(
     next_attempt: Callable[[ModelCall], MoveAttempt], call: ModelCall
 ) -> AsyncGenerator[ReplyPart, None]:
-    """Yield the reply to a call, as a wire does."""
+    """Yield the reply to a call, as an adapter does."""
     attempt = next_attempt(call)
     move = attempt.move
     await anyio.sleep(move.delay)
@@ -223,7 +223,7 @@ async def stream_move(
     if attempt.fault == "fails" and move.fails is not None:
         raise _make_failure(move.fails)
     if attempt.fault == "garbled" and not move.calls:
-        raise OutsideFailed("the script sent JSON that cannot be read", retryable=True)
+        raise OutsideFailed("the script sent invalid JSON", retryable=True)
     if move.reasoning:
         yield Reasoning(move.reasoning)
     for n, piece in enumerate(split_text(attempt)):
@@ -231,7 +231,7 @@ async def stream_move(
             await anyio.sleep(move.pace)
         yield Text(piece)
     if attempt.fault == "half":
-        raise OutsideFailed("the script broke off in the middle of its reply", retryable=True)
+        raise OutsideFailed("the script disconnected in the middle of its reply", retryable=True)
     for use in make_tool_uses(attempt):
         yield ToolCallPart(use)
     yield ReplyEnd(stop=stop_reason(move), usage=compute_move_usage(move, call))
@@ -250,7 +250,7 @@ def _make_failure(fails: Fails) -> OutsideFailed:
 
 
 def split_text(attempt: MoveAttempt) -> list[str]:
-    """Return the text of the reply in the pieces that are streamed; only the first half if the reply breaks off."""
+    """Return the reply's text in the pieces to stream; only the first half if the reply is cut off."""
     text, count = attempt.move.says, attempt.move.pieces
     if attempt.fault == "half":
         text, count = text[: len(text) // 2], (count + 1) // 2
@@ -259,7 +259,7 @@ def split_text(attempt: MoveAttempt) -> list[str]:
 
 
 def make_tool_uses(attempt: MoveAttempt) -> tuple[ToolUse, ...]:
-    """Return the tool calls of the reply. Their ids are derived from its place, so they are the same each time."""
+    """Return the reply's tool calls. Their ids are derived from its position, so they are the same each time."""
     return tuple(
         ToolUse(
             id=f"call-{attempt.place}-{n}", name=call.name, unreadable=msgspec.json.encode(call.arguments)[:-1].decode()
@@ -271,7 +271,7 @@ def make_tool_uses(attempt: MoveAttempt) -> tuple[ToolUse, ...]:
 
 
 def stop_reason(move: Move) -> str:
-    """Return the stop reason of the reply."""
+    """Return the reply's stop reason."""
     return "tool_calls" if move.calls else "stop"
 
 
@@ -299,7 +299,7 @@ def _encode_json(value: object) -> str:
 
 
 def last_request(call: ModelCall) -> str:
-    """Return the last message of the user."""
+    """Return the last user message."""
     return next((message.text for message in reversed(call.messages) if message.role == "user"), "")
 
 

@@ -1,1 +1,1 @@
-"""The model engine: our own tool loop over a model API."""
+"""The model engine: Podium's own tool loop over a model API."""

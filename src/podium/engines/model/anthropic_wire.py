@@ -1,7 +1,7 @@
-"""The wire for Anthropic's Messages API.
+"""The adapter for Anthropic's Messages API.
 
 Cache breakpoints are set after the parts of the prompt that stay the same from call to call: the
-tools, the system prompt and the conversation so far. The model decides how much it thinks. Thinking
+tools, the system prompt and the conversation so far. The model decides how much to think. Thinking
 blocks are sent back unchanged, because they are signed.
 """
 
@@ -31,9 +31,9 @@ _CACHED = {"cache_control": {"type": "ephemeral"}}
 
 
 class AnthropicWire:
-    """The models at one address, with or without a trailing `/v1`. `client` returns the shared HTTP client.
+    """Calls the models at one address, with or without a trailing `/v1`. `client` returns the shared HTTP client.
 
-    A reply is cut off after `max_tokens`, thinking included, with the stop reason `length`.
+    A reply is cut off after `max_tokens`, including thinking, with the stop reason `length`.
     """
 
     def __init__(
@@ -77,7 +77,7 @@ def _build_payload(call: ModelCall, *, max_tokens: int) -> dict[str, Any]:
 
 
 def _encode_messages(messages: tuple[Message, ...]) -> list[dict[str, Any]]:
-    """Encode the messages as alternating turns: consecutive messages of one side become one message."""
+    """Encode the messages as alternating turns: consecutive messages with the same role are merged."""
     turns: list[dict[str, Any]] = []
     for message in messages:
         role = "assistant" if message.role == "assistant" else "user"
@@ -99,7 +99,7 @@ def _encode_blocks(message: Message) -> list[dict[str, Any]]:
         return [{"type": "tool_result", "tool_use_id": _sanitise_call_id(message.answers), "content": message.text}]
     if (sealed := read_sealed(message.sealed, _decode_sealed)) is not None:
         return sealed
-    # The API refuses a text block that is empty or only white space.
+    # The API rejects text blocks that are empty or contain only white space.
     said = [{"type": "text", "text": message.text}] if message.text.strip() else []
     return said + [*map(_encode_image, message.images)] + [_encode_tool_use(use) for use in message.calls]
 
@@ -114,7 +114,7 @@ def _encode_tool_use(use: ToolUse) -> dict[str, Any]:
 
 
 def _sanitise_call_id(id: str) -> str:
-    """Replace the characters of a call id that this API refuses; other providers allow more."""
+    """Replace characters in a call id that this API rejects; other providers allow more."""
     return _INVALID_ID_CHARACTER.sub("_", id)
 
 
@@ -137,7 +137,7 @@ class _Details(Struct, gc=False):
 
 
 class _Block(Struct, gc=False):
-    """A content block, or the part of one that an event carries."""
+    """A content block, or the part of one that an event contains."""
 
     type: str = ""
     id: str | None = None
@@ -160,7 +160,7 @@ class _Usage(Struct, gc=False):
 
 
 class _Event(Struct, gc=False):
-    """Any stream event, or a whole message, which has the last four fields."""
+    """Any stream event, or a whole message, which uses the last four fields."""
 
     type: str = ""
     index: int | None = None
@@ -178,14 +178,14 @@ _decode = msgspec.json.Decoder(_Event).decode
 
 
 class _PartialBlock(Struct):
-    """A content block that is not complete yet. The arguments of tool calls are kept elsewhere."""
+    """An incomplete content block. Tool call arguments are kept elsewhere."""
 
     start: _Block
     parts: list[str] = []
     signature: str = ""
 
     def to_content_block(self) -> dict[str, Any] | None:
-        """Return the block as it is sent back to the API; None for tool calls and blocks that are not sent back."""
+        """Return the block in the form sent back to the API; None for tool calls and blocks that are not sent back."""
         text = "".join(self.parts)
         match self.start.type:
             case "text" if text.strip():
@@ -199,7 +199,7 @@ class _PartialBlock(Struct):
 
 
 class AnthropicReplyFormat:
-    """The format of one reply, which is a list of content blocks."""
+    """Reads one reply, which is a list of content blocks."""
 
     def __init__(self) -> None:
         self._blocks: list[_PartialBlock] = []
@@ -239,7 +239,7 @@ class AnthropicReplyFormat:
         return self._read_delta(index, block)
 
     def _read_delta(self, index: int | None, delta: _Block) -> Sequence[StreamChange]:
-        """Add a delta to its block. The text of a delta without a block is part of the reply too."""
+        """Add a delta to its block. Text in a delta without a block also belongs to the reply."""
         block = self._block_at.get(index)
         if delta.partial_json:
             is_call = block is not None and block.start.type == "tool_use"
@@ -253,7 +253,7 @@ class AnthropicReplyFormat:
         return (Text(part) if delta.text else Reasoning(part),)
 
     def _read_stop(self, ended: _Block | _Event) -> Sequence[StreamChange]:
-        """Read the stop reason. If a refusal comes without any text, its explanation becomes the text."""
+        """Read the stop reason. If a refusal has no text, its explanation becomes the text."""
         stop = ReplyStop("content_filter" if ended.stop_reason == "refusal" else ended.stop_reason)
         explanation = ended.stop_details.explanation if ended.stop_details is not None else None
         if explanation and not any(one.start.type == "text" for one in self._blocks):
@@ -261,7 +261,7 @@ class AnthropicReplyFormat:
         return (stop,)
 
     def _update_counts(self, usage: _Usage | None) -> None:
-        """Record token counts. Counts only grow, so the larger of two values is the later one."""
+        """Record token counts. Counts only grow, so the larger value is the later one."""
         for name, count in msgspec.structs.asdict(usage).items() if usage is not None else ():
             if count is not None:
                 self._counts[name] = max(count, self._counts.get(name, 0))

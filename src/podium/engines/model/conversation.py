@@ -1,4 +1,4 @@
-"""A conversation with a model: the messages that are sent to it, rebuilt from the timeline if necessary.
+"""A conversation with a model: the messages to send, rebuilt from the timeline if necessary.
 
 If a conversation outgrows the model's context window, a summary replaces its first messages.
 """
@@ -30,18 +30,18 @@ class Conversation:
             self._add_past_turn(past)
 
     def add_user_message(self, text: str, place: Scope | None = None) -> None:
-        """Add a prompt or a later message of the user. Images marked in it are read from the timeline of `place`."""
+        """Add a prompt or a later user message. Images marked in it are read from the timeline of `place`."""
         images = () if place is None else _load_images(text, place)
         self.messages.append(Message(role="user", text=text, images=images))
 
     def add_reply(self, reply: ModelReplied) -> None:
-        """Add a reply of the model."""
+        """Add a reply from the model."""
         self.messages.append(
             Message(role="assistant", text=reply.text, calls=reply.calls, sealed=reply.sealed, model=reply.model)
         )
 
     def messages_for_model(self, model: str) -> tuple[Message, ...]:
-        """Return the messages for a call of this model, without what other models sealed."""
+        """Return the messages for a call to this model, without sealed data from other models."""
         return tuple(
             structs.replace(message, sealed="") if message.sealed and message.model != model else message
             for message in self.messages
@@ -55,9 +55,9 @@ class Conversation:
         """Replace the summarised messages with the summary. The first request is kept verbatim."""
         asked = [message.text for message in self.messages[: compacted.replaced] if message.role == "user"]
         first, last = truncate_middle(asked[0], LONGEST_KEPT_REQUEST), truncate_middle(asked[-1], LONGEST_KEPT_REQUEST)
-        text = f"{first}\n\n[the conversation until here, summed up]\n{compacted.summary}\n[end of the summary; go on]"
+        text = f"{first}\n\n[summary of the conversation so far]\n{compacted.summary}\n[end of the summary; continue]"
         if len(asked) > 1:
-            text += f"\n\n[what was said last]\n{last}"
+            text += f"\n\n[last message]\n{last}"
         self.messages[: compacted.replaced] = [Message(role="user", text=text)]
 
     def count_tokens(self, system: str = "") -> int:
@@ -67,7 +67,7 @@ class Conversation:
     def count_replaceable(self, room: int) -> int:
         """Return how many of the first messages to replace with a summary to leave at most `room` tokens.
 
-        The remaining messages begin with a reply of the model, so that no tool result loses its call.
+        The remaining messages start with a reply from the model, so that no tool result loses its call.
         """
         kept = 0
         best = len(self.messages)
@@ -109,7 +109,7 @@ def _load_images(text: str, place: Scope) -> tuple[Image, ...]:
 
 
 def _recall_reply(place: Scope) -> ModelReplied | None:
-    """Return the recorded reply of the model call at this place, after any number of attempts."""
+    """Return the recorded reply of the model call at this scope, after any number of attempts."""
     for attempt in count(1):
         outcome = place.for_attempt(attempt).find_outcome(ModelReplied, CallFailed)
         if isinstance(outcome, ModelReplied):

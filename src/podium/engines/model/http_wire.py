@@ -1,6 +1,6 @@
-"""The shared part of the HTTP wires: one streaming POST, and failures that quote the provider's message.
+"""The shared part of the HTTP adapters: one streaming POST, and failures that quote the provider's message.
 
-A wire builds the request and supplies the format of the reply. Retries, costs and timeouts are handled elsewhere.
+An adapter builds the request and supplies the reply format. Retries, costs and timeouts are handled elsewhere.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ _LARGEST_WRITE = 2**20
 
 @dataclass(frozen=True, slots=True, repr=False)
 class Endpoint:
-    """The URL of a provider that calls are sent to. `client` returns the shared HTTP client, whose owner closes it.
+    """The provider URL that calls are sent to. `client` returns the shared HTTP client, which its owner closes.
 
     There is no repr, because it would show the key.
-    `proxy` is an argument because a client that looks for proxies itself (`trust_env`) also reads
+    `proxy` is an argument because a client that looks up proxies itself (`trust_env`) also reads
     `.netrc` in a thread before every call, which takes several times as long as the call.
     """
 
@@ -54,7 +54,7 @@ class Endpoint:
     async def stream_reply(
         self, call: ModelCall, payload: dict[str, Any], reply_format: ReplyFormat
     ) -> AsyncGenerator[ReplyPart, None]:
-        """Send the payload and yield the parts of the reply, which comes in this format."""
+        """Send the payload and yield the parts of the reply, parsed with this format."""
         body = encode(payload)
         sent = estimate_call_size(call, body)
         reply = ReplyParser(reply_format, make_failure=self.make_failure, sent=sent, place=len(call.messages))
@@ -71,16 +71,18 @@ class Endpoint:
                     await _drain_response(content)
             except (aiohttp.ClientError, OSError) as error:
                 if not reply.stop:
-                    raise self.make_failure(f"broke off in the middle of its reply: {error}", retryable=True) from error
+                    raise self.make_failure(
+                        f"disconnected in the middle of its reply: {error}", retryable=True
+                    ) from error
             for part in reply.finish_reply():
                 yield part
         finally:
-            # If the caller stops reading, this ends the call. A reply that was read to its end has already
+            # If the caller stops reading, this ends the call. A reply that was read to the end has already
             # returned its connection to the pool.
             response.close()
 
     def make_failure(self, what: str, **facts: Any) -> OutsideFailed:
-        """Build a failure of this provider without its key; the facts are those of OutsideFailed."""
+        """Build this provider's failure, with its key redacted; `facts` are the fields of OutsideFailed."""
         message = f"{self.provider} {what}"
         if len(self.key) >= SHORTEST_SECRET:
             message = message.replace(self.key, f"[{self.key_name}]")
@@ -90,10 +92,10 @@ class Endpoint:
         headers = {"Content-Type": "application/json", **self.headers}
         if call.key:
             headers["Idempotency-Key"] = call.key
-        # The client warns about large bodies that are written at once; a file is sent in parts.
+        # The client warns about large bodies that are written at once; a file object is sent in chunks.
         data = body if len(body) <= _LARGEST_WRITE else io.BytesIO(body)
         try:
-            # Redirects are not followed: they may change the method and lead to any host.
+            # Redirects are not followed: they can change the method and lead to any host.
             return await self.client().post(
                 self.url, data=data, headers=headers, proxy=self.proxy, timeout=_TIMEOUT, allow_redirects=False
             )
@@ -110,14 +112,14 @@ class Endpoint:
             while len(body) < 2**16 and (data := await response.content.readany()):
                 body += data
         error = parse_error_body(body)
-        words = error.words or response.headers.get("Location") or response.reason or "no reason was given"
+        words = error.words or response.headers.get("Location") or response.reason or "no reason given"
         status = response.status
         if status not in (401, 403):
             what = f"answered {status} for the model {call.model}: {words}"
         elif self.key:
-            what = f"answered {status} to the key in {self.key_name}: {words}"
+            what = f"answered {status} for the key in {self.key_name}: {words}"
         else:
-            what = f"answered {status}, and there is no key in {self.key_name}: {words}"
+            what = f"answered {status}, and {self.key_name} is not set: {words}"
         return self.make_failure(
             what,
             retryable=error.is_transient(status),
@@ -128,7 +130,7 @@ class Endpoint:
 
 
 def _merge_texts(pieces: Iterator[ReplyPart]) -> Iterator[ReplyPart]:
-    """Yield the pieces with consecutive texts joined: texts from one read would be shown at the same moment anyway."""
+    """Yield the pieces with consecutive texts joined: texts from one read would be shown at the same time anyway."""
     said: list[str] = []
     try:
         for piece in pieces:
@@ -155,7 +157,7 @@ async def _drain_response(content: aiohttp.StreamReader) -> None:
 
 
 def build_call_url(base_url: str, path: str, *, version: str = "") -> URL:
-    """Return the URL for calls of a server whose base URL may end in the version. Raise Mistake if it is not HTTP."""
+    """Return the URL for calls to a server whose base URL may end in the version. Raise Mistake if it is not HTTP."""
     try:
         url = URL(base_url.strip())
     except ValueError:

@@ -1,8 +1,8 @@
 """Model calls with retries, fallback models and a budget.
 
-Every attempt is a step: an attempt whose outcome is on the timeline is not made again, so no attempt
-is lost if the process crashes between two of them. The earlier attempts determine which model the
-next one uses.
+Every attempt is a step: an attempt whose outcome is on the timeline is not repeated, so no attempt is
+lost if the process crashes between two of them. The earlier attempts determine which model the next
+one uses.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def mark_unpriced(usage: Usage) -> Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A model that can be called: its wire, its name on that wire, and its price, throttle and context window.
+    """A model that can be called: its adapter and name there, and its price, throttle and context window.
 
     `window` returns the size of the context window in tokens, or None if it is unknown. It is called
     only when a conversation grows, because the first lookup is slow.
@@ -77,7 +77,7 @@ class Model:
 
 
 class ContextTooLong(Exception):
-    """The conversation exceeds the model's context window, as the provider said at the last of `tries` attempts."""
+    """The conversation exceeds the model's context window, as the provider reported on the last of `tries` attempts."""
 
     def __init__(self, tries: int) -> None:
         super().__init__(tries)
@@ -103,11 +103,11 @@ class ModelCaller:
         tools: tuple[Tool, ...],
         shortened_after: int | None,
     ) -> AsyncGenerator[Piece | ModelReplied]:
-        """Make one call with as many attempts as it takes; yield the pieces, and the reply last.
+        """Make one call with as many attempts as it takes; yield the pieces, then the reply.
 
         Raise OutsideFailed if all models failed, and ContextTooLong if the conversation exceeds the
-        context window. The caller may then shorten the conversation and call again, with the number of
-        attempts made before as `shortened_after`.
+        context window. The caller can then shorten the conversation and call again, with the number of
+        attempts so far as `shortened_after`.
         """
         candidate = tries = 0
         for attempt in count(1):
@@ -202,7 +202,7 @@ class ModelCaller:
 
 
 class _ReplyRecorder:
-    """A reply as it arrives, and the event that is recorded for it."""
+    """Collects a reply as it arrives, and builds the event to record for it."""
 
     def __init__(self, model: Model, call: ModelCall) -> None:
         self._model = model

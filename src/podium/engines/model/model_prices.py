@@ -1,7 +1,7 @@
 """Prices and context windows of models.
 
-The data comes from the installed `genai-prices` package; nothing is fetched. It is looked up once for
-each model; after that, computing a cost takes a few multiplications.
+The data comes from the installed `genai-prices` package; nothing is fetched. Each model is looked up
+once; after that, computing a cost takes a few multiplications.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _BASE = -1
 """The threshold of the base tier: every call has more input tokens than this."""
 
 _PRICE_LIST_NAMES = {"gemini": "google", "xai": "x-ai", "bedrock": "aws", "vertex": "google"}
-"""Provider names of the price list that differ from ours."""
+"""Provider names in the price list that differ from Podium's."""
 
 
 def calculate_cost(provider: str, model: str, usage: Usage, *, at: datetime | None = None) -> float | None:
@@ -60,7 +60,7 @@ def load_prices() -> None:
 
 
 def find_context_window(provider: str, model: str) -> int | None:
-    """Return the context window of a model in tokens, or None if it is unknown."""
+    """Return a model's context window in tokens, or None if it is unknown."""
     found = _find_model_info(provider, model)
     return None if found is None else found.context_window
 
@@ -128,7 +128,7 @@ def _find_model_prices(provider: str, model: str) -> _ModelPrices | None:
 
 
 def _build_rates(prices: ModelPrice) -> tuple[_Rates, ...] | None:
-    """Return the base rates and those of each tier above; None if it is not sold by input and output tokens."""
+    """Return the base rates and those of each higher tier; None if the price is not per input and output token."""
     from genai_prices.types import TieredPrices
 
     fresh, output = prices.input_mtok, prices.output_mtok

@@ -1,7 +1,7 @@
-"""The wire protocol: one streamed model call, as the tool loop makes it.
+"""The provider adapter interface: one streamed model call, as the tool loop makes it.
 
-A wire is one way to call models, such as a provider's HTTP format or a script. It knows nothing of
-agents, timelines or retries: it makes the call and yields the reply.
+An adapter (`Wire`) is one way to call models, such as a provider's HTTP API or a script. It makes the
+call and yields the reply; agents, timelines and retries are handled elsewhere.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ IMAGE_CHARACTERS = 6_000
 
 
 class Message(Struct, frozen=True, kw_only=True):
-    """One message of a conversation. `answers` is the id of the call that a tool message answers.
+    """One message in a conversation. `answers` is the id of the call that a tool message answers.
 
-    `sealed` is provider data that came with a reply and goes back to the same wire and model only;
-    `model` is the model that replied. `images` are the images that the text marks.
+    `sealed` is provider data that came with a reply and is sent back only to the same API and model;
+    `model` is the model that replied. `images` are the images marked in the text.
     """
 
     role: Literal["user", "assistant", "tool"]
@@ -39,7 +39,7 @@ class Message(Struct, frozen=True, kw_only=True):
 class ModelCall(Struct, frozen=True, kw_only=True):
     """One model call.
 
-    `key` stays the same when the same step is repeated after a crash; wires send it as the
+    `key` stays the same when the same step is repeated after a crash; adapters send it as the
     idempotency key. `schema` is the JSON schema for the answer, or None for free text.
     """
 
@@ -59,17 +59,17 @@ def estimate_call_size(call: ModelCall, body: bytes) -> int:
 
 
 class ToolCallPart(Struct, frozen=True):
-    """A tool call of the model, with complete arguments."""
+    """A tool call from the model, with complete arguments."""
 
     call: ToolUse
 
 
 class ReplyEnd(Struct, frozen=True, kw_only=True):
-    """The end of a complete reply; always the last part that a wire yields.
+    """The end of a complete reply; always the last part that an adapter yields.
 
     `stop` is the stop reason in OpenAI's terms: `stop`, `tool_calls`, `length`, `content_filter`, or
     any other value that the server sends. `sealed` belongs to the message made from the reply: provider
-    data such as signed thinking, which goes back unchanged and which nothing else reads.
+    data such as signed thinking, which is sent back unchanged and not read by anything else.
     """
 
     stop: str
@@ -81,10 +81,10 @@ ReplyPart = Text | Reasoning | ToolCallPart | ReplyEnd
 
 
 class Wire(Protocol):
-    """A connection to models that can be called."""
+    """An adapter that calls models."""
 
     def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart]:
-        """Make the call and yield the reply. Raise OutsideFailed if it fails, also in the middle of a reply.
+        """Make the call and yield the reply. Raise OutsideFailed if it fails, even in the middle of a reply.
 
         Closing the generator early ends the call.
         """

@@ -1,6 +1,6 @@
-"""The wire for OpenAI's Chat Completions API, which most providers and local servers support.
+"""The adapter for OpenAI's Chat Completions API, which most providers and local servers support.
 
-Servers differ in what they add or leave out, so the format of replies is lenient.
+Servers add or leave out different fields, so replies are parsed leniently.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from .stream_events import ReplyStop, StreamChange, StreamEnd, ToolCallArguments
 
 
 class OpenAIWire:
-    """The models at one address. `client` returns the shared HTTP client, whose owner closes it.
+    """Calls the models at one address. `client` returns the shared HTTP client, which its owner closes.
 
-    Set `asks_usage` to false for servers that refuse `stream_options`; some report usage unasked.
+    Set `asks_usage` to false for servers that reject `stream_options`; some report usage anyway.
     Set `takes_schema` to false for servers that do not support `json_schema` as the response format.
     """
 
@@ -44,7 +44,7 @@ class OpenAIWire:
         key = api_key.strip()
         url = build_call_url(base_url, "/chat/completions")
         if key:
-            # Both use the Authorization header, and the client refuses a user in the URL beside a key.
+            # Both use the Authorization header, and the client rejects a user name in the URL together with a key.
             url = url.with_user(None)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._endpoint = Endpoint(client, url, key, key_name=key_name, provider=provider, proxy=proxy, headers=headers)
@@ -93,7 +93,7 @@ def _encode_image(image: Image) -> dict[str, Any]:
 
 
 def _encode_tool_use(use: ToolUse) -> dict[str, Any]:
-    # Unreadable arguments are sent back as {}: servers that parse earlier calls would refuse the whole conversation.
+    # Invalid arguments are sent back as {}: servers that parse earlier calls would reject the whole conversation.
     function = {"name": use.name, "arguments": encode(use.arguments).decode()}
     return {"id": use.id, "type": "function", "function": function}
 
@@ -107,7 +107,7 @@ def _encode_tool(tool: Tool) -> dict[str, Any]:
 
 
 class _SealedFields(Struct, frozen=True, omit_defaults=True):
-    """Fields of a message with tool calls, and of each call by id, without which servers refuse the tool results.
+    """Fields of a message with tool calls, and of each call by id. Without them, servers reject the tool results.
 
     DeepSeek needs its reasoning back, Gemini a signature with every call.
     """
@@ -174,7 +174,7 @@ _decode = msgspec.json.Decoder(_Chunk).decode
 
 
 class OpenAIReplyFormat:
-    """The format of one reply, which is a list of deltas."""
+    """Reads one reply, which is a list of deltas."""
 
     def __init__(self) -> None:
         self._thought: list[str] = []

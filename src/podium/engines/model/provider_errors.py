@@ -1,4 +1,4 @@
-"""Errors of providers: what an error document says, and whether the same call may succeed later."""
+"""Provider errors: the content of an error document, and whether the same call may succeed later."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ LONGEST_QUOTE = 600
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 FailureFactory = Callable[..., OutsideFailed]
-"""Builds the failure of one provider: its name is put in front, and its key is redacted."""
+"""Builds a provider's failure: its name is prepended, and its key is redacted."""
 
 _PERMANENT = re.compile(
     "invalid|auth|permission|not_found|quota|context_length|content_filter|billing|too_large|spend_limit"
 )
 _QUOTA = re.compile("insufficient_quota|spend_limit")
-"""Codes of a 429 that a retry does not solve: the account has reached its spending limit."""
+"""Error codes of 429 responses that retrying cannot fix: the account has reached its spending limit."""
 
 _TOO_LONG = re.compile(
     r"prompt is too long|context (length|window|size)|maximum context|too many (input )?tokens|input is too long",
@@ -60,7 +60,7 @@ def make_stream_failure(make_failure: FailureFactory, error: Any) -> OutsideFail
     found = _read_error({"error": error})
     status = next((int(word) for word in found.codes.split() if len(word) == 3 and word.isdigit()), None)
     return make_failure(
-        f"broke off its reply: {found.words}",
+        f"aborted its reply: {found.words}",
         retryable=found.is_transient(status) and not found.is_too_long,
         status=status,
         is_too_long=found.is_too_long,

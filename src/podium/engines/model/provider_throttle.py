@@ -1,7 +1,7 @@
 """Throttling of calls to a provider: rate limits, queueing, and backoff while the provider fails.
 
-There is one throttle for each provider address, shared by all agents of a process. It keeps the
-limits of the account. After an outage it sends a single probe instead of a hundred calls. The caller
+There is one throttle for each provider address, shared by all agents in a process. It enforces the
+account's limits. After an outage it sends a single probe instead of a hundred calls. The caller
 retries failed calls.
 """
 
@@ -28,16 +28,16 @@ class ProviderThrottle:
     """The throttle for the calls to one provider. Calls start in the order in which they arrive.
 
     - Limits: no more calls or tokens than allowed start in any window of one minute, and at most
-      `concurrent` calls run at once. A call with more tokens than the limit of a minute starts when
+      `concurrent` calls run at once. A call with more tokens than the limit per minute starts when
       no other call has used any.
     - If the provider sends Retry-After, all calls wait until then.
     - A single other transient failure, such as 500 or a refused connection, delays no other call.
       After two in a row without a success, all calls wait, and one call at a time is sent as a
-      probe: first after a second, then after twice as long, up to half a minute. If the probe
-      succeeds, all calls proceed; if it fails, they keep waiting.
+      probe: first after one second, then with a delay that doubles each time, up to half a minute. If
+      the probe succeeds, all calls proceed; if it fails, they keep waiting.
     - A permanent failure, such as 400 or 401, delays no other call.
 
-    The state changes only between two awaits of one event loop, so there is no lock.
+    All state changes happen in one event loop without awaiting, so there is no lock.
     """
 
     def __init__(
@@ -62,11 +62,11 @@ class ProviderThrottle:
         self._waiting: deque[CallSlot] = deque()
         self._held_until = -math.inf
         self._failures = 0
-        """Transient failures since the last success. While calls are held, only failures of probes count."""
+        """Transient failures since the last success. While calls are held, only failed probes count."""
         self._probe: CallSlot | None = None
 
     def estimate_delay(self, tokens: int) -> float:
-        """Return how many seconds a call of `tokens` tokens would wait now, or infinity if other calls decide that."""
+        """Return how many seconds a call of `tokens` tokens would wait now; infinity if that depends on other calls."""
         return math.inf if self._waiting else self._seconds_until_ready(tokens)
 
     def reserve_slot(self, tokens: int) -> CallSlot:
@@ -90,14 +90,14 @@ class ProviderThrottle:
         """Record that a call failed."""
         if not error.retryable:
             if error.status is not None:
-                # A provider that refuses a call is reachable.
+                # A provider that rejects a call is reachable.
                 self.record_success()
             return
         now = self._clock()
         if error.retry_after:
             self._held_until = max(self._held_until, now + error.retry_after)
         elif not self._is_probing or self._probe is not None:
-            # Otherwise the call started before the hold, and its failure says nothing new.
+            # Otherwise the call started before the hold, and its failure adds no information.
             self._failures += 1
             if self._is_probing:
                 self._held_until = max(self._held_until, now + self._compute_backoff())
@@ -116,7 +116,7 @@ class ProviderThrottle:
     # The queue
 
     def _seconds_until_ready(self, tokens: int) -> float:
-        """Return the seconds until the first call in the queue may start; infinite if it has to wait to be woken."""
+        """Return the seconds until the first call in the queue can start; infinity if it has to wait to be woken."""
         if self._probe is not None or self._in_flight >= self._concurrent:
             return math.inf
         now = self._clock()
@@ -128,7 +128,7 @@ class ProviderThrottle:
         return wait
 
     async def _wait_in_queue(self, slot: CallSlot) -> None:
-        """Wait until the slot is the first in the queue and may start."""
+        """Wait until the slot is first in the queue and can start."""
         self._waiting.append(slot)
         try:
             while wait := self._seconds_until_ready(slot.tokens) if self._waiting[0] is slot else math.inf:
@@ -166,13 +166,13 @@ class ProviderThrottle:
         self._wake_first()
 
     def _wake_first(self) -> None:
-        """Wake the first call in the queue to check again whether it may start."""
+        """Wake the first call in the queue to check again whether it can start."""
         if self._waiting and (wake := self._waiting[0].wake) is not None:
             wake()
 
 
 class CallSlot:
-    """The slot of one call: taken when the block is entered, released when it is left."""
+    """The slot for one call: acquired when the block is entered, released when it exits."""
 
     __slots__ = ("_throttle", "quota_use", "tokens", "wake")
 
@@ -216,17 +216,17 @@ class _MinuteQuota:
     """A quota per minute, as a sliding window: what a call takes is returned exactly one minute later.
 
     A token bucket would allow twice as much in the minute after an idle period, and providers that
-    count by the minute refuse the second half.
+    count by the minute would reject the second half.
     """
 
     def __init__(self, name: str, limit: int) -> None:
         self._limit = _require_positive(name, limit)
         self._left = self._limit
         self._uses: deque[_QuotaUse] = deque()
-        """What has been taken, in the order in which it is returned."""
+        """The amounts taken, in the order in which they are returned."""
 
     def seconds_until_available(self, amount: int, now: float) -> float:
-        """Return the seconds until `amount` is available; for more than the limit, until the whole quota is."""
+        """Return the seconds until `amount` is available. If it exceeds the limit, wait for the whole quota."""
         self._release_expired(now)
         missing = min(amount, self._limit) - self._left
         if missing <= 0:
@@ -245,7 +245,7 @@ class _MinuteQuota:
         return use
 
     def adjust_use(self, use: _QuotaUse | None, more: int, now: float) -> None:
-        """Take `more`; if it is negative, return the surplus of `use`, unless it was returned already."""
+        """Take `more`. If it is negative, return the surplus of `use`, unless that was already returned."""
         self._release_expired(now)
         if more > 0:
             self.take(more, now)

@@ -15,12 +15,12 @@ from ...values.errors import Mistake
 
 
 class Provider(Struct, frozen=True, kw_only=True):
-    """A provider of models.
+    """A model provider.
 
     `key_name` is the environment variable with the API key, or None if no key is needed.
     `default_model` is empty if the models depend on what the person installed. `asks_usage` is false
-    if the provider refuses requests for usage, `takes_schema` if it does not support response schemas.
-    `host_name` is the server's own variable for its listening address.
+    if the provider rejects requests for usage, `takes_schema` if it does not support response schemas.
+    `host_name` is the server's own environment variable for its listening address.
     """
 
     name: str
@@ -34,7 +34,7 @@ class Provider(Struct, frozen=True, kw_only=True):
 
     @property
     def url_name(self) -> str:
-        """The environment variable that sets another address."""
+        """The environment variable that overrides the address."""
         return f"{self.name.upper()}_BASE_URL"
 
 
@@ -134,7 +134,7 @@ def find_provider(name: str) -> Provider:
 def parse_model(text: str) -> tuple[Provider, str]:
     """Resolve `provider:model`, a provider alone, an alias or a model alone to its provider and model.
 
-    A model alone belongs to Anthropic if its name begins with `claude-`, otherwise to OpenAI or the
+    A model alone belongs to Anthropic if its name starts with `claude-`, otherwise to OpenAI or the
     server at `OPENAI_BASE_URL`. Raise Mistake if the name is empty or cannot be resolved.
     """
     text = text.strip()
@@ -145,12 +145,12 @@ def parse_model(text: str) -> tuple[Provider, str]:
         name, model = ("anthropic" if name.startswith("claude-") else "openai"), name
     found = find_provider(name)
     if not (model := model.strip() or found.default_model):
-        raise Mistake(f"{found.name} has no default model; name one that is installed there, as in {found.name}:NAME")
+        raise Mistake(f"{found.name} has no default model; specify an installed one as {found.name}:NAME")
     return found, model
 
 
 def resolve_base_url(provider: Provider, environ: Mapping[str, str]) -> str:
-    """Return the base URL of the provider in this environment."""
+    """Return the provider's base URL in this environment."""
     if url := environ.get(provider.url_name, "").strip():
         return url.rstrip("/")
     if provider.host_name is not None and (host := environ.get(provider.host_name, "").strip()):
@@ -168,7 +168,7 @@ def find_configured_provider(environ: Mapping[str, str]) -> Provider | None:
 
 
 def read_provider_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables with keys and addresses of providers, with "" for those that are not set.
+    """Return the variables with provider keys and addresses, with "" for those that are not set.
 
     All of them are included, so that no key is sent to an address that another shell has set.
     """

@@ -1,7 +1,7 @@
 """Parsing of streamed replies: packets into server-sent events, and events into the parts of a reply.
 
-A wire supplies the format, which tells what an event changes in the reply. Nothing here waits or knows
-about connections.
+An adapter supplies the format, which translates each event into changes to the reply. This module only
+parses; it does no I/O.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ STOPS = {
     "model_length": "length",
     "model_context_window_exceeded": "length",
 }
-"""Stop reasons of providers, mapped to those that all wires use. Other stop reasons are kept as they are."""
+"""Provider stop reasons, mapped to those that all adapters use. Other stop reasons are kept as they are."""
 
 encode = msgspec.json.Encoder().encode
 
@@ -38,9 +38,9 @@ encode = msgspec.json.Encoder().encode
 
 
 class SSEParser:
-    """Assembles server-sent events from packets. Only the data is used, which is one line for each event.
+    """Assembles server-sent events from packets. Only the data is used, which is one line per event.
 
-    Some servers answer a streaming request with one JSON document: then `is_document` is true, and
+    Some servers answer a streaming request with one JSON document. Then `is_document` is true, and
     the document is the only event.
     """
 
@@ -93,9 +93,9 @@ def _extract_data(lines: bytes) -> list[bytes]:
 
 
 class ToolCallStart(Struct, frozen=True, gc=False):
-    """A tool call starts. Unless `is_new`, it may be one that has already started, by its id, index and name.
+    """A tool call starts. Unless `is_new`, its id, index and name may match one that has already started.
 
-    `extra` is provider data that goes back with the call.
+    `extra` is provider data that is sent back with the call.
     """
 
     index: int | None
@@ -106,9 +106,9 @@ class ToolCallStart(Struct, frozen=True, gc=False):
 
 
 class ToolCallArguments(Struct, frozen=True, gc=False):
-    """More text of the arguments of the call at this index or, without an index, of the last call.
+    """More argument text for the call at this index or, without an index, for the last call.
 
-    Any other value is all the arguments at once.
+    A value that is not a string contains all the arguments at once.
     """
 
     index: int | None
@@ -116,13 +116,13 @@ class ToolCallArguments(Struct, frozen=True, gc=False):
 
 
 class ReplyStop(Struct, frozen=True, gc=False):
-    """The model has ended its reply. The reason may be missing where the reply is one document."""
+    """The model has ended its reply. The reason may be missing if the reply is one document."""
 
     reason: str | None
 
 
 class StreamEnd(Struct, frozen=True, gc=False):
-    """The stream ends here, with `error` because the server failed."""
+    """The stream has ended; `error` is set if the server failed."""
 
     error: Any = None
 
@@ -131,18 +131,18 @@ StreamChange = Text | Reasoning | ToolCallStart | ToolCallArguments | ReplyStop 
 
 
 class ReplyFormat(Protocol):
-    """The format in which a provider streams one reply. It keeps what only this provider needs."""
+    """Reads one reply in a provider's streaming format, and keeps provider-specific state."""
 
     def read_event(self, event: bytes) -> Sequence[StreamChange]:
-        """Return what the event changes in the reply. Raise one of NOT_JSON if the event cannot be read."""
+        """Return the event's changes to the reply. Raise one of NOT_JSON if the event cannot be parsed."""
         ...
 
     def compute_usage(self) -> Usage | None:
-        """Return the usage that the server reported, or None if it reported none."""
+        """Return the usage that the server reported, or None."""
         ...
 
     def encode_sealed(self, calls: Sequence[ToolUse], extra: dict[str, Any]) -> str:
-        """Return the provider data that goes back with the reply; `extra` holds that of the calls, by id."""
+        """Return the provider data to send back with the reply; `extra` holds the data of its calls, by id."""
         ...
 
 
@@ -150,8 +150,8 @@ class ReplyParser:
     """Parses one reply: takes bytes, split anywhere by the network, and returns reply parts.
 
     `stop` is the stop reason, empty until the reply has ended. `is_done` is true when there is nothing
-    more to read. `sent` is the size of the request and `place` its position in the conversation. They
-    replace token counts and call ids that the server leaves out.
+    more to read. `sent` is the size of the request and `place` its position in the conversation; they
+    are used to fill in token counts and call ids that the server leaves out.
     """
 
     def __init__(self, reply_format: ReplyFormat, *, make_failure: FailureFactory, sent: int, place: int) -> None:
@@ -168,16 +168,16 @@ class ReplyParser:
         self._call_at: dict[int | None, _PartialToolCall] = {}
 
     def feed(self, data: bytes | None) -> Iterator[ReplyPart]:
-        """Yield the parts that these bytes complete; None stands for the end of the stream."""
+        """Yield the parts that these bytes complete; None means the end of the stream."""
         for event in self._events.finish_stream() if data is None else self._events.feed(data):
             if self.is_done:
                 return
             try:
                 changes = self._read_event(event)
             except NOT_JSON as error:
-                raise self._make_failure(f"sent JSON that cannot be read: {error}", retryable=True) from error
+                raise self._make_failure(f"sent invalid JSON: {error}", retryable=True) from error
             for change in changes:
-                # Comparing types takes a fifth of the time that isinstance takes to say no.
+                # Comparing types takes a fifth of the time of a failing isinstance check.
                 if type(change) is Text or type(change) is Reasoning:
                     self._said += len(change.text)
                     yield change
@@ -191,7 +191,7 @@ class ReplyParser:
         """Yield the remaining parts, including the end of the reply. Raise OutsideFailed if the reply is incomplete."""
         yield from self.feed(None)
         if not self.stop:
-            raise self._make_failure("broke off in the middle of its reply", retryable=True)
+            raise self._make_failure("disconnected in the middle of its reply", retryable=True)
         calls = self._build_tool_uses()
         for use in calls:
             yield ToolCallPart(use)
@@ -209,7 +209,7 @@ class ReplyParser:
                 call.name = call.name or change.name
                 call.extra = call.extra or change.extra
             case ReplyStop():
-                # A document is complete even if it gives no reason.
+                # A document is complete even without a stop reason.
                 reason = change.reason or self.stop or ("stop" if self._events.is_document else "")
                 self.stop = STOPS.get(reason, reason)
             case StreamEnd(error=None):
@@ -224,7 +224,7 @@ class ReplyParser:
         return call
 
     def _find_call(self, start: ToolCallStart) -> _PartialToolCall | None:
-        """Return the call that has already started, if it is one of those."""
+        """Return the matching call if it has already started."""
         if start.id and (same := next((call for call in self._calls if call.id == start.id), None)):
             return same
         call = self._call_at.get(start.index)
@@ -236,7 +236,7 @@ class ReplyParser:
         return call
 
     def _build_tool_uses(self) -> list[ToolUse]:
-        """Return the tool calls of the reply. A missing id is derived from the reply's position in the conversation."""
+        """Return the reply's tool calls. A missing id is derived from the reply's position in the conversation."""
         ids: list[str] = []
         for n, call in enumerate(self._calls):
             ids.append(call.id if call.id and call.id not in ids else f"call-{self._place}-{n}")
@@ -249,7 +249,7 @@ class ReplyParser:
 
 
 class _PartialToolCall(Struct):
-    """A tool call that is not complete yet."""
+    """An incomplete tool call."""
 
     id: str = ""
     name: str = ""
@@ -258,7 +258,7 @@ class _PartialToolCall(Struct):
 
     @property
     def text(self) -> str:
-        """The arguments as text. Text counts before objects, which some servers send as well."""
+        """The arguments as text. Text takes precedence over objects, which some servers also send."""
         texts = "".join(part for part in self.arguments if isinstance(part, str))
         return texts or "".join(encode(part).decode() for part in self.arguments if part)
 
@@ -268,7 +268,7 @@ class _PartialToolCall(Struct):
 
 
 def read_sealed(sealed: str, decode: Callable[[str], Sealed]) -> Sealed | None:
-    """Decode provider data that came with an earlier reply; None if there is none, or if another wire sealed it."""
+    """Decode provider data that came with an earlier reply; None if there is none, or if it is another provider's."""
     try:
         return decode(sealed) if sealed else None
     except NOT_JSON:
@@ -276,7 +276,7 @@ def read_sealed(sealed: str, decode: Callable[[str], Sealed]) -> Sealed | None:
 
 
 def parse_tool_use(id: str, name: str, arguments: str) -> ToolUse:
-    """Parse a tool call whose arguments came as text."""
+    """Parse a tool call whose arguments are text."""
     if not arguments.strip():
         return ToolUse(id=id, name=name)
     try:

@@ -1,7 +1,7 @@
 """The tool loop: prompt, model call, tool calls, next model call, until there is an answer.
 
-It is our own loop because recording, pausing and cancelling happen in it. Every model call and every
-tool call is a step: one whose outcome is on the timeline is not made again.
+Podium has its own loop because recording, pausing and cancelling happen in it. Every model call and
+every tool call is a step: if its outcome is on the timeline, it is not repeated.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ KEPT_SHARE = 0.25
 """The share of the context window that is kept verbatim when a conversation is compacted."""
 
 FALLBACK_WINDOW = 16_000
-"""The context window, in tokens, assumed for a model that rejected a conversation as too long and is unknown."""
+"""The context window, in tokens, assumed for an unknown model that rejected a conversation as too long."""
 
 SUMMARY_PROMPT = (
-    "You sum up the work of an agent for the agent itself, which will go on from your summary alone. Keep what was "
+    "You summarise an agent's work for the agent itself, which will continue from your summary alone. Keep what was "
     "asked, decided and found out, exact names, paths, numbers and commands, what was changed, what failed and why, "
     "and what remains to be done. Leave out everything else. Answer with the summary only."
 )
@@ -140,7 +140,7 @@ class ModelSession:
     # Compaction
 
     def _needs_compaction(self, place: Scope) -> bool:
-        """Return whether the conversation is nearly too long, or was already compacted at this place."""
+        """Return whether the conversation is almost too long, or was already compacted at this scope."""
         return place.child("compaction").has_outcome or (not place.has_outcome and self._is_nearly_full())
 
     def _is_nearly_full(self) -> bool:
@@ -148,7 +148,7 @@ class ModelSession:
         return tokens > FALLBACK_WINDOW / 2 and tokens > (self._caller.models[0].window() or inf) * COMPACTION_THRESHOLD
 
     async def _compact_conversation(self, place: Scope, tries: int) -> AsyncGenerator[Piece]:
-        """Have the model summarise the first part of the conversation and replace it with the summary.
+        """Let the model summarise the first part of the conversation, and replace that part with the summary.
 
         Yield pieces as signs of progress.
         """
@@ -217,7 +217,7 @@ class ModelSession:
         return batches
 
     def _sum_timeouts(self, calls: tuple[ToolUse, ...]) -> float:
-        """Return how many seconds the calls may take, given the timeouts of their tools."""
+        """Return how many seconds the calls can take, given their tools' timeouts."""
         return sum(
             max(tool.timeout if (tool := self._tools.get(call.name)) else 0.0 for _, call in batch)
             for batch in self._batch_tool_calls(calls)
@@ -239,17 +239,17 @@ class ModelSession:
 
     async def _invoke_tool(self, tool: Tool, call: ToolUse, place: Scope) -> tuple[ToolAnswer, bool]:
         if call.unreadable:
-            return ToolAnswer(text=f"The arguments of {tool.name} are not a JSON object.", is_error=True), False
+            return ToolAnswer(text=f"The arguments for {tool.name} are not a JSON object.", is_error=True), False
         try:
             with place.timeline.timeouts.apply_timeout(place.path, tool.timeout):
                 return await tool.answer(call, place), False
         except PodiumError:
             raise
         except Exception as error:
-            # A tool may be third-party code: its exception becomes its answer.
-            return ToolAnswer(text=f"{tool.name} broke: {type(error).__name__}: {error}", is_error=True), False
+            # A tool can be third-party code: its exception becomes its answer.
+            return ToolAnswer(text=f"{tool.name} failed: {type(error).__name__}: {error}", is_error=True), False
         return ToolAnswer(text=f"{tool.name} was stopped after {tool.timeout:g} s.", is_error=True), True
 
     def _answer_unknown_tool(self, call: ToolUse) -> ToolAnswer:
         known = ", ".join(self._tools) or "none"
-        return ToolAnswer(text=f"There is no tool {call.name!r}; the tools are: {known}.", is_error=True)
+        return ToolAnswer(text=f"Tool {call.name!r} not found; available: {known}.", is_error=True)
