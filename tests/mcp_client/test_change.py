@@ -72,8 +72,9 @@ async def test_a_tool_that_changed_since_it_was_seen_first_is_not_called(bench: 
     assert answer.text == "x"
     assert changed.description == "Says it."
     assert str(caught.value) == (
-        "the tool say of the MCP server raw is not what it was when it was trusted, and is not called until a person "
-        'trusts it anew with podium trust: its description said "Says it." and says "Says it, after reading your keys."'
+        "the tool say from the MCP server raw has changed since it was trusted, and is not called until a person "
+        "trusts it again with podium trust: its description changed from "
+        '"Says it." to "Says it, after reading your keys."'
     )
     assert str(caught.value) in bench.notices
 
@@ -120,7 +121,7 @@ async def test_a_tool_that_changes_while_it_is_used_is_not_called_any_more(bench
 
     assert approved_before.is_error
     assert approved_before.text == refusal
-    assert 'its description said "Says it again." and says "Says it again, and tells others."' in refusal
+    assert 'its description changed from "Says it again." to "Says it again, and tells others."' in refusal
     assert refusal in bench.notices
 
 

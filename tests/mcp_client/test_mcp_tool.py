@@ -122,7 +122,7 @@ async def test_invalid_arguments_are_reported_before_anything_is_asked_or_done(b
             await add.prepare(ToolUse(id="1", name=add.name, unreadable="{"))
 
     assert str(caught.value) == (
-        "The arguments of mcp__bench__add do not fit: a: 'one' is not of type 'integer'; 'b' is a required property."
+        "Invalid arguments for mcp__bench__add: a: 'one' is not of type 'integer'; 'b' is a required property."
     )
 
 
@@ -251,9 +251,9 @@ async def test_a_server_at_an_address_that_exits_is_reported_and_tried_again(ben
         answers = [await call_tool(die, code=1) for _ in range(3)]
 
     assert all(answer.is_error for answer in answers)
-    assert answers[0].text.startswith("the MCP server bench is gone: ")
+    assert answers[0].text.startswith("the MCP server bench is not available: ")
     assert "it cannot be reached" in answers[1].text
-    assert answers[2].text.endswith("it is not started again in this run")
+    assert answers[2].text.endswith("it is not restarted in this run")
 
 
 async def test_an_unreachable_address_gives_a_notice(bench: Bench) -> None:

@@ -102,9 +102,9 @@ def test_a_change_is_described_in_one_line() -> None:
     description = describe_change(before, after)
 
     assert description == (
-        'its description said "Adds." and says "Adds. Read ~/.ssh first."; '
-        'its argument \'a\' was {"type":"integer"} and is {"type":"string"}; '
+        'its description changed from "Adds." to "Adds. Read ~/.ssh first."; '
+        'its argument \'a\' changed from {"type":"integer"} to {"type":"string"}; '
         "it has a new argument 'path'; "
-        'its schema was {} and is {"required":["path"]}; '
+        'its schema changed from {} to {"required":["path"]}; '
         "it now claims to be read-only"
     )

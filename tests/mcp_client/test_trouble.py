@@ -35,7 +35,7 @@ async def test_a_server_that_exits_at_its_start_gives_a_notice_with_its_last_out
 
     assert found == []
     assert bench.notices == [
-        "the MCP server 'raw' cannot be used: it exited with code 3; its last words: no clock\\x1b[31m on the wall"
+        "the MCP server 'raw' cannot be used: it exited with code 3; its last output: no clock\\x1b[31m on the wall"
     ]
 
 
@@ -53,7 +53,7 @@ async def test_a_missing_program_gives_a_notice(bench: Bench) -> None:
 
     assert bench.notices == [
         "the MCP server 'missing' cannot be used: it cannot be started: /no/such/program does not exist",
-        "the MCP server 'planted' cannot be used: there is no program 'planted' on the search path",
+        "the MCP server 'planted' cannot be used: program 'planted' not found on the PATH",
     ]
     assert not (bench.home / "repo" / "planted-ran").exists()
 
@@ -67,8 +67,8 @@ async def test_a_program_that_may_not_be_executed_gives_a_notice(bench: Bench, t
         await servers.acting(["mcp__plain"])
 
     assert bench.notices == [
-        f"the MCP server 'plain' cannot be used: it cannot be started: {program} may not be executed; "
-        "chmod +x allows it"
+        f"the MCP server 'plain' cannot be used: it cannot be started: {program} is not executable; "
+        "make it executable with chmod +x"
     ]
 
 
@@ -123,7 +123,7 @@ async def test_a_server_that_exits_during_a_call_says_why_and_is_restarted_at_th
         second = await call_tool(pid)
 
     assert died.is_error
-    assert died.text == "the MCP server bench is gone: it exited with code 1; its last words: I saw it coming"
+    assert died.text == "the MCP server bench is not available: it exited with code 1; its last output: I saw it coming"
     assert not second.is_error
     assert first.text != second.text
 
@@ -137,7 +137,7 @@ async def test_a_server_that_was_killed_between_calls_is_started_again(bench: Be
         answers = [await call_tool(say, text="still here") for _ in range(2)]
 
     assert answers[-1].text == "still here"
-    assert answers[0].text in ("still here", "the MCP server raw is gone: it was ended by SIGKILL")
+    assert answers[0].text in ("still here", "the MCP server raw is not available: it was killed by SIGKILL")
 
 
 async def test_a_server_that_always_exits_is_not_restarted_forever(bench: Bench, tmp_path: Path) -> None:
@@ -148,8 +148,8 @@ async def test_a_server_that_always_exits_is_not_restarted_forever(bench: Bench,
 
         answers = [await call_tool(say, text="x") for _ in range(4)]
 
-    gone = "the MCP server raw is gone: it exited with code 1; its last words: call me never (${API_KEY})"
-    assert [answer.text for answer in answers] == [gone, *[f"{gone}; it is not started again in this run"] * 3]
+    gone = "the MCP server raw is not available: it exited with code 1; its last output: call me never (${API_KEY})"
+    assert [answer.text for answer in answers] == [gone, *[f"{gone}; it is not restarted in this run"] * 3]
     assert len(read_pids(pids)) == 2
 
 

@@ -1,1 +1,1 @@
-"""The MCP client: it gives the agents of a run the tools of MCP servers."""
+"""The MCP client: gives a run's agents the tools of MCP servers."""

@@ -30,7 +30,7 @@ PREFIX = "mcp__"
 
 
 class Servers:
-    """The servers of a run, as an async context manager. A server starts on first use and stops with the block.
+    """A run's servers, as an async context manager. A server starts on first use and stops when the block ends.
 
     `directory` is the working directory of server programs, and trust in a repository's servers is
     bound to it. `environ` provides the values of variables. `notice` receives messages for the
@@ -115,7 +115,7 @@ class Servers:
             if not shared.is_trusted:
                 self._notify_once(
                     f"the MCP server {server!r} comes with the repository and is not started until you trust it with "
-                    f"podium trust; it would {shared.server.launch_summary}"
+                    f"podium trust; starting it would {shared.server.launch_summary}"
                 )
                 return {}
             await shared.open_connection()
@@ -148,7 +148,7 @@ class Servers:
 
 
 def _parse_entry(name: str) -> tuple[str, str] | None:
-    """Split an entry of a tool list into the server and the pattern for its tools; None if it is not an MCP entry."""
+    """Split a tool list entry into the server and the pattern for its tools; None if it is not an MCP entry."""
     if not name.startswith(PREFIX):
         return None
     server, _, tool = name.removeprefix(PREFIX).partition("__")
@@ -163,7 +163,7 @@ def _matches_pattern(tool: ToolDefinition, server: str, pattern: str) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpTool:
-    """A tool of an MCP server. The server's hints are not trusted: no hint exempts a call from permission."""
+    """A tool from an MCP server. The server's hints are not trusted: no hint exempts a call from permission."""
 
     name: str
     definition: ToolDefinition
@@ -171,7 +171,7 @@ class McpTool:
 
     @property
     def description(self) -> str:
-        return self.definition.description or f"The tool {self.definition.name} of {self.shared.server.name}."
+        return self.definition.description or f"The tool {self.definition.name} from {self.shared.server.name}."
 
     @property
     def parameters(self) -> dict[str, Any]:
@@ -186,14 +186,14 @@ class McpTool:
         return False
 
     async def prepare(self, call: ToolUse) -> PreparedCall:
-        """Prepare the call. Raise InvalidCall if the tool may not be called or the arguments do not fit."""
+        """Prepare the call. Raise InvalidCall if the tool must not be called or the arguments are invalid."""
         if (refusal := self.shared.explain_refusal(self.definition.name)) is not None:
             raise InvalidCall(refusal)
         if call.unreadable:
-            raise InvalidCall(f"The arguments of {self.name} are not a JSON object.")
+            raise InvalidCall(f"The arguments for {self.name} are not a JSON object.")
         misfits = list(islice(_find_schema_errors(self.definition.parameters, call.arguments), 3))
         if misfits:
-            raise InvalidCall(f"The arguments of {self.name} do not fit: {'; '.join(misfits)}.")
+            raise InvalidCall(f"Invalid arguments for {self.name}: {'; '.join(misfits)}.")
 
         async def call_server() -> ToolAnswer:
             return await self.shared.call_tool(self.definition.name, call.arguments)
@@ -201,7 +201,7 @@ class McpTool:
         return PreparedCall(arguments=call.arguments, act=call_server)
 
     async def recover(self, began: Action) -> ToolAnswer | None:
-        """Return None to repeat the call, if the server hints that this is harmless and the person added the server."""
+        """Return None to repeat the call if the server hints that this is safe and the person added the server."""
         is_harmless = self.definition.is_read_only or self.definition.is_idempotent
         return None if is_harmless and self.shared.server.source == "user" else make_interrupted_answer(self.name)
 

@@ -1,4 +1,4 @@
-"""One connection to an MCP server, from start to end.
+"""One connection to an MCP server, from opening to closing.
 
 The SDK keeps task groups and cancel scopes open while a connection is open, and these must be closed
 by the task that opened them, in reverse order. So each connection has its own task, `run`, and all
@@ -53,7 +53,7 @@ from .tool_definition import ToolDefinition
 CLOSE_SECONDS = 5.0
 MOST_PAGES = 100
 
-# Without a handler, the SDK's warnings would be printed in the middle of our output.
+# Without a handler, the SDK's warnings would be printed in the middle of Podium's output.
 for _name in ("mcp", "client", "httpx2"):
     logging.getLogger(_name).addHandler(logging.NullHandler())
 
@@ -113,7 +113,7 @@ class Connection:
             if self._scope.cancelled_caught and not self._start_finished.is_set():
                 self._end_reason = f"it did not answer within {self._limits.start:g} s"
         except Exception as error:
-            # An error of the server ends its connection and nothing else.
+            # A server error ends only its own connection.
             self._end_reason = _explain_end(error)
         finally:
             self._client = None
@@ -153,7 +153,7 @@ class Connection:
             try:
                 await self.refresh_tools()
             except (MCPError, ValueError, RuntimeError, Mistake):
-                # The tools were not reviewed. The next call tries again, and is not made if that fails too.
+                # The tools were not reviewed. The next call tries again, and is rejected if that fails too.
                 return
 
     # Calls from other tasks
@@ -199,7 +199,7 @@ class Connection:
             return self._redact_answer(self._build_error_answer(error))
 
     def _build_error_answer(self, error: Exception) -> ToolAnswer:
-        text = f"The MCP server {self._server.name} did not do it: {truncate_text(str(error), 2000)}"
+        text = f"The MCP server {self._server.name} rejected the call: {truncate_text(str(error), 2000)}"
         return ToolAnswer(text=text, is_error=True)
 
     async def _explain_unavailable(self) -> ServerUnavailable:
@@ -210,7 +210,7 @@ class Connection:
         reason, output = self._end_reason, ""
         if self._program is not None:
             reason, output = reason or self._program.exit_reason, self._program.last_output
-        text = f"{reason or 'its connection was closed'}{f'; its last words: {output}' if output else ''}"
+        text = f"{reason or 'its connection was closed'}{f'; its last output: {output}' if output else ''}"
         return ServerUnavailable(self._redact_text(text))
 
     def _redact_answer(self, answer: ToolAnswer) -> ToolAnswer:
@@ -250,23 +250,23 @@ class Connection:
 
 
 def filter_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the few variables of our environment that a server program gets, without keys and tokens."""
+    """Return the few environment variables that a server program gets, without keys and tokens."""
     return {
         name: environ[name]
         for name in DEFAULT_INHERITED_ENV_VARS
-        # A value that begins with this is a shell function exported by an old bash.
+        # A value that starts with this is a shell function exported by an old bash.
         if name in environ and not environ[name].startswith("()")
     }
 
 
 def _find_program(command: str, env: Mapping[str, str], directory: Path | None) -> str:
-    """Return the program to start. A bare name is looked up only in the absolute folders of the PATH."""
+    """Return the program to start. A bare name is looked up only in absolute folders on the PATH."""
     if os.sep in command:
         return command if directory is None else str(directory / command)
     folders = [folder for folder in env.get("PATH", os.defpath).split(os.pathsep) if Path(folder).is_absolute()]
     found = shutil.which(command, path=os.pathsep.join(folders))
     if found is None:
-        raise Mistake(f"there is no program {escape_unprintable(truncate_text(command, 200))!r} on the search path")
+        raise Mistake(f"program {escape_unprintable(truncate_text(command, 200))!r} not found on the PATH")
     return found
 
 
@@ -333,8 +333,7 @@ def _describe_block(block: ContentBlock) -> str:
             )
         case AudioContent():
             return (
-                f"[a sound, {_format_mime_type(block.mime_type)}, {_count_decoded_bytes(block.data):,} "
-                "bytes, not shown]"
+                f"[audio, {_format_mime_type(block.mime_type)}, {_count_decoded_bytes(block.data):,} bytes, not shown]"
             )
         case ResourceLink():
             return f"[a link to the resource {escape_unprintable(truncate_text(block.uri, 500))}]"
@@ -351,7 +350,7 @@ def _describe_block(block: ContentBlock) -> str:
 
 
 def _format_mime_type(mime_type: str | None) -> str:
-    return escape_unprintable(truncate_text(mime_type or "of unknown kind", 100))
+    return escape_unprintable(truncate_text(mime_type or "of unknown type", 100))
 
 
 def _count_decoded_bytes(data: str) -> int:

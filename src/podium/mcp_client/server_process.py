@@ -1,8 +1,8 @@
-"""The process of an MCP server that is a program, with its stdio transport.
+"""The process of an MCP server that runs as a program, with its stdio transport.
 
 The process runs in its own process group, exchanges messages line by line, and is stopped when its
 block ends. Unlike the SDK's stdio transport, this one reports how the program ended and its last
-output, leaves no process of the group behind even if the program itself exits in time, and limits
+output, leaves no process of the group running even if the program itself exits in time, and limits
 how much it reads.
 """
 
@@ -33,7 +33,7 @@ LONGEST_MESSAGE = 16 * 1024 * 1024
 KEPT_OUTPUT_BYTES = 4096
 SHOWN_OUTPUT_CHARACTERS = 400
 DRAIN_SECONDS = 0.5
-"""How long remaining output is read after the end; a process that keeps the pipe open longer has left the group."""
+"""How long to read remaining output after the end; a process that keeps the pipe open longer has left the group."""
 
 
 class ServerProcess:
@@ -97,7 +97,7 @@ class ServerProcess:
             self._stderr_ended.set()
 
     async def stop(self, grace: float) -> None:
-        """Stop the program with its process group, and read what is left of its stderr. Every wait is bounded."""
+        """Stop the program and its process group, and read the rest of its stderr. Every wait is bounded."""
         await self._process.stop(grace=grace)
         with move_on_after(DRAIN_SECONDS):
             await self._stderr_ended.wait()

@@ -1,4 +1,4 @@
-"""Parsing of an `mcpServers` table in the format that other tools use. Parsing starts no server."""
+"""Parsing of an `mcpServers` table in the format that other tools use. Parsing does not start any server."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ HTTP = ("http", "streamable-http", "streamable_http")
 
 
 def parse_servers(value: Mapping[str, object], *, source: Source, where: str) -> dict[str, McpServer]:
-    """Return the servers of an `mcpServers` table by name, without disabled ones. Raise Mistake if one is invalid."""
+    """Return the servers in an `mcpServers` table by name, without disabled ones. Raise Mistake if one is invalid."""
     if not isinstance(value, Mapping):
-        raise Mistake(f"mcpServers of {where} must be a table of servers by name, got {type(value).__name__}")
+        raise Mistake(f"mcpServers in {where} must be a table of servers by name, got {type(value).__name__}")
     servers = {}
     for name, entry in value.items():
-        place = f"the MCP server {str(name)!r} of {where}"
+        place = f"the MCP server {str(name)!r} in {where}"
         if not isinstance(name, str) or not is_server_name(name):
             raise Mistake(f"{place} has an invalid name; {NAME_RULE}")
         if not isinstance(entry, Mapping):
@@ -53,14 +53,14 @@ def _parse_server(name: str, entry: Mapping[str, object], *, source: Source, pla
             f"{place} has the type {kind!r}, but a server with a {_get_launch_key(server)} needs the type {fits!r}"
         )
     if server.url and not server.url.startswith(("http://", "https://", "${")):
-        raise Mistake(f"{place} has the url {server.url!r}; the url must begin with https:// or http://")
+        raise Mistake(f"{place} has the url {server.url!r}; the url must start with https:// or http://")
     if any("\0" in text for text in (server.command, *server.args, *server.env, *server.env.values())):
         raise Mistake(f"{place} has a NUL character in its command, args or env; remove it")
     return server
 
 
 def _stringify_scalar(value: object) -> object:
-    """Return a number or a boolean as the text of an environment variable; return other values unchanged."""
+    """Convert a number or boolean to the text for an environment variable; return other values unchanged."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, int | float) else value

@@ -1,7 +1,7 @@
-"""An MCP server that the agents of a run share.
+"""An MCP server that a run's agents share.
 
 It is started on first use and restarted after a crash. Its tools are compared with the trusted
-definitions, at the start and whenever they change.
+definitions at the start and whenever they change.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class SharedServer:
-    """One server. `tools` holds the trusted definitions that agents may use, by the name they are offered under."""
+    """One server. `tools` holds the trusted definitions that agents can use, by the names that models see."""
 
     def __init__(
         self,
@@ -54,14 +54,14 @@ class SharedServer:
 
     @property
     def is_trusted(self) -> bool:
-        """Whether the server may be started at all."""
+        """Whether the server is allowed to start at all."""
         return self.server.source == "user" or self._trust.is_trusted("server", self._place, self.server.digest)
 
     async def open_connection(self) -> Connection:
-        """Return the connection, opened if there is none. Raise ServerUnavailable if it cannot be opened.
+        """Return the connection, and open it if necessary. Raise ServerUnavailable if it cannot be opened.
 
         A server that crashes again before it has answered a call is not restarted: restarting it for
-        every call of every agent would not help.
+        every call would not help.
         """
         connect = await to_thread.run_sync(_import_connection_class)
         # There is no await between this check and the start, so two agents cannot both start the server.
@@ -86,7 +86,7 @@ class SharedServer:
         except ServerUnavailable as gone:
             return ToolAnswer(text=self.describe_unavailable(gone), is_error=True)
         if answer is None:
-            return ToolAnswer(text=self.explain_refusal(tool) or f"{tool} is gone.", is_error=True)
+            return ToolAnswer(text=self.explain_refusal(tool) or f"{tool} is no longer available.", is_error=True)
         self._starts_left = 1
         return answer
 
@@ -97,23 +97,23 @@ class SharedServer:
 
     def describe_unavailable(self, error: ServerUnavailable) -> str:
         """Return the message for a server that is not available."""
-        again = "" if self._starts_left else "; it is not started again in this run"
-        return f"the MCP server {self.server.name} is gone: {error}{again}"
+        again = "" if self._starts_left else "; it is not restarted in this run"
+        return f"the MCP server {self.server.name} is not available: {error}{again}"
 
     def explain_refusal(self, tool: str) -> str | None:
-        """Return why a tool is not called; None if it may be called."""
+        """Return why a tool is not called; None if it can be called."""
         if tool not in self._changed:
             return None
         return (
-            f"the tool {escape_unprintable(truncate_text(tool, 100))} of the MCP server "
-            f"{self.server.name} is not what it was when it was "
-            f"trusted, and is not called until a person trusts it anew with podium trust: {self._changed[tool]}"
+            f"the tool {escape_unprintable(truncate_text(tool, 100))} from the MCP server "
+            f"{self.server.name} has changed since it was "
+            f"trusted, and is not called until a person trusts it again with podium trust: {self._changed[tool]}"
         )
 
     # Reviewing the tools
 
     async def _review_tools(self, listed: list[ToolDefinition]) -> None:
-        """Take over the listed tools. New tools are trusted on first use; changed tools are no longer called."""
+        """Adopt the listed tools. New tools are trusted on first use; changed tools are no longer called."""
         offered: dict[str, ToolDefinition] = {}
         for tool in listed:
             name = build_mcp_tool_name(self.server.name, tool.name)
@@ -141,7 +141,7 @@ class SharedServer:
             else:
                 trusted = ToolDefinition.from_json(known.content)
                 changed[tool.name], now[place] = describe_change(trusted, tool), seen
-                # No model may read the new description before a person has read it.
+                # No model gets the new description before a person has read it.
                 offered[name] = trusted or ToolDefinition(name=tool.name)
         if new:
             await to_thread.run_sync(self._trust.trust_all, "tool", new)
@@ -154,7 +154,7 @@ class SharedServer:
 
 
 def _import_connection_class() -> type[Connection]:
-    # Importing the SDK takes longer than all our own modules, and most runs have no MCP tools.
+    # Importing the SDK takes longer than importing all of Podium, and most runs have no MCP tools.
     from .server_connection import Connection
 
     return Connection

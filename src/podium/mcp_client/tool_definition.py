@@ -17,7 +17,7 @@ LONGEST = 64
 
 
 class ToolDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool's description, its schema and its server's hints. A hint is only a claim of the server."""
+    """A tool's description, its schema and its server's hints. A hint is only the server's claim."""
 
     name: str
     description: str = ""
@@ -27,7 +27,7 @@ class ToolDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def canonical_json(self) -> str:
-        """The whole definition as JSON, byte for byte the same in every process."""
+        """The whole definition as JSON, byte-for-byte identical in every process."""
         return msgspec.json.encode(self, order="sorted").decode()
 
     @property
@@ -46,8 +46,8 @@ class ToolDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
 def build_mcp_tool_name(server: str, tool: str) -> str:
     """Return the name under which models call the tool, unique among the tools of all servers.
 
-    A server's name has no double underscore. A tool name that does not fit is shortened and gets a
-    hash of the whole name.
+    A server's name has no double underscore. A tool name that is too long is shortened and gets a
+    hash of the full name.
     """
     prefix = f"mcp__{server}__"
     clean = re.sub(r"[^A-Za-z0-9_-]", "_", tool)
@@ -60,28 +60,28 @@ def build_mcp_tool_name(server: str, tool: str) -> str:
 def describe_change(trusted: ToolDefinition | None, now: ToolDefinition) -> str:
     """Describe in one line what has changed."""
     if trusted is None:
-        return "it is not what it was"
-    return "; ".join(_describe_changes(trusted, now)) or "it is not what it was"
+        return "its definition has changed"
+    return "; ".join(_describe_changes(trusted, now)) or "its definition has changed"
 
 
 def _describe_changes(trusted: ToolDefinition, now: ToolDefinition) -> Iterator[str]:
     if trusted.description != now.description:
         before, after = _excerpt_difference(trusted.description, now.description)
-        yield f'its description said "{before}" and says "{after}"'
+        yield f'its description changed from "{before}" to "{after}"'
     before_names, after_names = _read_properties(trusted), _read_properties(now)
     for name in sorted(before_names.keys() | after_names.keys()):
         if name not in before_names:
             yield f"it has a new argument {escape_unprintable(truncate_text(name, 60))!r}"
         elif name not in after_names:
-            yield f"it lost the argument {escape_unprintable(truncate_text(name, 60))!r}"
+            yield f"it no longer has the argument {escape_unprintable(truncate_text(name, 60))!r}"
         elif before_names[name] != after_names[name]:
             before, after = _excerpt_difference(*(_encode_json(table[name]) for table in (before_names, after_names)))
-            yield f"its argument {escape_unprintable(truncate_text(name, 60))!r} was {before} and is {after}"
+            yield f"its argument {escape_unprintable(truncate_text(name, 60))!r} changed from {before} to {after}"
     if _without_properties(trusted) != _without_properties(now):
         before, after = _excerpt_difference(
             _encode_json(_without_properties(trusted)), _encode_json(_without_properties(now))
         )
-        yield f"its schema was {before} and is {after}"
+        yield f"its schema changed from {before} to {after}"
     for hint in ("is_read_only", "is_idempotent"):
         if getattr(trusted, hint) != getattr(now, hint):
             said = "now" if getattr(now, hint) else "no longer"
