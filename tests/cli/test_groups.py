@@ -253,16 +253,16 @@ def test_the_person_is_asked_before_a_team_is_deleted(desk: Desk, key: str, code
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("pin", "lbi"), "there is no group or run 'lbi'; did you mean 'lib'? podium group list lists the groups"),
-        (("pin", "zzz"), "there is no group or run 'zzz'; podium group list lists the groups"),
+        (("pin", "lbi"), "group or run 'lbi' not found; did you mean 'lib'? podium group list lists the groups"),
+        (("pin", "zzz"), "group or run 'zzz' not found; podium group list lists the groups"),
         (("delete", "default"), "the group 'default' cannot be deleted"),
-        (("move", "zzz", "lib"), "there is no run 'zzz'; podium ps lists the runs"),
+        (("move", "zzz", "lib"), "run 'zzz' not found; podium ps lists the runs"),
         (("rename", "lib", ""), "the name is empty; give one with visible characters"),
         (("rename", "lib", "\x1b[31mred"), "contains unprintable characters"),
-        (("rename", "lib", "x" * 100_000), "the name may have at most 80 characters, got 100,000"),
+        (("rename", "lib", "x" * 100_000), "the name can have at most 80 characters, got 100,000"),
         (("rename", "lib", "default"), "is already named 'default'"),
-        (("rename", "lib", "g9"), "looks like the id of a group"),
-        (("order",), "give the groups or runs to list first"),
+        (("rename", "lib", "g9"), "looks like a group id"),
+        (("order",), "name the groups or runs to list first"),
     ],
 )
 def test_an_invalid_change_is_refused_in_one_sentence(desk: Desk, arguments: tuple[str, ...], sentence: str) -> None:

@@ -162,7 +162,7 @@ def test_groups_with_the_same_name_are_listed_with_their_ids() -> None:
 
 
 def test_an_unknown_group_gets_the_nearest_names() -> None:
-    with pytest.raises(Mistake, match=r"there is no group 'biling'; did you mean 'billing'\? podium group list"):
+    with pytest.raises(Mistake, match=r"group 'biling' not found; did you mean 'billing'\? podium group list"):
         make_arrangement("billing", "web").find_group("biling")
 
 
@@ -170,14 +170,14 @@ def test_a_run_is_found_by_the_beginning_of_its_id_and_ambiguous_ones_are_listed
     now = make_arrangement(runs=("abc1", "abd2"))
 
     assert now.find_group_or_run("abc") == now.grouped_runs["abc1"]
-    with pytest.raises(NoSuchRun, match="'ab' is the beginning of several runs: abc1, abd2; give more"):
+    with pytest.raises(NoSuchRun, match="'ab' matches several runs: abc1, abd2; give more"):
         now.find_group_or_run("ab")
 
 
 def test_a_name_of_both_a_group_and_a_run_is_reported_as_ambiguous() -> None:
     now = make_arrangement("beef", runs=("beef01",))
 
-    with pytest.raises(Mistake, match=r"name of a group and the beginning of a run id: g2 \(/2/beef\), beef01"):
+    with pytest.raises(Mistake, match=r"name of a group and the start of a run id: g2 \(/2/beef\), beef01"):
         now.find_group_or_run("beef")
     assert now.find_group_or_run("g2") == now.groups[2]
     assert now.find_group_or_run("beef01") == now.grouped_runs["beef01"]
@@ -189,7 +189,7 @@ def test_a_deleted_run_is_reported_as_deleted() -> None:
 
     with pytest.raises(NoSuchRun, match="was deleted with its group"):
         now.find_group_or_run("abc1")
-    with pytest.raises(Mistake, match="there is no group or run 'abc'"):
+    with pytest.raises(Mistake, match="group or run 'abc' not found"):
         now.find_group_or_run("abc")
 
 

@@ -1,8 +1,7 @@
 """Groups of runs: a default group, one for each repository and one for each team.
 
 This module decides which group a run belongs to, and the order of groups and runs. It consists of
-pure functions: nothing is read or written here. Manual changes by the person are kept, and the runs
-of a team stay together.
+pure functions without I/O. The person's manual changes are kept, and a team's runs stay together.
 """
 
 from __future__ import annotations
@@ -48,7 +47,7 @@ class GroupKey(NamedTuple):
 
 
 class Group(Struct, frozen=True, kw_only=True):
-    """A group of runs. `position` is its place among the groups, if the person gave it one."""
+    """A group of runs. `position` is its place among the groups, if the person set one."""
 
     id: int
     home: GroupKey
@@ -59,7 +58,7 @@ class Group(Struct, frozen=True, kw_only=True):
 
     @property
     def tag(self) -> str:
-        """The group's id as people write it, such as `g3`; no run id looks like that."""
+        """The group's id as people type it, such as `g3`; run ids never look like that."""
         return f"g{self.id}"
 
     def __str__(self) -> str:
@@ -113,7 +112,7 @@ class Arrangement(Struct, frozen=True, kw_only=True):
         )
 
     def group_of(self, run: str) -> Group | None:
-        """Return the group of a run, or None if the run is in no list."""
+        """Return a run's group, or None if the run is not listed."""
         grouped = self.grouped_runs.get(run)
         return None if grouped is None or grouped.group is None else self.groups.get(grouped.group)
 
@@ -130,39 +129,39 @@ class Arrangement(Struct, frozen=True, kw_only=True):
                 f"{_abbreviate_name(name)} matches several groups: {_format_list(found)}; use the id of one of them"
             )
         if not found:
-            raise Mistake(f"there is no group {_abbreviate_name(name)}; {self._suggest_groups(name)}")
+            raise Mistake(f"group {_abbreviate_name(name)} not found; {self._suggest_groups(name)}")
         return found[0]
 
     def find_run(self, prefix: str) -> GroupedRun:
-        """Return the one listed run whose id begins with `prefix`. Raises NoSuchRun."""
+        """Return the one listed run whose id starts with `prefix`. Raises NoSuchRun."""
         exact = self.grouped_runs.get(prefix)
         if exact is not None and exact.group is None:
             raise NoSuchRun(f"run {prefix} was deleted with its group and is not listed; podium show {prefix} shows it")
         found = [prefix] if exact is not None else self._match_runs(prefix)
         if len(found) > 1:
             raise NoSuchRun(
-                f"{_abbreviate_name(prefix)} is the beginning of several runs: {_format_list(found)}; "
+                f"{_abbreviate_name(prefix)} matches several runs: {_format_list(found)}; "
                 "give more characters of the id"
             )
         if not found:
-            raise NoSuchRun(f"there is no run {_abbreviate_name(prefix)}; podium ps lists the runs")
+            raise NoSuchRun(f"run {_abbreviate_name(prefix)} not found; podium ps lists the runs")
         return self.grouped_runs[found[0]]
 
     def find_group_or_run(self, name: str) -> Group | GroupedRun:
-        """Return the one group with this name or id, or the one run whose id begins with it. Raises Mistake."""
+        """Return the one group with this name or id, or the one run whose id starts with it. Raises Mistake."""
         groups, runs = self._match_groups(name), self._match_runs(name)
-        # A complete run id means the run: a group with that name can still be given by its own id.
+        # A complete run id means the run: a group with that name can still be selected by its own id.
         if name in self.grouped_runs or (runs and not groups):
             return self.find_run(name)
         if runs:
             raise Mistake(
-                f"{_abbreviate_name(name)} is both the name of a group and the beginning of a run id: "
+                f"{_abbreviate_name(name)} is both the name of a group and the start of a run id: "
                 f"{_format_list([*groups, *runs])}; "
                 "use the id of one of them"
             )
         if groups:
             return self.find_group(name)
-        raise Mistake(f"there is no group or run {_abbreviate_name(name)}; {self._suggest_groups(name)}")
+        raise Mistake(f"group or run {_abbreviate_name(name)} not found; {self._suggest_groups(name)}")
 
     def _match_groups(self, name: str) -> list[Group]:
         if number := _ID.fullmatch(name):
@@ -183,10 +182,10 @@ class Arrangement(Struct, frozen=True, kw_only=True):
         return f"{meant}podium group list lists the groups"
 
     def validate_group_name(self, group: Group, name: str) -> str:
-        """Return a valid name for a group that no other group has. Raises Mistake."""
+        """Return the name for a group if it is valid and not used by another group. Raises Mistake."""
         name = validate_name(name)
         if _ID.fullmatch(name):
-            raise Mistake(f"{name!r} looks like the id of a group; give {group.tag} a name that does not")
+            raise Mistake(f"{name!r} looks like a group id; choose a different name for {group.tag}")
         for other in self._match_groups(name):
             if other.id != group.id:
                 raise Mistake(f"{other} is already named {other.name!r}; choose another name for {group.tag}")
@@ -201,9 +200,9 @@ class GroupSection(NamedTuple):
 
 
 def reconcile_groups(runs: Iterable[RunOrigin], now: Arrangement, *, next_id: int) -> GroupChanges:
-    """Return the changes that put each run into a group; applied once, a second call returns none.
+    """Return the changes that put each run into a group. Once they are applied, a second call returns none.
 
-    A new run unarchives its group, so that no run starts unseen. New groups get ids from `next_id` on.
+    A new run unarchives its group, so that every new run is visible. New groups get ids from `next_id` on.
     """
     by_key = {group.home: group for group in now.groups.values()}
     changed: dict[int, Group] = {}
@@ -260,19 +259,21 @@ def _sort_key(thing: Group | GroupedRun) -> tuple[bool, bool, int]:
 
 
 def validate_name(name: str) -> str:
-    """Return a name that the person gave, without surrounding spaces. Raises Mistake."""
+    """Return the person's name for something, without surrounding spaces. Raises Mistake if it is invalid."""
     name = name.strip()
     if not name:
-        raise Mistake("the name is empty; give one with visible characters, or leave it out to restore the first name")
+        raise Mistake(
+            "the name is empty; give one with visible characters, or leave it out to restore the default name"
+        )
     if len(name) > MAX_NAME_LENGTH:
-        raise Mistake(f"the name may have at most {MAX_NAME_LENGTH} characters, got {len(name):,}; give a shorter one")
+        raise Mistake(f"the name can have at most {MAX_NAME_LENGTH} characters, got {len(name):,}; give a shorter one")
     if not name.isprintable():
         raise Mistake(f"{name!r} contains unprintable characters; a name must be one line of plain text")
     return name
 
 
 def find_main_repository(repo: str, git_file: str) -> str:
-    """Return the repository that a worktree belongs to, from its `.git` file; `repo` itself if it is no worktree.
+    """Return the repository that a worktree belongs to, from its `.git` file; `repo` itself if it is not a worktree.
 
     The `.git` file of a worktree points to a folder in the repository: `gitdir: REPOSITORY/.git/worktrees/fix`.
     """

@@ -1,4 +1,4 @@
-"""The report of a run: all its results so far, whatever its state.
+"""A run's report: all its results so far, whatever its state.
 
 Like the run view, it is computed from the timeline. The command line and the web decide how to show it.
 """
@@ -46,17 +46,17 @@ from .run_view import OperationNode, RunView
 State = Outcome | Literal["unfinished", "not_begun"]
 
 DEFAULT_MAX_ITERATIONS = 5
-"""The maximum number of iterations if neither the team nor the loop's end says so."""
+"""The maximum number of iterations if neither the team nor the loop's end specifies it."""
 
 _PHASES: dict[Trigger, int] = {"advice": 0, "handoff": 2}
 """The order of an agent's children: advice comes before its own work, and a handoff after it."""
 
 
 class ReportPart(Struct, frozen=True, kw_only=True):
-    """One agent's part of the run.
+    """The result of one operation.
 
-    `number` is the iteration of a loop or the round of a discussion, and 0 elsewhere. `depth` is the
-    number of operations between it and the run's first one. `usage` includes everything below it.
+    `number` is the iteration of a loop or the round of a discussion, otherwise 0. `depth` is the number
+    of operations above it in the run's tree. `usage` includes everything below it.
     """
 
     agent: str
@@ -132,7 +132,7 @@ class Report(Struct, frozen=True, kw_only=True):
     seconds: float
     usage: Usage
     budget: Budget | None
-    """The limits of the run as a whole, as they were last changed."""
+    """The current limits of the whole run."""
     parts: tuple[ReportPart, ...]
     reflections: tuple[ReflectionReport, ...]
     discussions: tuple[DiscussionReport, ...]
@@ -151,7 +151,7 @@ class Report(Struct, frozen=True, kw_only=True):
 
     @classmethod
     def from_entries(cls, entries: Iterable[Entry]) -> Report:
-        """Build the report from these entries, which must begin with the start of a run."""
+        """Build the report from these entries, which must start with the run's first entry."""
         builder = ReportBuilder()
         for entry in entries:
             builder.apply(entry)
@@ -269,7 +269,7 @@ class ReportBuilder:
     def _find_coordinator(self, node: OperationNode) -> OperationNode:
         """Return the coordinator of the discussion that a message at this operation belongs to.
 
-        Messages of a member that leads a discussion of its own belong to that discussion until it ends.
+        Messages of a member that leads its own discussion belong to that discussion until it ends.
         """
         leads = node.path in self._discussion_records and node.ended is None
         parent = self.view.find_parent(node)
@@ -323,7 +323,7 @@ class ReportBuilder:
         yield from self._iter_parts(root, 0)
 
     def _iter_parts(self, node: OperationNode, depth: int) -> Iterator[ReportPart]:
-        """Yield the parts of all operations below, a team's in member order and without its evaluator."""
+        """Yield the parts of all operations below; a team's parts are in member order, without its evaluator."""
         places = {name: place for place, name in enumerate(node.members)}
         judge = "" if node.team is None else node.team.evaluator or ""
         children = [child for child in node.children if child.agent != judge or judge in places]

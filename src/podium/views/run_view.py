@@ -1,4 +1,4 @@
-"""The view of a run: its tree of operations, computed from the timeline.
+"""A run's view: its tree of operations, computed from the timeline.
 
 A view is built by applying the entries in order, so the same entries always give the same view.
 """
@@ -53,17 +53,17 @@ from ..values.result import Result
 from ..values.usage import NO_USAGE, Usage
 
 USAGE_KINDS = frozenset(KINDS[event] for event in (ModelReplied, CallFailed, CallCut))
-"""The kinds of events that carry usage of model calls; a run's usage is the sum over them."""
+"""The kinds of events that contain model call usage; a run's usage is their sum."""
 
 
 def usage_of_event(event: Event) -> Usage:
-    """Return the usage of a model call that an event carries."""
+    """Return the model call usage in an event."""
     return event.usage if isinstance(event, ModelReplied | CallFailed | CallCut) else NO_USAGE
 
 
 @dataclass(slots=True)
 class OperationNode:
-    """An operation in the tree of a run."""
+    """An operation in a run's tree."""
 
     path: str
     agent: str
@@ -75,7 +75,7 @@ class OperationNode:
     texts: list[str] = field(default_factory=list)
     data: Any = None
     parts: tuple[Part, ...] = ()
-    """The contributions of single agents to its answer."""
+    """Individual agents' contributions to its answer."""
     failure: Failure | None = None
     engine: str = ""
     activity: str = "starting"
@@ -89,7 +89,7 @@ class OperationNode:
     team: Team | None = None
     """The team that its agent leads."""
     members: dict[str, str] = field(default_factory=dict)
-    """The agents of that team's members, by the names that the team gives them, in order."""
+    """The agents of that team's members, by member name, in order."""
 
     @property
     def text(self) -> str:
@@ -98,7 +98,7 @@ class OperationNode:
 
     @property
     def draft(self) -> str:
-        """Its partial answer: the work that was last evaluated, not a plan that came after it."""
+        """Its partial answer: the last evaluated work, not a later plan."""
         return self.judged_text or self.text
 
     @property
@@ -115,7 +115,7 @@ class OperationNode:
 
 @dataclass(slots=True)
 class RunView:
-    """The state of a run after some of its entries."""
+    """A run's state as of the entries applied so far."""
 
     run: str = ""
     started: RunStarted | None = None
@@ -230,7 +230,7 @@ class RunView:
 
 
 def map_member_names(team: Team) -> dict[str, str]:
-    """Return the agents of a team's members, by the names that the team gives them, in order."""
+    """Return the agents of a team's members, by member name, in order."""
     names: dict[str, str] = {}
     for member in team.members:
         wanted = name = member.name or member.agent

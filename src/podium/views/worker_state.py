@@ -1,7 +1,7 @@
-"""The state of a worker: its status, and the details that lists and reports show.
+"""A worker's state: its status, and the details that lists and reports show.
 
-Like the run view, it is computed from the timeline of the worker's run. Whether a process is working on the run is
-not on the timeline, so the caller passes that in.
+Like the run view, it is computed from the timeline of the worker's run. The timeline does not show whether a process
+is working on the run, so the caller passes that in.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ RELEVANT_KINDS = tuple(name for event, name in KINDS.items() if event not in (Te
 """The kinds of events that affect a worker's state: all but streamed text and reasoning."""
 
 WORKERS_TOOL = "workers"
-"""The tool name shown for a worker that waits for workers of its own."""
+"""The tool name shown for a worker that waits for its own workers."""
 
 CHECKS_TOOL = "run_checks"
 VERDICT = re.compile(r"(PASS|FAIL) (.+?)(?=, (?:PASS|FAIL) |$)")
-"""The result of each check in the first line of that tool's answer, if it ran several."""
+"""The result of each check, from the first line of the tool's answer, if it ran several."""
 
 
 class CheckRun(Struct, frozen=True, kw_only=True):
@@ -87,11 +87,11 @@ class CheckRun(Struct, frozen=True, kw_only=True):
 
 
 class WorkerState(Struct, frozen=True, kw_only=True):
-    """The state of a worker. If `answer` is None, `why` says why there is none.
+    """A worker's state. If `answer` is None, `why` explains why there is none.
 
-    `waiting_since` is the time of the oldest unanswered request or question, and 0 if there is none; `waiting_for`
-    are the ids of all of them. The fields about its branch are set once its work is committed. `counts` are the
-    runs of workers that it started itself and that have returned; their usage is included in its own.
+    `waiting_since` is the time of the oldest unanswered request or question, or 0 if there is none; `waiting_for`
+    lists the ids of all of them. The fields about its branch are set once its work is committed. `counts` lists the
+    runs of workers that it started and that have returned; their usage is included in its own.
     """
 
     run: str
@@ -184,7 +184,7 @@ class WorkerStateBuilder:
                 self._apply_progress(entry)
 
     def _apply_resume(self, at: float) -> None:
-        """Apply a resume by a new process; the running turns and tools of the previous one are gone."""
+        """Apply a resume by a new process; the previous process's running turns and tools are gone."""
         self._restarts += self._is_under_way
         self._begun_at = self._begun_at or at
         self._is_under_way = self._has_turned = False
@@ -225,7 +225,7 @@ class WorkerStateBuilder:
         self._tools = {call: tool for call, tool in self._tools.items() if not _is_below(call, place)}
 
     def build_state(self, *, owner_alive: bool, posted: Collection[str] = ()) -> WorkerState:
-        """Return the worker's current state. `posted` are the ids of the answers in the mailbox of its run."""
+        """Return the worker's current state. `posted` are the ids of the answers in its run's mailbox."""
         view, started = self.view, self.view.started
         assert started is not None, "the first entry of a run is RunStarted"
         assert started.errand is not None, "a worker's run has a worker task"
@@ -282,7 +282,7 @@ class WorkerStateBuilder:
         return "idle" if self._has_turned else "starting"
 
     def _find_current_tool(self, asked: dict[str, Entry]) -> str:
-        """Return the tool that it requests permission for, or else the last one that it started."""
+        """Return the tool that it requests permission for, or the last one that it started."""
         for entry in asked.values():
             match entry.event:
                 case PermissionAsked(action=action):
@@ -308,7 +308,7 @@ class WorkerStateBuilder:
             case "paused":
                 return "it is paused"
             case "resumable":
-                return "its process is gone; a commander has to resume it"
+                return "its process has exited; a commander has to resume it"
             case "waiting_permission":
                 return "it is waiting for your answer"
         return "it has not ended"

@@ -1,6 +1,6 @@
 """A summary of several workers: their states, shared files and total usage.
 
-It contains only what the timelines record. Whether branches merge is tested elsewhere, with git.
+It contains only what the timelines record. Other code tests with git whether branches merge.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class SharedFile(Struct, frozen=True, kw_only=True):
 
 
 class SentWorker(Struct, frozen=True, kw_only=True):
-    """A worker that a run started; `why` is what went wrong, as far as that run knows."""
+    """A worker that a run started; `why` is its error, as far as that run knows."""
 
     run: str
     branch: str
@@ -33,7 +33,7 @@ class SentWorker(Struct, frozen=True, kw_only=True):
 class WorkersSummary(Struct, frozen=True, kw_only=True):
     """Workers in the order in which they were delegated, and their totals.
 
-    `seconds` is the time from the start of the first worker to the last known entry of any.
+    `seconds` is the time from the first worker's start to the last known entry of any worker.
     """
 
     workers: tuple[WorkerState, ...]
