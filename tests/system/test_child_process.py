@@ -95,7 +95,7 @@ async def test_what_a_command_started_has_time_to_clean_up_after_the_command_its
 
     output, ended = await run_shell(cleaning, tmp_path, timeout=0.5)
 
-    assert (output, ended) == ("ready\ncleaned\n", "ended by SIGTERM")
+    assert (output, ended) == ("ready\ncleaned\n", "killed by SIGTERM")
 
 
 async def test_a_command_that_closes_its_output_early_is_waited_for(tmp_path: Path) -> None:
@@ -211,11 +211,11 @@ async def test_the_reason_why_a_program_cannot_be_started_is_one_sentence(tmp_pa
 
     assert reasons == [
         "/no/such/program does not exist",
-        "there is no program no-such-program on the search path",
+        "program no-such-program not found on the PATH",
         "/no/such \\x1b[31mprogram does not exist",
-        f"{plain} may not be executed; chmod +x allows it",
+        f"{plain} is not executable; make it executable with chmod +x",
         f"{tmp_path} is a folder, not a program",
-        f"{empty} is neither a program for this system nor a script that names its interpreter",
+        f"{empty} is neither a program for this system nor a script with an interpreter line",
         f"{script} is a script whose interpreter does not exist; correct its first line",
         f"the folder {tmp_path}/nowhere does not exist",
         f"{plain} is not a folder",

@@ -36,7 +36,7 @@ async def test_success_without_output_is_reported(tmp_path: Path) -> None:
 
 
 async def test_a_command_ended_by_a_signal_says_so(tmp_path: Path) -> None:
-    assert (await call_tool(Bash(tmp_path), command="kill -SEGV $$")).text == "(no output)\n[ended by SIGSEGV]"
+    assert (await call_tool(Bash(tmp_path), command="kill -SEGV $$")).text == "(no output)\n[killed by SIGSEGV]"
 
 
 async def test_there_is_no_input_no_terminal_and_no_secret(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,6 +1,6 @@
 """Reading untrusted files: only regular files, of limited size, inside a given root.
 
-Reading never blocks: a pipe, a socket or a device is refused before it is read.
+Reading never blocks: pipes, sockets and devices are rejected before they are read.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ MAX_FILE_BYTES = 1024 * 1024
 
 _FLAGS = os.O_RDONLY | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 _REASONS = {
-    errno.ELOOP: "is a symbolic link to itself; use a regular file",
+    errno.ELOOP: "is part of a symbolic link loop; use a regular file",
     errno.ENOENT: "does not exist; create it or correct its path",
     errno.EACCES: "is not readable by this user; change its permissions",
     errno.EPERM: "is not readable by this user; change its permissions",
@@ -34,7 +34,7 @@ def read_file_bytes(path: Path, *, root: Path | None = None) -> bytes:
         if not stat.S_ISREG(mode := real.stat().st_mode):
             raise UnreadableFile(f"is {_describe_file_kind(mode)}; use a regular file")
         return _read_bounded(real)
-    except RuntimeError as error:  # pathlib raises this for a loop of links before Python 3.13
+    except RuntimeError as error:  # pathlib raises this for a symlink loop before Python 3.13
         raise UnreadableFile(_REASONS[errno.ELOOP]) from error
     except OSError as error:
         if error.errno == errno.ENOENT and path.is_symlink():
@@ -67,7 +67,7 @@ def decode_text(data: bytes) -> str:
 
 
 def _read_bounded(real: Path) -> bytes:
-    """Read at most one byte more than allowed, so that the caller notices a file that is too long."""
+    """Read at most one byte more than allowed, so that the caller can detect a file that is too long."""
     descriptor = os.open(real, _FLAGS)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(mode := os.fstat(descriptor).st_mode):
@@ -76,7 +76,7 @@ def _read_bounded(real: Path) -> bytes:
 
 
 def _describe_file_kind(mode: int) -> str:
-    """Name the kind of a file that is not regular."""
+    """Describe the type of a file that is not regular."""
     if stat.S_ISDIR(mode):
         return "a folder"
     if stat.S_ISFIFO(mode):

@@ -1,8 +1,8 @@
-"""Child processes that run until they exit: commands of tools, git, and programs that search or test.
+"""Child processes that run until they exit: tool commands, git, and programs that search or test.
 
-A command has the environment, the input and the descriptors that it is given, a time limit, and output that
-its caller bounds. It never outlives the call that started it: when it exits, times out, prints too much or
-is cancelled, its whole process group is ended.
+A command gets only the given environment, input and descriptors, a time limit, and an output limit from its
+caller. It never outlives the call that started it: when it exits, times out, prints too much or is cancelled,
+its whole process group is terminated.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .process_group import CHUNK, GRACE, ChildProcess, ProgramNotStarted, read_p
 BREACH_SECONDS = 0.25
 """How often to check what a sandboxed command uses."""
 LARGEST_PIPE = 1024 * 1024
-"""How much a pipe holds at most; more can only come from a process that has left the group."""
+"""The maximum content of a pipe; more can only come from a process that has left the group."""
 
 PASSED_ON = frozenset(
     (
@@ -43,12 +43,11 @@ Wrap = Callable[[list[str]], list[str]]
 
 
 class SandboxedCommand(list[str]):
-    """A command line wrapped in a sandbox; `clean_up` is called when the command has ended, however it ended.
+    """A command line wrapped in a sandbox; `clean_up` is called whenever the command ends, for any reason.
 
     Its stdin is a socket: the sandbox writes a line when it is ready, and starts the command when it gets a line
-    back. If Podium was killed in between, no line comes back, so no command starts that nobody would end.
-    `notes` are sentences about what the command left, which `clean_up` adds. While the command runs, `find_breach` is
-    called now and then; if it returns a sentence, that becomes a note and the command is ended at once.
+    back. If Podium is killed in between, no line comes back, so an orphaned command never starts.
+    `notes` are sentences about what the command left behind; `clean_up` adds them.
     """
 
     def __init__(
@@ -71,12 +70,12 @@ class ProcessExit:
         if self.code >= 0:
             return f"exit code {self.code}"
         with suppress(ValueError):
-            return f"ended by {signal.Signals(-self.code).name}"
-        return f"ended by signal {-self.code}"
+            return f"killed by {signal.Signals(-self.code).name}"
+        return f"killed by signal {-self.code}"
 
 
 class OutputBuffer:
-    """Output up to a number of bytes; a command that prints more is ended."""
+    """Collects output up to a number of bytes; a command that prints more is terminated."""
 
     def __init__(self, limit: int) -> None:
         self.is_cut = False
@@ -87,7 +86,7 @@ class OutputBuffer:
         return bytes(self._data)
 
     def append(self, chunk: bytes) -> bool:
-        """Add output, and return whether there may be more."""
+        """Add output, and return whether more is accepted."""
         self._data += chunk
         if len(self._data) > self._limit:
             self.is_cut = True
@@ -96,10 +95,10 @@ class OutputBuffer:
 
 
 def build_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return the environment of a command: a few inherited variables, and pagers that do not wait for a key."""
+    """Return a command's environment: a few inherited variables, and pagers that do not wait for a key."""
     given = os.environ if environ is None else environ
     kept = {name: value for name, value in given.items() if name in PASSED_ON or name.startswith("LC_")}
-    # A relative entry would find programs in the checkout that have the names of trusted programs.
+    # With a relative entry, programs in the checkout could shadow trusted programs.
     kept["PATH"] = os.pathsep.join(one for one in kept.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(one))  # noqa: PTH117 - plain text
     return kept | {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
 
@@ -115,9 +114,9 @@ async def run_process(
     stdin: bytes = b"",
     inherited: Collection[int] = (),
 ) -> ProcessExit:
-    """Run a command until it exits. `take` receives the output as it arrives, and ends the command by returning False.
+    """Run a command until it exits. `take` receives output as it arrives; if it returns False, the command is stopped.
 
-    Both outputs go to `take` in one stream, unless `take_stderr` receives the second one. Raises ProgramNotStarted.
+    stdout and stderr both go to `take`, unless `take_stderr` receives stderr. Raises ProgramNotStarted.
     """
     with ExitStack() as after:
         start_socket: socket.socket | None = None
@@ -147,7 +146,7 @@ async def run_process(
 
 
 def _open_input(stdin: bytes) -> IO[bytes]:
-    """Return a file with the input, in memory where the system can."""
+    """Return a file with the input, in memory if the system supports that."""
     if sys.platform == "linux":
         given: IO[bytes] = os.fdopen(os.memfd_create("stdin"), "w+b")
     else:
@@ -215,7 +214,7 @@ async def _watch_for_breach(command: SandboxedCommand, running: CancelScope) -> 
 
 
 def _read_rest(pipe: IO[bytes] | None, take: Callable[[bytes], bool]) -> bool:
-    """Pass on what a process that has ended left in its pipe, and return whether that was the end of it."""
+    """Pass on the remaining output in the pipe of an ended process, and return whether its end was reached."""
     assert pipe is not None
     with suppress(BlockingIOError):
         for _ in range(LARGEST_PIPE // CHUNK):

@@ -1,4 +1,4 @@
-"""File locks, which one process at a time holds and which are released when it exits."""
+"""File locks, held by one process at a time and released when it exits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..values.errors import Mistake
 def hold_file_lock(lock: Path, *, protects: Path) -> Iterator[None]:
     """Hold `lock` while the block runs, so that no other process changes the file `protects`.
 
-    Read the file, change it and write it back inside the block; otherwise, of two concurrent writers, one loses its
+    Read the file, change it and write it back inside the block; otherwise one of two concurrent writers loses its
     change. Raises Mistake if the lock file cannot be opened.
     """
     try:

@@ -1,4 +1,4 @@
-"""Removal of a folder that an agent filled, however deep it is and whatever its permissions.
+"""Removal of a folder with an agent's files, however deeply nested and whatever its permissions.
 
 Every subfolder is first moved to the top level and then emptied there. So nothing is ever more than two levels
 deep, no path gets too long, and no symbolic link is followed.
@@ -38,7 +38,7 @@ def remove_folder(folder: Path) -> None:
 
 
 def _open_folder(name: str, within: int | None) -> int:
-    """Open a folder for removal of its content, with full permissions for its owner."""
+    """Open a folder to remove its content, with full permissions for its owner."""
     with suppress(PermissionError):
         descriptor = os.open(name, _FOLDER, dir_fd=within)
         os.fchmod(descriptor, 0o700)
@@ -48,7 +48,7 @@ def _open_folder(name: str, within: int | None) -> int:
 
 
 def _empty_folder(folder: int, top: int, found: deque[str]) -> None:
-    """Remove the files of a folder, and move its subfolders to the top level under new names."""
+    """Remove the files in a folder, and move its subfolders to the top level under new names."""
     with os.scandir(folder) as entries:
         listed = [(entry.name, entry.is_dir(follow_symlinks=False)) for entry in entries]
     for name, is_folder in listed:

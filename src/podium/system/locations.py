@@ -1,4 +1,4 @@
-"""Locations of files: the repository of a folder, Podium's home folder, and how to display paths."""
+"""File locations: the repository of a folder, Podium's home folder, and how to display paths."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ REPO_MARKERS = (".podium", ".git")
 
 
 def find_home_folder(environ: Mapping[str, str] = os.environ, given: Path | str | None = None) -> Path:
-    """Return Podium's home folder: `given`, else PODIUM_HOME if it is set, else `~/.podium`."""
+    """Return Podium's home folder: `given`, PODIUM_HOME if it is set, or `~/.podium`."""
     if named := given or environ.get("PODIUM_HOME"):
         return Path(named).absolute()
     try:
@@ -22,7 +22,7 @@ def find_home_folder(environ: Mapping[str, str] = os.environ, given: Path | str 
 
 
 def find_repo(start: Path, *, home: Path | None = None) -> Path:
-    """Return the nearest folder upwards from `start` that contains `.podium` or `.git`, or `start` if there is none.
+    """Return the nearest folder at or above `start` that contains `.podium` or `.git`, or `start` if there is none.
 
     Podium's home folder `home` (`~/.podium`) does not make the user's home folder a repository.
     """
@@ -58,10 +58,10 @@ def escape_file_name(name: str) -> str:
 
 
 def is_inside(path: Path, root: Path) -> bool:
-    """Return whether `path` is inside `root` after all symbolic links are resolved; False for a loop of links."""
+    """Return whether `path` is inside `root` after all symbolic links are resolved; False for a symlink loop."""
     try:
         return path.resolve().is_relative_to(root.resolve())
-    except (OSError, RuntimeError):  # before Python 3.13, pathlib raises RuntimeError for a loop
+    except (OSError, RuntimeError):  # before Python 3.13, pathlib raises RuntimeError for a symlink loop
         return False
 
 

@@ -14,7 +14,7 @@ SYSCALL_NUMBER = 437
 RESOLVE_NO_MAGICLINKS = 0x02
 RESOLVE_BENEATH = 0x08
 ATTEMPTS = 100
-"""How often to try: the kernel fails with EAGAIN if a directory is moved while it resolves `..`."""
+"""How many times to try: the kernel fails with EAGAIN if a directory is moved while it resolves `..`."""
 
 
 class _OpenHow(ctypes.Structure):

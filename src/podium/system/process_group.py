@@ -1,9 +1,9 @@
-"""The one way to start another program and to end it, with everything that it started.
+"""The one way to start another program and to terminate it, with everything that it started.
 
-A program has its own session and process group, and only the environment and the descriptors that it is
-given. It ends as a group: all its processes get SIGTERM, have a grace period and get SIGKILL, and the
-program is reaped. A process that leaves the group on purpose (`setsid`) is out of reach here; a sandbox with
-its own PID namespace prevents that.
+A program has its own session and process group, and only the environment and descriptors that it is given.
+It is terminated as a group: all its processes get SIGTERM and, after a grace period, SIGKILL; then the
+program is reaped. A process that leaves the group on purpose (`setsid`) cannot be reached here; a sandbox
+with its own PID namespace prevents that.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from ..values.plain_text import escape_unprintable, truncate_text
 GRACE = 2.0
 """Seconds between SIGTERM and SIGKILL."""
 REAP_SECONDS = 2.0
-"""Seconds to wait after SIGKILL; a process in an uninterruptible system call takes longer."""
+"""Seconds to wait after SIGKILL; a process in an uninterruptible system call can take longer."""
 POLL_SECONDS = 0.02
 CHUNK = 65536
 
@@ -47,7 +47,7 @@ class ProgramNotStarted(OSError):
 
     @classmethod
     def because(cls, error: OSError, program: str, directory: str | Path | None) -> Self:
-        """Return the failure to start a program in a directory, explained from the system's error."""
+        """Return the error for a program that did not start, with an explanation of the system error."""
         return cls(error.errno, _explain_failure(error, program, directory))
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class ProgramNotStarted(OSError):
 
 
 class ChildProcess:
-    """A running program. The pipes that it was started with are read and written here, without blocking."""
+    """A running program. Reads and writes its pipes without blocking."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.stdout, self.stderr = process.stdout, process.stderr
@@ -87,7 +87,7 @@ class ChildProcess:
     async def write_stdin(self, data: bytes) -> None:
         """Write everything to the program's input.
 
-        Raises BrokenResourceError if the program no longer reads it, ClosedResourceError if it was closed here.
+        Raises BrokenResourceError if the program no longer reads it, ClosedResourceError if this side closed it.
         """
         pipe, rest = self._process.stdin, memoryview(data)
         assert pipe is not None
@@ -104,7 +104,7 @@ class ChildProcess:
                 raise ClosedResourceError
 
     async def close_stdin(self) -> None:
-        """Close the program's input; a write that waits is given up."""
+        """Close the program's input; a waiting write is abandoned."""
         self._is_closing = True
         if self._write_scope is not None:
             self._write_scope.cancel()
@@ -113,7 +113,7 @@ class ChildProcess:
                 self._process.stdin.close()
 
     async def wait(self) -> int:
-        """Wait until the program has exited, end what is left of its group and return its exit code."""
+        """Wait until the program has exited, terminate the rest of its group and return its exit code."""
         await self.wait_exit()
         await self.end(grace=0)
         return self._process.wait()
@@ -133,7 +133,7 @@ class ChildProcess:
             os.close(descriptor)
 
     async def stop(self, *, grace: float) -> None:
-        """Close the program's input, give it time to exit by itself, then end its process group."""
+        """Close the program's input, give it time to exit by itself, then terminate its process group."""
         with CancelScope(shield=True):
             await self.close_stdin()
             with move_on_after(grace):
@@ -141,9 +141,9 @@ class ChildProcess:
         await self.end(grace=grace)
 
     async def end(self, *, grace: float = GRACE) -> None:
-        """End the process group and reap the program: SIGTERM, then SIGKILL for what is left after `grace` seconds.
+        """Terminate the process group and reap the program: SIGTERM, then SIGKILL for the rest after `grace` seconds.
 
-        Without grace, SIGKILL comes first. Every wait is bounded, and a cancellation does not interrupt any.
+        Without grace, SIGKILL is sent at once. Every wait is bounded and cannot be interrupted by a cancellation.
         """
         if self.returncode is not None:
             return
@@ -167,13 +167,13 @@ class ChildProcess:
                 os.killpg(self.pid, number)
 
     def close(self) -> None:
-        """Close the pipes. Nobody may be reading or writing any more."""
+        """Close the pipes. No task must still be reading or writing."""
         for pipe in (self._process.stdin, self.stdout, self.stderr):
             if pipe is not None:
                 pipe.close()
 
     async def _wait_group(self) -> None:
-        """Wait until no process of the group runs any more."""
+        """Wait until no process in the group is running."""
         await self.wait_exit()
         while _is_group_running(self.pid):  # noqa: ASYNC110 - the system sends no event for an empty group
             await sleep(POLL_SECONDS)
@@ -189,9 +189,9 @@ def start_process(
     stderr: int | None,
     inherited: Collection[int] = (),
 ) -> ChildProcess:
-    """Start a program in its own session, which the caller ends. Raises ProgramNotStarted.
+    """Start a program in its own session, which the caller terminates. Raises ProgramNotStarted.
 
-    Its streams are descriptors, or PIPE, DEVNULL and STDOUT of `subprocess`; without `stderr` it inherits ours.
+    Its streams are descriptors, or PIPE, DEVNULL or STDOUT from `subprocess`; without `stderr` it inherits Podium's.
     """
     try:
         process = subprocess.Popen(
@@ -219,15 +219,15 @@ def _explain_failure(error: OSError, program: str, directory: str | Path | None)
             limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
             return f"this process has too many open files (limit: {limit}); raise it with ulimit -n"
         case errno.EAGAIN | errno.ENOMEM:
-            return f"the system starts no more processes ({error.strerror}); end some and try again"
+            return f"the system cannot start more processes ({error.strerror}); stop some and try again"
         case errno.ENOENT if is_about_folder:
             return f"the folder {name} does not exist"
         case errno.ENOTDIR if is_about_folder:
             return f"{name} is not a folder"
         case errno.EACCES if is_about_folder:
-            return f"the folder {name} may not be entered"
+            return f"the folder {name} cannot be entered; change its permissions"
         case errno.ENOENT if os.sep not in program:
-            return f"there is no program {name} on the search path"
+            return f"program {name} not found on the PATH"
         case errno.ENOENT if os.path.exists(program):  # noqa: PTH110 - a plain string
             return f"{name} is a script whose interpreter does not exist; correct its first line"
         case errno.ENOENT:
@@ -235,9 +235,9 @@ def _explain_failure(error: OSError, program: str, directory: str | Path | None)
         case errno.EACCES if os.path.isdir(program):  # noqa: PTH112 - a plain string
             return f"{name} is a folder, not a program"
         case errno.EACCES:
-            return f"{name} may not be executed; chmod +x allows it"
+            return f"{name} is not executable; make it executable with chmod +x"
         case errno.ENOEXEC:
-            return f"{name} is neither a program for this system nor a script that names its interpreter"
+            return f"{name} is neither a program for this system nor a script with an interpreter line"
     return f"{name}: {error.strerror}"
 
 
@@ -259,11 +259,11 @@ def _open_pidfd(pid: int) -> int | None:
 
 
 def _is_group_running(group: int) -> bool:
-    """Return whether a process of the group runs; one that has exited but is not reaped does not."""
+    """Return whether a process in the group is running; one that has exited but is not reaped does not count."""
     if sys.platform == "linux":
         with suppress(OSError):
             return any(_is_running_in(group, int(name)) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208 - names are enough
-        return True  # no descriptor is free to look
+        return True  # no descriptor is free to check
     try:
         os.killpg(group, 0)
     except (ProcessLookupError, PermissionError):
