@@ -417,7 +417,7 @@ def test_allow_rules_of_an_agent_file_are_ignored_with_a_warning(foreign: bool) 
     ("frontmatter", "line", "key", "message"),
     [
         ("description: Plans: well", 2, "description", "text that contains a colon needs quotes"),
-        ("description: @planner", 2, "description", "text that begins with this character needs quotes"),
+        ("description: @planner", 2, "description", "text that starts with this character needs quotes"),
         ("agents:\n\t- a", 3, "", "use spaces instead of tabs"),
         ("agents: [a", 3, "", "this is not valid YAML"),
         ("name: a\nname: b", 3, "name", "appears twice, here and on line 2; keep only one"),
@@ -426,8 +426,8 @@ def test_allow_rules_of_an_agent_file_are_ignored_with_a_warning(foreign: bool) 
         ("agents: [a]\nadvisors: *all", 3, "advisors", '"*all" is a YAML alias or anchor'),
         ("description: !!python/object/apply:os.system [ls]", 2, "description", '"!!python/object/apply:os.system"'),
         ("description: !secret x", 2, "description", '"!secret" is a YAML tag'),
-        (f"maxTurns: {'9' * 5000}", 2, "maxTurns", "is too large a number"),
-        ("timeout: 1e999", 2, "timeout", "1e999 is too large a number"),
+        (f"maxTurns: {'9' * 5000}", 2, "maxTurns", " is too large; use at most"),
+        ("timeout: 1e999", 2, "timeout", "the number 1e999 is too large"),
         (f"hooks: {'[' * 100_000}", 2, "hooks", "is nested more than 40 levels deep"),
         (f"hooks: {'{a: ' * 100_000}", 2, "hooks.", "is nested more than 40 levels deep"),
         ("- a\n- b", 2, "", "expected keys with values such as KEY: VALUE, got a list"),
@@ -435,7 +435,7 @@ def test_allow_rules_of_an_agent_file_are_ignored_with_a_warning(foreign: bool) 
         ("[a, b]: c", 2, "", "got a list or mapping as a key"),
         ('description: "a\\0b"', 2, "description", "contains the character U+0000"),
         ("role: \x07", 2, "", "contains U+0007, which YAML does not allow"),
-        ("name: a\n--- b", 3, "", "a second YAML document begins here"),
+        ("name: a\n--- b", 3, "", "a second YAML document starts here"),
     ],
 )
 def test_unreadable_frontmatter_is_one_error_at_its_line(frontmatter: str, line: int, key: str, message: str) -> None:
@@ -517,7 +517,7 @@ def test_a_loop_of_links_is_an_error(tmp_path: Path) -> None:
 
     found = get_error(read_agent_file(tmp_path / "planner.md", source="repo"))
 
-    assert "is a symbolic link to itself" in found.message
+    assert "is part of a symbolic link loop" in found.message
 
 
 def test_a_link_to_nothing_is_an_error(tmp_path: Path) -> None:

@@ -147,7 +147,7 @@ def test_neither_a_folder_nor_nothing_nor_too_many_can_be_attached(tmp_path: Pat
         read_attachments([tmp_path])
     with pytest.raises(Mistake, match="cannot be attached: there is no regular file at this path"):
         read_attachments([tmp_path / "missing"])
-    with pytest.raises(Mistake, match="11 files are too many for one message; attach at most 10"):
+    with pytest.raises(Mistake, match="cannot attach 11 files to one message; attach at most 10"):
         read_attachments([tmp_path / "x"] * 11)
 
 

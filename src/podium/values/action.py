@@ -1,7 +1,7 @@
-"""An action: what a tool is about to do, in the one form that is shown, approved, recorded and executed.
+"""An action: what a tool is about to do, in the single form that is shown, approved, recorded and executed.
 
 Its `id` covers every field, so that only the approved action can be executed under it. Its `digest`
-leaves out times and nonce, so that an identical action is recognised when it is requested again.
+excludes times and nonce, so that an identical action is recognised when it is requested again.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from msgspec import Struct, structs
 
 
 class Action(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One call of one tool by one agent of one run."""
+    """One call to one tool by one agent in one run."""
 
     run: str
     agent: str
@@ -40,12 +40,12 @@ class Action(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def digest(self) -> str:
-        """The hash of all fields but times and nonce; identical actions share it."""
+        """The hash of all fields except times and nonce; identical actions share it."""
         return _hash_action(structs.replace(self, asked_at=0.0, expires_at=0.0, nonce=""))
 
     @property
     def repeat_key(self) -> str:
-        """The hash that an approval for the whole run covers: the same action, whatever is in the files it reads."""
+        """The hash that an approval for the whole run covers: the same action, whatever the files it reads contain."""
         same = structs.replace(self, asked_at=0.0, expires_at=0.0, nonce="")
         return _hash_action(same if self.outputs else structs.replace(same, inputs={}))
 

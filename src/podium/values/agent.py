@@ -1,7 +1,7 @@
 """Agents: their prompt, model, tools, limits, and the agents they work with.
 
-An agent names only the agents that it calls or hands off to directly; the workflow as a whole follows
-from that at run time. The roster reads agents from files and checks that they fit together.
+An agent lists only the agents that it calls or hands off to directly; the whole workflow results from
+that at run time. The roster reads agents from files and checks their references.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .plain_text import split_at_commas
 Source = Literal["built-in", "user", "repo", "code"]
 Mode = Literal["broadcast", "sequential", "orchestrate", "reflect", "discuss", "collaborate"]
 Isolation = Literal["shared", "worktree", "process", "together"]
-"""Where an agent works; `together` means a checkout that the members of its team share."""
+"""Where an agent works; `together` means a checkout that its team's members share."""
 Edge = Literal["handoff", "route", "advice", "member", "tool"]
 
 MODE_ALIASES = {"orchestrator": "orchestrate", "orchestrator-reflect": "reflect"}
@@ -53,7 +53,7 @@ class Member(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Team(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The team that an agent leads; `options` are the keys of its mode, as written."""
+    """The team that an agent leads; `options` are the keys for its mode, as written."""
 
     mode: Mode
     members: tuple[Member, ...]
@@ -61,7 +61,7 @@ class Team(Struct, frozen=True, kw_only=True, omit_defaults=True):
     options: dict[str, Any] = {}
 
     def __post_init__(self) -> None:
-        """Convert members given by name alone, and names of modes from other systems."""
+        """Convert members given only by name, and mode names from other systems."""
         put = structs.force_setattr
         members: Iterable[Any] = self.members
         put(self, "members", tuple(Member(agent=one) if isinstance(one, str) else one for one in members))
@@ -70,11 +70,11 @@ class Team(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 MAX_LIMIT = 10**12
-"""The highest limit that a budget accepts; leave the limit out to have none."""
+"""The highest limit that a budget accepts; leave a limit out for no limit."""
 
 
 class Budget(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Limits on what may be used; None means no limit."""
+    """Limits on usage; None means no limit."""
 
     usd: float | None = None
     tokens: int | None = None
@@ -101,8 +101,8 @@ class Reference(Struct, frozen=True):
 class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An agent, read from a file or built in code.
 
-    In code, fields that are mappings in a file, such as `team`, may be given as mappings. `advisors` may be a list
-    of names, `router` may be True, and `tools` may contain functions. `fallback_models` are tried in order if
+    In code, fields that are mappings in a file, such as `team`, can be given as mappings. `advisors` can be a list
+    of names, `router` can be True, and `tools` can contain functions. `fallback_models` are tried in order if
     `model` cannot answer.
     """
 
@@ -134,7 +134,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     path: str = ""
 
     if TYPE_CHECKING:
-        # The argument types that code may use; `__post_init__` converts them to the types of the fields.
+        # The argument types that code can use; `__post_init__` converts them to the field types.
         def __init__(
             self,
             *,
@@ -167,7 +167,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
         ) -> None: ...
 
     def __post_init__(self) -> None:
-        """Convert the short forms that code and files may use to the types of the fields."""
+        """Convert the short forms that code and files can use to the field types."""
         put = structs.force_setattr
         for field in ("tools", "disallowed_tools", "capabilities", "agents", "fallback_models"):
             value = getattr(self, field)
@@ -187,7 +187,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def destinations(self) -> tuple[str, ...]:
-        """The agents that this agent may route to, its fallback last; empty if it is not a router."""
+        """The agents that this agent can route to, its fallback last; empty if it is not a router."""
         if self.router is None:
             return ()
         named = self.router.destinations or self.agents
@@ -232,7 +232,7 @@ S = TypeVar("S", bound=Struct)
 
 
 def _parse_mapping(written: Mapping[str, Any], kind: type[S], *, of: str) -> S:
-    """Convert a mapping, as in a file, to `kind`; a team's unknown keys become options of its mode."""
+    """Convert a mapping, as in a file, to `kind`; a team's unknown keys become options for its mode."""
     keys = kind.__struct_fields__
     given = dict(written)
     if kind is Team and "options" not in given:
@@ -251,17 +251,17 @@ def _parse_mapping(written: Mapping[str, Any], kind: type[S], *, of: str) -> S:
 
 
 def choose_default_mode(options: Iterable[str]) -> Mode:
-    """Return the mode of a team that names none: `discuss` with `termination` or `max_rounds`, else `orchestrate`."""
+    """Return the mode for a team without one: `discuss` with `termination` or `max_rounds`, otherwise `orchestrate`."""
     return "discuss" if {"termination", "max_rounds"} & {*options} else "orchestrate"
 
 
 def as_budget(value: Budget | Mapping[str, Any]) -> Budget:
-    """Return a budget, which may be given as a mapping. Raises BadAgent for an invalid key or value."""
+    """Return a budget, which can be given as a mapping. Raises BadAgent for an invalid key or value."""
     return value if isinstance(value, Budget) else _parse_mapping(value, Budget, of="budget")
 
 
 def collect_agent_names(agents: Iterable[Agent]) -> list[str]:
-    """Return the names under which agents work: their own, and those that teams give to members."""
+    """Return the names that agents work under: their own, and the names that teams give to members."""
     given = list(agents)
     members = [member.name for agent in given if agent.team is not None for member in agent.team.members]
     return list(dict.fromkeys([*(agent.name for agent in given), *(name for name in members if name)]))

@@ -37,7 +37,7 @@ class Attachment(Struct, frozen=True, kw_only=True):
 
     @property
     def prompt_marker(self) -> str:
-        """The line in a prompt that is replaced by the image for models that accept images."""
+        """The prompt line that is replaced by the image for models that accept images."""
         return f"[image {self.name}, sha256 {self.digest}]"
 
 
@@ -49,7 +49,7 @@ class AttachedFile(NamedTuple):
 
 
 class Image(Struct, frozen=True):
-    """An image as it is sent to a model."""
+    """An image to send to a model."""
 
     media: str
     data: bytes
@@ -59,12 +59,12 @@ def read_attachments(paths: Iterable[str | Path]) -> tuple[AttachedFile, ...]:
     """Read the files at these paths as attachments. Raises Mistake for a file that cannot be attached."""
     found = tuple(_read_attachment(Path(path)) for path in paths)
     if len(found) > MAX_ATTACHMENTS:
-        raise Mistake(f"{len(found)} files are too many for one message; attach at most {MAX_ATTACHMENTS}")
+        raise Mistake(f"cannot attach {len(found)} files to one message; attach at most {MAX_ATTACHMENTS}")
     return found
 
 
 def find_image_digests(text: str) -> list[str]:
-    """Return the digests of the images that a prompt has markers for, in order."""
+    """Return the digests of the images marked in a prompt, in order."""
     return list(dict.fromkeys(_IMAGE_MARKER.findall(text))) if "[image " in text else []
 
 

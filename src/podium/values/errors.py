@@ -5,9 +5,9 @@
     │   ├── BadAgent           an agent file or a reference between agents is wrong
     │   ├── NoSuchRun          no run, or more than one, matches the id
     │   ├── RunOver            the run has ended
-    │   └── RunIsPaused        the run is paused, and nobody has resumed it
+    │   └── RunIsPaused        the run is paused and must be resumed first
     ├── AlreadyAnswered    the request already has an answer
-    ├── AgentFailed        an agent failed; carries the failure as recorded on the timeline
+    ├── AgentFailed        an agent failed; contains the failure recorded on the timeline
     ├── OutsideFailed      a model, an engine or another program failed
     ├── StoreFailed        the store could not read or write; nothing was partly written
     │   ├── StoreCorrupt       the store's content is damaged
@@ -44,7 +44,7 @@ class Failure(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return "timed_out" if self.kind == "timed_out" else "failed"
 
     def describe_to(self, agent: str) -> str:
-        """Return the failure as text for a place that already names `agent`."""
+        """Return the failure as text, for use where `agent` is already mentioned."""
         return self.message if self.agent == agent and not self.where else str(self)
 
     def __str__(self) -> str:
@@ -56,11 +56,11 @@ class PodiumError(Exception):
 
 
 class Mistake(PodiumError):
-    """A mistake of the person, found before anything ran."""
+    """A mistake in the person's input, found before anything runs."""
 
 
 class BadAgent(Mistake):
-    """An agent definition is not valid."""
+    """An agent definition is invalid."""
 
 
 class NoSuchRun(Mistake):
@@ -68,15 +68,15 @@ class NoSuchRun(Mistake):
 
 
 class RunOver(Mistake):
-    """The run has ended and accepts no further commands."""
+    """The run has ended and accepts no more commands."""
 
 
 class RunIsPaused(Mistake):
-    """The run is paused, and nobody has resumed it."""
+    """The run is paused and must be resumed first."""
 
 
 class AlreadyAnswered(PodiumError):
-    """The request or question of an agent already has an answer; only the first counts."""
+    """An agent's request or question already has an answer; only the first counts."""
 
     def __init__(self, id: str, *, how: str, by: str) -> None:
         super().__init__(f"{id} was already answered: {how} by {by or 'somebody'}")
@@ -117,7 +117,7 @@ class OutsideFailed(PodiumError):
 
 
 class StoreFailed(PodiumError):
-    """The store refused an operation; nothing was written."""
+    """The store rejected an operation; nothing was written."""
 
 
 class StoreCorrupt(StoreFailed):
@@ -139,7 +139,7 @@ class RunHeld(StoreFailed):
 
 
 class JournalMismatch(PodiumError):
-    """The journal does not match what the code expects."""
+    """The journal does not match the code's expectations."""
 
 
 def find_first_error(error: BaseException) -> BaseException:

@@ -1,7 +1,7 @@
-"""Typed reading of the fields of a file.
+"""Typed reading of a file's fields.
 
 Reading an invalid value adds a diagnostic and returns a harmless placeholder, so one pass over a
-file reports every problem. The caller ignores a file with an error.
+file reports every problem. The caller ignores files with errors.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ class ParseContext:
     """The file being read: its path, its path as shown to people, and the diagnostics so far.
 
     `lines` maps every known key to its line; nested keys are spelled as `team.members`. A `foreign`
-    file was written for another program, so names in it need not follow our rules. If other programs
-    read the file too, `ignores_unknown_keys` is set.
+    file was written for another program, so names in it do not have to follow Podium's rules.
+    `ignores_unknown_keys` is set if other programs also read the file.
     """
 
     file: Path
@@ -61,7 +61,7 @@ class ParseContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldReader:
-    """A value of the file. `key` is its path as spelled in the file, `known_key` the same path in known keys."""
+    """A value in the file. `key` is its path as spelled in the file, `known_key` the same path in known keys."""
 
     context: ParseContext
     node: LocatedNode
@@ -215,7 +215,7 @@ class FieldReader:
         return found
 
     def read_values(self, readers: Readers) -> dict[str, Any]:
-        """Return the values of a mapping by key, each read by the reader of its key."""
+        """Return the values of a mapping by key, each read with its key's reader."""
         fields = self.read_fields(readers)
         return {key: read(fields[key]) for key, read in readers.items() if key in fields}
 
@@ -236,7 +236,7 @@ class FieldReader:
 
 
 Readers = Mapping[str, Callable[[FieldReader], Any]]
-"""How to read the value of each key of a mapping."""
+"""How to read the value of each key in a mapping."""
 
 BUDGET_READERS: Readers = {
     "usd": FieldReader.read_positive_number,

@@ -1,8 +1,8 @@
 """A YAML parser that keeps the kind and the line of every value.
 
-It rejects aliases, anchors, tags, duplicate keys and deep nesting. Plain words are numbers, flags or
-dates as in YAML 1.2, plus the `yes` and `no` of YAML 1.1. Callers check whether a value is of the
-kind that they expect.
+It rejects aliases, anchors, tags, duplicate keys and deep nesting. Unquoted words are numbers, booleans
+or dates as in YAML 1.2, plus `yes` and `no` from YAML 1.1. Callers check whether a value is of the
+expected kind.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _FLAGS = {"true": True, "yes": True, "on": True, "false": False, "no": False, "o
 _WHOLE = re.compile(r"[-+]?(0|[1-9](_?[0-9])*)")
 _NUMBER = re.compile(r"[-+]?([0-9]+\.[0-9]*|\.[0-9]+|[0-9]+(?=[eE]))([eE][-+]?[0-9]+)?")
 _DATE = re.compile(r"[0-9]{4}-[0-9]{1,2}-[0-9]{1,2}([Tt ].*)?")
-_DIGITS = 18  # always fits in a signed 64-bit number, which stores and wire formats use
+_DIGITS = 18  # always fits in a signed 64-bit number, which stores and message formats use
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ LocatedNode = ScalarNode | ListNode | MappingNode
 
 
 class NumberTooLarge(ValueError):
-    """A number that does not fit in stores and wire formats."""
+    """A number that does not fit in stores and message formats."""
 
 
 def parse_scalar(raw: str, *, line: int, is_plain: bool) -> ScalarNode:
@@ -145,7 +145,7 @@ class _OpenCollection:
 
 
 def parse_yaml_mapping(text: str, *, first_line: int = 1, loader: type = LOADER) -> MappingNode:
-    """Parse `text`, which begins on `first_line` of its file, as a mapping. Raises MalformedText.
+    """Parse `text`, which starts on `first_line` of its file, as a mapping. Raises MalformedText.
 
     It is built from the parser's events and not by PyYAML's composer, because the composer follows
     aliases, lets the last duplicate key win, and overflows the stack on deep nesting.
@@ -186,7 +186,7 @@ def _handle_event(event: yaml.Event, open_parts: list[_OpenCollection]) -> None:
     elif isinstance(event, yaml.CollectionEndEvent):
         _add_node(open_parts.pop().to_node(), open_parts)
     elif isinstance(event, yaml.DocumentStartEvent) and here.items:
-        raise _make_error("a second YAML document begins here; expected only one", event, open_parts)
+        raise _make_error("a second YAML document starts here; expected only one", event, open_parts)
 
 
 def _reject_unsupported(event: yaml.NodeEvent, open_parts: list[_OpenCollection]) -> None:
@@ -203,7 +203,7 @@ def _reject_unsupported(event: yaml.NodeEvent, open_parts: list[_OpenCollection]
 
 
 def _read_scalar(event: yaml.ScalarEvent, open_parts: list[_OpenCollection]) -> ScalarNode:
-    """Return the scalar of a parser event."""
+    """Return the scalar from a parser event."""
     if odd := _NO_TEXT.search(event.value):
         message = f"contains the character U+{ord(odd[0]):04X}, which is not allowed; remove it"
         raise _make_error(message, event, open_parts)
@@ -211,7 +211,7 @@ def _read_scalar(event: yaml.ScalarEvent, open_parts: list[_OpenCollection]) -> 
         return parse_scalar(event.value, line=_find_line(event, open_parts), is_plain=event.implicit[0])
     except NumberTooLarge as error:
         right = "use at most 18 digits, or put text in quotes"
-        raise _make_error(f"{error} is too large a number; {right}", event, open_parts) from error
+        raise _make_error(f"the number {error} is too large; {right}", event, open_parts) from error
 
 
 def _add_node(value: LocatedNode, open_parts: list[_OpenCollection]) -> None:
@@ -230,14 +230,14 @@ def _add_node(value: LocatedNode, open_parts: list[_OpenCollection]) -> None:
 
 
 def _find_line(event: yaml.Event, open_parts: list[_OpenCollection]) -> int:
-    """Return the line of the file on which the value or its key begins."""
+    """Return the line of the file on which the value or its key starts."""
     if key := open_parts[-1].key:
         return key.line
     return open_parts[0].line + (event.start_mark.line if event.start_mark else 0)
 
 
 def _format_key_path(open_parts: list[_OpenCollection]) -> str:
-    """Return the path of keys to the parser's position."""
+    """Return the key path at the parser's position."""
     return ".".join(part.key.raw for part in open_parts if part.key)
 
 
@@ -266,6 +266,6 @@ def _explain_yaml_error(error: yaml.MarkedYAMLError, text: str, first_line: int)
     elif "\t" in line:
         problem += "; use spaces instead of tabs"
     elif "cannot start any token" in problem:
-        problem += "; text that begins with this character needs quotes"
+        problem += "; text that starts with this character needs quotes"
     key = re.match(r"\s*([A-Za-z_]\w*)\s*:", line)
     return MalformedText(f"this is not valid YAML: {problem}", line=number + first_line, key=key[1] if key else "")

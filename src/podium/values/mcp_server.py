@@ -50,7 +50,7 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def launch_summary(self) -> str:
-        """One line about what starting the server does, with variables unresolved."""
+        """One line that says what starting the server does, with variables unresolved."""
         if self.url:
             names = f" with the headers {', '.join(self.headers)}" if self.headers else ""
             return escape_unprintable(f"call {self.url}{names}")
@@ -108,7 +108,7 @@ def build_tool_trust_name(server: McpServer, directory: Path | None, tool: str) 
 
 
 def qualify_with_directory(name: str, directory: Path | None) -> str:
-    """Return a name that is valid in one folder only; symbolic links to the folder are resolved."""
+    """Return a name that applies to one folder only; symbolic links to the folder are resolved."""
     return f"{name} in {directory and directory.resolve()}"
 
 

@@ -4,6 +4,6 @@ from __future__ import annotations
 
 
 def parse_agent_name(operation: str) -> str:
-    """Whose part of the run an operation is: `lead/advice:legal#1` is that of `legal`."""
+    """Return the name of an operation's agent: `legal` for `lead/advice:legal#1`."""
     segment = operation.rpartition("/")[2]
     return segment.partition(":")[2].rpartition("#")[0] or segment

@@ -1,4 +1,4 @@
-"""Text that people read or write: escaping, shortening, counts, lists of words, and names without their emoji."""
+"""Text that people read or write: escaping, shortening, counts, word lists, and names without emoji."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _escape_character(one: str) -> str:
 
 
 def cut_middle(text: str, most: int) -> str:
-    """Return `text` cut to about `most` bytes: its beginning, a note of how much is left out, and its end."""
+    """Return `text` cut to about `most` bytes: its start, a note of how much is left out, and its end."""
     data = text.encode(errors="surrogatepass")
     if len(data) <= most:
         return text
@@ -34,7 +34,7 @@ def cut_middle(text: str, most: int) -> str:
 
 
 def format_count(number: int, word: str) -> str:
-    """`1 call`, `1,200 calls`."""
+    """Format a count with its noun: `1 call`, `1,200 calls`."""
     return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
 
 
@@ -59,11 +59,11 @@ def split_at_commas(text: str) -> Iterator[str]:
 
 @cache
 def emoji_characters() -> str:
-    """Return the characters that emoji consist of, and spaces: what may surround a name and is not part of it."""
+    """Return the characters of emoji, and spaces: they can surround a name but are not part of it."""
     blocks = "".join(chr(code) for first, end in _EMOJI_BLOCKS for code in range(first, end))
     return f"{blocks}{_EMOJI_MODIFIERS} \t"
 
 
 def strip_emoji(name: str) -> str:
-    """Return a name without the emoji around it: `Ada 🔧` is `Ada`. A name that consists of emoji stays."""
+    """Return a name without the emoji around it: `Ada 🔧` becomes `Ada`. A name that is only emoji is kept."""
     return name.strip(emoji_characters()) or name.strip()

@@ -36,10 +36,10 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.origin or self.text
 
     def prompt(self) -> str:
-        """Return the prompt for the agent: the text verbatim, then each note in a block of its own.
+        """Return the prompt for the agent: the text verbatim, then each note in its own block.
 
-        Quoted lines all begin with "> ", so that nothing in them can imitate a heading of Podium. A line
-        of the text that looks like such a heading gets a backslash.
+        Quoted lines all start with "> ", so that nothing in them can imitate one of Podium's headings. A
+        line in the text that looks like such a heading gets a backslash.
         """
         return "\n\n".join(
             [
@@ -67,13 +67,13 @@ class Answer(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 LINE_BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
-"""Every character that some program treats as a line break."""
+"""All characters that some programs treat as line breaks."""
 
 _BLOCK = r"\[(?:context:|message from )"
 
 
 def escape_headings(text: str, heading: str) -> str:
-    """Put a backslash before each line that looks like one of our headings, in upper or lower case."""
+    """Put a backslash before each line that looks like one of Podium's headings, in upper or lower case."""
     pattern = rf"(^|[{LINE_BREAKS}])([^\S{LINE_BREAKS}]*)({heading})"
     return re.sub(pattern, r"\1\2\\\3", text, flags=re.IGNORECASE)
 

@@ -1,6 +1,6 @@
-"""Usage of models: tokens, money, calls and time.
+"""Model usage: tokens, money, calls and time.
 
-Usage is recorded only with the outcomes of model calls; every total is a sum over those.
+Usage is recorded only with the outcomes of model calls; every total is the sum of those.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from msgspec import Struct
 
 
 class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Amounts that can be added up, and the seconds that they took.
+    """Amounts that can be added up, and the seconds that the calls took.
 
-    `usd` covers the calls whose price is known; `unpriced` is the number of calls that it leaves out. Of
-    the input tokens, `cached_tokens` were read from the provider's cache and `written_tokens` written to it.
+    `usd` covers the calls whose price is known; `unpriced` is the number of other calls. Of the input
+    tokens, `cached_tokens` were read from the provider's cache and `written_tokens` written to it.
     """
 
     input_tokens: int = 0

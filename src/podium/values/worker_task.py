@@ -5,18 +5,18 @@ from __future__ import annotations
 from msgspec import Struct
 
 DEFAULT_WORKER_AGENT = "worker"
-"""The agent of a worker for which nobody names one."""
+"""The default agent for workers."""
 
 
 class WorkerTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a worker process needs to know besides its request.
+    """The data that a worker process needs besides its request.
 
     `root` is the repository and `path` the worker's checkout of it, on `branch`. A worker without a branch has no
-    checkout and works in `root`: it is a reader, which may have a `name`, or, with `is_here`, it changes the
-    repository itself. `base` is the commit that the branch starts at. `after` are the runs of workers that must
+    checkout and works in `root`: it is a reader, which can have a `name`, or, with `is_here`, it changes the
+    repository itself. `base` is the commit that the branch starts at. `after` lists the runs of workers that must
     succeed first; their merged result is then the base. `parent` is the run that started the worker, and
     `operation` the operation there. With `is_shared`, other members of its team work in the same checkout. With
-    `is_unattended`, nobody is asked: what needs permission is denied.
+    `is_unattended`, nobody is asked: actions that need permission are denied.
     """
 
     root: str

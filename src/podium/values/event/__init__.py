@@ -1,8 +1,8 @@
-"""Events: the facts on a run's timeline, and the entry that places each one there.
+"""Events: the facts on a run's timeline, and the entry that records where each one belongs.
 
-Events are named in the past tense and do not know where they are stored. Stored events must stay
-readable for years: a new field has a default and never changes its meaning, and a retired kind of
-event can still be read.
+Events are named in the past tense and do not depend on where they are stored. Stored events must stay
+readable for years: a new field has a default, a field never changes its meaning, and retired kinds of
+events can still be read.
 """
 
 from __future__ import annotations
@@ -209,7 +209,7 @@ Event = (
 class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An event and its position on a run's timeline.
 
-    `operation` is the path of the operation that it belongs to, and `scope` the exact path below that.
+    `operation` is the path of the operation that it belongs to, and `scope` the exact path at or below that.
     An entry with a `key` is the outcome of a step; each key has at most one.
     """
 

@@ -36,7 +36,7 @@ class OperationEnded(EventBase, frozen=True, kw_only=True, tag="operation_ended"
 
 
 class Advised(EventBase, frozen=True, kw_only=True, tag="advised"):
-    """Every advisor gave its advice or is unavailable."""
+    """Every advisor gave its advice or was unavailable."""
 
     heard: tuple[str, ...] = ()
     unavailable: tuple[Part, ...] = ()

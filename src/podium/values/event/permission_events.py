@@ -14,9 +14,9 @@ Decision = Literal["once", "run", "always", "deny", "deny_and_pause", "abort"]
 class PermissionAsked(EventBase, frozen=True, kw_only=True, tag="permission_asked"):
     """An agent requested permission for an action, which is not executed before a person answers.
 
-    `shown` is what the action would do, such as a diff. `reason` is the rule that requires permission, or that no
-    rule matches. `always` is the rule that would allow this and similar actions permanently; it is empty if that
-    is not safe to offer. `denied` lists earlier denials of the same action.
+    `shown` shows what the action would do, such as a diff. `reason` is the rule that requires permission, or says
+    that no rule matches. `always` is the rule that would allow this and similar actions permanently; it is empty
+    if that is not safe to offer. `denied` lists earlier denials of the same action.
     """
 
     survives_power_loss: ClassVar[bool] = True
@@ -77,11 +77,11 @@ class ActionBegan(EventBase, frozen=True, kw_only=True, tag="action_began"):
     action: Action
     allowed_by: str
     is_repeatable: bool = False
-    """Whether the action may be executed again, so that this event need not survive a power loss."""
+    """Whether the action can safely be executed again, so that this event does not have to survive a power loss."""
 
 
 class ActionRefused(EventBase, frozen=True, kw_only=True, tag="action_refused"):
-    """An action was not executed; `reason` names the person or rule that denied it."""
+    """An action was not executed; `reason` says which person or rule denied it."""
 
     action: Action
     reason: str

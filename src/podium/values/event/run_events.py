@@ -1,4 +1,4 @@
-"""Events of a whole run: its start, end, pauses and resumes, and what a person sends to it."""
+"""Events of a whole run: its start, end, pauses and resumes, and a person's messages and commands."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ class RunStarted(EventBase, frozen=True, kw_only=True, tag="run_started"):
 
 
 class RunResumed(EventBase, frozen=True, kw_only=True, tag="run_resumed"):
-    """A process resumed the run where the last one left it."""
+    """A process resumed the run where the last one left off."""
 
     host: str
     pid: int
 
 
 class RunPaused(EventBase, frozen=True, kw_only=True, tag="run_paused"):
-    """The run is paused: no further step starts until it is resumed."""
+    """The run is paused: no more steps start until it is resumed."""
 
 
 class RunEnded(EventBase, frozen=True, kw_only=True, tag="run_ended"):
@@ -63,7 +63,7 @@ class PauseAsked(EventBase, frozen=True, kw_only=True, tag="pause_asked"):
 
 
 class BudgetChanged(EventBase, frozen=True, kw_only=True, tag="budget_changed"):
-    """Somebody changed the run's limits from now on; limits that `budget` leaves out stay."""
+    """Somebody changed the run's limits from now on; limits that are not in `budget` stay unchanged."""
 
     survives_power_loss: ClassVar[bool] = True
 
@@ -72,7 +72,7 @@ class BudgetChanged(EventBase, frozen=True, kw_only=True, tag="budget_changed"):
 
 
 class MessageReceived(EventBase, frozen=True, kw_only=True, tag="message_received"):
-    """The person sent a message to an agent of the run; it is delivered with the agent's next turn."""
+    """The person sent a message to one of the run's agents; it is delivered with the agent's next turn."""
 
     survives_power_loss: ClassVar[bool] = True
 
@@ -84,7 +84,7 @@ class MessageReceived(EventBase, frozen=True, kw_only=True, tag="message_receive
 
 
 class MessagesDelivered(EventBase, frozen=True, kw_only=True, tag="messages_delivered"):
-    """These messages were delivered with the turn that starts here, and with no other."""
+    """These messages were delivered with the turn that starts here, and only with that one."""
 
     ids: tuple[str, ...]
     text: str = ""

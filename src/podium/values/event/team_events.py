@@ -1,4 +1,4 @@
-"""Events of team modes: plans, evaluations, iterations, and the messages and votes of a discussion."""
+"""Events of team modes: plans, evaluations, iterations, and the messages and votes in a discussion."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class PlannedAssignment(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TeamPlanned(EventBase, frozen=True, kw_only=True, tag="team_planned"):
-    """A lead assigned the work; `skipped` lists the assignments that were not valid, and why."""
+    """A lead assigned the work; `skipped` lists the invalid assignments, and why they are invalid."""
 
     assignments: tuple[PlannedAssignment, ...]
     skipped: tuple[str, ...] = ()
@@ -40,7 +40,7 @@ class Evaluated(EventBase, frozen=True, kw_only=True, tag="evaluated"):
     model: str = ""
     """The evaluator's model."""
     pauses: int = 0
-    """How often the run had been paused by then; only iterations since the last pause are checked for repetition."""
+    """How many times the run had been paused; only iterations since the last pause are checked for repetition."""
 
 
 class Checked(EventBase, frozen=True, kw_only=True, tag="checked"):
@@ -54,7 +54,7 @@ class Checked(EventBase, frozen=True, kw_only=True, tag="checked"):
 class AdjustmentProposed(EventBase, frozen=True, kw_only=True, tag="adjustment_proposed"):
     """A change to a team was proposed for its next iteration.
 
-    If the proposal is to change a member's model, `member` and `model` say which.
+    If the proposal is to change a member's model, `member` and `model` are set.
     """
 
     iteration: int
@@ -65,7 +65,7 @@ class AdjustmentProposed(EventBase, frozen=True, kw_only=True, tag="adjustment_p
 
 
 class MemberChanged(EventBase, frozen=True, kw_only=True, tag="member_changed"):
-    """An agent of a run gets another model or prompt from its next operation on; empty fields change nothing."""
+    """One of the run's agents uses another model or prompt from its next operation on; empty fields change nothing."""
 
     member: str
     model: str = ""
@@ -73,14 +73,14 @@ class MemberChanged(EventBase, frozen=True, kw_only=True, tag="member_changed"):
     by: str = ""
 
     def with_earlier(self, before: MemberChanged | None) -> MemberChanged:
-        """Return this change merged with an earlier one of the same agent."""
+        """Return this change merged with an earlier change to the same agent."""
         if before is None:
             return self
         return structs.replace(self, model=self.model or before.model, prompt=self.prompt or before.prompt)
 
 
 class IterationFailed(EventBase, frozen=True, kw_only=True, tag="iteration_failed"):
-    """An iteration failed; it may be tried again."""
+    """An iteration failed; it may be retried."""
 
     iteration: int
     message: str
@@ -100,7 +100,7 @@ class ReflectEnded(EventBase, frozen=True, kw_only=True, tag="reflect_ended"):
 
     @property
     def is_success(self) -> bool:
-        """Whether the loop met its goal; no other end is a success."""
+        """Whether the loop met its goal; any other end is not a success."""
         return self.end == "goal_met"
 
     @property

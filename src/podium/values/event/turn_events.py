@@ -52,19 +52,19 @@ class SessionRevived(EventBase, frozen=True, kw_only=True, tag="session_revived"
 
 
 class TextStreamed(EventBase, frozen=True, kw_only=True, tag="text_streamed"):
-    """A piece of a reply, as it was streamed."""
+    """A streamed piece of a reply."""
 
     text: str
 
 
 class ReasoningStreamed(EventBase, frozen=True, kw_only=True, tag="reasoning_streamed"):
-    """A piece of the reasoning before a reply, as it was streamed."""
+    """A streamed piece of the reasoning before a reply."""
 
     text: str
 
 
 class TextSuperseded(EventBase, frozen=True, kw_only=True, tag="text_superseded"):
-    """The model is called again; the text that this call had streamed is void."""
+    """The model is called again; discard the text that this call streamed."""
 
 
 class ModelReplied(EventBase, frozen=True, kw_only=True, tag="model_replied"):
@@ -91,7 +91,7 @@ class CallFailed(EventBase, frozen=True, kw_only=True, tag="call_failed"):
 
 
 class ContextCompacted(EventBase, frozen=True, kw_only=True, tag="context_compacted"):
-    """A conversation neared the limit of its model's context window; a summary replaced its first messages."""
+    """A conversation almost filled its model's context window; a summary replaced its first messages."""
 
     summary: str
     replaced: int
@@ -100,7 +100,7 @@ class ContextCompacted(EventBase, frozen=True, kw_only=True, tag="context_compac
 
 
 class CallCut(EventBase, frozen=True, kw_only=True, tag="call_cut"):
-    """A model call was cancelled; `text` and `usage` are what is known of it up to then."""
+    """A model call was cancelled; `text` and `usage` are its text and usage up to then, as far as known."""
 
     model: str
     text: str = ""
