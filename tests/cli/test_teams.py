@@ -268,7 +268,7 @@ def test_a_broken_presets_file_is_reported_in_one_sentence_and_nothing_is_lost(s
     for refused in (saved, changed):
         assert refused.exit_code == 2
         assert len(refused.stderr.splitlines()) == 1
-        assert "fix it, or move it away to start over" in refused.stderr
+        assert "fix it, or move it out of the way to start over" in refused.stderr
     assert read_files(squad_desk.repo) == there
     assert (squad_desk.home / "presets.json").read_text() == "{ my teams"
 

@@ -52,7 +52,7 @@ def test_missing_agents_beyond_the_limit_are_counted() -> None:
     found = check_messages(Agent(name="lead", team=team(*(f"ghost-{number}" for number in range(100_000)))))
 
     assert len(found) == agent_check.MAX_MISSING + 1
-    assert found[-1] == "agent lead: 99980 more agents named here were not found"
+    assert found[-1] == "agent lead: 99980 more agents listed here were not found"
 
 
 def test_without_other_agents_the_error_says_how_to_write_one() -> None:

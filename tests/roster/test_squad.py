@@ -266,7 +266,7 @@ def test_a_folder_without_agents_is_no_team_and_gives_a_notice(repo: Path) -> No
 
     assert (found.team, discover(repo)) == (None, None)
     assert found.notices == (
-        ".squad has a team.md, but no folder agents, so it is no team; create .squad/agents/NAME/charter.md",
+        ".squad has a team.md, but no folder agents, so it is not a team; create .squad/agents/NAME/charter.md",
     )
 
 
@@ -395,8 +395,8 @@ def test_settings_of_a_charter_that_have_no_effect_are_noticed(repo: Path) -> No
     assert discover_team(repo).notices == (
         ".squad/agents/eecom/charter.md asks for the reasoning effort high, which has no effect; "
         "the provider's default is used",
-        '.squad/agents/eecom/charter.md has the fallback "whatever is cheap", which names no model and has no effect; '
-        "write names of models, separated by commas",
+        '.squad/agents/eecom/charter.md has the fallback "whatever is cheap", which lists no model and has no effect; '
+        "use model names, separated by commas",
     )
 
 

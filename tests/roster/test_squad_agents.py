@@ -147,7 +147,7 @@ def test_agent_files_win_over_a_squad_and_its_members_are_renamed(repo: Path, ho
     hidden = next(agent for agent in roster.shadowed if agent.path == ".squad/team.md")
     assert list_members(hidden) == [("flight", "mission-control-flight"), ("eecom", "mission-control-eecom")]
     assert roster.get("mission-control-flight").role == "Lead"
-    message = "another agent is called flight, so flight of mission-control is available as mission-control-flight"
+    message = "another agent is called flight, so flight from mission-control is available as mission-control-flight"
     assert format_diagnostics(roster)[0] == f"notice: .squad/team.md: members: {message}"
 
 

@@ -1,1 +1,1 @@
-"""Agents: finding their files, reading them and checking that they fit together."""
+"""Agents: finding their files, reading them and checking how they refer to each other."""

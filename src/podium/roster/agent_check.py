@@ -1,8 +1,8 @@
-"""Checks that agents fit together: every rule between agents, checked before anything runs.
+"""Checks across agents: every rule between agents, checked before anything runs.
 
-These are plain functions over agents by name; nothing here reads a file. What a single file may
-contain is checked when it is read. No function recurses over agents, so a chain of thousands of
-agents only makes a long message.
+These are pure functions over agents by name; they do not read files. The content of a single file is
+checked when it is read. No function recurses over agents, so a chain of thousands of agents only
+results in a long message.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def check_agents(
 ) -> tuple[Diagnostic, ...]:
     """Return every problem between `agents`.
 
-    `known` are further names that exist; they are suggested when a name is missing. `broken` are
+    `known` are other existing names, which are suggested when a name is not found. `broken` are
     agents whose files have errors; they do not count as missing.
     """
     found = [
@@ -60,11 +60,11 @@ def check_references(
                 agent, find_reference_key(agent, reference), f"agent {quote_text(reference.name)} not found; {hint}"
             )
         if len(absent) > MAX_MISSING:
-            yield _make_error(agent, "", f"{len(absent) - MAX_MISSING} more agents named here were not found")
+            yield _make_error(agent, "", f"{len(absent) - MAX_MISSING} more agents listed here were not found")
 
 
 def check_combinations(agents: Agents) -> Iterator[Diagnostic]:
-    """Yield an error for each agent with keys that exclude each other, or without a key that it needs."""
+    """Yield an error for each agent with conflicting keys, or without a key that it needs."""
     for agent in agents.values():
         if agent.advisors is not None:
             yield from _check_advisors(agent.advisors, agent)
@@ -75,7 +75,7 @@ def check_combinations(agents: Agents) -> Iterator[Diagnostic]:
 
 
 def _check_advisors(advisors: Advisors, agent: Agent) -> Iterator[Diagnostic]:
-    """Yield an error if more advisors must succeed than there are."""
+    """Yield an error if more advisors are required to succeed than there are."""
     number, count = advisors.require, len(advisors.agents)
     if isinstance(number, int) and number > count:
         message = f"requires {number} of {count} advisors to succeed; use at most {count}"
@@ -104,7 +104,7 @@ def _check_team(agent: Agent) -> Iterator[Diagnostic]:
         )
         yield _make_error(agent, "handoff", message)
     if agent.team.evaluator == agent.name:
-        yield _make_error(agent, "team.evaluator", "the lead cannot evaluate its own work; name another agent")
+        yield _make_error(agent, "team.evaluator", "the lead cannot evaluate its own work; specify another agent")
     if not agent.team.members:
         yield _make_error(agent, "team.members", "a team needs at least one member; add members: [NAME]")
     names = Counter(member.name or member.agent for member in agent.team.members)
@@ -114,7 +114,7 @@ def _check_team(agent: Agent) -> Iterator[Diagnostic]:
 
 
 def check_handoffs(agents: Agents) -> Iterator[Diagnostic]:
-    """Yield an error for each handoff whose receiver requires input that the sender may not provide."""
+    """Yield an error for each handoff whose receiver requires input that the sender might not provide."""
     for agent in agents.values():
         receiver = agents.get(agent.handoff or "")
         if receiver is None:
@@ -136,8 +136,8 @@ def _find_output_agents(agents: Agents, agent: Agent) -> list[Agent]:
 def check_cycles(agents: Agents) -> Iterator[Diagnostic]:
     """Yield an error for each cycle of agents, with the whole path.
 
-    All edges are walked once, so each cycle is reported once. After MAX_CYCLES cycles the rest is
-    not reported.
+    All edges are visited once, so each cycle is reported once. Only the first MAX_CYCLES cycles are
+    reported.
     """
     for number, path in enumerate(find_cycles(agents)):
         if number == MAX_CYCLES:
@@ -150,7 +150,7 @@ def check_cycles(agents: Agents) -> Iterator[Diagnostic]:
 
 
 def find_cycles(agents: Agents) -> Iterator[list[str]]:
-    """Yield each cycle that one walk over all edges finds, with its first agent at both ends."""
+    """Yield each cycle found by one traversal of all edges, with its first agent at both ends."""
     done: set[str] = set()
     for start in agents:
         if start in done:
@@ -173,7 +173,7 @@ def find_cycles(agents: Agents) -> Iterator[list[str]]:
 
 
 def check_depth(agents: Agents) -> Iterator[Diagnostic]:
-    """Yield an error for each agent that no other agent needs and below which agents are nested too deep."""
+    """Yield an error for each top-level agent below which agents are nested too deeply."""
     needed = {name for agent in agents.values() for name in _list_dependencies(agents, agent.name)}
     levels = _count_levels(agents)
     for name, agent in agents.items():
@@ -204,7 +204,7 @@ def _count_levels(agents: Agents) -> dict[str, int]:
 
 
 def find_reference_key(agent: Agent, reference: Reference) -> str:
-    """Return the key of the agent's file that contains a reference."""
+    """Return the key in the agent's file that contains a reference."""
     if reference.kind == "tool":
         return "agents" if reference.name in agent.agents else "tools"
     if reference.kind == "member" and agent.team is not None:
@@ -251,7 +251,7 @@ MAX_SCHEMA_DEPTH = 16
 
 
 def find_schema_mismatches(output: object, needed: object, *, place: str = "", depth: int = 0) -> Iterator[str]:
-    """Yield a sentence for each property of `needed` that a value of the schema `output` may lack or mistype."""
+    """Yield a sentence for each property in `needed` that may be missing or have the wrong type in `output`."""
     if not (isinstance(output, dict) and isinstance(needed, dict)) or depth > MAX_SCHEMA_DEPTH:
         return
     if any(word in schema for schema in (output, needed) for word in UNSUPPORTED_KEYWORDS):

@@ -1,7 +1,7 @@
 """Reading an agent's file: YAML frontmatter between two `---` lines, then the prompt.
 
-Whatever the file contains, reading it returns diagnostics and never raises: these files come from
-other people, other programs and half-finished edits.
+Reading returns diagnostics and never raises, whatever the file contains: these files come from other
+people, other programs and unfinished edits.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def read_agent_file(
 ) -> AgentFile:
     """Read the agent file at `path` and return the agent with all diagnostics.
 
-    Neither the file nor a schema that it names is read if it is outside `root`.
+    The file and any schema file that it refers to are read only if they are inside `root`.
     """
     context = ParseContext(file=path, display_path=display_path or format_path(path), root=root, foreign=foreign)
     try:
@@ -113,7 +113,7 @@ class FileParts:
 
 
 def split_frontmatter(text: str) -> FileParts | None:
-    """Split a file into the text between its first two `---` lines and the text below; None without frontmatter."""
+    """Split a file into the text between its first two `---` lines and the rest; None without frontmatter."""
     lines = text.split("\n")
     if lines[0].rstrip() != "---":
         return None

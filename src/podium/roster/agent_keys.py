@@ -74,7 +74,7 @@ def read_keys(top: FieldReader, *, stem: str, prompt: str, description: str, sou
 
 
 def read_name(top: FieldReader, reader: FieldReader | None, stem: str) -> tuple[str, str]:
-    """Return the agent's name and, if it was converted from another name, that one as the display name."""
+    """Return the agent's name and, if it was converted, the original as the display name."""
     if reader and not reader.text:
         reader.report_expected("a name (in quotes if it looks like a number, a date or a boolean)")
         return to_agent_name(stem), ""
@@ -124,7 +124,7 @@ def read_tools(reader: FieldReader) -> tuple[str, ...]:
 
 
 def read_permissions(reader: FieldReader) -> Permissions:
-    """Return rules by what they decide; `allow` rules are kept, but have no effect."""
+    """Return rules by decision; `allow` rules are kept, but have no effect."""
     # For start-up time: most files have no rules.
     from ..policy.rule_entry import KINDS, read_rule_lists
 
@@ -135,7 +135,7 @@ def read_permissions(reader: FieldReader) -> Permissions:
 
 
 def read_handoff(reader: FieldReader) -> str:
-    """Return the name of one agent; a list is refused, because only one agent can give the final answer."""
+    """Return the name of one agent; a list is rejected, because only one agent can give the final answer."""
     is_list = isinstance(reader.node, ListNode) or (isinstance(reader.node, ScalarNode) and "," in reader.node.raw)
     if is_list:
         reader.add_error("expected the name of one agent, got a list; only one agent can give the final answer")
@@ -184,7 +184,7 @@ def read_required_count(reader: FieldReader, count: int) -> Literal["all", "any"
 
 
 def read_data_format(reader: FieldReader) -> str | dict[str, Any]:
-    """Return `text`, `markdown` or a JSON schema, which may be in a file of its own."""
+    """Return `text`, `markdown` or a JSON schema, which can be in a separate file."""
     if isinstance(reader.node, MappingNode):
         return check_schema_type(reader, to_plain_value(reader.node))
     word = reader.read_text(allow_blank=True)

@@ -1,4 +1,4 @@
-"""Agent names: which are valid, how other text becomes one, reading them, and suggestions for a mistyped one."""
+"""Agent names: validating, converting and reading them, and suggestions for mistyped names."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def to_agent_name(text: str) -> str:
 
 
 def make_unique_name(name: str, is_taken: Callable[[str], bool], *, longest: int | None = None) -> str:
-    """Return `name`, with a number appended if it is taken and then of at most `longest` characters."""
+    """Return `name`; if it is taken, append a number and limit it to `longest` characters."""
     number, free = 1, name
     while is_taken(free):
         number += 1
@@ -71,7 +71,7 @@ def resolve_agent_name(reader: FieldReader, word: str) -> str:
 
 
 def sort_by_similarity(name: str, known: Sequence[str]) -> list[str]:
-    """Sort the (already sorted) `known` names by similarity to `name`; of very many, only its neighbours."""
+    """Sort the (already sorted) `known` names by similarity to `name`; if there are many, only its neighbours."""
     if len(known) > MANY:
         place = bisect_left(known, name)
         known = known[max(0, place - NEIGHBOURS) : place + NEIGHBOURS]

@@ -1,7 +1,7 @@
 """The roster: all agents, the source of each, and which one wins when several have the same name.
 
-Later sources win by name: built-in agents, then the user's own, then the repository's. Loading
-only reads agent files; whether agents fit together is checked when they are used.
+Later sources override earlier ones by name: built-in agents, then the user's own, then the repository's.
+Loading only reads agent files; references between agents are checked when they are used.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from .agent_file import AgentFile, read_agent_file
 from .agent_name import NAME_RULE, is_agent_name, suggest_names, to_agent_name
 from .workflow_graph import iter_edges
 
-# Located by path and not through importlib.resources: importing that takes longer than reading all of
-# these files, and an installed wheel is always unpacked.
+# Located by path instead of importlib.resources: importing that takes longer than reading all these
+# files, and an installed wheel is always unpacked.
 BUILTIN_AGENTS = Path(__file__).parent.parent / "builtin" / "agents"
 SOURCE_PREFIXES: Mapping[Source, str] = {"built-in": "builtin", "user": "user", "repo": "repo"}
 PRESETS_FILE = "presets.json"
@@ -46,7 +46,7 @@ class Folder:
     repo: Path | None = None
 
     def format_path(self, path: Path) -> str:
-        """Return a path in this folder as it is shown to people."""
+        """Return a path in this folder in the form shown to people."""
         if self.source == "built-in":
             return f"podium/{path.relative_to(BUILTIN_AGENTS.parent.parent).as_posix()}"
         return format_path(path, repo=self.repo)
@@ -58,7 +58,7 @@ class Folder:
 
 
 def list_agent_folders(repo: Path | None, home: Path) -> tuple[Folder, ...]:
-    """Return the folders that agents are loaded from; agents in later ones win."""
+    """Return the folders that agents are loaded from; later folders override earlier ones."""
     found = [Folder(path=BUILTIN_AGENTS, source="built-in"), Folder(path=home / "agents", source="user")]
     if repo is not None:
         repo = repo.absolute()
@@ -75,8 +75,8 @@ def list_agent_folders(repo: Path | None, home: Path) -> tuple[Folder, ...]:
 class Roster:
     """All agents by name, with the diagnostics about their files.
 
-    `agents` are the agents that win their names, `shadowed` those that do not, and `broken` the names
-    whose winning file has errors. `by_qualified_name` has every agent, shadowed or not, as
+    `agents` are the agents in effect, `shadowed` those that another agent overrides, and `broken` the
+    names whose file in effect has errors. `by_qualified_name` has every agent, shadowed or not, as
     `builtin:NAME`, `user:NAME` or `repo:NAME`. `lines` maps each path to the lines of its keys.
     """
 
@@ -120,9 +120,9 @@ class Roster:
         return found[0] if found else None
 
     def resolve_team(self, name: str, extra: Iterable[Agent] = ()) -> tuple[Agent, ...]:
-        """Return the agent and all agents it needs, itself first, after checking that they fit together.
+        """Return the agent and all agents it needs, itself first, after checking their references.
 
-        `extra` are agents built in code; they win over files of the same name.
+        `extra` are agents built in code; they override files of the same name.
         """
         built = {agent.name: agent for agent in extra}
         for bad in (one for one in built if not is_agent_name(one)):
@@ -143,7 +143,7 @@ class Roster:
         return (*broken, *self._check_agents(team, {}))
 
     def with_overrides(self, overrides: AgentCollection) -> Roster:
-        """Return this roster with the entries of `overrides` winning by name."""
+        """Return this roster with entries replaced by those in `overrides` with the same name."""
         agents = {name: entry for name, entry in overrides.entries.items() if isinstance(entry, Agent)}
         broken = {name: entry for name, entry in overrides.entries.items() if isinstance(entry, tuple)}
         others = {name: agent for name, agent in self.agents.items() if name not in broken}
@@ -161,7 +161,7 @@ class Roster:
     def _collect_reachable(
         self, names: Iterable[str], built: Mapping[str, Agent]
     ) -> tuple[dict[str, Agent], BrokenAgent]:
-        """Return all agents reachable from `names`, and the diagnostics of the broken files among them."""
+        """Return all agents reachable from `names`, and the diagnostics for broken files among them."""
         reached: dict[str, Agent] = {}
         broken: dict[str, BrokenAgent] = {}
         queue = list(names)
@@ -191,11 +191,11 @@ class Roster:
 
 
 def _find_matching_names(name: str, known: Mapping[str, Agent | BrokenAgent]) -> list[str]:
-    """Match by display name, else by slug, else by display name ignoring case."""
+    """Match by display name, then by slug, then by display name ignoring case."""
     displayed = {own: entry.display_name for own, entry in known.items() if isinstance(entry, Agent)}
     made = to_agent_name(name)
     found = [own for own, display_name in displayed.items() if display_name == name]
-    # An agent whose own name is the slug wins over others with the same display name.
+    # An agent whose own name is the slug takes precedence over others with the same display name.
     if made in found or (not found and made in known):
         return [made]
     return found or [own for own, display_name in displayed.items() if display_name.casefold() == name.casefold()]
@@ -226,7 +226,7 @@ def load_roster(repo: Path | None, home: Path) -> Roster:
 
 
 def _read_all_sources(repo: Path | None, home: Path) -> list[tuple[Source, AgentCollection]]:
-    """Read the agents of every source, later ones winning: files, presets and the repository's squad."""
+    """Read the agents from every source, in order of precedence: files, presets and the repository's squad."""
     files = [(folder, read_folder(folder)) for folder in list_agent_folders(repo, home)]
     if not _may_have_teams(repo, home):
         return [(folder.source, collection) for folder, collection in files]
@@ -265,7 +265,7 @@ def _collect_team_agents(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCollection:
-    """The agents and broken files of a source by name, and all diagnostics about it."""
+    """The agents and broken files from a source by name, and all diagnostics about it."""
 
     entries: Mapping[str, Agent | BrokenAgent]
     diagnostics: tuple[Diagnostic, ...]
@@ -305,7 +305,7 @@ def collect_agents(reads: Iterable[AgentFile]) -> AgentCollection:
 
 
 def list_agent_files(folder: Folder) -> list[Path]:
-    """Return the agent files of `folder`, sorted by name; hidden files belong to other programs."""
+    """Return the agent files in `folder`, sorted by name; hidden files belong to other programs."""
     if folder.repo is not None and not is_inside(folder.path, folder.repo):
         raise OSError(0, "it is outside the repository and is not read")
     try:

@@ -1,4 +1,4 @@
-"""Presets: the user's own teams, stored in one file in the Podium home.
+"""Presets: the user's own teams, stored in one file in Podium's home folder.
 
 The file is replaced atomically, and entries in it that cannot be read are preserved.
 """
@@ -33,11 +33,11 @@ LOCK_FILE = ".presets.lock"
 CHECKED_KEYS = ("worktrees", "max_iterations")
 """Keys of a preset that have the same meaning as under `team:` in an agent's file, like all keys of `manner`."""
 MAX_NUMBER = 10**18
-"""Numbers of this size or larger are refused, as in agent files."""
+"""Numbers of this size or larger are rejected, as in agent files."""
 
 
 class PresetWorker(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A worker of a preset. Without a prompt it is generic; without tools it gets the default worker tools."""
+    """A worker in a preset. Without a prompt it is generic; without tools it gets the default worker tools."""
 
     name: str = ""
     role: str = ""
@@ -60,7 +60,7 @@ class ModeOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     prompts: dict[str, str] | None = None
 
     def to_team_options(self) -> dict[str, Any]:
-        """Return the options that are set, by the keys of a team."""
+        """Return the options that are set, by team key."""
         return {key: value for key, value in structs.asdict(self).items() if value is not None}
 
 
@@ -105,7 +105,7 @@ class InvalidPreset(Struct, frozen=True):
 
 
 class Presets(Struct, frozen=True):
-    """The content of the presets file, in its order, and notices about it."""
+    """The content of the presets file, in order, and notices about it."""
 
     entries: tuple[Preset | InvalidPreset, ...]
     notices: tuple[str, ...] = ()
@@ -116,7 +116,7 @@ class Presets(Struct, frozen=True):
         return tuple(one for one in self.entries if isinstance(one, Preset))
 
     def get(self, name: str) -> Preset | None:
-        """Return the preset of that name, ignoring case."""
+        """Return the preset with that name, ignoring case."""
         return next((one for one in self.presets if one.name.casefold() == name.casefold()), None)
 
 
@@ -126,7 +126,7 @@ class _PresetsFile(Struct, frozen=True, kw_only=True):
 
 
 def load_presets(home: Path) -> Presets:
-    """Load the presets in this home. Raise Mistake if the file is not a presets file."""
+    """Load the presets in this home folder. Raise Mistake if the file is not a presets file."""
     found: list[Preset | InvalidPreset] = []
     notices: list[str] = []
     for place, entry in enumerate(_validate_file(_read_file(home)).presets, 1):
@@ -144,7 +144,7 @@ def load_presets(home: Path) -> Presets:
 
 
 def save_preset(home: Path, preset: Preset) -> None:
-    """Save a preset, replacing one of the same name."""
+    """Save a preset, replacing any preset with the same name."""
     if not preset.name.strip():
         raise Mistake("the preset has no name and cannot be saved; give it a name")
     check_preset(preset)
@@ -169,7 +169,7 @@ def check_preset(preset: Preset) -> None:
 
 
 def delete_preset(home: Path, name: str) -> bool:
-    """Delete the preset of that name. Return whether there was one."""
+    """Delete the preset with that name. Return whether there was one."""
     with _lock_presets(home):
         stored = _read_file(home)
         entries = _validate_file(stored).presets
@@ -181,7 +181,7 @@ def delete_preset(home: Path, name: str) -> bool:
 
 
 def preset_from_team(team: Team, *, description: str = "", lead_model: str = "") -> Preset:
-    """Convert a squad team to a preset: the user's own copy of what is saved in the repository."""
+    """Convert a squad team to a preset: the user's own copy of the team saved in the repository."""
     workers = tuple(
         PresetWorker(name=one.name, role=one.role, model=one.model, prompt=one.prompt) for one in team.members
     )
@@ -277,7 +277,7 @@ def _merge_preset(old: Any, new: dict[str, Any]) -> dict[str, Any]:
 
 
 def _index_workers(workers: Any) -> dict[tuple[str, int], Any]:
-    """Index workers by name and, for workers of the same name, by position among them."""
+    """Index workers by name and, for workers with the same name, by position among them."""
     found: dict[tuple[str, int], Any] = {}
     for worker in workers if isinstance(workers, list | tuple) else ():
         name = str(worker.get("name", "")).casefold() if isinstance(worker, dict) else ""
@@ -300,7 +300,7 @@ def _validate_file(stored: dict[str, Any]) -> _PresetsFile:
 
 
 def _read_file(home: Path) -> dict[str, Any]:
-    """Read the file with all of its keys, including unknown ones."""
+    """Read the file with all its keys, including unknown ones."""
     path = home / PRESETS_FILE
     try:
         stored: dict[str, Any] = msgspec.json.decode(path.read_bytes(), type=dict[str, Any])
@@ -309,7 +309,9 @@ def _read_file(home: Path) -> dict[str, Any]:
     except FileNotFoundError:
         return msgspec.to_builtins(_PresetsFile())  # type: ignore[no-any-return]  # a struct becomes a dict
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OSError) as error:
-        raise Mistake(f"{path} cannot be read as presets ({error}); fix it, or move it away to start over") from error
+        raise Mistake(
+            f"{path} cannot be read as presets ({error}); fix it, or move it out of the way to start over"
+        ) from error
 
 
 def _write_file(home: Path, stored: dict[str, Any]) -> None:

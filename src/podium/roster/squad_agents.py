@@ -1,7 +1,7 @@
 """The agents of squads and presets: a lead for each team, and an agent for each of its members.
 
-A lead has the team's name and shadows other agents, as a file of that name would. A member does not:
-if another agent has its name, the member is prefixed with the lead's name and keeps its own name
+A lead has the team's name and overrides other agents, as a file with that name would. A member does
+not: if another agent has its name, the member gets the lead's name as a prefix and keeps its own name
 only inside the team.
 """
 
@@ -28,10 +28,10 @@ from .squad.charter import MAX_PROMPT_LENGTH, MODEL_NAME, parse_charter, render_
 from .squad.squad_folder import MAX_CONTEXT_LENGTH, SQUAD_FOLDER, TEAM_FILE
 
 DEFAULT_AGENT_TOOLS = ("read_file", "glob", "grep", "git_diff", "ask_person", "report_status")
-"""The tools of an agent whose file names none."""
+"""The tools for an agent whose file does not list any."""
 
 DEFAULT_WORKER_TOOLS = (*DEFAULT_AGENT_TOOLS, "write_file", "edit_file", "bash", "run_checks")
-"""The tools of a worker whose team names none for it. Members do the work, so they can write and run commands."""
+"""The tools for a worker without its own list. Members do the work, so they can write and run commands."""
 
 MODES_WITHOUT_TASKS = ("broadcast", "sequential", "discuss")
 """Modes in which members get the request itself, so their prompts must contain the shared context."""
@@ -45,7 +45,7 @@ MAX_NAMES_SHOWN = 6
 
 
 class TeamAgents(NamedTuple):
-    """The agents of one source of teams, with diagnostics; `broken` has leads that cannot be used, by name."""
+    """The agents from one source of teams, with diagnostics; `broken` has leads that cannot be used, by name."""
 
     agents: tuple[Agent, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -53,14 +53,14 @@ class TeamAgents(NamedTuple):
 
 
 class TeamAgentsBySource(NamedTuple):
-    """The agents of the user's presets and of the repository's squad."""
+    """The agents from the user's presets and from the repository's squad."""
 
     from_presets: TeamAgents
     from_squad: TeamAgents
 
 
 class _TeamLocation(NamedTuple):
-    """Where a team is stored, and the name of its lead. `hidden` are members shadowed by the squad of the same name."""
+    """Where a team is stored, and its lead's name. `hidden` are members that the squad of the same name overrides."""
 
     source: Source
     path: str
@@ -69,7 +69,7 @@ class _TeamLocation(NamedTuple):
 
 
 def load_team_agents(repo: Path | None, home: Path, taken: Collection[str]) -> TeamAgentsBySource:
-    """Load the agents of all teams; `taken` are the names of agents from files. Only reads files, runs nothing."""
+    """Load the agents of all teams; `taken` are the names of agents from files. Only reads files, starts nothing."""
     names = {*taken}
     entries, diagnostics = _load_presets(home)
     leads = _name_leads(entries)
@@ -125,7 +125,7 @@ def _build_preset_agents(
     file_diagnostics: tuple[Diagnostic, ...],
     from_squad: TeamAgents,
 ) -> TeamAgents:
-    """Build the agents of presets. If the squad shadows a preset, it also shadows the preset's members."""
+    """Build the agents of presets. If the squad overrides a preset, it also overrides the preset's members."""
     agents: list[Agent] = []
     broken: dict[str, tuple[Diagnostic, ...]] = {}
     diagnostics = [*file_diagnostics]
@@ -147,7 +147,7 @@ def _build_preset_agents(
 
 
 def _truncate_preset(preset: Preset) -> Preset:
-    """Truncate the texts of a preset that is also stored as a squad, as those of the squad are."""
+    """Truncate the texts of a preset that is also stored as a squad, as reading the squad does."""
     if not preset.source:
         return preset
     return structs.replace(
@@ -168,7 +168,7 @@ def _build_team_agents(preset: Preset, location: _TeamLocation, names: set[str])
         name = own
         if own in (others := names - location.hidden | {agent.name for agent in agents}):
             name = _make_unique_name(to_agent_name(f"{location.lead}-{own}"), others)
-            message = f"another agent is called {own}, so {own} of {location.lead} is available as {name}"
+            message = f"another agent is called {own}, so {own} from {location.lead} is available as {name}"
             diagnostics.append(Diagnostic(severity="notice", path=location.path, key="members", message=message))
         names.add(name)
         charter = parse_charter(member.prompt)
@@ -193,7 +193,7 @@ def _build_team_agents(preset: Preset, location: _TeamLocation, names: set[str])
 
 
 def _build_member(own: str, agent: Agent, preset: Preset, location: _TeamLocation) -> Member:
-    """Build the entry for a member in the lead's team."""
+    """Build a member's entry in the lead's team."""
     refers = f"user:{agent.name}" if agent.name in location.hidden else agent.name
     prompt = ""
     if preset.shared_context and preset.mode in MODES_WITHOUT_TASKS:
@@ -228,7 +228,7 @@ def _build_lead(preset: Preset, location: _TeamLocation, members: Sequence[Membe
 
 
 def _join_first_names(names: Sequence[str]) -> str:
-    """Join the names; of many, only the first ones."""
+    """Join the names; if there are many, only the first ones."""
     if len(names) > MAX_NAMES_SHOWN:
         names = [*names[: MAX_NAMES_SHOWN - 1], f"{len(names) - MAX_NAMES_SHOWN + 1} more"]
     return join_words(names) or "nobody"
@@ -238,7 +238,7 @@ def _check_model(text: str, who: str, location: _TeamLocation, diagnostics: list
     """Return the model name, or an empty string with a warning if it is invalid."""
     if not text or is_model_name(text):
         return text
-    message = f"{who} names the invalid model {quote_text(text)}; using the default model"
+    message = f"{who} has the invalid model {quote_text(text)}; using the default model"
     diagnostics.append(Diagnostic(severity="warning", path=location.path, message=message))
     return ""
 
@@ -249,7 +249,7 @@ def is_model_name(text: str) -> bool:
 
 
 def _make_unique_name(name: str, taken: Collection[str]) -> str:
-    """Return an agent name that is not taken: `name`, with a number appended if need be."""
+    """Return an agent name that is not taken: `name`, with a number appended if necessary."""
     return make_unique_name(name, taken.__contains__, longest=MAX_NAME_LENGTH)
 
 

@@ -30,7 +30,7 @@ TeamKind = Literal["squad", "preset", "files", "built-in"]
 LEAD_KEYS = frozenset({"name", "description", "prompt", "display_name", "model", "team", "source", "path", "other"})
 MEMBER_KEYS = LEAD_KEYS - {"team"} | {"tools", "role"}
 CHARTER_KEYS = frozenset({"capabilities", "fallback_models"})
-"""Keys of a squad's or preset's member that follow from its prompt, so that a preset need not store them."""
+"""A member's keys that are derived from its prompt, so that a preset does not need to store them."""
 CONTEXT_FIELDS = {"shared_context": "shared_context", "routing": "routing_context"}
 PLAIN_OPTIONS = ("worktrees", "max_iterations")
 
@@ -50,7 +50,7 @@ class TeamDefinition(NamedTuple):
         return self.lead.display_name or self.lead.name.rpartition(":")[2]
 
     def as_preset(self) -> Preset:
-        """Return the team as a preset. Raise Mistake if its agent files have keys that a preset cannot hold."""
+        """Return the team as a preset. Raise Mistake if its agent files have keys that a preset cannot store."""
         return self.preset if self.preset is not None else preset_from_agents(self.lead, self.members)
 
 
@@ -85,7 +85,7 @@ def _find_lead(name: str, roster: Roster) -> Agent:
 
 
 def preset_from_agents(lead: Agent, members: tuple[Agent, ...]) -> Preset:
-    """Convert a team of agent files to a preset. Raise Mistake if a preset cannot hold all of it."""
+    """Convert a team of agent files to a preset. Raise Mistake if a preset cannot store all of it."""
     assert lead.team is not None
     _refuse_extra_keys(lead, lead, LEAD_KEYS)
     own = {*CONTEXT_FIELDS, *PLAIN_OPTIONS, *ModeOptions.__struct_fields__}
@@ -124,7 +124,7 @@ def preset_from_agents(lead: Agent, members: tuple[Agent, ...]) -> Preset:
 
 
 def _refuse_extra_keys(lead: Agent, agent: Agent, allowed_keys: frozenset[str]) -> None:
-    # msgspec leaves out defaults, so these are the keys that the files set.
+    # msgspec omits defaults, so these are the keys that the files set.
     if over := [key for key in msgspec.to_builtins(agent) if key not in allowed_keys]:
         raise _make_extra_keys_error(lead, agent, over)
 
@@ -138,7 +138,7 @@ def _make_extra_keys_error(lead: Agent, agent: Agent, keys: list[str]) -> Mistak
 
 
 def squad_team_from_preset(preset: Preset, repo: Path) -> squad.Team:
-    """Convert a preset to a squad team of this repository."""
+    """Convert a preset to a squad team in this repository."""
     # A copy of this repository's own squad may be older than the files, so saving it must not empty them.
     source = Path(preset.source) if preset.source and Path(preset.source).parent != repo.absolute() else None
     context = preset.shared_context, preset.routing_context
@@ -146,7 +146,7 @@ def squad_team_from_preset(preset: Preset, repo: Path) -> squad.Team:
 
 
 def list_preset_only_settings(preset: Preset) -> list[str]:
-    """Name the settings of a preset that a squad's folder cannot store."""
+    """List a preset's settings that a squad's folder cannot store."""
     is_own = preset.lead_prompt not in ("", LEAD_PROMPT.format(name=preset.name))
     said = {
         "the lead's prompt": is_own,
@@ -162,7 +162,7 @@ def list_preset_only_settings(preset: Preset) -> list[str]:
 def save_team(preset: Preset, *, repo: Path | None, home: Path, team: squad.Team | None = None) -> Path | None:
     """Save a team as a preset and, with a repository, as its squad. Return the squad's folder.
 
-    `team` is the same team as read from a squad's folder, if it was.
+    `team` is the same team, if it was read from a squad's folder.
     """
     presets.load_presets(home)  # raises before anything is written
     presets.check_preset(preset)
@@ -178,7 +178,7 @@ def delete_team(found: TeamDefinition, *, repo: Path, home: Path) -> None:
     elif found.kind == "preset":
         presets.delete_preset(home, found.name)
     elif found.kind == "built-in":
-        raise Mistake(f"{found.lead.name} is built in and cannot be deleted; save a team of that name to replace it")
+        raise Mistake(f"{found.lead.name} is built in and cannot be deleted; save a team with that name to override it")
     else:
         raise Mistake(f"{found.lead.name} is defined in {found.lead.path}; delete that file yourself")
 
@@ -216,7 +216,7 @@ def _replace_member(team: squad.Team, place: int, changes: Mapping[str, str]) ->
 
 
 def _find_member_index(found: TeamDefinition, member: str) -> int:
-    """Return the index of a member, given by its name in the team or on the roster."""
+    """Return a member's index, by its name in the team or in the roster."""
     assert found.lead.team is not None
     names = [one.name or one.agent.rpartition(":")[2] for one in found.lead.team.members]
     for known in (names, [one.agent for one in found.lead.team.members]):

@@ -1,4 +1,4 @@
-"""The keys under `team:` in an agent's file: the members, the mode and the options of the mode."""
+"""The keys under `team:` in an agent's file: the members, the mode and its options."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def read_team(reader: FieldReader) -> Team:
 
 
 def read_members(reader: FieldReader) -> tuple[Member, ...]:
-    """Read members, given as names or as mappings with what the team changes about an agent."""
+    """Read members, given as names or as mappings with the team's changes to an agent."""
     if isinstance(reader.node, ScalarNode):
         return tuple(Member(agent=name) for name in read_agent_names(reader))
     if not isinstance(reader.node, ListNode):

@@ -16,8 +16,8 @@ LEGEND = "* may give the final answer"
 def iter_edges(agent: Agent) -> Iterator[Reference]:
     """Yield references to the agents that run inside or after this one.
 
-    A lead that is listed among its own members, as a discussion's coordinator may be, is left out.
-    So is a lead that is its own evaluator, which `agent_check` rejects.
+    A lead that is one of its own members, as a discussion's coordinator can be, is left out. So is a
+    lead that is its own evaluator, which `agent_check` rejects.
     """
     for reference in agent.references():
         is_self = reference.name == agent.name
@@ -29,7 +29,7 @@ def iter_edges(agent: Agent) -> Iterator[Reference]:
 
 
 def find_terminal_agents(agents: Agents, name: str) -> tuple[str, ...]:
-    """Return the agents that may give the final answer of `name`: the ends of its handoffs and routes."""
+    """Return the agents that may give the final answer for `name`: the ends of its handoffs and routes."""
     found: dict[str, None] = {}
     seen: set[str] = set()
     waiting = [name]
@@ -49,7 +49,7 @@ def find_terminal_agents(agents: Agents, name: str) -> tuple[str, ...]:
 
 
 def format_edge_label(agent: Agent, edge: Reference) -> str:
-    """Return the label of an edge in a drawing."""
+    """Return an edge's label in a drawing."""
     if edge.kind == "member" and agent.team is not None and edge.name == agent.team.evaluator:
         return "evaluator"
     if edge.kind == "route" and agent.router is not None and edge.name == agent.router.fallback:
@@ -59,7 +59,7 @@ def format_edge_label(agent: Agent, edge: Reference) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeLine:
-    """A line of the tree that is yet to be drawn."""
+    """A line of the tree that has not been drawn yet."""
 
     name: str
     start: str = ""

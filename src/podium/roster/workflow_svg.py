@@ -1,4 +1,4 @@
-"""The graph of agents as a self-contained SVG, with a box for each place in the tree.
+"""The graph of agents as a self-contained SVG, with a box for each node in the tree.
 
 Edges and their labels come from `workflow_graph`.
 """

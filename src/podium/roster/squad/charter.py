@@ -17,7 +17,7 @@ _BETWEEN = re.compile(r"\s[-–—|:]\s")
 _REMARK = re.compile(r"\s(?:[-–—(]|<!--).*|[,;].*")
 _NEXT_MODEL = re.compile(r"[,;]|[-=]>|→|➡|\s(?:then|or)\s")
 _NO_CHAIN = re.compile(r"(?:standard|default|auto|none|coordinator)\b|[-–—]*$", re.IGNORECASE)
-"""The start of a fallback that names no model on purpose, such as `Standard chain`."""
+"""The start of a fallback that intentionally lists no model, such as `Standard chain`."""
 MODEL_NAME = re.compile(r"[\w.:/@+-]+")
 _MODEL_SECTION = "<!-- The model, as set with Podium. -->\n## Model\n\nPreferred: "
 
@@ -34,7 +34,7 @@ class Charter(Struct, frozen=True):
     shortened: bool
     fallbacks: list[str] = []
     unread_fallback: str = ""
-    """The text of a fallback that names no model, although it should."""
+    """The text of a fallback that should list a model, but does not."""
 
     @property
     def model(self) -> str:
@@ -43,7 +43,7 @@ class Charter(Struct, frozen=True):
 
 
 class CharterParts(NamedTuple):
-    """A charter's own text, and the model that Podium appended to it."""
+    """A charter's own text, and the model that Podium appended."""
 
     body: str
     model: str | None
@@ -94,7 +94,7 @@ def parse_charter(text: str) -> Charter:
 
 
 def _parse_fallbacks(text: str) -> list[str]:
-    """Return the models in the fallback of a charter, such as `opus -> sonnet (cheaper)`; prose names none."""
+    """Return the models in a charter's fallback, such as `opus -> sonnet (cheaper)`; none if it is prose."""
     found = [strip_markup(_REMARK.sub("", f" {part}").strip()) for part in _NEXT_MODEL.split(text)]
     names = [one for one in found if one]
     return names if all(MODEL_NAME.fullmatch(one) for one in names) and not _NO_CHAIN.match(text) else []
@@ -116,12 +116,12 @@ def split_charter(text: str) -> CharterParts:
 
 
 def render_charter(body: str, model: str) -> str:
-    """Render a charter for this model; a model section is added only if the text names another model."""
+    """Render a charter for this model; a model section is added only if the text specifies another model."""
     if parse_charter(body).model == model:
         return f"{body}\n"
     return f"{body}\n\n{_MODEL_SECTION}{model or 'auto'}\n"
 
 
 def render_generic_charter(name: str) -> str:
-    """Render the charter of a worker that has no prompt."""
+    """Render the charter for a worker without a prompt."""
     return f"# {name}\n\nYou are {name}, a worker of this team. Complete the tasks that you are given thoroughly."

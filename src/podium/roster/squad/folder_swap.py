@@ -1,6 +1,6 @@
 """Replacing a folder atomically: readers see the old folder or the new one.
 
-The new folder is built beside the old one from hard links to the same files, so unchanged files
+The new folder is built next to the old one from hard links to the same files, so unchanged files
 are not copied. The two folders are then exchanged in one step.
 """
 
@@ -70,7 +70,7 @@ def delete_folder(folder: Path) -> None:
 
 
 def copy_folder(old: Path, new: Path) -> dict[str, int]:
-    """Make `new` a folder of the same files as `old`. Return their inode numbers by path."""
+    """Fill `new` with the same files as `old`. Return their inode numbers by path."""
     seen: dict[str, int] = {}
     made: list[tuple[str, Path]] = []
     for place, folders, names in os.walk(old, onerror=_raise_error):
@@ -100,7 +100,7 @@ def _link_or_copy(source: Path, copy: Path) -> None:
 
 
 def write_new_file(path: Path, text: str) -> None:
-    """Write `text` to a new file at `path`: the existing one may be a hard link to a file of the old folder."""
+    """Write `text` to a new file at `path`: the existing one may be a hard link to a file in the old folder."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
     with fresh.open("x", encoding="utf-8", newline="") as file:
@@ -113,7 +113,7 @@ def write_new_file(path: Path, text: str) -> None:
 
 
 def _sync_tree(new: Path) -> None:
-    """Flush all directories below `new` to disk, so the names of files survive a crash."""
+    """Flush all directories below `new` to disk, so that file names survive a crash."""
     if os.name == "posix":
         for place, _, _ in os.walk(new):
             _sync_folder(Path(place))
@@ -155,7 +155,7 @@ def _exchange_folders(one: Path, other: Path) -> bool:
 
 
 def _move_late_files(old: Path, target: Path, seen: dict[str, int]) -> None:
-    """Move files that another program put into the old folder while the new one was built."""
+    """Move files that another program put into the old folder while the new one was being built."""
     for place, _, names in os.walk(old):
         for name in names:
             path = Path(place) / name

@@ -1,4 +1,4 @@
-"""Updating the member table of a `team.md` without changing the rest of its text."""
+"""Updating the member table in a `team.md` without changing the rest of its text."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+\Z")
 
 
 class MemberListing(NamedTuple):
-    """A member as it is listed in `team.md`."""
+    """A member as listed in `team.md`."""
 
     name: str
     role: str
@@ -104,7 +104,7 @@ class _LineEdits:
             self.after[place] = [*said, *self.after.get(place, ())]
 
     def set_members(self, members: Sequence[MemberListing]) -> None:
-        """List these members in order, reusing the rows of the table."""
+        """List these members in order, reusing the table's rows."""
         tables = find_member_tables(self.lines)
         if not tables:
             new = [
@@ -149,7 +149,7 @@ class _LineEdits:
             self.changes[roster_row.row.line] = _render_member_row(line, roster_row.table, was)
 
     def _add_columns(self, table: Table) -> Table:
-        """Return the table with all of our columns, and make sure that it is under a Members heading."""
+        """Return the table with all of Podium's columns, and make sure that it is under a Members heading."""
         if not table.is_under(MEMBER_SECTION):
             self._set_section_heading(table)
         if table.header is None or table.rule is None:
@@ -185,7 +185,7 @@ class _LineEdits:
 
 
 def _find_header_end(table: Table) -> int:
-    """Return the line after which a table's rows start."""
+    """Return the last line before a table's rows."""
     if table.rule is not None:
         return table.rule
     return min((one.line for one in table.rows), default=1) - 1
@@ -206,7 +206,7 @@ def _is_up_to_date(roster_row: RosterRow, line: MemberListing) -> bool:
 
 
 def _render_member_row(line: MemberListing, table: Table, was: RosterRow | None) -> str:
-    """Render a member's row, preserving the cells of its old row in columns that are not ours."""
+    """Render a member's row, preserving the cells from its old row in columns that Podium does not use."""
     columns = (
         [normalise_heading(cell) for cell in table.header.cells]
         if table.header
@@ -226,7 +226,7 @@ def _render_member_row(line: MemberListing, table: Table, was: RosterRow | None)
 
 
 def _read_previous_cell(was: RosterRow | None, column: str) -> str:
-    """Return the cell of a member's old row in a column."""
+    """Return a member's old cell in a column."""
     return "" if was is None else get_cell(was.row.cells, was.table.find_column(column))
 
 

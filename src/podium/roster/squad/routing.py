@@ -44,7 +44,7 @@ class Ownership(Struct, frozen=True):
 
 
 class Noted(Struct, frozen=True):
-    """A decision of the team: its heading and the text below it."""
+    """A team decision: its heading and the text below it."""
 
     title: str
     level: int
@@ -78,7 +78,7 @@ def _parse_agents(cell: str) -> list[str]:
 
 
 def _parse_name(text: str) -> str:
-    """Return an agent's name without markup and without the emoji that often stands beside it."""
+    """Return an agent's name without markup and without emoji around it."""
     return strip_markup(strip_emoji(strip_markup(text)))
 
 

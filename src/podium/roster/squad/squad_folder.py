@@ -1,7 +1,7 @@
 """Finding a squad's folder and reading it as a team.
 
-Only files of the folder itself are read, by known names or by names from a directory listing. A
-file's content never names another file to read, and a link out of the repository is refused.
+Only files in the folder itself are read, by known names or by names from a directory listing. A file's
+content never determines which other file is read, and links out of the repository are rejected.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .team_file import MEMBER_LAYOUTS, find_mode_lines, parse_mode, parse_team
 SQUAD_FOLDER = ".squad"
 LEGACY_SQUAD_FOLDER = ".ai-team"
 BACKUP_SUFFIX = ".before"
-"""Suffix of the old folder while it is replaced, on systems that cannot exchange folders atomically."""
+"""Suffix of the old folder while it is being replaced, on systems that cannot exchange folders atomically."""
 MAX_CONTEXT_LENGTH = 8000
 TEAM_FILE, CHARTER_FILE, DECISIONS_FILE, ROUTING_FILE, AGENTS_FOLDER = (
     "team.md",
@@ -36,7 +36,7 @@ TEAM_FILE, CHARTER_FILE, DECISIONS_FILE, ROUTING_FILE, AGENTS_FOLDER = (
 
 
 class Discovery(Struct, frozen=True):
-    """The team of a repository, if it has one, and notices about a squad that cannot be read."""
+    """A repository's team, if it has one, and notices about squads that cannot be read."""
 
     team: Team | None
     notices: tuple[str, ...]
@@ -50,12 +50,12 @@ class SquadWorker(NamedTuple):
 
 
 def discover(path: Path) -> Team | None:
-    """Return the team of the repository at `path`, which may also be the squad's own folder."""
+    """Return the team of the repository at `path`, which can also be the squad's own folder."""
     return discover_with_notices(path).team
 
 
 def discover_with_notices(path: Path) -> Discovery:
-    """Return the team of a repository, with notices; without a team, the notices say why a squad cannot be read."""
+    """Return a repository's team, with notices; without a team, the notices say why a squad cannot be read."""
     path = Path(path).absolute()
     repo, names = (
         (path.parent, [path.name])
@@ -108,7 +108,7 @@ def _read_charter_body(folder: Path, folder_name: str | None, repo: Path) -> str
 
 
 def _read_text_or_empty(path: Path, repo: Path) -> str:
-    """Return the text of a file, or an empty string if it cannot be read; the first read reported that."""
+    """Return a file's text, or an empty string if it cannot be read, which the first read reported."""
     try:
         return read_squad_file(path, repo) or ""
     except UnreadableFile:
@@ -122,14 +122,14 @@ def locate_squad_folder(folder: Path) -> Path:
 
 
 def _read_team(folder: Path, repo: Path, why_none: list[str]) -> Team | None:
-    """Read the team in a folder; None without agents, with the reason added to `why_none` if there is a team file."""
+    """Read the team in a folder; None without agents. If there is a team file, the reason is added to `why_none`."""
     text = read_squad_file(folder / TEAM_FILE, repo)
     if text is None:
         return None
     shown = format_path(folder, repo=repo)
     if not (folder / AGENTS_FOLDER).is_dir():
         why_none.append(
-            f"{shown} has a {TEAM_FILE}, but no folder {AGENTS_FOLDER}, so it is no team; "
+            f"{shown} has a {TEAM_FILE}, but no folder {AGENTS_FOLDER}, so it is not a team; "
             f"create {shown}/{AGENTS_FOLDER}/NAME/{CHARTER_FILE}"
         )
         return None
@@ -157,7 +157,7 @@ def _read_team(folder: Path, repo: Path, why_none: list[str]) -> Team | None:
 
 
 def read_workers(folder: Path, repo: Path, text: str, notices: list[str]) -> list[SquadWorker]:
-    """Return the workers that `team.md` lists, or without a list those with a charter; no name appears twice."""
+    """Return the workers listed in `team.md` or, without a list, those with a charter; names are unique."""
     folder_names = index_member_folders(folder, repo)
     listed = [one for one in parse_team(text).members if is_worker(one.name, one.status)]
     if not parse_team(text).members:
@@ -217,7 +217,7 @@ def _has_charter(folder: Path, folder_name: str) -> bool:
 
 
 def _read_charter(path: Path, repo: Path, notices: list[str]) -> Charter | None:
-    """Read the charter at `path`. One that cannot be read counts as shortened to nothing, so it is not overwritten."""
+    """Read the charter at `path`. An unreadable charter counts as shortened to nothing, so it is not overwritten."""
     try:
         text = read_squad_file(path, repo)
     except UnreadableFile as error:
@@ -236,7 +236,7 @@ def _read_charter(path: Path, repo: Path, notices: list[str]) -> Charter | None:
     if charter.unread_fallback:
         notices.append(
             f"{format_path(path, repo=repo)} has the fallback {quote_text(charter.unread_fallback)}, "
-            "which names no model and has no effect; write names of models, separated by commas"
+            "which lists no model and has no effect; use model names, separated by commas"
         )
     return charter
 

@@ -1,9 +1,9 @@
 """Parsing the Markdown that squads use: headings, and tables with the headings above them.
 
-Squads are written by hand and by models, and their tables are often not what Markdown calls a table: the rule
-below the header is missing or has another number of cells, a second header follows in the middle, or a comment
-interrupts the rows. A Markdown parser does not see such tables, or sees the text below them as rows, and it
-drops cells, which saving would then lose. So lines are read here as they are.
+Squads are written by hand and by models, and their tables are often not valid Markdown: the separator below the
+header is missing or has a different number of cells, a second header follows in the middle, or a comment
+interrupts the rows. A Markdown parser does not recognise such tables, or treats the text below them as rows, and
+it drops cells, which would then be lost on saving. So this module parses the lines itself.
 """
 
 from __future__ import annotations
@@ -55,12 +55,12 @@ class Table(NamedTuple):
 
 
 def split_lines(text: str) -> list[str]:
-    """Split a text into lines at any kind of line ending."""
+    """Split a text into lines at all kinds of line endings."""
     return re.split(r"\r\n|\r|\n", text)
 
 
 def normalise_heading(text: str) -> str:
-    """Normalise a heading for comparison: drop decoration and case, unify arrows."""
+    """Normalise a heading for comparison: remove decoration, ignore case, unify arrows."""
     return re.sub(r"[^\w→]+", " ", re.sub(r"[-=]>|➡", "→", text)).strip().casefold()
 
 
@@ -140,12 +140,12 @@ def split_cells(line: str) -> list[str]:
 
 
 def render_row(found: Sequence[str]) -> str:
-    """Render a row of these cells."""
+    """Render a row with these cells."""
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in found) + " |"
 
 
 def strip_markup(cell: str) -> str:
-    """Return a cell's text without emphasis, code marks and links."""
+    """Return a cell's text without emphasis, code formatting and links."""
     return _LINK.sub(r"\1", cell).strip().strip("*`").strip()
 
 

@@ -15,7 +15,7 @@ ALUMNI = "_alumni"
 
 
 def slug(name: str) -> str:
-    """Return `name` in lower case, with other characters than ASCII letters and digits replaced by hyphens."""
+    """Return `name` in lower case, with everything except ASCII letters and digits replaced by hyphens."""
     return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
 
 

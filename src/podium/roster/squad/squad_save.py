@@ -1,6 +1,6 @@
 """Saving a team as a squad's folder, without touching anything else in it.
 
-A file is written only if its content would change. A text that was truncated on reading is never
+A file is written only if its content would change. Text that was truncated on reading is never
 written back.
 """
 
@@ -96,7 +96,7 @@ def _resolve_target(repo: Path) -> Path:
     if not is_inside(path, repo):
         raise Mistake(f"{SQUAD_FOLDER} is outside the repository and is not written; replace the link with a folder")
     if path.exists() and not path.is_dir():
-        raise Mistake(f"{SQUAD_FOLDER} is a file, but must be a folder; move the file away")
+        raise Mistake(f"{SQUAD_FOLDER} is a file, but must be a folder; move the file out of the way")
     return path.resolve() if path.is_symlink() else path
 
 
@@ -145,7 +145,7 @@ def _assign_folders(team: Team, listed: dict[str, str | None], folder_names: dic
 
 
 def _move_to_alumni(new: Path, folder_name: str) -> None:
-    """Move the folder of a removed member to the alumni."""
+    """Move a removed member's folder to the alumni folder."""
     alumni = _require_own_folder(new, AGENTS_FOLDER, ALUMNI)
     alumni.mkdir(exist_ok=True)
     name = make_unique_name(folder_name, lambda one: (alumni / one).exists())
@@ -190,7 +190,7 @@ def _is_same_charter(text: str, body: str, member: Member) -> bool:
 
 
 def _save_context(name: str, context: str, team: Team, new: Path, repo: Path) -> None:
-    """Write a context file, unless it is up to date; the file of a removed text is emptied."""
+    """Write a context file, unless it is up to date. If the text was removed, the file is emptied."""
     try:
         there = read_squad_file(new / name, repo)
     except UnreadableFile:
@@ -211,7 +211,7 @@ def _save_context(name: str, context: str, team: Team, new: Path, repo: Path) ->
 
 
 def _read_source_file(team: Team, repo: Path, *parts: str) -> str | None:
-    """Read a file of the folder that the team was read from, if that is another folder."""
+    """Read a file from the folder that the team was read from, if that is a different folder."""
     if team.source is None or team.source.absolute() == repo / SQUAD_FOLDER:
         return None
     try:
@@ -243,7 +243,7 @@ def _save_team_file(team: Team, member_folders: Sequence[MemberFolder], new: Pat
 
 
 def _write_squad_file(path: Path, text: str, new: Path) -> None:
-    """Write a file of the new folder, without following links."""
+    """Write a file in the new folder, without following links."""
     if len(text.encode()) > MAX_FILE_BYTES:
         raise Mistake(f"{path.relative_to(new)} would be larger than 1 MiB and could not be read again; shorten it")
     _require_own_folder(new, *path.relative_to(new).parts[:-1])
@@ -251,7 +251,7 @@ def _write_squad_file(path: Path, text: str, new: Path) -> None:
 
 
 def _require_own_folder(new: Path, *parts: str) -> Path:
-    """Return a folder inside the new one. Raise Mistake if it is a link: the target is not ours to change."""
+    """Return a folder inside the new one. Raise Mistake if it is a link, because its target must not be changed."""
     path = new
     for part in parts:
         path = path / part

@@ -1,7 +1,7 @@
 """A squad's team: its members and their shared context.
 
-Texts are normalised to the form that reading a file returns, so a team that is written and read
-again is equal.
+Texts are normalised to what reading them back from a file would return, so that a team is equal
+after it is written and read again.
 """
 
 from __future__ import annotations
@@ -62,6 +62,6 @@ def to_single_line(text: str) -> str:
 
 
 def normalise_text(text: str) -> str:
-    """Normalise `text` to what a file returns: valid UTF-8, `\\n` line endings, no surrounding whitespace."""
+    """Normalise `text` to what reading it from a file returns: UTF-8, `\\n` line endings, no surrounding whitespace."""
     text = replace_surrogates(text).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
     return re.sub(r"\A[\s\ufeff]+", "", text).rstrip()

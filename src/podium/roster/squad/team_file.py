@@ -27,7 +27,7 @@ DEFAULT_MODE: Mode = "reflect"
 MODE_LINE = re.compile(r"(\s*(?:[-*+]\s+)?[*_]*mode[*_]*\s*:[*_`\s]*)([\w-]+)", re.IGNORECASE)
 MEMBER_SECTION = "members"
 OLDER_MEMBER_SECTIONS = ("team members", "roster", "team roster")
-"""Other titles of the section that lists the members; saving renames it to `Members`."""
+"""Other titles for the section that lists the members; saving renames it to `Members`."""
 MEMBER_LAYOUTS = (
     "a table under ## Members, ## Team Members, ## Roster or ## Team Roster, or one with the columns Name and Role"
 )
@@ -65,7 +65,7 @@ def find_title_line(lines: Sequence[str]) -> int | None:
 
 
 def find_mode_lines(lines: Sequence[str]) -> list[tuple[int, str]]:
-    """Return the lines that set a mode, with the word in each."""
+    """Return the lines that set a mode, each with its mode word."""
     found = [(place, MODE_LINE.match(line)) for place, line in iter_content_lines(lines)]
     return [(place, match[2]) for place, match in found if match]
 
@@ -76,14 +76,14 @@ def find_mode(lines: Sequence[str]) -> Mode:
 
 
 def parse_mode(word: str) -> Mode | None:
-    """Return the mode for a word, which may be another system's name for it."""
+    """Return the mode for a word, which can be another system's name for it."""
     name = word.strip("-_").lower()
     name = MODE_ALIASES.get(name, name)
     return cast(Mode, name) if name in MODES else None
 
 
 def find_member_tables(lines: Sequence[str]) -> list[Table]:
-    """Find the member tables: under `Members`, else under a similar title, else those with a name and a role."""
+    """Find the member tables: under `Members`, under a similar title, or with columns for name and role."""
     found = [table for table in parse_tables(lines) if not table.is_under(*_OTHER_SECTIONS)]
     kinds = [
         [table for table in found if table.is_under(MEMBER_SECTION)],
@@ -118,7 +118,7 @@ def find_status_column(table: Table) -> int | None:
 
 
 def list_member_rows(table: Table) -> list[Row]:
-    """Return the rows that name a member."""
+    """Return the rows that list a member."""
     return [row for row in table.rows if read_member_name(row, table)]
 
 
@@ -129,6 +129,6 @@ def read_member_name(row: Row, table: Table) -> str:
 
 
 def read_member(row: Row, table: Table) -> Member:
-    """Read the member of a row, without what its charter adds."""
+    """Read the member in a row, without the details from its charter."""
     role, status = (get_cell(row.cells, column(table)) for column in (find_role_column, find_status_column))
     return Member(read_member_name(row, table), role, status=status)
