@@ -27,7 +27,9 @@ def test_a_role_is_its_model_and_then_its_fallbacks(text: str, choice: ModelChoi
 def test_roles_that_lead_back_to_themselves_are_a_mistake() -> None:
     roles = {"a": Role(model="b"), "b": Role(model="openai", fallbacks=("a",))}
 
-    with pytest.raises(Mistake, match=r"the role a refers to itself \(a -> b -> a\); one of these roles must name a"):
+    with pytest.raises(
+        Mistake, match=r"the role a refers to itself \(a -> b -> a\); one of these roles must specify a"
+    ):
         resolve_models("a", roles)
 
 

@@ -1,4 +1,4 @@
-"""Rules that the user allowed permanently when answering permission requests, stored beside the settings.
+"""Rules that the user allowed permanently when answering permission requests, stored next to the settings.
 
 They have the same effect as `allow` rules in the user's own settings file, which is not changed.
 """

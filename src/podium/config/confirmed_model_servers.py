@@ -1,6 +1,6 @@
-"""Local servers that the user has confirmed, stored in `confirmed.json` in the Podium home.
+"""Local servers that the user has confirmed, stored in `confirmed.json` in Podium's home folder.
 
-Any program may listen on a port, so a detected server is used only after the user confirmed it.
+Any program can listen on a port, so a detected server is used only after the user confirms it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ class ConfirmedServer(Struct, frozen=True, kw_only=True):
 
 
 class ConfirmedServers(Struct, frozen=True, kw_only=True):
-    """All confirmed servers, the latest last."""
+    """All confirmed servers, newest last."""
 
     servers: tuple[ConfirmedServer, ...] = ()
 

@@ -14,7 +14,7 @@ class Role(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A role. `model` is the name of a model or of another role.
 
     `fallbacks` are tried in order if the model cannot answer. `prompt` is added to the prompts of
-    agents with this role. `rules` is what a worker that is started with this role may do without asking.
+    agents with this role. `rules` are the actions that a worker with this role can take without asking.
     """
 
     model: str
@@ -25,16 +25,16 @@ class Role(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ModelChoice(Struct, frozen=True, kw_only=True):
-    """The models to try, in order; `role` is empty if a model was named directly."""
+    """The models to try, in order; `role` is empty if a model was given directly."""
 
     models: tuple[str, ...]
     role: str = ""
 
 
 def resolve_models(text: str, models: Mapping[str, Role]) -> ModelChoice:
-    """Resolve the name of a role to its models; any other text is the name of a model.
+    """Resolve a role name to its models; any other text is a model name.
 
-    A role may name other roles, also in its fallbacks. Raise Mistake if roles form a cycle.
+    A role can refer to other roles, also in its fallbacks. Raise Mistake if roles form a cycle.
     """
     name = text.strip()
     if name not in models:
@@ -48,8 +48,8 @@ def resolve_models(text: str, models: Mapping[str, Role]) -> ModelChoice:
             return
         if word in way:
             path = " -> ".join((*way[way.index(word) :], word))
-            raise Mistake(f"the role {word} refers to itself ({path}); one of these roles must name a model")
-        # Each role is expanded once, so roles that share roles do not make a long list.
+            raise Mistake(f"the role {word} refers to itself ({path}); one of these roles must specify a model")
+        # Each role is expanded once, so roles that share other roles do not result in a long list.
         if word in done:
             return
         for named in (models[word].model, *models[word].fallbacks):
@@ -61,12 +61,12 @@ def resolve_models(text: str, models: Mapping[str, Role]) -> ModelChoice:
 
 
 IN_ITS_CHECKOUT = ("Edit", "Write", "run_checks")
-"""What a worker with a built-in role may do: change files of its own checkout, and run checks."""
+"""What a worker with a built-in role is allowed to do: change files in its own checkout, and run checks."""
 
 ROLES: Mapping[str, Role] = {
     "complex-feature": Role(
         model="",
-        prompt="The task is large. Read widely before you begin, plan in small steps, and check each before the next.",
+        prompt="The task is large. Read widely before you start, plan in small steps, and check each before the next.",
         rules=IN_ITS_CHECKOUT,
     ),
     "simple-fix": Role(
@@ -77,8 +77,8 @@ ROLES: Mapping[str, Role] = {
     ),
     "tests": Role(
         model="",
-        prompt="The task is to write tests. Change no code but tests; where the code is wrong, say so in your report.",
+        prompt="The task is to write tests. Change only tests; if the code is wrong, say so in your report.",
         rules=IN_ITS_CHECKOUT,
     ),
 }
-"""Built-in roles for workers, which settings may override; they use the default model."""
+"""Built-in roles for workers, which settings can override; they use the default model."""

@@ -1,7 +1,7 @@
-"""Proposals: settings of a repository that take effect only if the user trusts them.
+"""Proposals: repository settings that take effect only if the user trusts them.
 
 Trust covers the exact value, in that repository only; a changed value is a new proposal. The
-surfaces ask the user.
+user interfaces ask the user.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Value = McpServer | Struct | tuple[str, ...] | str | int
 
 
 class Proposal(Struct, frozen=True, kw_only=True):
-    """A key of the repository's files with its value; trust is recorded by `name` and `digest`."""
+    """A key from the repository's files with its value; trust is recorded by `name` and `digest`."""
 
     key: str
     kind: Literal["server", "settings"]
@@ -34,12 +34,12 @@ class Proposal(Struct, frozen=True, kw_only=True):
 
 
 def list_proposals(document: SettingsDocument, repo: Path) -> tuple[Proposal, ...]:
-    """Return the proposals of a repository that can be trusted."""
+    """Return a repository's proposals that can be trusted."""
     return tuple(_make_proposal(key, value, repo) for key, value in _iter_values(document))
 
 
 def trust_id_for_key(key: str, repo: Path) -> tuple[Literal["server", "settings"], str]:
-    """Return the kind and the name under which trust in a key of the repository is recorded."""
+    """Return the kind and name under which trust in a repository's key is recorded."""
     if key.startswith(SERVER):
         return "server", qualify_with_directory(key.removeprefix(SERVER), repo)
     return "settings", qualify_with_directory(key, repo)

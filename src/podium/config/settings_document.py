@@ -1,4 +1,4 @@
-"""The content of one settings file. Documents are layered; later ones win."""
+"""The content of one settings file. Documents are layered; later ones override earlier ones."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ PermissionMode = Literal["default", "accept-edits", "plan", "dont-ask", "bypass"
 MODES: tuple[PermissionMode, ...] = ("default", "accept-edits", "plan", "dont-ask", "bypass")
 
 NEEDS_TRUST = ("engines", "mcp_servers", "permission_mode", "sandbox", "store", "checks", "worktrees", "notify")
-"""What a repository cannot set by itself, besides `permissions.allow`, URLs of providers and local models."""
+"""The keys that a repository cannot set by itself, besides `permissions.allow` and provider URLs."""
 
 SPELLED = {
     "mcp_servers": "mcpServers",
     "permission_mode": "permissions.mode",
     "approval_seconds": "approvals.timeout",
 }
-"""The keys of fields that have another name in files."""
+"""The keys of fields that have a different name in files."""
 
 S = TypeVar("S", bound=Struct)
 
@@ -37,9 +37,9 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class WorktreeSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Settings for the worktrees of workers; empty means not set.
+    """Settings for workers' worktrees; empty means not set.
 
-    `setup` runs in a worktree after it is created, `teardown` before it is removed. `folder` is the pattern of
+    `setup` runs in a worktree after it is created, `teardown` before it is removed. `folder` is the pattern for
     its path, `quota` the maximum number of bytes for all worktrees of a store.
     """
 

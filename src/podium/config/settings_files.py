@@ -35,9 +35,9 @@ IGNORED: dict[str, tuple[Severity, str]] = {
 class SettingsFiles(Struct, frozen=True, kw_only=True):
     """The content of all settings files.
 
-    `repo` is what the repository can set by itself and the proposals that the user trusts; `proposed`
-    has its other proposals. `user_lines` and `repo_lines` map keys to places such as
-    `~/.podium/config.yaml:3`; the key of a rule is `permissions.deny.RULE`.
+    `repo` contains the settings that the repository can set by itself and the proposals that the user
+    trusts; `proposed` has its other proposals. `user_lines` and `repo_lines` map keys to locations such
+    as `~/.podium/config.yaml:3`; the key of a rule is `permissions.deny.RULE`.
     """
 
     user: SettingsDocument = SettingsDocument()
@@ -50,7 +50,7 @@ class SettingsFiles(Struct, frozen=True, kw_only=True):
 
     @property
     def errors(self) -> tuple[Diagnostic, ...]:
-        """The diagnostics that keep the settings from being used."""
+        """The diagnostics that prevent the settings from being used."""
         return filter_errors(self.diagnostics)
 
     def require_no_errors(self) -> None:
@@ -60,12 +60,12 @@ class SettingsFiles(Struct, frozen=True, kw_only=True):
 
 
 def read_settings_files(home: Path, repo: Path | None = None) -> SettingsFiles:
-    """Read the settings files of the Podium home `home` and of a repository. Never raises."""
+    """Read the settings files in Podium's home folder `home` and in a repository. Never raises."""
     user_file = home / USER_FILE
     repo_files = () if repo is None else (repo / REPO_FILE, repo / MCP_FILE)
     if not any(map(os.path.lexists, (user_file, *repo_files))):
         return SettingsFiles()
-    # For start-up time: reading YAML is slow to import, and most users have no such file.
+    # For start-up time: importing the YAML reader is slow, and most users have no such file.
     from .settings_reading import read_settings_file
 
     user = read_settings_file(user_file, path_shown=format_path(user_file), side="user")

@@ -114,7 +114,7 @@ def read_secrets(reader: FieldReader) -> dict[str, str]:
 
 
 def read_permissions(reader: FieldReader) -> dict[str, Any]:
-    """Read rules by what they decide, and the permission mode."""
+    """Read rules by decision, and the permission mode."""
     # For start-up time: most files have no rules.
     from ..policy.rule_entry import KINDS, read_rule_lists
 
@@ -140,12 +140,12 @@ def read_command(reader: FieldReader) -> tuple[str, ...]:
 
 
 def read_worktrees(reader: FieldReader) -> WorktreeSettings:
-    """Read the settings of worktrees: setup and teardown commands, folder and quota."""
+    """Read the settings for worktrees: setup and teardown commands, folder and quota."""
     return WorktreeSettings(**reader.read_values(WORKTREE_READERS))
 
 
 def read_worktree_folder(reader: FieldReader) -> str:
-    """Read the path pattern of a worker's worktree."""
+    """Read the path pattern for a worker's worktree."""
     pattern = reader.read_text("a path such as ../{repo}-worker-{branch}")
     if pattern:
         try:
@@ -219,6 +219,6 @@ READERS: Readers = {
     "worktrees": read_worktrees,
     "providers": read_providers,
 }
-"""The reader for each key whose value depends on nothing else."""
+"""The reader for each key whose value does not depend on other keys."""
 
 KEYS = (*READERS, "models", "mcpServers", "permissions", "approvals")

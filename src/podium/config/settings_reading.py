@@ -1,4 +1,4 @@
-"""Reading one settings file. Whatever it contains, the result is diagnostics and never an exception."""
+"""Reading one settings file. Errors become diagnostics; reading never raises, whatever the file contains."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class SettingsFileContent:
 
     @property
     def lines(self) -> dict[str, str]:
-        """The place of each key, as `PATH:LINE`."""
+        """The location of each key, as `PATH:LINE`."""
         return {key: f"{self.path}:{number}" for key, number in self.line_numbers.items()}
 
 
@@ -66,7 +66,7 @@ def read_settings_file(path: Path, *, path_shown: str, side: Side, root: Path | 
 
 
 def is_placeholder(path: Path) -> bool:
-    """Return whether an empty folder is in the file's place: it keeps a sandboxed command from creating the file."""
+    """Return whether an empty folder is in the file's place. It prevents sandboxed commands from creating the file."""
     try:
         return not path.is_symlink() and path.is_dir() and not any(path.iterdir())
     except OSError:
@@ -87,7 +87,7 @@ def parse_settings_text(text: str, *, path_shown: str) -> SettingsFileContent:
 def _build_content(context: ParseContext, found: SettingsDocument, *, is_there: bool = True) -> SettingsFileContent:
     diagnostics = sorted(context.diagnostics, key=lambda finding: finding.line or 0)
     if context.foreign:
-        # Other programs use this file too, so its errors must not stop Podium.
+        # Other programs also use this file, so its errors must not stop Podium.
         diagnostics = [structs.replace(finding, severity="warning") for finding in diagnostics]
     return SettingsFileContent(
         path=context.display_path,
@@ -132,7 +132,7 @@ def compose_json(text: str) -> MappingNode:
 
 
 class _Pairs(list[tuple[str, object]]):
-    """The keys and values of a JSON object, in the order of the file."""
+    """The keys and values of a JSON object, in file order."""
 
 
 def _refuse_constant(word: str) -> object:
@@ -140,7 +140,7 @@ def _refuse_constant(word: str) -> object:
 
 
 def _iter_key_lines(text: str) -> Iterator[int]:
-    """Yield the line of each key, in the order of the file."""
+    """Yield the line of each key, in file order."""
     line, place = 1, 0
     for match in _STRING.finditer(text):
         if match[1]:
@@ -166,7 +166,7 @@ def _locate_value(value: object, line: int, lines: Iterator[int], depth: int) ->
         return ListNode(line=line, items=tuple(_locate_value(item, line, lines, depth + 1) for item in value))
     if isinstance(value, str):
         if _NO_TEXT.search(value):
-            raise MalformedText("contains a character that is not text; remove it", line=line)
+            raise MalformedText("contains an invalid character; remove it", line=line)
         return parse_scalar(value, line=line, is_plain=False)
     try:
         return parse_scalar(json.dumps(value), line=line, is_plain=True)

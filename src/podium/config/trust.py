@@ -1,6 +1,6 @@
-"""What the user trusts: proposals of repositories, and tools of MCP servers as they were first seen.
+"""What the user trusts: proposals from repositories, and MCP server tools as they were first seen.
 
-Trust is stored in a small file in the Podium home. The file is read for each query, so an answer
+Trust is stored in a small file in Podium's home folder. The file is read for each query, so an answer
 given in another terminal takes effect at once. It is replaced atomically.
 """
 
@@ -25,7 +25,7 @@ Kind = Literal["server", "settings", "tool"]
 
 
 class TrustRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The hash of what is trusted under a name, and the content itself if a later change should be shown."""
+    """The hash of the content trusted under a name, and the content itself if a later change should be shown."""
 
     digest: str
     content: str = ""
@@ -35,7 +35,7 @@ class _TrustFile(Struct, frozen=True, kw_only=True):
     version: Literal[1] = 1
     trusted: dict[Kind, dict[str, TrustRecord]] = {}
     changed: dict[str, TrustRecord] = {}
-    """Tools whose current description differs from the trusted one, as their servers describe them now."""
+    """Tools whose current description differs from the trusted one, with their servers' current descriptions."""
 
 
 class Trust:
@@ -46,13 +46,13 @@ class Trust:
 
     @classmethod
     def load(cls, home: Path) -> Trust:
-        """Load the trust stored in this home. Raise Mistake if the file cannot be read."""
+        """Load the trust stored in this home folder. Raise Mistake if the file cannot be read."""
         trust = cls(home / FILE)
         trust._read_file()
         return trust
 
     def find_record(self, kind: Kind, name: str) -> TrustRecord | None:
-        """Return what is trusted under this name."""
+        """Return the trust record for this name."""
         return self._read_file().trusted.get(kind, {}).get(name)
 
     def is_trusted(self, kind: Kind, name: str, digest: str) -> bool:
@@ -61,11 +61,11 @@ class Trust:
         return known is not None and known.digest == digest
 
     def trust(self, kind: Kind, name: str, digest: str, *, content: str = "") -> None:
-        """Trust this content, replacing what was trusted under the name before."""
+        """Trust this content, replacing what was previously trusted under the name."""
         self.trust_all(kind, {name: TrustRecord(digest=digest, content=content)})
 
     def trust_all(self, kind: Kind, given: Mapping[str, TrustRecord]) -> None:
-        """Trust several things at once."""
+        """Trust several items at once."""
         with self._hold_file_lock():
             records = self._read_file()
             trusted = {**records.trusted, kind: {**records.trusted.get(kind, {}), **given}}
@@ -83,7 +83,7 @@ class Trust:
         return True
 
     def list_changed_tools(self) -> Mapping[str, TrustRecord]:
-        """Return the tools that differ from what is trusted, by name, as they were described last."""
+        """Return the latest descriptions of tools that differ from the trusted ones, by name."""
         return self._read_file().changed
 
     def record_seen_tools(self, *, changed: Mapping[str, TrustRecord], unchanged: Collection[str]) -> None:
@@ -101,7 +101,7 @@ class Trust:
             return _TrustFile()
         except (msgspec.MsgspecError, OSError) as error:
             raise Mistake(
-                f"{self._path} cannot be read ({error}), so nothing is trusted; move it away to start over"
+                f"{self._path} cannot be read ({error}), so nothing is trusted; move it out of the way to start over"
             ) from error
 
     def _write_file(self, records: _TrustFile) -> None:
@@ -114,7 +114,7 @@ class Trust:
 def _update_changed(
     records: _TrustFile, changed: Mapping[str, TrustRecord], unchanged: Collection[str]
 ) -> _TrustFile | None:
-    """Return the records after these tools were seen; None if nothing changes."""
+    """Return the updated records after these tools were seen; None if nothing changes."""
     now = {**_without_names(records.changed, unchanged), **changed}
     return None if now == records.changed else structs.replace(records, changed=now)
 
