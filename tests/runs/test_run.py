@@ -466,7 +466,7 @@ async def test_watching_a_run_whose_store_failed_does_not_hang(studio: Studio) -
             result = await run.result()
 
     assert result.outcome == "interrupted"
-    assert result.error == "the store refuses all further writes, because a fault was requested at this entry"
+    assert result.error == "the store rejects all further writes, because a fault was requested at this entry"
     assert seen == [1, 2, 3, 4, 5, 6]
 
 

@@ -1,1 +1,1 @@
-"""The store: where the timelines of runs are kept, and how other processes learn of new entries."""
+"""The store: where run timelines are kept, and how other processes learn of new entries."""

@@ -1,7 +1,7 @@
-"""Clients: the processes that are ready to answer requests of agents.
+"""Clients: the processes that are ready to answer agents' requests.
 
 Each client keeps a wakeup socket open for as long as it is connected. Nothing has to wake it: the socket itself
-marks the client as present. The socket of a process that died is removed by the next call of `list_clients`.
+marks the client as present. The next call to `list_clients` removes the sockets of processes that died.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Fault injection: end the process at a chosen entry, to show that a run survives a crash at any point.
+"""Fault injection: kill the process at a chosen entry, to show that a run survives a crash at any point.
 
 `PODIUM_FAULT=n` kills the process right after the n-th entry is written. With a fault set, every entry
-is a transaction of its own, so that each n is a state that a crash could leave.
+has its own transaction, so that each n is a state that a crash could leave.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ Fault = Callable[[], None]
 
 
 def parse_fault(environ: Mapping[str, str]) -> Fault | None:
-    """Return the fault that the environment requests, or None. Raises Mistake if its number is not valid."""
+    """Return the fault that the environment requests, or None. Raises Mistake if its number is invalid."""
     wanted = environ.get("PODIUM_FAULT")
     if not wanted:
         return None
     if not wanted.isdecimal() or int(wanted) < 1:
         raise Mistake(
-            f"PODIUM_FAULT={wanted!r} is not valid; it must be the number of the entry after which to exit, 1 or higher"
+            f"PODIUM_FAULT={wanted!r} is invalid; it must be the number of the entry after which to exit, 1 or higher"
         )
     return trigger_at_entry(int(wanted), _exit_process)
 
 
 def refuse_after(number: int) -> Fault:
-    """Return a fault that makes the store refuse writes after this many entries, as if the process had died."""
+    """Return a fault that makes the store reject writes after this many entries, as if the process had died."""
     return trigger_at_entry(number, _refuse_writes)
 
 
@@ -51,4 +51,4 @@ def _exit_process() -> None:
 
 
 def _refuse_writes() -> None:
-    raise StoreFailed("the store refuses all further writes, because a fault was requested at this entry")
+    raise StoreFailed("the store rejects all further writes, because a fault was requested at this entry")

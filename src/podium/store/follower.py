@@ -16,9 +16,9 @@ PAGE = 1000
 
 
 class Follower:
-    """An iterator over the entries of one run, in order; it ends after the entry that ends or pauses the run.
+    """An iterator over one run's entries, in order; it ends after the entry that ends or pauses the run.
 
-    It waits on a wakeup socket and never polls. A slow reader delays nobody but itself.
+    It waits on a wakeup socket and never polls. A slow reader delays only itself.
     """
 
     def __init__(self, path: Path, run: str, after: int = 0) -> None:
@@ -30,7 +30,7 @@ class Follower:
         self._is_closed = False
         self._reader = StoreReader(path)
         # The socket is bound before the first read. An owner that is woken looks for new sockets and wakes
-        # them, so what it wrote before it knew of this one is read then.
+        # them, so entries that it wrote before it found this one are read then.
         folder = ensure_socket_folder(path)
         self._wakeup = WakeupSocket(folder, "follower")
         send_wakeup(folder, "owner")
@@ -49,7 +49,7 @@ class Follower:
         self._reader.close()
 
     def finish(self) -> None:
-        """Return the entries that are written already, then end; for a run that no process works on any more."""
+        """Return the entries that are already written, then end; for a run that no process works on any more."""
         self._is_finishing = True
         if not self._is_closed:
             self._wakeup.wake()
@@ -63,7 +63,7 @@ class Follower:
                 self.close()
                 raise StopAsyncIteration
             self._wakeup.drain()
-            # Read the flag before the rows: this read then sees all that was written before `finish` was called.
+            # Read the flag before the rows: this read then sees everything written before `finish` was called.
             is_last_look = self._is_finishing
             rows = await to_thread.run_sync(self._reader.read_rows, self._run, self._after, PAGE)
             self._waiting.extend(decode_entry(row.line) for row in rows)

@@ -1,10 +1,10 @@
 """Wakeup sockets: how a process learns at once that something new is in the store.
 
-A process that waits binds a datagram socket in a private directory; a process that writes sends a datagram
-to every socket there. The datagram carries no data: the receiver reads the store. There are three kinds of
-sockets: owners of runs wait for mailbox messages, followers wait for entries, and the sockets of clients only
-show that somebody can answer requests. Followers and clients wake the owners when they start, so that owners
-know of them without listing the directory at every entry.
+A waiting process binds a datagram socket in a private directory; a writing process sends a datagram to every
+socket there. The datagram contains no data: the receiver reads the store. There are three kinds of sockets:
+owners of runs wait for mailbox messages, followers wait for entries, and clients' sockets only show that
+somebody can answer requests. Followers and clients wake the owners when they start, so that owners know about
+them without listing the directory for every entry.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Literal
 from ..values.errors import StoreFailed
 
 LONGEST_FOLDER = 70
-"""The most bytes a directory's path may have: a socket's path has at most 107, and its file name up to 34."""
+"""The maximum length of a directory's path in bytes: a socket's path has at most 107, its file name up to 34."""
 
 WaiterKind = Literal["owner", "follower", "client"]
 
@@ -60,7 +60,7 @@ class WakeupSocket:
 
 
 class WakeupSender:
-    """Sends wakeups to all sockets of one kind that existed at the last call of `find_sockets`."""
+    """Sends wakeups to all sockets of one kind that existed at the last call to `find_sockets`."""
 
     def __init__(self, folder: Path, kind: WaiterKind) -> None:
         self._folder = folder
@@ -100,10 +100,10 @@ def send_wakeup(folder: Path, kind: WaiterKind) -> None:
 
 
 def ensure_socket_folder(store: Path) -> Path:
-    """Return the private directory for the wakeup sockets of one store, creating it if needed.
+    """Return the private directory for a store's wakeup sockets, creating it if needed.
 
-    It is beside the store, or in /tmp if that path is too long for a socket. The environment has no influence
-    on it, because all processes that use the store must find the same directory.
+    It is next to the store, or in /tmp if that path is too long for a socket. It does not depend on the
+    environment, because all processes that use the store must find the same directory.
     """
     whole = store.resolve()
     folders = [whole.parent / f"{whole.name}-bells"]

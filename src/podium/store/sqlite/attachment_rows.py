@@ -1,4 +1,4 @@
-"""Attachments of messages, in the store. When a message is dropped unread, its attachments are deleted."""
+"""Message attachments in the store. When a message is dropped unread, its attachments are deleted."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .writer import Statement
 
 
 def insert_attachments(connection: sqlite3.Connection, run: str, message: str, files: Iterable[AttachedFile]) -> None:
-    """Insert the attachments of a message."""
+    """Insert a message's attachments."""
     connection.executemany(
         "INSERT OR IGNORE INTO attachment (run, message, digest, data) VALUES (?, ?, ?, ?)",
         [(run, message, one.attachment.digest, one.data) for one in files],
@@ -18,7 +18,7 @@ def insert_attachments(connection: sqlite3.Connection, run: str, message: str, f
 
 
 def select_attachment(connection: sqlite3.Connection, run: str, digest: str) -> bytes | None:
-    """Return the data of an attachment in a run, or None if the run never had it or it was deleted."""
+    """Return the data of a run's attachment, or None if the run never had it or it was deleted."""
     found = connection.execute(
         "SELECT data FROM attachment WHERE run = ? AND digest = ? LIMIT 1", (run, digest)
     ).fetchone()
@@ -26,5 +26,5 @@ def select_attachment(connection: sqlite3.Connection, run: str, digest: str) -> 
 
 
 def build_attachment_delete(run: str, message: str) -> Statement:
-    """Return the statement that deletes all attachments of a message."""
+    """Return the statement that deletes all of a message's attachments."""
     return ("DELETE FROM attachment WHERE run = ? AND message = ?", (run, message))

@@ -1,7 +1,7 @@
-"""The groups of runs in a store: reading them, keeping them complete, and changing them for a person.
+"""The groups of runs in a store: reading them, adding missing runs, and applying a person's changes.
 
 Each change is one transaction, so that several processes can make changes at once and any of them can
-crash at any point. Which run belongs to which group, and their order, is decided in `views.groups`.
+crash at any point. `views.run_groups` decides which run belongs to which group, and their order.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WORKER = "-worker-"
 
 
 class Groups:
-    """The groups of one store. Whenever they are read, every run is in one of them."""
+    """The groups in one store. Whenever they are read, every run is in one of them."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -90,7 +90,7 @@ class Groups:
     # Changes that a person makes
 
     def rename(self, thing: Group | GroupedRun, name: str | None) -> str:
-        """Rename a group or run, with None back to its default name; return the new name. Raises Mistake."""
+        """Rename a group or run; None restores its default name. Return the new name. Raises Mistake."""
         with self._edit_arrangement() as now:
             if isinstance(thing, Group):
                 thing = _find_current_group(thing, now)
@@ -112,7 +112,7 @@ class Groups:
             self._write_changes(_as_changes(replace(_find_current(thing, now), is_archived=is_archived)))
 
     def move(self, run: GroupedRun, group: Group) -> None:
-        """Move a run to a group for good. Raises Mistake if the run is a team's or the group is a team's."""
+        """Move a run to a group permanently. Raises Mistake if the run or the group belongs to a team."""
         with self._edit_arrangement() as now:
             run, group = _find_current_run(run, now), _find_current_group(group, now)
             was = now.group_of(run.run)
@@ -121,8 +121,8 @@ class Groups:
             for one in (was, group):
                 if one is not None and one.home.kind == "team":
                     raise Mistake(
-                        f"run {run.run} cannot move from {was} to {group}, because a team's group contains the team's "
-                        f"runs and no others; podium group archive {run.run} hides the run instead"
+                        f"run {run.run} cannot move from {was} to {group}, because a team's group contains only the "
+                        f"team's runs; podium group archive {run.run} hides the run instead"
                     )
             self._write_changes(_as_changes(replace(run, group=group.id, position=None, is_manual=True)))
 
@@ -141,7 +141,7 @@ class Groups:
             inside = [placement for placement in now.grouped_runs.values() if placement.group == group.id]
             if strangers := places.keys() - {placement.run for placement in inside}:
                 raise Mistake(
-                    f"run {min(strangers)} is not in {group}, and runs are ordered within their group; "
+                    f"run {min(strangers)} is not in {group}, and runs can only be ordered within their group; "
                     "order the runs of one group at a time"
                 )
             self._write_changes(
@@ -149,7 +149,7 @@ class Groups:
             )
 
     def delete(self, group: Group) -> list[str]:
-        """Delete a group. A team's runs go with it, and their timelines stay; other runs move to the default group.
+        """Delete a group. A team's runs are deleted with it, except their timelines; others move to the default group.
 
         Returns the team's runs that have not ended; if there are any, nothing is deleted. Raises Mistake for the
         default group.
@@ -160,7 +160,7 @@ class Groups:
             match group.home.kind:
                 case "default":
                     raise Mistake(
-                        f"the group {group.name!r} cannot be deleted, because it lists all runs without another "
+                        f"the group {group.name!r} cannot be deleted, because it lists all runs that have no other "
                         f"group; podium group archive {group.tag} hides it instead"
                     )
                 case "team":
@@ -189,7 +189,7 @@ class Groups:
     def _edit_arrangement(self, *, is_lasting: bool = True) -> Iterator[Arrangement]:
         """Yield the arrangement, with a group for every run, in a transaction that excludes other writers.
 
-        A person's change is synced to disk at commit; assignments that can be computed again need not be.
+        A person's change is synced to disk at commit; assignments that can be computed again are not.
         """
         with translate_sqlite_errors(self.path):
             self._connection.execute(f"PRAGMA synchronous = {'FULL' if is_lasting else 'NORMAL'}")
@@ -197,7 +197,7 @@ class Groups:
             self._connection.execute(f"PRAGMA busy_timeout = {1000 * LOCK_SECONDS if is_lasting else 100:.0f}")
         with self._open_transaction("BEGIN IMMEDIATE"):
             now = self._read_arrangement()
-            # Read under the lock: another process may have assigned some since, and no run can be added now.
+            # Read under the lock: another process may have assigned some in the meantime, and no run can be added now.
             changes = reconcile_groups(self._find_ungrouped_runs(), now, next_id=self._next_group_id())
             self._write_changes(changes)
             yield now.with_changes(changes)
@@ -273,7 +273,7 @@ class Groups:
         return list(_decode_ungrouped_runs((id, line) for id, line in found if line is not None))
 
     def _next_group_id(self) -> int:
-        """Return an id that no group has or had."""
+        """Return an id that has never been used for a group."""
         row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'run_group'").fetchone()
         return 1 if row is None else int(row[0]) + 1
 
@@ -288,7 +288,7 @@ def _decode_ungrouped_runs(first_lines: Iterable[tuple[str, bytes]]) -> Iterator
         started = decode_entry(line).event
         if isinstance(started, RunStarted):
             lead = started.agents[0] if started.agents else None
-            # An agent that reflects alone has a team without members: its run is grouped like any agent's.
+            # An agent that reflects alone has a team without members: its run is grouped like any other agent's.
             is_team = lead is not None and lead.team is not None and bool(lead.team.members)
             team = lead.name if lead is not None and is_team else ""
             yield RunOrigin(run, main(started.repo) if started.repo else "", team)
@@ -297,7 +297,7 @@ def _decode_ungrouped_runs(first_lines: Iterable[tuple[str, bytes]]) -> Iterator
 
 
 def _find_main_repository(repo: str) -> str:
-    """Return the repository that a folder belongs to if it is a worktree, or else the folder itself."""
+    """Return the repository that a folder belongs to if it is a worktree, otherwise the folder itself."""
     mark = Path(repo, ".git")
     try:
         if not os.path.lexists(mark):
@@ -312,7 +312,7 @@ def _find_main_repository(repo: str) -> str:
 
 
 def _find_repository_by_name(folder: Path) -> str:
-    """Return the repository beside a removed Podium worktree, or the folder itself if there is none."""
+    """Return the repository next to a removed Podium worktree, or the folder itself if there is none."""
     parts = folder.name.split(WORKER)
     for end in range(len(parts) - 1, 0, -1):
         name = WORKER.join(parts[:end])

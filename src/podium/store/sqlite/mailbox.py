@@ -1,8 +1,8 @@
-"""Mailboxes: how other processes send messages to the owner of a run.
+"""Mailboxes: how other processes send messages to a run's owner.
 
 A mailbox message is an event that the sender wants on the timeline. The owner writes it there in the same
 transaction that marks the message as taken. A message with a `ref` is unique in its run: the first of two
-answers to one question counts, and the second sender learns that it came too late.
+answers to one question counts, and the second sender learns that it was too late.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _decoder: msgspec.json.Decoder[MailboxEvent] = msgspec.json.Decoder(MailboxEvent
 
 
 class MailboxMessage(NamedTuple):
-    """A message for the owner of a run. `id` orders messages by arrival."""
+    """A message for a run's owner. `id` orders messages by arrival."""
 
     id: int
     run: str
@@ -52,7 +52,7 @@ def post_to_mailbox(
 ) -> bool:
     """Post a message to a run's mailbox and wake the owners of runs.
 
-    Returns False, and posts nothing, if the run has a message with this `ref` already. `files` are the
+    Returns False, and posts nothing, if the run already has a message with this `ref`. `files` are the
     attachments of a `MessageReceived`.
     """
     connection = open_connection(path, create=False)
@@ -76,7 +76,7 @@ def post_to_mailbox(
 def read_mailbox(connection: sqlite3.Connection, run: str, after: int) -> list[MailboxMessage]:
     """Return the messages for a run that have not been taken, in order of arrival.
 
-    A message of a newer release that this one cannot decode stays in the mailbox.
+    A message from a newer release that this one cannot decode stays in the mailbox.
     """
     found = connection.execute(
         "SELECT id, run, line FROM mail WHERE run = ? AND taken IS NULL AND id > ? ORDER BY id", (run, after)

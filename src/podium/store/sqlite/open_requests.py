@@ -1,4 +1,4 @@
-"""The inbox: the requests of agents, in all runs of a store, that nobody has answered yet.
+"""The inbox: agents' requests, in all runs of a store, that nobody has answered yet.
 
 It is computed from the timelines and not stored. An answer is a message in the run's mailbox, unique by
 the request's id; that message is the decision.
@@ -57,7 +57,7 @@ def list_open_requests(store: Path) -> list[OpenRequest]:
 def find_open_request(store: Path, prefix: str) -> OpenRequest:
     """Return the only open request whose id starts with `prefix`.
 
-    Raises AlreadyAnswered if somebody answered it before, and Mistake if none or several match.
+    Raises AlreadyAnswered if it already has an answer, and Mistake if none or several match.
     """
     there = list_open_requests(store)
     found = [one for one in there if one.asked.id.startswith(prefix)] if prefix else []
@@ -76,14 +76,14 @@ def find_open_request(store: Path, prefix: str) -> OpenRequest:
 
 
 def answer_request(store: Path, one: OpenRequest, answered: Answered) -> Answered:
-    """Answer a request, and return the answer that counts: an earlier one if somebody was faster."""
+    """Answer a request, and return the answer that counts: an earlier one if somebody else was faster."""
     if post_to_mailbox(store, one.summary.id, answered, ref=answered.id):
         return answered
     return _find_posted_answer(store, answered.id, run=one.summary.id) or answered
 
 
 def as_answered_error(before: Answered) -> AlreadyAnswered:
-    """Return the error that says who answered before, and how."""
+    """Return the error that says who has already answered, and how."""
     how = before.decision if isinstance(before, PermissionAnswered) else "answered"
     return AlreadyAnswered(before.id, how=how, by=before.by)
 
@@ -97,9 +97,9 @@ def list_run_requests(reader: StoreReader, summary: RunSummary) -> list[OpenRequ
 
 
 def find_open_permission(store: Path, run: str, id: str) -> PermissionAsked | None:
-    """Return the permission request of a run with this id, or None if the run has no such open request."""
+    """Return a run's permission request with this id, or None if the run has no such open request."""
     with StoreReader(store) as reader:
-        # Long runs have many requests, and the one in question is among the last.
+        # Long runs have many requests, and the wanted one is among the last.
         seq = reader.find_last_entry(run, KINDS[PermissionAsked], containing=f'"id":"{id}"')
         if seq is None or reader.has_message(run, id):
             return None
@@ -109,7 +109,7 @@ def find_open_permission(store: Path, run: str, id: str) -> PermissionAsked | No
 
 
 def load_run_requests(reader: StoreReader, run: str, *, after: int = 0) -> RunRequests:
-    """Return the requests of a run after a sequence number, as its timeline has them."""
+    """Return a run's requests after a sequence number, from its timeline."""
     requests = RunRequests()
     for row in reader.read_rows_of_kinds(run, REQUEST_KINDS, after=after):
         requests.apply(decode_entry(row.line))

@@ -1,8 +1,8 @@
 """Progress files: how far each run was written, recorded outside the database.
 
-SQLite drops damaged transactions at the end of its write-ahead log without an error. A run that is resumed from
-what is left would repeat what it has done since. So the position of the last entry that must survive power loss is
-also written to a small file of its own, after the entry and before anything acts on it.
+SQLite drops damaged transactions at the end of its write-ahead log without an error. A run resumed from the remaining
+entries would repeat what it did in the lost ones. So the position of the last entry that must survive power loss is
+also written to a separate small file, after the entry and before anything acts on it.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from ...values.errors import StoreCorrupt, StoreFailed
 from ...values.event import KINDS, ActionBegan
 
 NO_PROGRESS_NOTICE = (
-    "the file that records how far this run was written is missing, as after restoring a copy of the store; "
-    "entries that were lost at the end cannot be noticed"
+    "the progress file of this run is missing, for example because the store was restored from a copy; "
+    "entries lost at the end cannot be detected"
 )
 
 
 class Progress(NamedTuple):
-    """The last entry that was recorded for a run, and how many entries after it a person has given up."""
+    """The last entry recorded for a run, and how many entries after it a person has accepted as lost."""
 
     seq: int
     hash: bytes
@@ -32,7 +32,7 @@ class Progress(NamedTuple):
 
 
 def record_progress(store: Path, run: str, progress: Progress) -> None:
-    """Write how far a run is. Raises StoreFailed."""
+    """Record how far a run was written. Raises StoreFailed."""
     path = _progress_path(store, run)
     line = f"{progress.seq:020} {progress.hash.hex()} {progress.lost:020}\n".encode()
     try:
@@ -50,7 +50,7 @@ def record_progress(store: Path, run: str, progress: Progress) -> None:
 
 
 def read_progress(store: Path, run: str) -> Progress | None:
-    """Return how far a run was written, or None if that was not recorded or cannot be read."""
+    """Return how far a run was written, or None if the record is missing or cannot be read."""
     try:
         seq, digest, lost = _progress_path(store, run).read_text().split()
         return Progress(int(seq), bytes.fromhex(digest), int(lost))
@@ -59,7 +59,7 @@ def read_progress(store: Path, run: str) -> Progress | None:
 
 
 def find_recorded_run(store: Path, prefix: str) -> str | None:
-    """Return the id of a run that starts with `prefix` and was written once, whether or not the store still has it."""
+    """Return the id of a run that starts with `prefix` and was written at some point, even if the store lost it."""
     try:
         names = [unquote(path.name) for path in _progress_path(store, "").iterdir()]
     except OSError:
@@ -68,18 +68,18 @@ def find_recorded_run(store: Path, prefix: str) -> str | None:
 
 
 def find_lost_entries(progress: Progress, rows: Sequence[JournalRow]) -> str | None:
-    """Return a sentence about entries that were written and are not in the timeline any more, or None."""
+    """Return a sentence about written entries that are no longer in the timeline, or None."""
     last = rows[-1].seq if rows else 0
     if last < progress.seq:
         lost = f"entry {progress.seq} is" if last + 1 == progress.seq else f"entries {last + 1} to {progress.seq} are"
-        return f"{lost} missing at the end: the file of the store was damaged, or replaced by an older copy"
+        return f"{lost} missing at the end: the store file was damaged, or replaced by an older copy"
     if progress.seq and rows[progress.seq - 1].hash != progress.hash:
         return f"entry {progress.seq} is not the one that was written: the store was replaced by another copy"
     return None
 
 
 def require_intact_run(store: Path, run: str, rows: Sequence[JournalRow]) -> str:
-    """Raise StoreCorrupt if entries of a run were changed or lost, and return a notice if that cannot be judged."""
+    """Raise StoreCorrupt if a run's entries were changed or lost; return a notice if that cannot be determined."""
     if (chain_break := find_chain_break(rows)) is not None:
         raise StoreCorrupt(
             f"run {run} has been altered or damaged: {chain_break}; it was not resumed, and nothing was changed. "
@@ -91,8 +91,8 @@ def require_intact_run(store: Path, run: str, rows: Sequence[JournalRow]) -> str
         return NO_PROGRESS_NOTICE if is_recorded else ""
     if (lost := find_lost_entries(progress, rows)) is not None:
         raise StoreCorrupt(
-            f"run {run} has lost entries: {lost}; it was not resumed, because it would repeat what it did in them. "
-            f"Restore the store, or check what was done since and continue with: podium resume {run} --accept-loss"
+            f"run {run} has lost entries: {lost}; it was not resumed, because it would repeat the work in them. "
+            f"Restore the store, or check the run's last actions and continue with: podium resume {run} --accept-loss"
         )
     if progress.lost:
         entries = f"entry {progress.seq + 1}" if progress.lost == 1 else f"{progress.lost} entries after {progress.seq}"
@@ -101,7 +101,7 @@ def require_intact_run(store: Path, run: str, rows: Sequence[JournalRow]) -> str
 
 
 def accept_lost_entries(store: Path, run: str, rows: Sequence[JournalRow]) -> None:
-    """Record that a run continues from what is left of its timeline."""
+    """Record that a run continues from the rest of its timeline."""
     progress = read_progress(store, run)
     seq, digest = (rows[-1].seq, rows[-1].hash) if rows else (0, GENESIS)
     lost = 0 if progress is None else max(progress.seq - seq, 1)

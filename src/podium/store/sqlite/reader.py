@@ -1,4 +1,4 @@
-"""Reading a SQLite store: synchronous queries that change no run."""
+"""Reading a SQLite store: synchronous queries that do not change any run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .schema import open_for_reading, translate_sqlite_errors
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """A run as lists show it: its owner, its first entry and its last entry."""
+    """A run for use in lists: its owner, its first entry and its last entry."""
 
     id: str
     owner: Owner | None
@@ -58,7 +58,7 @@ class StoreReader:
         return [decode_entry(row.line) for row in self.read_rows(run, after)]
 
     def read_rows_of_kinds(self, run: str, kinds: Sequence[str], after: int = 0) -> list[JournalRow]:
-        """Return the rows of a run's timeline after a sequence number that have one of these kinds, in order."""
+        """Return the rows of these kinds in a run's timeline after a sequence number, in order."""
         with translate_sqlite_errors(self.path):
             found = self._connection.execute(
                 "SELECT run, seq, epoch, kind, key, line, hash FROM entry"
@@ -88,7 +88,7 @@ class StoreReader:
             return {str(row[0]) for row in self._connection.execute("SELECT ref FROM mail WHERE run = ?", (run,))}
 
     def read_summary(self, run: str) -> RunSummary:
-        """Return the summary of one run. Raises NoSuchRun."""
+        """Return one run's summary. Raises NoSuchRun."""
         for found in self._query_summaries("WHERE run.id = ?", (run,)):
             return found
         raise NoSuchRun(f"run {run!r} not found; podium ps lists the runs")
@@ -125,7 +125,7 @@ class StoreReader:
             return prefix
         if prefix and not found and (lost := find_recorded_run(self.path, prefix)) is not None:
             raise StoreCorrupt(
-                f"run {lost} was written to {self.path} once and is no longer there: the file was damaged, or replaced "
+                f"run {lost} was written to {self.path} but is no longer there: the file was damaged, or replaced "
                 "by an older copy; nothing was changed. Restore the store from a copy"
             )
         if not prefix or not found:

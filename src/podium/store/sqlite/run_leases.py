@@ -1,4 +1,4 @@
-"""Run leases: which process owns a run, and how another takes over when that process is gone."""
+"""Run leases: which process owns a run, and how another takes over after that process has exited."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Owner:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process still owns its runs. On this machine, an exited process is noticed at once."""
+        """Whether the process still owns its runs. On this machine, an exited process is detected at once."""
         is_here = (self.host, self.boot) == (socket.gethostname(), read_boot_id())
         return self.until > time.time() and (not is_here or read_process_start(self.pid) == self.process_start)
 
@@ -40,7 +40,7 @@ def register_owner(connection: sqlite3.Connection, id: str) -> None:
 
 
 def build_lease_renewal(id: str) -> tuple[str, tuple[object, ...]]:
-    """Return the statement that starts or extends an owner's lease, even if the owner was deleted since."""
+    """Return the statement that starts or extends an owner's lease, even if the owner was deleted in the meantime."""
     until = time.time() + LEASE_SECONDS
     return (
         "INSERT INTO owner (id, host, boot, pid, born, until) VALUES (?, ?, ?, ?, ?, ?)"
@@ -81,7 +81,7 @@ def take_over_run(connection: sqlite3.Connection, run: str, id: str) -> int:
 
 @cache
 def read_boot_id() -> str:
-    """Return an id of this boot and this process id namespace; process ids are comparable only within one."""
+    """Return an id for this boot and PID namespace; process ids are comparable only within one."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
@@ -90,7 +90,7 @@ def read_boot_id() -> str:
 
 
 def read_process_start(pid: int) -> str:
-    """Return a process's start time as the system reports it, or an empty string if there is no such process.
+    """Return a process's start time as reported by the system, or an empty string if there is no such process.
 
     Process ids are reused, so an id alone does not identify a process.
     """

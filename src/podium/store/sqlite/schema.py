@@ -132,7 +132,7 @@ def open_connection(path: Path, *, create: bool) -> sqlite3.Connection:
     with translate_sqlite_errors(path):
         connection = sqlite3.connect(path, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False)
         try:
-            # Read before writing anything: a file of another program or of a newer release is not changed.
+            # Read before writing anything: a file from another program or a newer release is not changed.
             version = _read_store_version(connection, path)
             _require_known_version(version, path)
             _enable_wal(connection)
@@ -157,7 +157,7 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
             if version == 0 and find_recorded_run(path, "") is not None:
                 raise StoreCorrupt(
                     f"{path} is empty, although runs were written to it: its write-ahead log is damaged; nothing was "
-                    "changed. Restore the store from a copy, or move its files away to start with a new one"
+                    "changed. Restore the store from a copy, or move its files out of the way to start with a new one"
                 )
         except BaseException:
             connection.close()
@@ -169,7 +169,7 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
 
 
 def _connect_read_only(path: Path) -> sqlite3.Connection:
-    """Connect for reading. On a medium that cannot be written, SQLite has to be told that nothing changes."""
+    """Connect for reading. On a read-only medium, SQLite needs to know that the file does not change."""
     address = f"file:{quote(str(path.absolute()))}?mode=ro"
     connection = sqlite3.connect(address, uri=True, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False)
     try:
@@ -229,7 +229,7 @@ def _read_user_version(connection: sqlite3.Connection) -> int:
 def _migrate_schema(connection: sqlite3.Connection) -> None:
     connection.execute("BEGIN IMMEDIATE")
     try:
-        # Read again under the lock: another process may have migrated the store since.
+        # Read again under the lock: another process may have migrated the store in the meantime.
         for number in range(_read_user_version(connection), len(MIGRATIONS)):
             for statement in _split_statements(MIGRATIONS[number]):
                 connection.execute(statement)
@@ -266,7 +266,7 @@ def translate_sqlite_errors(path: Path) -> Iterator[None]:
         if "malformed" in said or "not a database" in said:
             raise StoreCorrupt(f"{path} is not a readable store ({said}); it was not changed") from error
         if "full" in said:
-            raise StoreFailed(f"{path} cannot grow: the disk is full; free some space and resume") from error
+            raise StoreFailed(f"cannot write to {path}: the disk is full; free some space and resume") from error
         if "readonly" in said or "unable to open" in said:
             raise StoreFailed(f"cannot write to {path} ({said}); check its permissions") from error
         raise StoreFailed(f"SQLite failed on {path}: {said}") from error

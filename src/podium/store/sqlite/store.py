@@ -1,6 +1,6 @@
 """A SQLite store, opened by a process that owns runs.
 
-Each lease has an epoch: taking over a run increments it, and a transaction with an older epoch is refused.
+Each lease has an epoch: taking over a run increments it, and a transaction with an older epoch is rejected.
 Mailbox messages are delivered when another process sends a wakeup; the store is not polled for them.
 """
 
@@ -50,13 +50,13 @@ class SqliteLease:
         self.queue_write(Write(self, row=row, after=taken, survives_power_loss=survives_power_loss))
 
     def queue_write(self, write: Write) -> None:
-        """Queue a write that only the holder of this lease may make."""
+        """Queue a write that only the holder of this lease can make."""
         if self.error is not None:
             raise self.error
         self._last = self._store.writer.enqueue(write)
 
     async def wait_written(self, *, is_alone: bool = True) -> None:
-        """Wait until everything queued so far is written. Raises the error if it could not be."""
+        """Wait until everything queued so far is written. Raises the error if writing failed."""
         if self._last is not None and not self._last.done.is_set():
             if is_alone and self._store.has_few_runs:
                 self._store.writer.start_batch()
@@ -92,7 +92,7 @@ class SqliteStore:
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Write what is queued, delete this owner and close everything."""
+        """Write everything queued, delete this owner and close all connections."""
         self._renewal.cancel()
         self._loop.remove_reader(self._wakeup)
         self.writer.enqueue(Write(None, after=("DELETE FROM owner WHERE id = ?", (self._owner,))))
@@ -106,7 +106,7 @@ class SqliteStore:
 
     @property
     def has_few_runs(self) -> bool:
-        """Whether so few runs are active that waiting for others to share a transaction gains nothing."""
+        """Whether so few runs are active that waiting to share a transaction gains nothing."""
         return len(self._leases) <= FEW_RUNS
 
     def begin_run(self, run: str, beside: Statement | None = None) -> SqliteLease:
@@ -125,7 +125,7 @@ class SqliteStore:
             with translate_sqlite_errors(self.path), closing(open_connection(self.path, create=False)) as connection:
                 return take_over_run(connection, run, self._owner)
 
-        # The store tells owner processes apart, but not two claims within one process.
+        # The store distinguishes owner processes, but not two claims within one process.
         self._claiming.add(run)
         try:
             epoch = await to_thread.run_sync(take_over)
@@ -135,15 +135,15 @@ class SqliteStore:
         return lease
 
     def release_run(self, lease: SqliteLease, *, is_over: bool = False) -> None:
-        """Release a run: once that is written, another process may claim it, unless the run is over."""
+        """Release a run: once that is written, another process can claim it, unless the run is over."""
         self._leases.pop(lease.run, None)
         if not is_over:
-            # Not written as the lease's holder: a holder that was refused must still be able to release the run.
+            # Not written as the lease's holder: a holder whose write was rejected must still be able to release it.
             let_go = "UPDATE run SET owner = NULL WHERE id = ? AND epoch = ?"
             lease._last = self.writer.enqueue(Write(None, after=(let_go, (lease.run, lease.epoch))))
 
     def read_attachment(self, run: str, digest: str) -> bytes | None:
-        """Return the data of an attachment in a run, or None if the run does not have it."""
+        """Return the data of a run's attachment, or None if the run does not have it."""
         with translate_sqlite_errors(self.path):
             return select_attachment(self._connection, run, digest)
 

@@ -1,4 +1,4 @@
-"""Locks on a store, for work that only one process may do at a time; each is a file beside the store."""
+"""Locks on a store, for work that only one process can do at a time; each is a file next to the store."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .schema import LOCK_SECONDS
 async def hold_lock(store: Path, what: str, *, doing: str) -> AsyncIterator[int]:
     """Hold the lock `what` until the block ends, and yield its descriptor.
 
-    Raises StoreFailed if another process holds it for too long; `doing` says in that message what it does.
+    Raises StoreFailed if another process holds it for too long; `doing` describes that process's work in the message.
     """
     name = store.with_name(f"{store.name}-{what}.lock")
     try:

@@ -1,7 +1,7 @@
 """The worker index: which runs are workers, and which of those have not ended.
 
 A worker's task and progress are on its run's timeline. This index only finds the run, so that callers
-need not search all runs.
+do not have to search all runs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STOP = '{"type":"stop_asked"%'
 
 
 class WorkerRow(NamedTuple):
-    """A run that is a worker. `name` is its branch, or a reader's name. `is_open` until its end was seen."""
+    """A run that is a worker. `name` is its branch, or a reader's name. `is_open` is true until its end is recorded."""
 
     run: str
     root: str
@@ -44,7 +44,7 @@ class WorkerIndex:
 
     @asynccontextmanager
     async def hold_delegation_lock(self) -> AsyncIterator[None]:
-        """Keep other processes from starting workers in this store until the block ends."""
+        """Prevent other processes from starting workers in this store until the block ends."""
         async with hold_lock(self._store, "hiring", doing="starting workers"):
             yield
 
@@ -53,7 +53,7 @@ class WorkerIndex:
         return self._query_rows("WHERE worker.is_open", ())
 
     def list_all(self, root: str | None = None) -> list[WorkerRow]:
-        """Return every worker, of one repository or of all, in the order in which they were started."""
+        """Return every worker, in one repository or in all, in the order in which they were started."""
         return self._query_rows("", ()) if root is None else self._query_rows("WHERE worker.root = ?", (root,))
 
     def find_by_name(self, root: str, name: str) -> list[WorkerRow]:

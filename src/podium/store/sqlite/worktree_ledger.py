@@ -1,7 +1,7 @@
-"""The worktree ledger: which worktrees Podium created, for which run, and in which state each is.
+"""The worktree ledger: which worktrees Podium created, for which run, and the state of each.
 
-A worktree is in the ledger from before it exists on disk until after it is gone, so that a crash leaves
-no unknown folder. The state of the files in it is not recorded here; git knows that.
+A worktree is in the ledger from before it exists on disk until after it is removed, so that a crash never
+leaves an unknown folder. The state of its files is not recorded here; git tracks that.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class Ledger:
     async def record_new(
         self, path: Path, *, repository: Path, branch: str, base: str, run: str = "", is_new_branch: bool
     ) -> WorktreeRow | None:
-        """Record that a worktree is about to be created; return None if its path or branch is taken already."""
+        """Record that a worktree is about to be created; return None if its path or branch is already taken."""
 
         def insert_row(connection: sqlite3.Connection) -> WorktreeRow | None:
             values = (str(path), str(repository), branch, base, run, is_new_branch, time.time())
-            # A conflict is not a store error: the caller learns of it from the return value.
+            # A conflict is not a store error: the return value reports it.
             made = connection.execute(
                 "INSERT OR IGNORE INTO worktree (path, repository, branch, base, run, git_dir, is_new_branch, state,"
                 " created, size) VALUES (?, ?, ?, ?, ?, '', ?, 'making', ?, 0)",
@@ -93,7 +93,7 @@ class Ledger:
         await self._run_in_thread(update_size, create=False)
 
     async def list_worktrees(self, repository: Path | None = None) -> list[WorktreeRow]:
-        """Return all worktrees that are not gone, of one repository or of all, oldest first."""
+        """Return all worktrees that are not gone, in one repository or in all, oldest first."""
         if not self.store.exists():
             return []
 
@@ -106,12 +106,12 @@ class Ledger:
 
     @asynccontextmanager
     async def hold_worktree_lock(self) -> AsyncIterator[int]:
-        """Keep other processes from creating or removing worktrees of this store until the block ends.
+        """Prevent other processes from creating or removing worktrees in this store until the block ends.
 
-        A worktree that is found half made or half removed in this block was left by a process that is gone.
+        A partly created or partly removed worktree that is found in this block was left by a process that died.
         Pass the descriptor to child processes that work on worktrees: they keep the lock if this process is killed.
         """
-        async with hold_lock(self.store, "worktrees", doing="making or removing worktrees") as lock:
+        async with hold_lock(self.store, "worktrees", doing="creating or removing worktrees") as lock:
             yield lock
 
     async def _run_in_thread(self, work: Callable[[sqlite3.Connection], T], *, create: bool) -> T:

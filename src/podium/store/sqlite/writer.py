@@ -1,9 +1,9 @@
 """Writing to a SQLite store: one queue, in order, in as few transactions as possible.
 
-Writes that are queued during one iteration of the event loop, or while a transaction is under way, share
+Writes that are queued during one iteration of the event loop, or while a transaction is in progress, share
 the next transaction. A small transaction takes less time than waking a thread, so it is committed on the
-event loop. A batch that is large, must reach the disk or finds the file locked goes to a thread. All state
-belongs to the event loop; the thread only commits batches.
+event loop. A batch goes to a thread if it is large, must be synced to disk or finds the file locked. All
+state belongs to the event loop; the thread only commits batches.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Statement = tuple[str, tuple[Any, ...]]
 
 
 class LeaseHolder(Protocol):
-    """The writer of a run. It is refused if its epoch is not the run's, and for good after its first error."""
+    """A run's writer. Its writes are rejected if its epoch is not the run's, and permanently after its first error."""
 
     run: str
     epoch: int
@@ -39,7 +39,7 @@ class LeaseHolder(Protocol):
 
 
 class Write(NamedTuple):
-    """A row and the statements before and after it, written all or nothing."""
+    """A row and the statements before and after it, written atomically."""
 
     holder: LeaseHolder | None
     before: Statement | None = None
@@ -50,7 +50,7 @@ class Write(NamedTuple):
 
 @dataclass(slots=True)
 class Batch:
-    """The writes of one transaction, and the holders whose writes were refused."""
+    """The writes in one transaction, and the holders whose writes were rejected."""
 
     writes: list[Write] = field(default_factory=list)
     refused: list[tuple[LeaseHolder, PodiumError]] = field(default_factory=list)
@@ -58,7 +58,7 @@ class Batch:
 
 
 class StoreWriter:
-    """The only writer of a store in this process. `on_written` is called after rows were committed."""
+    """The only writer to a store in this process. `on_written` is called after rows are committed."""
 
     def __init__(self, path: Path, *, on_written: Callable[[], None], fault: Callable[[], None] | None = None) -> None:
         self._path = path
@@ -91,7 +91,7 @@ class StoreWriter:
         return self._pending
 
     async def aclose(self) -> None:
-        """Commit what is queued, then close the connections."""
+        """Commit everything queued, then close the connections."""
         await self.enqueue(Write(None)).done.wait()
         self._is_closed = True
         self._to_thread.put(None)
@@ -102,12 +102,12 @@ class StoreWriter:
     # On the event loop
 
     def start_batch(self) -> None:
-        """Start to commit the queued writes, unless a batch is being committed."""
+        """Start committing the queued writes, unless a batch is already being committed."""
         self._is_due = False
         if self._is_committing or not self._pending.writes:
             return
         batch, self._pending = self._pending, Batch()
-        # A holder whose write failed once is refused from then on, so that no timeline has a gap.
+        # After a holder's write fails, all its later writes are rejected, so that no timeline has a gap.
         batch.writes = [write for write in batch.writes if write.holder is None or write.holder.error is None]
         if self._is_small(batch) and self._try_commit_inline(batch):
             batch.done.set()
@@ -160,7 +160,7 @@ class StoreWriter:
             self._loop.call_soon_threadsafe(self._on_batch_done, batch)
 
     def _commit_or_split(self, batch: Batch, writes: Sequence[Write]) -> None:
-        """Commit the writes together; if that fails, each run's separately, so that one failure affects one run."""
+        """Commit the writes together; if that fails, commit each run separately, so that a failure affects one run."""
         try:
             if self._refusal is not None:
                 raise self._refusal
@@ -193,10 +193,10 @@ class StoreWriter:
             raise
 
     def _require_same_file(self) -> None:
-        """Raise StoreCorrupt if the file was deleted or replaced: SQLite would go on writing to the old one."""
+        """Raise StoreCorrupt if the file was deleted or replaced: SQLite would keep writing to the old one."""
         if _read_file_id(self._path) != self._file_id:
             raise StoreCorrupt(
-                f"the store {self._path} was deleted or replaced while it was in use; nothing more was done. "
+                f"the store {self._path} was deleted or replaced while it was in use; nothing more was written. "
                 "Put it back and resume the run, or start the run again"
             )
 
@@ -237,7 +237,7 @@ def commit_writes(connection: sqlite3.Connection, writes: Iterable[Write]) -> No
         connection.execute("BEGIN IMMEDIATE")
         for statement in before:
             connection.execute(*statement)
-        # Runs that this transaction creates need no check: they are ours, or creating them failed.
+        # Runs that this transaction creates need no check: this process owns them, or creating them failed.
         must_own_runs(connection, holders - new_runs if new_runs else holders)
         insert_rows(connection, rows)
         for statement in after:
@@ -272,7 +272,7 @@ def must_own_runs(connection: sqlite3.Connection, holders: Collection[tuple[str,
 
 
 def insert_if_owned(connection: sqlite3.Connection, rows: Sequence[JournalRow], run: str, epoch: int) -> None:
-    """Insert a few rows of one run, if we still own it, in a single statement that is a transaction by itself."""
+    """Insert a few rows of one run, if this process still owns it, in a single atomic statement."""
     values = [value for row in rows for value in row]
     if connection.execute(_OWNED_INSERTS[len(rows)], [*values, run, epoch]).rowcount != len(rows):
         raise LeaseLost(f"run {run} was taken over by another process; this process can no longer write to it")
