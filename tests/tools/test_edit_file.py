@@ -41,7 +41,7 @@ async def test_all_edits_are_done_or_none(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("one\ntwo\n")
     tool = EditFile(tmp_path)
 
-    with pytest.raises(InvalidCall, match=r"edit 2 of 2: `old_text` is not in it\. The nearest line is 2: two"):
+    with pytest.raises(InvalidCall, match=r"edit 2 of 2: `old_text` was not found\. The nearest line is 2: two"):
         edits = [{"old_text": "one", "new_text": "1"}, {"old_text": "twoo", "new_text": "2"}]
         await call_tool(tool, path="a", edits=edits)
 
@@ -51,7 +51,7 @@ async def test_all_edits_are_done_or_none(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ({"old_text": "same", "new_text": "x"}, r"is in it 2 times \(lines 1, 3\)"),
+        ({"old_text": "same", "new_text": "x"}, r"occurs 2 times \(lines 1, 3\)"),
         ({"old_text": "  other", "new_text": "x"}, "Its first line is line 2"),
         ({"old_text": "nothing like it", "new_text": "x"}, "Read the file again"),
         ({"old_text": "", "new_text": "x"}, "`old_text` is empty"),
@@ -138,7 +138,7 @@ async def test_an_edit_of_a_file_that_changed_after_a_crash_is_an_error(tmp_path
 
     assert answer is not None
     assert answer.is_error
-    assert "somebody else has changed it since" in answer.text
+    assert "something else has changed it since" in answer.text
     assert (tmp_path / "a").read_text() == "three\n"
 
 

@@ -20,7 +20,7 @@ async def test_changes_and_new_files_are_shown(tmp_path: Path) -> None:
     answer = await call_tool(GitDiff(repo))
 
     assert "-two\n+2" in answer.text
-    assert answer.text.endswith("[new files that git does not know yet: new.txt]")
+    assert answer.text.endswith("[untracked files: new.txt]")
 
 
 async def test_staged_changes_are_shown_only_on_request(tmp_path: Path) -> None:
@@ -55,7 +55,7 @@ async def test_a_file_that_usually_holds_secrets_is_left_out_unless_it_is_named(
     run_git(repo, "add", "-f", ".env")
 
     assert (await call_tool(GitDiff(repo), staged=True)).text == (
-        "[left out, because such files usually hold secrets: .env]"
+        "[left out, because such files usually contain secrets: .env]"
     )
     assert "canary" in (await call_tool(GitDiff(repo), staged=True, path=".env")).text
 
@@ -67,11 +67,11 @@ async def test_a_long_diff_is_cut_and_says_so(tmp_path: Path) -> None:
     answer = await call_tool(GitDiff(repo))
 
     assert len(answer.text) < 101_000
-    assert answer.text.endswith("more characters; give a path to see less at once]")
+    assert answer.text.endswith("more characters; give a path to narrow the diff]")
 
 
 async def test_outside_a_repository_it_says_so(tmp_path: Path) -> None:
-    with pytest.raises(InvalidCall, match="not one of a git repository"):
+    with pytest.raises(InvalidCall, match="is not a git checkout"):
         await call_tool(GitDiff(tmp_path))
 
 

@@ -61,8 +61,8 @@ async def test_arguments_arrive_as_their_types_and_the_result_as_json() -> None:
     ("arguments", "said"),
     [
         ({"points": []}, "describe needs `name`"),
-        ({"name": "n", "points": [{"x": "1"}]}, r"`points\[0\]\.x` as it is: expected `int`, got `str`"),
-        ({"name": "n", "points": [], "unit": "m"}, "cannot take `unit`"),
+        ({"name": "n", "points": [{"x": "1"}]}, r"`points\[0\]\.x`: expected `int`, got `str`"),
+        ({"name": "n", "points": [], "unit": "m"}, "got an invalid `unit`"),
         ({"name": "n", "points": [], "more": 1}, "has no argument `more`"),
     ],
 )

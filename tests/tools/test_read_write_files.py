@@ -27,7 +27,7 @@ async def test_a_part_of_a_file_says_how_to_get_the_next(tmp_path: Path) -> None
     tool = ReadFile(tmp_path)
 
     assert (await call_tool(tool, path="a.txt", offset=3, limit=2)).text == (
-        "     3\t3\n     4\t4\n[a.txt goes on; read on with offset=5]"
+        "     3\t3\n     4\t4\n[a.txt continues; read on with offset=5]"
     )
     assert (await call_tool(tool, path="a.txt", offset=9, limit=2)).text == "     9\t9\n    10\t10"
 
@@ -40,10 +40,10 @@ async def test_long_lines_and_long_files_are_cut_visibly(tmp_path: Path) -> None
     wide = await call_tool(tool, path="wide")
     long = await call_tool(tool, path="long", limit=100_000)
 
-    assert "[this line is cut; it has 1000001 bytes]" in wide.text
+    assert "[line truncated; it has 1000001 bytes]" in wide.text
     assert wide.text.endswith("     2\tnext")
     assert len(wide.text) < 3000
-    assert "[long goes on; read on with offset=" in long.text
+    assert "[long continues; read on with offset=" in long.text
     assert len(long.text) < LARGEST_ANSWER + 200
 
 
@@ -53,7 +53,7 @@ async def test_an_empty_file_and_an_offset_beyond_the_end_are_reported(tmp_path:
 
     assert (await call_tool(ReadFile(tmp_path), path="empty")).text == "[empty is empty]"
     beyond = await call_tool(ReadFile(tmp_path), path="short", offset=5)
-    assert (beyond.is_error, beyond.text) == (True, "short has 1 lines; an offset up to 1 would work.")
+    assert (beyond.is_error, beyond.text) == (True, "short has 1 lines; use an offset up to 1.")
 
 
 async def test_a_binary_file_is_refused_with_its_kind_and_size(tmp_path: Path) -> None:
@@ -68,9 +68,9 @@ async def test_a_binary_file_is_refused_with_its_kind_and_size(tmp_path: Path) -
     [
         ({}, "read_file needs `path`, which is missing; it takes `path`, `offset` and `limit`."),
         ({"path": "a", "cwd": "/"}, "read_file has no argument `cwd`; it takes `path`, `offset` and `limit`."),
-        ({"path": 3}, "read_file cannot take `path` as it is: expected `str`, got `int`."),
-        ({"path": "a", "offset": 0}, "read_file cannot take `offset` as it is: expected `int` >= 1."),
-        ({"path": "a"}, "There is no file a; use glob to see which there are."),
+        ({"path": 3}, "read_file got an invalid `path`: expected `str`, got `int`."),
+        ({"path": "a", "offset": 0}, "read_file got an invalid `offset`: expected `int` >= 1."),
+        ({"path": "a"}, "a does not exist; use glob to find files."),
         ({"path": "."}, ". is a directory; give the path of a file."),
     ],
 )
@@ -106,7 +106,7 @@ async def test_writing_creates_and_overwrites(tmp_path: Path) -> None:
     overwritten = await call_tool(tool, path="new/deep/a.txt", content="three")
 
     assert created.text == "Created new/deep/a.txt with 2 lines."
-    assert overwritten.text == "Overwrote new/deep/a.txt; it has 1 line now."
+    assert overwritten.text == "Overwrote new/deep/a.txt; it now has 1 line."
     assert (tmp_path / "new/deep/a.txt").read_text() == "three"
 
 
@@ -117,7 +117,7 @@ async def test_a_binary_file_may_be_replaced_and_the_person_is_informed(tmp_path
     prepared = await tool.prepare(make_tool_use(tool, path="b", content="text\n"))
     await prepared.act()
 
-    assert prepared.shown.startswith("b is there already and is not text")
+    assert prepared.shown.startswith("b already exists and is not text")
     assert (tmp_path / "b").read_text() == "text\n"
 
 
@@ -126,7 +126,7 @@ async def test_a_file_that_changed_after_it_was_shown_is_left_alone(tmp_path: Pa
     prepared = await tool.prepare(make_tool_use(tool, path="a.txt", content="mine"))
     (tmp_path / "a.txt").write_text("theirs")
 
-    with pytest.raises(InvalidCall, match="changed meanwhile"):
+    with pytest.raises(InvalidCall, match="changed in the meantime"):
         await prepared.act()
 
     assert (tmp_path / "a.txt").read_text() == "theirs"
@@ -135,7 +135,7 @@ async def test_a_file_that_changed_after_it_was_shown_is_left_alone(tmp_path: Pa
 async def test_half_a_character_is_refused(tmp_path: Path) -> None:
     tool = WriteFile(tmp_path)
 
-    with pytest.raises(InvalidCall, match="half a character"):
+    with pytest.raises(InvalidCall, match="contains an invalid character"):
         await tool.prepare(make_tool_use(tool, path="a.txt", content="\ud800"))
 
 
@@ -151,7 +151,7 @@ async def test_a_write_cut_short_by_a_crash_is_recovered(tmp_path: Path) -> None
     overtaken = await tool.recover(action)
     assert overtaken is not None
     assert overtaken.is_error
-    assert "somebody else has changed it" in overtaken.text
+    assert "something else has changed it" in overtaken.text
 
 
 def test_a_change_too_large_to_compare_is_shown_whole() -> None:

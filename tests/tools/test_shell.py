@@ -96,7 +96,7 @@ async def test_a_command_that_ignores_sigterm_is_killed_with_all_it_started(tmp_
         timeout=1,
     )
 
-    assert answer.text == "said\n[stopped after 1 s, with all that it had started]"
+    assert answer.text == "said\n[stopped after 1 s, with all its processes]"
     assert answer.is_error
     assert 3 <= time.monotonic() - began_at < 20
     await wait_gone(int((tmp_path / "child").read_text()))
@@ -269,5 +269,5 @@ def test_a_script_that_changed_is_not_sealed(tmp_path: Path) -> None:
     inputs = hash_named_files("sh deploy.sh", tmp_path)
     (tmp_path / "deploy.sh").write_text("evil")
 
-    with pytest.raises(InvalidCall, match=r"deploy.sh was changed meanwhile"):
+    with pytest.raises(InvalidCall, match=r"deploy.sh was changed in the meantime"):
         read_approved_scripts("sh deploy.sh", tmp_path, inputs)

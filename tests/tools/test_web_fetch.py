@@ -96,7 +96,7 @@ async def test_a_long_page_is_cut() -> None:
         answer = await call_tool(WebFetch(allow_private=True), url=f"{url}/flood")
 
         assert len(answer.text) < LARGEST_ANSWER + 200
-        assert answer.text.endswith("[the page goes on; only its start is here]")
+        assert answer.text.endswith("[the page continues; only its start is shown]")
 
 
 async def test_an_unreachable_server_is_reported() -> None:

@@ -222,7 +222,7 @@ def finish_worker(branch: str, run: str, *files: str) -> WorkerState:
     written.add(TurnStarted(agent="worker", engine="scripted", prompt="Build it."), TURN)
     written.add(ModelReplied(model="m", usage=Usage(input_tokens=10, output_tokens=2, calls=1, usd=0.5)), TURN)
     written.add(ToolCalled(id="c0", action=make_action("run_checks")), CALL)
-    written.add(ToolAnswered(id="c0", text="There is no check 'x'.", is_error=True), CALL)
+    written.add(ToolAnswered(id="c0", text="Check 'x' not found.", is_error=True), CALL)
     written.add(ToolCalled(id="c1", action=make_action("run_checks")), CALL)
     written.add(ActionBegan(action=make_action("run_checks", name="tests, lint"), allowed_by="a rule"), CALL)
     said = "PASS tests, FAIL lint\n\nPASS tests [exit code 0]\nPASS lint\n\nFAIL lint [exit code 1]"

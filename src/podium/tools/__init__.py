@@ -1,1 +1,1 @@
-"""The tools of agents: files, search, shell, checks, diffs, questions, web pages, and your own functions."""
+"""The agents' tools: files, search, shell, checks, diffs, questions, web pages, and your own functions."""

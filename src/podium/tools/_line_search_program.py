@@ -1,6 +1,6 @@
 """A program that searches the lines of files. It reads the query as JSON from stdin and prints hits as JSON lines.
 
-It runs as a separate process in the checkout and uses only the standard library. It follows no link.
+It runs as a separate process in the checkout and uses only the standard library. It does not follow links.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ def _read_content(path: str) -> bytes:
 
 
 def _open_without_links(path: str) -> int:
-    """Open a file directory by directory, without following a link, and return its descriptor."""
+    """Open a file directory by directory, without following links, and return its descriptor."""
     *above, name = path.split("/")
     fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
     try:

@@ -1,6 +1,6 @@
 """The tools `ask_person`, which asks a question and waits for the answer, and `report_status`.
 
-Both act by recording events on the timeline. A resumed run does not repeat what is already there.
+Both record events on the timeline. A resumed run does not repeat events that are already there.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from ..values.event import QuestionAnswered, QuestionAsked, StatusReported, Tool
 from ..values.limits import Unattended
 from .tool_arguments import Arguments, build_schema, parse_arguments
 
-NOBODY = "Nobody is there to ask. Decide yourself and say what you assumed."
+NOBODY = "Nobody is available to answer. Decide yourself and say what you assumed."
 
 
 class AskPersonArguments(Arguments, frozen=True, kw_only=True):
     """The arguments of ask_person."""
 
-    question: Annotated[str, Meta(min_length=1, description="What you need to know, understandable by itself.")]
-    choices: Annotated[tuple[str, ...], Meta(description="Answers to choose from, if there are such.")] = ()
+    question: Annotated[str, Meta(min_length=1, description="What you need to know, understandable without context.")]
+    choices: Annotated[tuple[str, ...], Meta(description="Answers to choose from, if any.")] = ()
 
 
 class ReportStatusArguments(Arguments, frozen=True, kw_only=True):
@@ -76,7 +76,7 @@ async def _wait_for_answer(question: AskPersonArguments, scope: Scope, unattende
 
 
 def report_status_tool() -> Tool:
-    """Return the tool that reports the status of the work to the person."""
+    """Return the tool that reports the work's status to the person."""
 
     async def record_status(call: ToolUse, scope: Scope) -> ToolAnswer:
         try:
@@ -88,7 +88,7 @@ def report_status_tool() -> Tool:
 
     return Tool(
         name="report_status",
-        description="Tell the person where the work stands. It is shown to them; nothing is asked, nothing waits.",
+        description="Tell the person the status of the work. It is only shown; you do not get or wait for an answer.",
         parameters=build_schema(ReportStatusArguments),
         answer=record_status,
     )

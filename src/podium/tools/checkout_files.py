@@ -1,11 +1,11 @@
-"""Access to the files of a checkout. Nothing outside the checkout is ever opened.
+"""Access to the files in a checkout. Nothing outside the checkout is ever opened.
 
 A path is first located: links are followed as long as they stay inside, and the result is the real
-path, which permission rules are applied to. Opening and writing then use that real path and follow
-no link at all, so a link that is created in between causes an error instead of an escape.
+path, which permission rules are applied to. Opening and writing then use that real path and do not
+follow any links, so a link that is created in between causes an error instead of an escape.
 
-The kernel resolves paths where it supports `openat2`; elsewhere the path is walked directory by
-directory, and every link is refused.
+The kernel resolves paths if it supports `openat2`; otherwise the path is traversed directory by
+directory, and every link is rejected.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..system import openat2
 LONGEST_NAME = 255
 LONGEST_PATH = 4096
 OWN_FILE_PREFIX = ".podium-"
-"""The prefix of files that are being written. One is left behind only if the process is killed while writing."""
+"""The prefix of files that are being written. Such a file remains only if the process is killed while writing."""
 
 Kind = Literal["file", "directory", "absent"]
 
@@ -40,7 +40,7 @@ class LocatedPath:
     kind: Kind
 
     def as_file(self) -> LocatedPath:
-        """Return itself if it is a file or absent. Raise InvalidCall for a directory."""
+        """Return this path if it is a file or does not exist. Raise InvalidCall for a directory."""
         if self.kind == "directory":
             raise InvalidCall(f"{self.path} is a directory; give the path of a file.")
         return self
@@ -78,7 +78,7 @@ class Checkout:
         located = self._locate_by_kernel(relative) if self._by_kernel else self._locate_by_walking(relative)
         if path.endswith("/") and located.kind != "directory":
             raise InvalidCall(
-                f"{format_path(path)} ends with a slash, but no such directory is there; leave the slash out."
+                f"{format_path(path)} ends with a slash, but there is no such directory; remove the slash."
             )
         return located
 
@@ -100,7 +100,7 @@ class Checkout:
                 self._refuse_dangling_link(relative, names)
                 absent.insert(0, names.pop())
                 if ".." in absent:
-                    raise InvalidCall(f"{format_path(relative)} goes through a directory that is not there.") from None
+                    raise InvalidCall(f"{format_path(relative)} is in a directory that does not exist.") from None
             except OSError as error:
                 raise _convert_os_error(relative, error) from error
             else:
@@ -113,19 +113,17 @@ class Checkout:
         return self._build_located_path(relative, found, mode, absent)
 
     def _refuse_dangling_link(self, relative: str, names: list[str]) -> None:
-        """Raise InvalidCall if the path is a dangling link: no new file may be created through it."""
+        """Raise InvalidCall if the path is a dangling link: no file can be created through it."""
         with suppress(OSError):
             os.close(openat2.open_beneath(self.fd, "/".join(names), os.O_PATH | os.O_NOFOLLOW))
-            raise InvalidCall(
-                f"{format_path(relative)} is a link that leads nowhere; remove the link or give another path."
-            )
+            raise InvalidCall(f"{format_path(relative)} is a broken link; remove the link or give another path.")
 
     def _read_fd_path(self, fd: int, relative: str) -> list[str]:
         top, found = (str(Path(f"/proc/self/fd/{one}").readlink()) for one in (self.fd, fd))
         if found == top:
             return []
         if not found.startswith(f"{top.rstrip('/')}/"):
-            raise InvalidCall(f"{format_path(relative)} was moved while it was looked for; try again.")
+            raise InvalidCall(f"{format_path(relative)} was moved while it was being opened; try again.")
         return found[len(top) :].strip("/").split("/")
 
     def _locate_by_walking(self, relative: str) -> LocatedPath:
@@ -148,7 +146,7 @@ class Checkout:
                 found.append(name)
                 if stat.S_ISLNK(mode):
                     raise InvalidCall(
-                        f"{'/'.join(found)} is a link, and links are not followed here; give the path it leads to."
+                        f"{'/'.join(found)} is a link, and links are not followed here; give the path it points to."
                     )
                 if stat.S_ISDIR(mode):
                     fd = _descend_into(fd, name)
@@ -164,8 +162,8 @@ class Checkout:
         path = "/".join([*found, *absent]) or "."
         if not _has_clean_characters(path):
             raise InvalidCall(
-                f"{format_path(relative)} leads to {format_path(path)}, which has odd characters in "
-                "it; rename that first."
+                f"{format_path(relative)} points to {format_path(path)}, which contains unprintable characters; "
+                "rename that first."
             )
         if absent:
             if not stat.S_ISDIR(mode):
@@ -200,17 +198,17 @@ class Checkout:
     def open_file(self, path: str) -> Iterator[int]:
         """Open the file at a located path for reading and yield its descriptor.
 
-        A fifo or device is refused before it is opened.
+        A fifo or device is rejected before it is opened.
         """
         above, name = _split_parent(path)
         with self.open_directory(above) as parent:
             if not stat.S_ISREG(os.stat(name, dir_fd=parent, follow_symlinks=False).st_mode):
-                raise InvalidCall(f"{format_path(path)} is no longer a file; look again.")
+                raise InvalidCall(f"{format_path(path)} is no longer a file; check the path again.")
             # Non-blocking, because a fifo may replace the file at this moment.
             fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC, dir_fd=parent)
         try:
             if not stat.S_ISREG(os.fstat(fd).st_mode):
-                raise InvalidCall(f"{format_path(path)} is no longer a file; look again.")
+                raise InvalidCall(f"{format_path(path)} is no longer a file; check the path again.")
             yield fd
         finally:
             os.close(fd)
@@ -221,7 +219,7 @@ class Checkout:
         with self.open_directory(above, create=True) as parent:
             there = _stat_if_present(name, parent)
             if there is not None and not stat.S_ISREG(there.st_mode):
-                raise InvalidCall(f"{format_path(path)} is no longer a file; look again.")
+                raise InvalidCall(f"{format_path(path)} is no longer a file; check the path again.")
             written = f"{OWN_FILE_PREFIX}{secrets.token_hex(8)}"
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             fd = os.open(written, flags, 0o666 if there is None else 0o600, dir_fd=parent)
@@ -241,7 +239,7 @@ class Checkout:
 
 def _copy_owner_and_mode(fd: int, there: os.stat_result) -> None:
     """Copy the owner and mode of the replaced file, without the setuid, setgid and sticky bits."""
-    with suppress(OSError):  # only root may give files away
+    with suppress(OSError):  # only root can change a file's owner
         os.fchown(fd, there.st_uid, there.st_gid)
     os.fchmod(fd, stat.S_IMODE(there.st_mode) & 0o777)
 
@@ -278,12 +276,12 @@ def _validate_path(path: str) -> str:
     if not path:
         raise InvalidCall("The path is empty; give a path relative to the checkout.")
     if not _has_clean_characters(path):
-        raise InvalidCall(f"{format_path(path)} has characters in it that cannot be shown; give a path without.")
+        raise InvalidCall(f"{format_path(path)} contains unprintable characters; give a path without them.")
     if path == "~" or path.startswith("~/"):
         raise InvalidCall(f"{format_path(path)} is in a home directory; give a path relative to the checkout.")
     if len(os.fsencode(path)) >= LONGEST_PATH or any(len(os.fsencode(name)) > LONGEST_NAME for name in path.split("/")):
         raise InvalidCall(
-            f"{format_path(path)} is too long; a name has at most {LONGEST_NAME} bytes and a path {LONGEST_PATH - 1}."
+            f"{format_path(path)} is too long; the limit is {LONGEST_NAME} bytes per name, {LONGEST_PATH - 1} per path."
         )
     return path
 
@@ -296,13 +294,13 @@ def _has_clean_characters(path: str) -> bool:
 def _convert_os_error(path: str, error: OSError) -> InvalidCall:
     match error.errno:
         case errno.EXDEV:
-            return InvalidCall(f"{format_path(path)} leads out of the checkout; only what is inside can be used.")
+            return InvalidCall(f"{format_path(path)} leads out of the checkout; only paths inside it can be used.")
         case errno.ELOOP:
             return InvalidCall(
-                f"{format_path(path)} goes through a link that cannot be followed; give the path it leads to."
+                f"{format_path(path)} contains a link that cannot be followed; give the path it points to."
             )
         case errno.ENOTDIR:
-            return InvalidCall(f"{format_path(path)} goes through a file as if it were a directory.")
+            return InvalidCall(f"{format_path(path)} uses a file as a directory.")
         case _:
             return InvalidCall(f"{format_path(path)} cannot be reached: {error.strerror or error}.")
 

@@ -1,4 +1,4 @@
-"""The tool `edit_file`: replacement of exact text in a file, all edits or none."""
+"""The tool `edit_file`: replaces exact text in a file, either all edits or none."""
 
 from __future__ import annotations
 
@@ -22,17 +22,15 @@ from .tool_arguments import Arguments, build_schema, parse_arguments
 
 BOM = "\ufeff"
 SEARCHED = 5000
-"""How many lines are searched for the nearest match of a text that was not found."""
+"""How many lines are searched for the nearest match when a text was not found."""
 
-OldText = Annotated[
-    str, Meta(description="The text as it stands in the file, character for character, without numbers.")
-]
-NewText = Annotated[str, Meta(description="What stands there instead.")]
-ReplaceAll = Annotated[bool, Meta(description="Replace every occurrence; else there must be exactly one.")]
+OldText = Annotated[str, Meta(description="The exact text in the file, without line numbers.")]
+NewText = Annotated[str, Meta(description="The text to replace it with.")]
+ReplaceAll = Annotated[bool, Meta(description="Replace every occurrence; otherwise there must be exactly one.")]
 
 
 class Edit(Arguments, frozen=True, kw_only=True):
-    """One text for another."""
+    """One replacement."""
 
     old_text: OldText
     new_text: NewText
@@ -44,7 +42,7 @@ class EditArguments(Arguments, frozen=True, kw_only=True):
 
     path: PathOfFile
     edits: Annotated[
-        tuple[Edit, ...], Meta(description="Several edits, done in order, each on what the one before left.")
+        tuple[Edit, ...], Meta(description="Several edits, applied in order, each to the result of the previous one.")
     ] = ()
     old_text: OldText | None = None
     new_text: NewText | None = None
@@ -56,8 +54,8 @@ class EditFile:
 
     name = "edit_file"
     description = (
-        "Replace exact text in a file. Give old_text and new_text, or several of them as edits; all are done or "
-        "none. old_text must occur exactly once, so give enough of the lines around it, or set replace_all."
+        "Replace exact text in a file. Give old_text and new_text, or several pairs as edits; either all are applied "
+        "or none. old_text must occur exactly once, so include enough surrounding lines, or set replace_all."
     )
     parameters = build_schema(EditArguments)
     is_parallel = False
@@ -77,7 +75,7 @@ class EditFile:
         with open_checkout(self._directory) as checkout:
             found = checkout.locate(path).as_file()
             if found.kind == "absent":
-                raise InvalidCall(f"There is no file {found.path} to edit; use write_file to create it.")
+                raise InvalidCall(f"{found.path} does not exist; use write_file to create it.")
             there = read_whole_file(checkout, found.path)
         try:
             before = there.decode()
@@ -125,7 +123,7 @@ def apply_edits(text: str, edits: Sequence[Edit], path: str) -> str:
 
 def _apply_edit(text: str, edit: Edit, path: str, which: str) -> str:
     if not edit.old_text:
-        raise InvalidCall(f"{path} is unchanged, {which}`old_text` is empty; give the text that shall be replaced.")
+        raise InvalidCall(f"{path} is unchanged, {which}`old_text` is empty; give the text to replace.")
     old, new = edit.old_text, edit.new_text
     if "\r\n" in text and (text.count("\n") == text.count("\r\n") or old not in text):
         old, new = _convert_to_crlf(old), _convert_to_crlf(new)
@@ -134,13 +132,13 @@ def _apply_edit(text: str, edit: Edit, path: str, which: str) -> str:
     count = text.count(old)
     if count == 0:
         raise InvalidCall(
-            f"{path} is unchanged, {which}`old_text` is not in it.{_describe_nearest_line(text, edit.old_text)}"
+            f"{path} is unchanged, {which}`old_text` was not found.{_describe_nearest_line(text, edit.old_text)}"
         )
     if count > 1 and not edit.replace_all:
         raise InvalidCall(
-            f"{path} is unchanged, {which}`old_text` is in it {count} times (lines "
-            f"{_find_line_numbers(text, old)}); give more "
-            "of the lines around it, or set replace_all."
+            f"{path} is unchanged, {which}`old_text` occurs {count} times (lines "
+            f"{_find_line_numbers(text, old)}); include more "
+            "surrounding lines, or set replace_all."
         )
     return text.replace(old, new)
 
@@ -159,12 +157,12 @@ def _find_line_numbers(text: str, old: str) -> str:
 
 
 def _describe_nearest_line(text: str, old: str) -> str:
-    """Describe the line of the file that is most similar to the first line of the text that was not found."""
+    """Describe the line in the file that is most similar to the first line of the missing text."""
     wanted = next((line.strip() for line in old.split("\n") if line.strip()), "")[:500]
     numbered = {line.strip()[:500]: number for number, line in reversed([*enumerate(text.split("\n")[:SEARCHED], 1)])}
     near = difflib.get_close_matches(wanted, numbered, n=1, cutoff=0.5)
     if not near:
         return " Read the file again."
     if near[0] == wanted:
-        return f" Its first line is line {numbered[near[0]]}; what follows or the white space differs. Read it again."
+        return f" Its first line is line {numbered[near[0]]}; later lines or the white space differ. Read it again."
     return f" The nearest line is {numbered[near[0]]}: {near[0]}"

@@ -1,4 +1,4 @@
-"""A change to one file: it is prepared with its diff and written only if the file has not changed since.
+"""A change to one file: prepared with its diff, and written only if the file has not changed since.
 
 After a crash, the hashes recorded with the change show whether it was written.
 """
@@ -42,7 +42,7 @@ class PendingFileChange:
     after: bytes
 
     def prepare_call(self, arguments: Mapping[str, Any], describe: DescribeChange, *, note: str = "") -> PreparedCall:
-        """Return the prepared call for the change. `note` is put before the diff if the diff is not complete."""
+        """Return the prepared call for the change. `note` is put before the diff if the diff is incomplete."""
         difference = self._build_diff()
 
         async def write_change() -> ToolAnswer:
@@ -64,7 +64,7 @@ class PendingFileChange:
     def _write_file(self) -> None:
         with open_checkout(self.directory) as checkout, convert_os_errors(self.path):
             if hash_file(checkout, self.path) != self.before_hash:
-                raise InvalidCall(f"{self.path} was changed meanwhile, and was left as it is; read it again.")
+                raise InvalidCall(f"{self.path} was changed in the meantime and was not modified; read it again.")
             checkout.write_file(self.path, self.after)
 
 
@@ -89,8 +89,8 @@ async def recover_change(directory: Path, began: Action, describe: DescribeChang
     if there == before:
         return None
     return ToolAnswer(
-        text=f"{path} was about to be changed when the process died, and somebody else has changed it since; it was "
-        "left as it is. Read it again.",
+        text=f"{path} was about to be changed when the process died, and something else has changed it since; it was "
+        "not modified. Read it again.",
         is_error=True,
     )
 
@@ -125,7 +125,7 @@ def read_whole_file(checkout: Checkout, path: str) -> bytes:
 
 
 class convert_os_errors:  # noqa: N801 - reads as a statement where it is used
-    """A block in which an OSError becomes an InvalidCall that names the path."""
+    """A block in which an OSError becomes an InvalidCall that mentions the path."""
 
     def __init__(self, path: str) -> None:
         self._path = path

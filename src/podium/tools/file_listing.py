@@ -1,4 +1,4 @@
-"""The files of a checkout: tracked and untracked files in a git repository, all files elsewhere.
+"""The files in a checkout: tracked and untracked files in a git repository, all files elsewhere.
 
 Links are not followed. Files that git ignores and files that are hidden from searches are left out.
 """
@@ -18,7 +18,7 @@ from .checkout_files import open_checkout
 MOST = 200_000
 
 Hidden = Callable[[str], bool]
-"""Returns whether a path is left out of searches and diffs over several files. It can still be named explicitly."""
+"""Returns whether a path is left out of searches and diffs over several files. Explicit paths still work."""
 
 SECRET_NAMES = (".env", ".netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials", "credentials.json")
 SECRET_ENDS = (".pem", ".key", ".p12", ".pfx", ".keystore", ".jks", ".kdbx")
@@ -43,7 +43,7 @@ def holds_secrets(path: str) -> bool:
 async def list_files(directory: Path, under: str, *, place: GitLocation, hidden: Hidden) -> list[str]:
     """Return the sorted paths of all files under a located directory, relative to the checkout.
 
-    `place` is the location of the checkout for git.
+    `place` is the checkout's location for git.
     """
     found = await _list_git_files(place, under)
     if found is None:

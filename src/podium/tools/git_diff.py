@@ -27,16 +27,14 @@ class DiffArguments(Arguments, frozen=True, kw_only=True):
     """The arguments of git_diff."""
 
     path: Annotated[str | None, Meta(description="Only this file or directory.")] = None
-    staged: Annotated[bool, Meta(description="What is staged, rather than what is not.")] = False
+    staged: Annotated[bool, Meta(description="Show staged instead of unstaged changes.")] = False
 
 
 class GitDiff:
     """`git_diff`: shows uncommitted changes and the names of new files."""
 
     name = "git_diff"
-    description = (
-        "Show what has changed in the checkout since the last commit or, with staged, what would be committed."
-    )
+    description = "Show the changes in the checkout since the last commit or, with staged, the changes to be committed."
     parameters = build_schema(DiffArguments)
     is_parallel = True
     timeout = 240.0
@@ -81,7 +79,7 @@ class GitDiff:
                 _parse_names(await self._run_git("ls-files", "-z", "-o", "--exclude-standard", "--", only))
             )
         if left_out:
-            parts.append(f"[left out, because such files usually hold secrets: {', '.join(left_out)}]")
+            parts.append(f"[left out, because such files usually contain secrets: {', '.join(left_out)}]")
         return "\n".join(parts) or ("Nothing is staged." if is_staged else "Nothing has changed.")
 
     async def _require_checkout(self) -> None:
@@ -90,7 +88,7 @@ class GitDiff:
         top = os.fsdecode(done.out).rstrip("\n")
         if done.code != 0 or not await to_thread.run_sync(_is_within, self._directory, top):
             why = done.err.splitlines()[0] if done.err else "its files are elsewhere"
-            raise InvalidCall(f"The checkout is not one of a git repository ({why}); compare files with other tools.")
+            raise InvalidCall(f"The checkout is not a git checkout ({why}); compare files with other tools.")
 
     async def _run_git(self, *args: str) -> GitResult:
         done = await call_git(self._place, *args)
@@ -112,11 +110,11 @@ def _describe_new_files(names: list[str]) -> list[str]:
         return []
     shown = ", ".join(name.encode(errors="replace").decode() for name in names[:SHOWN_NEW_FILES])
     more = f" and {len(names) - SHOWN_NEW_FILES} more" if len(names) > SHOWN_NEW_FILES else ""
-    return [f"[new files that git does not know yet: {shown}{more}]"]
+    return [f"[untracked files: {shown}{more}]"]
 
 
 def _truncate_diff(out: bytes) -> str:
     text = out.decode(errors="replace").rstrip("\n")
     if len(text) <= LARGEST_ANSWER:
         return text
-    return f"{text[:LARGEST_ANSWER]}\n[{len(text) - LARGEST_ANSWER} more characters; give a path to see less at once]"
+    return f"{text[:LARGEST_ANSWER]}\n[{len(text) - LARGEST_ANSWER} more characters; give a path to narrow the diff]"

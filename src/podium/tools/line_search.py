@@ -1,6 +1,6 @@
 """Line search in a child process, so that a regular expression that takes too long can be stopped.
 
-The search uses ripgrep if it is installed, otherwise a small program of our own. Both return the same hits.
+The search uses ripgrep if it is installed, otherwise Podium's own small program. Both return the same hits.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ LARGEST_OUTPUT = 8 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrepQuery:
-    """The query of a search."""
+    """A search query."""
 
     pattern: str
     ignore_case: bool
@@ -33,7 +33,7 @@ class GrepQuery:
 
 
 class Hit(Struct, frozen=True, kw_only=True):
-    """A matching line, or a line of its context."""
+    """A matching line, or a context line."""
 
     path: str
     line: int
@@ -43,7 +43,7 @@ class Hit(Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True, kw_only=True)
 class Hits:
-    """The hits of a search, ordered by path and line."""
+    """The search hits, ordered by path and line."""
 
     lines: list[Hit] = field(default_factory=list)
     is_cut: bool = False
@@ -52,7 +52,7 @@ class Hits:
 
 
 async def search_files(directory: Path, paths: Sequence[str], query: GrepQuery, *, timeout: float = TIMEOUT) -> Hits:
-    """Search these files with our own program."""
+    """Search these files with Podium's own program."""
     asked = {
         "pattern": query.pattern,
         "ignore_case": query.ignore_case,
@@ -60,7 +60,7 @@ async def search_files(directory: Path, paths: Sequence[str], query: GrepQuery, 
         "most": query.max_matches,
         "paths": list(paths),
     }
-    # Isolated and without site-packages: the program does not need them, and starts in a third of the time.
+    # Isolated and without site-packages: the program does not need them, and it starts three times as fast.
     argv = [sys.executable, "-I", "-S", str(_line_search_program.__file__)]
     return await _run_search(argv, directory, _parse_own_hits, query, timeout, stdin=msgspec.json.encode(asked))
 
@@ -167,7 +167,7 @@ class _RipgrepMessage(Struct):
 
 
 def parse_ripgrep_hits(line: bytes) -> list[Hit]:
-    """Return the hit in a line of ripgrep's JSON output; no hit for its other messages."""
+    """Return the hit in a line of ripgrep's JSON output; other messages contain none."""
     message = msgspec.json.decode(line, type=_RipgrepMessage)
     data = message.data
     if message.type not in ("match", "context") or data.path is None or data.lines is None or data.line_number is None:

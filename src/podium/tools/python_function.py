@@ -1,4 +1,4 @@
-"""Python functions as tools. The name, the docstring and the type hints are the description for the model."""
+"""Python functions as tools. The name, docstring and type hints become the description for the model."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def function_tool(function: Callable[..., Any]) -> ActingTool:
 
 
 class FunctionTool:
-    """A function that an agent may call. A function that is not async runs in a thread, which cannot be stopped."""
+    """A function that an agent can call. A function that is not async runs in a thread, which cannot be stopped."""
 
     timeout = TIMEOUT
     is_parallel = False
@@ -87,7 +87,7 @@ def _format_result(result: Any) -> str:
 
 
 def _build_arguments_type(function: Callable[..., Any]) -> type[Struct]:
-    """Build a struct type from the parameters of the function."""
+    """Build a struct type from the function's parameters."""
     hints = _read_type_hints(function)
     fields: list[Any] = []
     for name, parameter in inspect.signature(function).parameters.items():

@@ -1,4 +1,4 @@
-"""The tools `read_file` and `write_file`, for the files of the checkout."""
+"""The tools `read_file` and `write_file`, for files in the checkout."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class ReadArguments(Arguments, frozen=True, kw_only=True):
 
     path: PathOfFile
     offset: Annotated[int, Meta(ge=1, description="The first line to read, counted from 1.")] = 1
-    limit: Annotated[int, Meta(ge=1, le=100_000, description="How many lines to read at most.")] = 2000
+    limit: Annotated[int, Meta(ge=1, le=100_000, description="Maximum number of lines to read.")] = 2000
 
 
 class ReadFile:
@@ -64,8 +64,8 @@ class ReadFile:
 
     name = "read_file"
     description = (
-        "Read a text file. Each line comes with its number and a tab before it. Long files come in parts: "
-        "what is left out, and how to get it, is said at the end."
+        "Read a text file. Each line is prefixed with its number and a tab. Long files are truncated: "
+        "the end of the output says how to read on."
     )
     parameters = build_schema(ReadArguments)
     is_parallel = True
@@ -81,7 +81,7 @@ class ReadFile:
             with open_checkout(self._directory) as checkout:
                 found = checkout.locate(asked.path).as_file()
             if found.kind == "absent":
-                raise InvalidCall(f"There is no file {found.path}; use glob to see which there are.")
+                raise InvalidCall(f"{found.path} does not exist; use glob to find files.")
             return found.path
 
         path = await to_thread.run_sync(locate_file)
@@ -114,7 +114,7 @@ def _detect_file_type(start: bytes) -> str:
 
 
 def _number_lines(file: BinaryIO, path: str, offset: int, limit: int) -> ToolAnswer:
-    """Return the requested lines. Only these are kept in memory, however long the lines of the file are."""
+    """Return the requested lines. Only these are kept in memory, however long the file's lines are."""
     shown: list[str] = []
     size = number = 0
     while len(shown) < limit and size < LARGEST_ANSWER:
@@ -126,7 +126,7 @@ def _number_lines(file: BinaryIO, path: str, offset: int, limit: int) -> ToolAns
             shown.append(f"{number:>6}\t{_truncate_line(line, length)}")
             size += len(shown[-1].encode()) + 1
     if file.read(1):
-        shown.append(f"[{path} goes on; read on with offset={number + 1}]")
+        shown.append(f"[{path} continues; read on with offset={number + 1}]")
     return ToolAnswer(text="\n".join(shown))
 
 
@@ -135,7 +135,7 @@ def _answer_at_file_end(path: str, shown: list[str], count: int, offset: int) ->
         return ToolAnswer(text="\n".join(shown))
     if count == 0 and offset == 1:
         return ToolAnswer(text=f"[{path} is empty]")
-    return ToolAnswer(text=f"{path} has {count} lines; an offset up to {max(count, 1)} would work.", is_error=True)
+    return ToolAnswer(text=f"{path} has {count} lines; use an offset up to {max(count, 1)}.", is_error=True)
 
 
 def _read_line_start(file: BinaryIO) -> tuple[bytes, int]:
@@ -152,7 +152,7 @@ def _truncate_line(line: bytes, length: int) -> str:
     text = line.decode(errors="replace").removesuffix("\n").removesuffix("\r").removeprefix("\ufeff")
     if len(text) <= LONGEST_LINE and length == len(line):
         return text
-    return f"{text[:LONGEST_LINE]} [this line is cut; it has {length} bytes]"
+    return f"{text[:LONGEST_LINE]} [line truncated; it has {length} bytes]"
 
 
 # Writing
@@ -162,7 +162,7 @@ class WriteArguments(Arguments, frozen=True, kw_only=True):
     """The arguments of write_file."""
 
     path: PathOfFile
-    content: Annotated[str, Meta(description="All that the file shall hold.")]
+    content: Annotated[str, Meta(description="The complete content of the file.")]
 
 
 class WriteFile:
@@ -170,7 +170,7 @@ class WriteFile:
 
     name = "write_file"
     description = (
-        "Create a file, or replace all of what it holds. Missing directories are made. To change a part of a "
+        "Create a file, or replace its whole content. Missing directories are created. To change part of a "
         "file, use edit_file."
     )
     parameters = build_schema(WriteArguments)
@@ -201,7 +201,7 @@ class WriteFile:
                     there = read_whole_file(checkout, path)
                     before, before_hash = there.decode(), hash_content(there)
                 except (UnicodeDecodeError, InvalidCall):
-                    note = f"{path} is there already and is not text, or too large to be shown; it would be replaced.\n"
+                    note = f"{path} already exists and is not text, or is too large to show; it would be replaced.\n"
         change = PendingFileChange(
             directory=self._directory, path=path, before=before, before_hash=before_hash, after=after
         )
@@ -211,7 +211,7 @@ class WriteFile:
 def _describe_write(path: str, arguments: Mapping[str, Any], is_new: bool) -> str:
     count = len(split_lines(arguments["content"]))
     plural = "line" if count == 1 else "lines"
-    return f"Created {path} with {count} {plural}." if is_new else f"Overwrote {path}; it has {count} {plural} now."
+    return f"Created {path} with {count} {plural}." if is_new else f"Overwrote {path}; it now has {count} {plural}."
 
 
 def encode_utf8(text: str, argument: str) -> bytes:
@@ -220,5 +220,5 @@ def encode_utf8(text: str, argument: str) -> bytes:
         return text.encode()
     except UnicodeEncodeError as error:
         raise InvalidCall(
-            f"`{argument}` has half a character in it, at {error.start}; give text that is valid."
+            f"`{argument}` contains an invalid character at position {error.start}; give valid text."
         ) from error

@@ -1,4 +1,4 @@
-"""The tool `run_checks`: it runs the configured checks of a repository, such as its tests and linter."""
+"""The tool `run_checks`: runs a repository's configured checks, such as its tests and linter."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ CHECK_TIMEOUT = 600.0
 CHECK_OUTPUT_TAIL = 4 * 1024
 
 Checks = Mapping[str, tuple[str, ...]]
-"""The command line of each check, by the name of the check."""
+"""The command line of each check, by check name."""
 
 
 class CheckArguments(Arguments, frozen=True, kw_only=True):
     """The arguments of run_checks."""
 
-    name: Annotated[str | None, Meta(description="One check; leave it out to run all.")] = None
+    name: Annotated[str | None, Meta(description="The check to run; leave it out to run all.")] = None
 
 
 class RunChecks:
@@ -43,22 +43,22 @@ class RunChecks:
         self._sandbox = sandbox or CommandSandbox(name="none")
         self.timeout = (CHECK_TIMEOUT + 10) * max(len(checks), 1)
         self.description = (
-            f"Run the checks of this repository and say which pass. There are: {', '.join(checks) or 'none'}."
+            f"Run this repository's checks and report which pass. Available: {', '.join(checks) or 'none'}."
         )
 
     async def prepare(self, call: ToolUse) -> PreparedCall:
         asked = parse_arguments(call, CheckArguments)
         if not self._checks:
-            raise InvalidCall("No checks are set up for this repository; run its tests with a command, if you may.")
+            raise InvalidCall("This repository has no checks; run its tests with a command if you are allowed to.")
         if asked.name is not None and asked.name not in self._checks:
-            raise InvalidCall(f"There is no check {asked.name!r}; there are {', '.join(self._checks)}.")
+            raise InvalidCall(f"Check {asked.name!r} not found; available: {', '.join(self._checks)}.")
         chosen = dict(self._checks) if asked.name is None else {asked.name: self._checks[asked.name]}
 
         async def run_chosen_checks() -> ToolAnswer:
             parts = {name: await self._run_check(name, argv) for name, argv in chosen.items()}
             texts = [part.text for part in parts.values()]
             if len(parts) > 1:
-                # The summary comes first, where the output of a check cannot imitate it.
+                # The summary comes first, so that a check's output cannot imitate it.
                 texts.insert(
                     0, ", ".join(f"{'FAIL' if part.is_error else 'PASS'} {name}" for name, part in parts.items())
                 )

@@ -38,7 +38,7 @@ async def _locate_existing(directory: Path, path: str) -> LocatedPath:
         with open_checkout(directory) as checkout:
             found = checkout.locate(path)
         if found.kind == "absent":
-            raise InvalidCall(f"There is no {found.path} to search in; leave `path` out to search everywhere.")
+            raise InvalidCall(f"{found.path} does not exist; leave `path` out to search everywhere.")
         return found
 
     return await to_thread.run_sync(locate_path)
@@ -50,17 +50,17 @@ async def _locate_existing(directory: Path, path: str) -> LocatedPath:
 class GlobArguments(Arguments, frozen=True, kw_only=True):
     """The arguments of glob."""
 
-    pattern: Annotated[str, Meta(description="Such as `**/*.py`, `src/**/*.{ts,tsx}`, or `*` for everything.")] = "*"
+    pattern: Annotated[str, Meta(description="E.g. `**/*.py`, `src/**/*.{ts,tsx}`, or `*` for everything.")] = "*"
     path: Under = "."
 
 
 class Glob:
-    """`glob`: lists the files whose paths match a pattern, the newest first."""
+    """`glob`: lists the files whose paths match a pattern, newest first."""
 
     name = "glob"
     description = (
-        "List files whose paths match a pattern, the most recently changed first. A pattern without a slash is "
-        "about names at any depth. What git ignores is left out."
+        "List files whose paths match a pattern, most recently changed first. A pattern without a slash matches "
+        "names at any depth. Files that git ignores are left out."
     )
     parameters = build_schema(GlobArguments)
     is_parallel = True
@@ -90,7 +90,7 @@ class Glob:
         return None
 
     def _sort_newest_first(self, paths: list[str]) -> list[str]:
-        """Return the paths that exist, the newest first. Links are included but not followed."""
+        """Return the paths that exist, newest first. Links are included but not followed."""
         times: dict[str, int] = {}
         with open_checkout(self._directory) as checkout:
             for path in paths:
@@ -124,7 +124,7 @@ class GrepArguments(Arguments, frozen=True, kw_only=True):
     glob: Annotated[str | None, Meta(description="Only files whose paths match, such as `*.py`.")] = None
     ignore_case: bool = False
     context: Annotated[int, Meta(ge=0, le=20, description="How many lines to show around each match.")] = 0
-    max: Annotated[int, Meta(ge=1, le=2000, description="How many matching lines to show at most.")] = 200
+    max: Annotated[int, Meta(ge=1, le=2000, description="Maximum number of matching lines to show.")] = 200
 
 
 class Grep:
@@ -132,8 +132,8 @@ class Grep:
 
     name = "grep"
     description = (
-        "Search the lines of files for a regular expression. Matches come as path:line:text, lines around them as "
-        "path-line-text. What git ignores, binary files and files that usually hold secrets are left out."
+        "Search files for lines that match a regular expression. Matches are shown as path:line:text, context lines as "
+        "path-line-text. Ignored files, binary files and files that usually contain secrets are left out."
     )
     parameters = build_schema(GrepArguments)
     is_parallel = True
@@ -159,9 +159,9 @@ class Grep:
         asked = parse_arguments(call, GrepArguments)
         encode_utf8(asked.pattern, "pattern")
         if len(asked.pattern) > LONGEST_PATTERN:
-            raise InvalidCall(f"`pattern` has {len(asked.pattern)} characters, and {LONGEST_PATTERN} are the most.")
+            raise InvalidCall(f"`pattern` has {len(asked.pattern)} characters; the maximum is {LONGEST_PATTERN}.")
         if not asked.pattern or "\n" in asked.pattern or "\0" in asked.pattern:
-            raise InvalidCall("`pattern` is empty or goes over lines; give an expression that matches within one line.")
+            raise InvalidCall("`pattern` is empty or spans lines; give an expression that matches within one line.")
         if self._ripgrep is None:
             _require_valid_pattern(asked)
         found = await _locate_existing(self._directory, asked.path)
@@ -200,7 +200,7 @@ def _require_valid_pattern(asked: GrepArguments) -> None:
     try:
         re.compile(asked.pattern)
     except (re.error, OverflowError, RecursionError) as error:
-        raise InvalidCall(f"`pattern` is not a regular expression: {error}; escape what is meant literally.") from error
+        raise InvalidCall(f"`pattern` is not a regular expression: {error}; escape literal characters.") from error
 
 
 def _format_hits(asked: GrepArguments, hits: line_search.Hits) -> ToolAnswer:
@@ -232,7 +232,7 @@ DEEPEST = 50
 
 
 def compile_glob(pattern: str) -> Callable[[str], bool]:
-    """Return a function that tells whether a relative path matches the pattern.
+    """Return a function that checks whether a relative path matches the pattern.
 
     A pattern without a slash matches names at any depth. The time to match is proportional to the
     pattern and the path, for any pattern.
@@ -260,7 +260,7 @@ def _compile_parts(pattern: str) -> list[re.Pattern[str] | None]:
 
 def _matches_parts(parts: list[re.Pattern[str] | None], names: list[str]) -> bool:
     reached = {0}
-    """The numbers of parts that the names so far can match."""
+    """The indexes of parts that the names so far can match."""
     for name in names:
         reached = _skip_stars(parts, reached)
         reached = {
@@ -291,5 +291,5 @@ def _expand_braces(pattern: str) -> list[str]:
         else:
             open_ones += [one[: braces.start()] + word + one[braces.end() :] for word in braces[1].split(",")]
         if len(found) + len(open_ones) > ALTERNATIVES:
-            raise InvalidCall(f"The pattern stands for more than {ALTERNATIVES} patterns; use fewer braces.")
+            raise InvalidCall(f"The pattern expands to more than {ALTERNATIVES} patterns; use fewer braces.")
     return found

@@ -1,4 +1,4 @@
-"""The tool `bash`: it runs shell commands in the checkout."""
+"""The tool `bash`: runs shell commands in the checkout."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ MOST_FILES = 32
 MOST_FOLDERS = 8
 LARGEST_FILE = 2**20
 KEPT = 16 * 1024
-"""How many bytes are kept of the start and of the end of the output."""
+"""How many bytes are kept from the start of the output, and from its end."""
 
 
 class CommandOutput:
-    """The start and the end of a command's output. Nothing else is kept in memory, however much it prints."""
+    """The start and end of a command's output. Nothing else is kept in memory, however much it prints."""
 
     def __init__(self, start: int = KEPT, end: int = KEPT) -> None:
         self._start = bytearray()
@@ -65,8 +65,8 @@ class CommandOutput:
 class BashArguments(Arguments, frozen=True, kw_only=True):
     """The arguments of bash."""
 
-    command: Annotated[str, Meta(description="The command, as it would be typed.")]
-    timeout: Annotated[int, Meta(ge=1, le=LONGEST_TIMEOUT, description="Seconds until it is stopped.")] = 120
+    command: Annotated[str, Meta(description="The command, as typed in a shell.")]
+    timeout: Annotated[int, Meta(ge=1, le=LONGEST_TIMEOUT, description="Seconds after which it is stopped.")] = 120
 
 
 class Bash:
@@ -74,8 +74,8 @@ class Bash:
 
     name = "bash"
     description = (
-        "Run a shell command in the checkout and get its output, both streams in one, and its exit code. Nothing "
-        "stays behind: what it starts in the background ends with it. There is no input and no terminal."
+        "Run a shell command in the checkout and get its output (stdout and stderr combined) and exit code. Background "
+        "processes that it starts are stopped when it ends. There is no input and no terminal."
     )
     parameters = build_schema(BashArguments)
     is_parallel = False
@@ -89,17 +89,17 @@ class Bash:
         asked = parse_arguments(call, BashArguments)
         size = len(encode_utf8(asked.command, "command"))
         if not asked.command.strip() or "\0" in asked.command:
-            raise InvalidCall("`command` is empty or has a NUL in it; give a command as it would be typed.")
+            raise InvalidCall("`command` is empty or contains a NUL; give a command as typed in a shell.")
         if size > LONGEST_COMMAND:
             raise InvalidCall(
-                f"`command` has {size} bytes, and {LONGEST_COMMAND} are the most; write a script and run that."
+                f"`command` has {size} bytes; the maximum is {LONGEST_COMMAND}; write a script and run that."
             )
         argv = [SHELL, "-c", asked.command]
         inputs = await to_thread.run_sync(hash_named_files, asked.command, self._directory)
 
         async def run_bash() -> ToolAnswer:
             if await to_thread.run_sync(hash_named_files, asked.command, self._directory) != inputs:
-                raise InvalidCall("A file that the command names was changed meanwhile; look at it, and call again.")
+                raise InvalidCall("A file in the command was changed in the meantime; read it, then call again.")
             output = CommandOutput()
             sealed = await to_thread.run_sync(read_approved_scripts, asked.command, self._directory, inputs)
             wrap, seal = self._sandbox.wrap, self._sandbox.seal
@@ -121,7 +121,7 @@ async def run_command_line(
 ) -> ProcessExit:
     """Run a command line, in its sandbox if there is one. Raise InvalidCall if it cannot be started.
 
-    What the sandbox notes about the command is added to its output.
+    The sandbox's notes about the command are added to its output.
     """
     wrapped = wrap(argv) if wrap else argv
     try:
@@ -136,9 +136,9 @@ async def run_command_line(
 
 
 def hash_named_files(command: str, directory: Path) -> dict[str, str]:
-    """Return the hashes of the checkout's files that a command names, so that an approval covers their content.
+    """Return the hashes of files in the checkout that a command mentions, so that an approval covers their content.
 
-    Files named through variables, patterns or other files are not detected.
+    Files given through variables, patterns or other files are not detected.
     """
     root = directory.resolve()
     found: dict[str, str] = {}
@@ -151,7 +151,7 @@ def hash_named_files(command: str, directory: Path) -> dict[str, str]:
             path = (folder / word).resolve()
             if path.is_relative_to(root) and path.is_file() and path.stat().st_size <= LARGEST_FILE:
                 name = str(path.relative_to(root))
-                name.encode()  # raises ValueError if the name is not valid text, since it cannot be recorded
+                name.encode()  # raises ValueError if the name is not valid text and so cannot be recorded
                 found[name] = sha256(path.read_bytes()).hexdigest()
     return found
 
@@ -166,9 +166,9 @@ def read_approved_scripts(command: str, directory: Path, inputs: Mapping[str, st
         try:
             content = (root / name).read_bytes()
         except OSError as error:
-            raise InvalidCall(f"{name} cannot be read any more: {error.strerror}.") from error
+            raise InvalidCall(f"{name} can no longer be read: {error.strerror}.") from error
         if sha256(content).hexdigest() != inputs[name]:
-            raise InvalidCall(f"{name} was changed meanwhile; look at it, and call again.")
+            raise InvalidCall(f"{name} was changed in the meantime; read it, then call again.")
         found[name] = content
     return found
 
@@ -199,7 +199,7 @@ def _wrap_sealed(seal: Seal, sealed: Mapping[str, bytes], argv: list[str]) -> li
 
 
 def _is_folder(root: Path, word: str) -> bool:
-    """Return whether a word of a command names a folder of the checkout, which the command may enter."""
+    """Return whether a word in a command is a folder in the checkout, which the command may enter."""
     with suppress(OSError, ValueError, RuntimeError):
         path = (root / word).resolve()
         return path != root and path.is_relative_to(root) and path.is_dir()
@@ -211,5 +211,5 @@ _SEPARATORS = re.compile(r"[\s;|&<>()'\"`=]+")
 
 def _format_result(output: CommandOutput, ended: ProcessExit, timeout: float) -> ToolAnswer:
     text = str(output).rstrip("\n") or "(no output)"
-    how = f"stopped after {timeout:g} s, with all that it had started" if ended.has_timed_out else str(ended)
+    how = f"stopped after {timeout:g} s, with all its processes" if ended.has_timed_out else str(ended)
     return ToolAnswer(text=f"{text}\n[{how}]", is_error=ended.has_timed_out or ended.code != 0)

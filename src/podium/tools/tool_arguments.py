@@ -1,4 +1,4 @@
-"""The arguments of a tool as a type: the JSON schema for the model, and the validation of a call."""
+"""A tool's arguments as a type: the JSON schema for the model, and the validation of a call."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _WRONG = re.compile(r"^(?P<what>.*) - at `\$\.(?P<at>.*)`$")
 
 
 class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """The arguments of one tool. Omitted arguments have their default; unknown arguments are refused."""
+    """One tool's arguments. Omitted arguments have their default; unknown arguments are rejected."""
 
 
 @lru_cache(maxsize=256)
 def build_schema(arguments_type: type[Struct]) -> dict[str, Any]:
-    """Return the JSON schema of the arguments, without references. It is cached and must not be modified."""
+    """Return the JSON schema for the arguments, without references. It is cached and must not be modified."""
     (top,), parts = msgspec.json.schema_components([arguments_type], ref_template="{name}")
     inlined = _inline_references(top, parts)
     assert isinstance(inlined, dict)
@@ -49,11 +49,11 @@ def _inline_references(node: Any, parts: dict[str, Any], above: tuple[str, ...] 
 
 
 def parse_arguments(call: ToolUse, arguments_type: type[T]) -> T:
-    """Parse the arguments of a call. Raise InvalidCall for the first that is missing, unknown or invalid."""
+    """Parse a call's arguments. Raise InvalidCall for the first that is missing, unknown or invalid."""
     if call.unreadable:
         raise InvalidCall(
-            f"The arguments of {call.name} are not a JSON object; give "
-            f"{format_names(arguments_type.__struct_fields__)} as one."
+            f"The arguments for {call.name} are not a JSON object; give an object with "
+            f"{format_names(arguments_type.__struct_fields__)}."
         )
     try:
         return msgspec.convert(call.arguments, arguments_type)
@@ -73,8 +73,8 @@ def _explain_invalid_arguments(tool: str, arguments_type: type[Struct], message:
             f"{format_names(arguments_type.__struct_fields__)}."
         )
     if wrong := _WRONG.match(message):
-        return f"{tool} cannot take `{wrong['at']}` as it is: {wrong['what'][:1].lower()}{wrong['what'][1:]}."
-    return f"{tool} cannot take these arguments: {message}."
+        return f"{tool} got an invalid `{wrong['at']}`: {wrong['what'][:1].lower()}{wrong['what'][1:]}."
+    return f"{tool} got invalid arguments: {message}."
 
 
 def _format_argument(match: re.Match[str]) -> str:
@@ -91,6 +91,6 @@ def format_names(names: Sequence[str]) -> str:
 
 
 def canonical_arguments(arguments: Struct, **resolved: Any) -> dict[str, Any]:
-    """Return the arguments to show and decide on: those that differ from their defaults, and resolved values."""
+    """Return the arguments to show and check: those that differ from their defaults, and resolved values."""
     given: dict[str, Any] = msgspec.to_builtins(arguments)
     return given | resolved

@@ -1,4 +1,4 @@
-"""The tools for one working directory, and the selection of those that an agent's file lists."""
+"""The tools for one working directory, and the selection of those listed in an agent's file."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ ALIASES = {
 
 
 def resolve_tool_name(entry: str) -> str | None:
-    """Return the tool that an entry of `tools` names, also for `Bash(git *)`; None for an agent or an MCP tool."""
+    """Return the tool for an entry in `tools`, including `Bash(git *)`; None for an agent or an MCP tool."""
     name = entry.partition("(")[0].strip()
     if name == "Agent" or name.startswith("mcp__"):
         return None
@@ -80,7 +80,7 @@ class Toolbox:
             self._add_tools(
                 ReadFile(directory),
                 Glob(directory, hidden=hidden),
-                # Ripgrep opens files by name, and a name may have become a link, so it runs only in a sandbox.
+                # Ripgrep opens files by name, and a file may have become a link, so it runs only in a sandbox.
                 Grep(directory, hidden=hidden, wrap=wrap, ripgrep=None if wrap is not None else False),
                 GitDiff(directory, hidden=hidden),
                 WriteFile(directory),
@@ -112,7 +112,7 @@ class Toolbox:
         return [self._plain[name] for name in wanted if name in self._plain]
 
     def find_unknown_tools(self, names: Sequence[str]) -> list[str]:
-        """Return the entries that name no known tool, for a notice."""
+        """Return the entries that are not known tools, for a notice."""
         known = {*DELEGATING_TOOLS, *CHECKOUT_TOOLS, *self._acting, *self._plain, *self._functions}
         return [entry for entry in names if (name := resolve_tool_name(entry)) is not None and name not in known]
 

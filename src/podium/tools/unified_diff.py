@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 CONTEXT = 3
 COMPARED = 5000
-"""How many changed lines, of both sides together, are compared; more are shown as one replacement."""
+"""How many changed lines, on both sides together, are compared; more are shown as one replacement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnifiedDiff:
-    """A diff, and the number of added and removed lines in it."""
+    """A diff, and its number of added and removed lines."""
 
     text: str
     changed_lines: int

@@ -1,4 +1,4 @@
-"""The tool `web_fetch`: it fetches a web page as text. Addresses of this machine and its networks are refused."""
+"""The tool `web_fetch`: fetches a web page as text. Addresses of this machine and its networks are rejected."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class WebFetch:
     """`web_fetch`: returns the text of a web page."""
 
     name = "web_fetch"
-    description = "Fetch a web page as text. Redirects to another host or port are reported, not followed."
+    description = "Fetch a web page and get its text. Redirects to another host are reported, not followed."
     parameters = build_schema(FetchArguments)
     is_parallel = True
     timeout = SECONDS + 10
@@ -90,13 +90,13 @@ class WebFetch:
                 is_upgrade = (url.scheme, url.port, target.port) == ("http", 80, 443)
                 if target.host != url.host or (target.port != url.port and not is_upgrade):
                     return ToolAnswer(
-                        text=f"{url} redirects to {target}, which was not fetched; ask for it if you want it."
+                        text=f"{url} redirects to {target}, which was not fetched; fetch it if you need it."
                     )
                 url = target
         return ToolAnswer(text=f"{asked} redirects more than {REDIRECTS} times.", is_error=True)
 
     def _refuse_private_address(self, url: URL) -> None:
-        """Raise InvalidCall for a private IP address, which no resolver sees; `127.1` is one, too."""
+        """Raise InvalidCall for a private IP address, which does not go through a resolver; `127.1` is one, too."""
         host = url.host or ""
         is_number = ":" in host or host.replace(".", "").isdigit()
         if is_number and not self._allow_private and not is_public_address(host):
@@ -109,15 +109,15 @@ def _parse_url(text: str) -> URL:
     try:
         return URL(text)
     except ValueError as error:
-        raise InvalidCall(f"{text!r} is not an address; give one that begins with https://.") from error
+        raise InvalidCall(f"{text!r} is not a valid address; give one that starts with https://.") from error
 
 
 def _parse_http_url(text: str) -> URL:
     url = _parse_url(text)
     if url.scheme not in ("http", "https") or not url.host:
-        raise InvalidCall(f"{text!r} is not an http or https address; give one that begins with https://.")
+        raise InvalidCall(f"{text!r} is not an http or https address; give one that starts with https://.")
     if url.user is not None or url.password is not None:
-        raise InvalidCall("`url` has a name or password in it; leave that out.")
+        raise InvalidCall("`url` contains a user name or password; leave it out.")
     return url.with_fragment(None)
 
 
@@ -125,7 +125,7 @@ def _parse_http_url(text: str) -> URL:
 
 
 def is_public_address(number: str) -> bool:
-    """Return whether an IP address is public. An IPv4 address embedded in an IPv6 address is checked itself."""
+    """Return whether an IP address is public. For an embedded IPv4 address in IPv6, the IPv4 address is checked."""
     try:
         address = ip_address(number.partition("%")[0])
     except ValueError:
@@ -142,7 +142,7 @@ def is_public_address(number: str) -> bool:
 
 
 def _build_resolver(allow_private: bool) -> Any:
-    """Return a resolver that returns only allowed addresses, so that the checked address is the one connected to."""
+    """Return a resolver that returns only allowed addresses, so that connections go to the checked address."""
     from aiohttp.abc import AbstractResolver, ResolveResult
     from aiohttp.resolver import ThreadedResolver
 
@@ -155,7 +155,7 @@ def _build_resolver(allow_private: bool) -> Any:
         ) -> list[ResolveResult]:
             found = await self._inner.resolve(host, port, family)
             if not allow_private and not all(is_public_address(one["host"]) for one in found):
-                raise InvalidCall(f"{host} is this machine or in its networks; only public addresses can be fetched.")
+                raise InvalidCall(f"{host} is this machine or on its networks; only public addresses can be fetched.")
             return found
 
         async def close(self) -> None:
@@ -183,7 +183,7 @@ async def _read_page(response: ClientResponse) -> ToolAnswer:
     if "html" in kind:
         text = await to_thread.run_sync(extract_page_text, text)
     is_cut = len(text) > LARGEST_ANSWER or len(body) > LARGEST_PAGE
-    end = "\n[the page goes on; only its start is here]" if is_cut else ""
+    end = "\n[the page continues; only its start is shown]" if is_cut else ""
     head = f"{response.url} [{response.status}]\n\n"
     return ToolAnswer(text=f"{head}{text[:LARGEST_ANSWER]}{end}", is_error=response.status >= 400)
 
