@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from .values.errors import OutsideFailed as OutsideFailed
     from .values.errors import PodiumError as PodiumError
     from .values.errors import RunHeld as RunHeld
+    from .values.errors import RunIsPaused as RunIsPaused
     from .values.errors import RunOver as RunOver
     from .values.errors import StoreCorrupt as StoreCorrupt
     from .values.errors import StoreFailed as StoreFailed
@@ -53,6 +54,7 @@ _MODULES = {
     "Router": ".values.agent",
     "Run": ".runs.run_handle",
     "RunHeld": ".values.errors",
+    "RunIsPaused": ".values.errors",
     "RunOver": ".values.errors",
     "Settings": ".setup.settings",
     "StoreCorrupt": ".values.errors",
@@ -82,6 +84,7 @@ __all__ = [
     "Router",
     "Run",
     "RunHeld",
+    "RunIsPaused",
     "RunOver",
     "Settings",
     "StoreCorrupt",

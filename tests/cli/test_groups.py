@@ -262,7 +262,7 @@ def test_the_person_is_asked_before_a_team_is_deleted(desk: Desk, key: str, code
         (("rename", "lib", "x" * 100_000), "the name can have at most 80 characters, got 100,000"),
         (("rename", "lib", "default"), "is already named 'default'"),
         (("rename", "lib", "g9"), "looks like a group id"),
-        (("order",), "name the groups or runs to list first"),
+        (("order",), "give the groups or runs to list first"),
     ],
 )
 def test_an_invalid_change_is_refused_in_one_sentence(desk: Desk, arguments: tuple[str, ...], sentence: str) -> None:

@@ -41,7 +41,7 @@ class WebFetch:
     """`web_fetch`: returns the text of a web page."""
 
     name = "web_fetch"
-    description = "Fetch a web page and get its text. Redirects to another host are reported, not followed."
+    description = "Fetch a web page and get its text. Redirects to another host or port are reported, not followed."
     parameters = build_schema(FetchArguments)
     is_parallel = True
     timeout = SECONDS + 10
