@@ -13,13 +13,13 @@ ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "security.md"
 
 ROWS = {
-    **{f"S{n}": 1 if n in (8, 11, 13, 15, 16) else 0 for n in range(1, 17)},
-    **{f"F{n}": 1 if n in (7, 8, 9) else 0 for n in range(1, 10)},
+    **{f"S{n}": 1 if n in (8, 11, 13, 15, 16) else 0 for n in range(1, 18)},
+    **{f"F{n}": 1 if n in (7, 8, 9) else 0 for n in range(1, 11)},
     **{f"P{n}": 1 if n >= 7 else 0 for n in range(1, 11)},
     **{f"A{n}": 1 if n in (10, 11, 13, 14) else 0 for n in range(1, 15)},
-    **{f"G{n}": 1 if n in (6, 8, 9, 10) else 0 for n in range(1, 11)},
-    **{f"X{n}": 1 if n >= 4 else 0 for n in range(1, 8)},
-    **{f"L{n}": 1 if n >= 3 else 0 for n in range(1, 6)},
+    **{f"G{n}": 1 if n in (6, 8, 9, 10, 12) else 0 for n in range(1, 13)},
+    **{f"X{n}": 1 if n >= 4 and n != 8 else 0 for n in range(1, 10)},
+    **{f"L{n}": 1 if n >= 3 else 0 for n in range(1, 7)},
     "D10": 0,
     "D11": 1,
 }
