@@ -166,6 +166,26 @@ def test_nested_protected_paths_cannot_be_changed(place: Place) -> None:
     assert [(place.repo / name).read_text() for name in NESTED] == ["theirs"] * len(NESTED)
 
 
+def test_files_that_the_repositorys_configuration_names_cannot_be_changed(place: Place) -> None:
+    names = ("tools/hooks/pre-commit", "shared.gitconfig", "for-work.gitconfig")
+    for name in names:
+        (place.repo / name).parent.mkdir(parents=True, exist_ok=True)
+        (place.repo / name).write_text("# theirs\n")
+    for path in place.repo.rglob("*"):
+        os.chown(path, place.repo.stat().st_uid, place.repo.stat().st_gid)
+    place.git("config", "core.hooksPath", "tools/hooks")
+    place.git("config", "include.path", "../shared.gitconfig")
+    place.git("config", "includeIf.onbranch:main.path", str(place.repo / "for-work.gitconfig"))
+
+    place.bash(
+        'mv tools away; echo x >tools/hooks/new; for name in "$@"; do echo x >"$name"; rm -f "$name"; done; exit 0',
+        *names,
+    )
+
+    assert [(place.repo / name).read_text() for name in names] == ["# theirs\n"] * len(names)
+    assert [path.name for path in (place.repo / "tools" / "hooks").iterdir()] == ["pre-commit"]
+
+
 def test_a_link_in_the_way_of_a_submodule_shows_and_creates_nothing_outside(place: Place) -> None:
     add_submodule(place)
     other = place.folder / "other"

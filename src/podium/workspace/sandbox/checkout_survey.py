@@ -18,6 +18,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from ...policy.path_rules import changes_what_runs, is_sensitive
+from ..git.configured_files import find_configured_files
 from ..git.tracked_files import TrackedFiles, list_ignored_folders, read_tracked_files
 from .nested_repositories import FolderState, Identity, identify, is_git_shaped, read_folder_state
 
@@ -54,10 +55,11 @@ async def survey_checkout(checkout: Path) -> CheckoutSurvey:
         ignored = await list_ignored_folders(checkout, walk.undecided)
         to_examine = [path for path in walk.undecided if path not in ignored or tracked.has_any_below(path)]
         await to_thread.run_sync(walk.examine_all, [checkout / path for path in to_examine])
+    configured = await find_configured_files(checkout)
     secrets = await to_thread.run_sync(_select_secrets, checkout, walk.sensitive, tracked)
     return CheckoutSurvey(
         secrets=tuple(secrets),
-        protected=tuple(walk.repositories + walk.protected[:MOST_PROTECTED]),
+        protected=tuple(dict.fromkeys((*configured, *walk.repositories, *walk.protected[:MOST_PROTECTED]))),
         submodules=tuple(f"{path}/.git" for path in tracked.submodules),
         folders=walk.folders,
         unexamined={place: found for place in walk.unexamined if (found := identify(place))},
