@@ -488,3 +488,23 @@ async def test_a_worker_is_held_to_the_files_that_its_run_may_change(repo: Path,
 
     assert result.parts[0].outcome == "failed"
     assert "budget of 1 changed files is used up" in str(result.parts[0].failure)
+
+
+async def test_a_model_cannot_send_a_worker_to_a_local_server_that_nobody_has_agreed_to(
+    repo: Path, settings: Settings
+) -> None:
+    task = {"branch": "feat/x", "task": "x", "model": "lmstudio:x"}
+    boss = Agent(
+        name="boss",
+        tools=("delegate_task",),
+        prompt=script_block({"calls": [{"name": "delegate_task", "arguments": task}]}, "done"),
+    )
+
+    async with App(settings, environ={}) as app:
+        result = await app.run(boss, "Send one.", repo=repo)
+        entries = await app.launcher.read_entries(result.run_id)
+
+    [answer] = [entry.event.text for entry in entries if isinstance(entry.event, ToolAnswered)]
+    assert "lmstudio:x, a model server on this machine that you have not agreed to" in answer
+    assert result.text == "done"
+    assert git(repo, "branch", "--list", "feat/x") == ""
