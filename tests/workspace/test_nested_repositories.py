@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import tempfile
 from collections.abc import Iterator
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from podium.workspace.sandbox.checkout_survey import survey_checkout
-from podium.workspace.sandbox.nested_repositories import NestedRepositories
+from podium.workspace.sandbox.nested_repositories import MOST_TOLD, NestedRepositories
 
 OTHER_FILE_SYSTEM = Path("/dev/shm")
 
@@ -80,3 +81,38 @@ async def test_what_changes_right_after_it_was_examined_is_examined_again(tmp_pa
         folder.mkdir(exist_ok=True)
         (folder / ".git").write_text("gitdir: elsewhere\n")
         assert len(nested.move_aside()) == 1, number
+
+
+async def test_names_that_are_not_text_are_told_as_text(tmp_path: Path) -> None:
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    survey = await survey_checkout(checkout)
+    nested = NestedRepositories(
+        checkout, aside=tmp_path / "aside", folders=survey.folders, unexamined=survey.unexamined
+    )
+    folder = os.fsencode(checkout) + b"/\xff\n\x1b[2J"
+    subprocess.run([b"git", b"init", b"-q", folder], check=True)
+
+    [sentence] = nested.move_aside()
+
+    assert sentence.isprintable()
+    assert sentence.encode().decode() == sentence
+    assert not os.path.lexists(folder + b"/.git")
+
+
+async def test_any_number_of_repositories_is_told_in_a_few_sentences(tmp_path: Path) -> None:
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    survey = await survey_checkout(checkout)
+    nested = NestedRepositories(
+        checkout, aside=tmp_path / "aside", folders=survey.folders, unexamined=survey.unexamined
+    )
+    for number in range(100):
+        (checkout / str(number)).mkdir()
+        (checkout / str(number) / ".git").write_text("gitdir: elsewhere\n")
+
+    told = nested.move_aside()
+
+    assert len(told) == MOST_TOLD + 1
+    assert told[-1] == f"{100 - MOST_TOLD} more repositories were moved to {tmp_path / 'aside'} or beside their folders"
+    assert not list(checkout.glob("*/.git"))

@@ -17,10 +17,12 @@ from contextlib import suppress
 from pathlib import Path
 
 from ...values.errors import Mistake
+from ...values.plain_text import escape_unprintable
 from ..git.repository import Repository
 
 MOST_CHANGED = 20_000
 """The most folders that are examined after a command."""
+MOST_TOLD = 8
 UNSURE_FOR = 50_000_000
 """Nanoseconds. A folder that was examined so soon after a change may change again without a new time stamp."""
 
@@ -74,14 +76,20 @@ class NestedRepositories:
         self._unexamined = unexamined
 
     def move_aside(self) -> list[str]:
-        """Move new repositories aside, and return a sentence about each."""
+        """Move new repositories aside, and return a sentence about each of the first few, and one about the rest."""
+        told = self._move_new_repositories()
+        if (rest := len(told) - MOST_TOLD) > 0:
+            return [*told[:MOST_TOLD], f"{rest} more repositories were moved to {self._aside} or beside their folders"]
+        return told
+
+    def _move_new_repositories(self) -> list[str]:
         told: list[str] = []
         queue = deque(self._list_changed())
         examined = 0
         while queue:
             examined += 1
             if examined > MOST_CHANGED:
-                told.append(f"more than {MOST_CHANGED} folders changed, and not all were searched for repositories")
+                told.insert(0, f"more than {MOST_CHANGED} folders changed, and not all were searched for repositories")
                 break
             folder = queue.popleft()
             state = read_folder_state(folder)
@@ -150,7 +158,7 @@ class NestedRepositories:
         return False
 
     def _move_marker(self, marker: Path) -> list[str]:
-        path = marker.relative_to(self._checkout).as_posix()
+        path = _format_path(marker.relative_to(self._checkout))
         try:
             parent = _open_without_links(self._checkout, marker.parent)
         except OSError:  # it is gone, or a folder above it is a link by now: then the path leads elsewhere
@@ -162,14 +170,14 @@ class NestedRepositories:
         finally:
             os.close(parent)
         return [
-            f"{path} was moved to {place}: it made a git repository of its folder, "
+            f"{path} was moved to {_format_path(place)}: it made a git repository of its folder, "
             "and git runs programs that a repository's configuration names"
         ]
 
     def _rename(self, parent: int, marker: Path) -> Path:
         """Move a path into the folder for such paths, or rename it if that is on another file system."""
         token = secrets.token_hex(4)
-        label = marker.relative_to(self._checkout).as_posix().replace("/", "-")[-80:]
+        label = _format_path(marker.relative_to(self._checkout)).replace("/", "-")[-40:]
         target = self._aside / f"{time.strftime('%Y%m%d-%H%M%S')}-{token}-{label}"
         self._aside.mkdir(mode=0o700, parents=True, exist_ok=True)
         _allow_owner(f"/proc/self/fd/{parent}/.")
@@ -181,6 +189,11 @@ class NestedRepositories:
             _rename_in_place(parent, marker.name, holder)
             return marker.parent / holder
         return target
+
+
+def _format_path(path: Path) -> str:
+    """Return a path as text that can be printed and stored: a command chose it."""
+    return escape_unprintable(os.fsencode(path).decode("utf-8", "backslashreplace"))
 
 
 def _rename_in_place(parent: int, name: str, holder: str) -> None:
