@@ -256,7 +256,7 @@ def test_a_planted_link_or_open_folder_is_not_used_for_wakeup_sockets(tmp_path_f
 
 
 def test_what_the_product_writes_belongs_to_the_person_alone(desk: Desk) -> None:
-    desk.write_agent("writer", bash("ls -la"), "The end.", tools=["Bash"])
+    desk.write_agent("writer", bash("cargo check"), "The end.", tools=["Bash"])
     before = os.umask(0)
     try:
         desk.run_podium("run", "writer", "go", "--park")

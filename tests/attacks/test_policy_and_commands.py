@@ -123,7 +123,7 @@ async def test_what_is_unknown_oversize_or_unreadable_is_not_done(
 
 # P5
 
-UNSAFE = ["ls && git status", "bash -c ls", "python3 -c 'print(1)'", "xargs ls", "env A=1 ls", "ls > b", "sudo ls"]
+UNSAFE = ["ls && make", "bash -c ls", "python3 -c 'print(1)'", "xargs ls", "env A=1 ls", "ls > b", "sudo ls"]
 
 
 @pytest.mark.parametrize("command", UNSAFE)

@@ -15,7 +15,7 @@ from podium.values.event import PermissionAnswered
 from .conftest import Desk
 
 WRITE = {"calls": [{"name": "write_file", "arguments": {"path": "a.txt", "content": "new\n"}}]}
-LIST_FILES = {"calls": [{"name": "bash", "arguments": {"command": "ls -la"}}]}
+CHECK = {"calls": [{"name": "bash", "arguments": {"command": "cargo check -q"}}]}
 
 
 @pytest.fixture
@@ -94,13 +94,13 @@ def test_a_second_answer_is_refused_with_the_first_decision(parked_desk: Desk) -
 
 
 def test_a_request_that_is_always_allowed_becomes_a_rule(desk: Desk) -> None:
-    desk.write_agent("lister", LIST_FILES, "The end.", tools=["Bash"])
-    desk.run_podium("run", "lister", "go", "--park")
+    desk.write_agent("checker", CHECK, "The end.", tools=["Bash"])
+    desk.run_podium("run", "checker", "go", "--park")
     [one] = list_waiting_requests(desk)
 
     approved = desk.run_podium("approve", str(one["id"]), "--always")
     desk.run_podium("resume", desk.run_id())
-    again = desk.run_podium("run", "lister", "go")
+    again = desk.run_podium("run", "checker", "go")
 
     assert "is now always allowed" in approved.stderr
     assert again.returncode == 0

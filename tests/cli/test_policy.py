@@ -132,11 +132,11 @@ def test_a_command_is_explained_part_by_part(rules: Desk) -> None:
 
 
 def test_what_always_would_save_is_shown(rules: Desk) -> None:
-    said = rules.invoke("policy", "explain", "--", "git status -s")
+    said = rules.invoke("policy", "explain", "--", "cargo check -q")
 
     assert said.exit_code == 0
     assert said.stdout == (
-        'ask  git status -s  no rule allows it\n\nask: no rule allows it\n"always" would save: Bash(git status *)\n'
+        'ask  cargo check -q  no rule allows it\n\nask: no rule allows it\n"always" would save: Bash(cargo check *)\n'
     )
 
 

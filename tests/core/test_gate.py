@@ -282,8 +282,8 @@ async def test_a_refusal_is_remembered_when_another_wants_the_same(studio: Studi
 
 
 async def test_an_always_answer_covers_similar_actions_in_the_same_run(studio: Studio, repo: Path) -> None:
-    listing = [{"calls": [{"name": "bash", "arguments": {"command": f"ls {flag}"}}]} for flag in ("-l", "-a")]
-    add_writer(studio, *listing)
+    checking = [{"calls": [{"name": "bash", "arguments": {"command": f"cargo check {flag}"}}]} for flag in ("-q", "-v")]
+    add_writer(studio, *checking)
 
     async def answer_always(run: Run, asked: PermissionAsked) -> None:
         await run.answer(asked.id, "always", by="me", rule=asked.always)
@@ -291,11 +291,11 @@ async def test_an_always_answer_covers_similar_actions_in_the_same_run(studio: S
     result = await run_attended(studio, repo, answer_always)
 
     [asked] = studio.events(result, PermissionAsked)
-    assert asked.always.startswith("Bash(ls")
+    assert asked.always == "Bash(cargo check *)"
 
 
 async def test_a_rule_that_was_not_shown_is_not_allowed_with_an_answer(studio: Studio, repo: Path) -> None:
-    add_writer(studio, {"calls": [{"name": "bash", "arguments": {"command": "ls -l"}}]}, COUNT)
+    add_writer(studio, {"calls": [{"name": "bash", "arguments": {"command": "cargo check"}}]}, COUNT)
     asked_for: list[str] = []
 
     async def sly(run: Run, asked: PermissionAsked) -> None:

@@ -84,8 +84,8 @@ def test_a_large_change_is_left_to_a_person_whatever_is_allowed(tmp_path: Path) 
 
 
 async def test_a_rule_that_is_saved_for_good_answers_a_worker_that_is_already_running(lab: WorkerLab) -> None:
-    first = await lab.delegate("feat/one", bash("ls"), SILENT, allow=())
-    second = await lab.delegate("feat/two", bash("make two"), bash("ls -a"), SILENT, allow=())
+    first = await lab.delegate("feat/one", bash("cargo check"), SILENT, allow=())
+    second = await lab.delegate("feat/two", bash("make two"), bash("cargo check -q"), SILENT, allow=())
     lab.start_commander()
     other = await lab.wait_asked(second)
     told = await lab.run_podium("approve", "--always", (await lab.wait_asked(first)).id)

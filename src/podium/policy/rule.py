@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from ..values.errors import Mistake
+from .command_words import Words
 from .path_rules import PathLocation, PathPattern, compile_path_pattern, locate_path
-from .risky_options import Words
 from .shell_command import ShellCommand, join_words
 from .shell_program import find_risks
 

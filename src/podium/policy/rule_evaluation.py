@@ -17,8 +17,8 @@ from msgspec import Struct
 
 from ..values.action import Action
 from ..values.errors import Mistake
+from .command_words import Words, split_names
 from .path_rules import escape_path, is_protected, is_sensitive, locate_path
-from .risky_options import Words, split_names
 from .rule import CHANGING, READING, CommandRule, Rule, Subject, normalise_tool_name, parse_host, parse_rule
 from .shell_command import ShellCommand, parse_command
 from .shell_program import (
@@ -172,6 +172,8 @@ def _find_guard_reason(subject: Subject) -> str:
         return command.unread
     if not any(is_protected(path) for path in (*command.writes, *command.mentions)):
         return ""
+    if command.folders and (entered := next((path for path in command.writes if is_protected(path)), "")):
+        return f"{entered} is protected"
     named = (path for words in command.candidates if not is_read_only(words) for path in find_mentioned_paths(words))
     return next((f"{path} is protected" for path in (*command.writes, *named) if is_protected(path)), "")
 
@@ -182,14 +184,16 @@ def _find_escalation_reason(subject: Subject, *, is_large: bool) -> str:
         return subject.unclear
     if is_large:
         return "its diff is very large"
-    if subject.command is not None:
-        return subject.command.odd
+    if (command := subject.command) is not None:
+        entered = command.mentions if command.folders else ()
+        secret = next((path for path in entered if is_protected(path) or is_sensitive(path)), None)
+        return command.odd or ("" if secret is None else f"{secret} is protected or may contain secrets")
     secret = next((where.path for where in subject.locations if is_sensitive(where.path)), None)
     return "" if secret is None else f"{secret} may contain secrets"
 
 
 def _judge_command(command: ShellCommand, allow: tuple[Rule, ...]) -> Verdict:
-    """Return the verdict on a shell command. Each of its parts needs a rule that allows it."""
+    """Return the verdict on a shell command. Each of its parts needs a rule that allows it, or only reads."""
     used: dict[str, None] = {}
     for words in command.parts:
         objections: list[str] = []
@@ -200,8 +204,12 @@ def _judge_command(command: ShellCommand, allow: tuple[Rule, ...]) -> Verdict:
                     break
                 objections.append(f"{rule.text} covers it, but {objection}")
         else:
+            if is_read_only(words) and not find_risks(words):
+                continue
             named = shlex.join(words) if len(command.parts) > 1 else "it"
             return Verdict("ask", None, objections[0] if objections else f"no rule allows {named}")
+    if not used:
+        return Verdict("allow", None, "it only reads inside the checkout")
     return Verdict("allow", next(iter(used)), f"{' and '.join(used)} {'allows' if len(used) == 1 else 'allow'} it")
 
 
@@ -384,6 +392,6 @@ GENERAL_PAIRS = {
 UNREPEATED = split_names(
     "curl wget nc ncat telnet ftp sftp docker podman kubectl helm terraform aws gcloud az gh kill pkill killall reboot "
     "shutdown mount umount mkfs passwd useradd crontab systemctl service apt apt-get dnf yum brew pip pip3 uv poetry "
-    "awk gawk mawk sed tar make cd pushd popd"
+    "awk gawk mawk sed tar make cd pushd popd deno bun sqlite3 psql mysql vi vim nvim emacs less more man sleep"
 )
 """Programs whose effect depends on every word, or that should not run again without a person's approval."""

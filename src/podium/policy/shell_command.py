@@ -8,25 +8,36 @@ that a shell would read.
 
 from __future__ import annotations
 
+import posixpath
 import re
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cache, lru_cache
+from functools import lru_cache
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from .risky_options import Words, split_names
-from .shell_program import TEXT_READERS, WRAPPERS, find_changed_paths, find_mentioned_paths, get_program_name
+from .command_limits import READABLE, find_parse_objection
+from .command_words import Words, split_names
+from .shell_program import (
+    TEXT_READERS,
+    WRAPPERS,
+    find_changed_paths,
+    find_mentioned_paths,
+    get_program_name,
+    is_runner,
+)
 
 if TYPE_CHECKING:
-    from tree_sitter import Language, Node
+    from tree_sitter import Node, Parser
 
 LONGEST = 10_000
 MOST_PARTS = 50
-READABLE = 100_000
 DEEPEST = 4
-MOST_CANDIDATES = 4_000
+MOST_NODES = 6_000
+MOST_CANDIDATES = 1_000
 MOST_WORDS = 200
+MOST_FOLDERS = 16
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +46,8 @@ class ShellCommand:
 
     `parts` are the simple commands of a plain command. `odd` says why it is not plain, and `unread` why it could not
     be checked at all. `candidates` has every command that may run, including those run by other programs, and
-    `match_texts` has the same commands as texts to match. `writes` and `mentions` are paths.
+    `match_texts` has the same commands as texts to match. `writes` and `mentions` are paths, also as they
+    are named in the `folders` that the command enters.
     """
 
     text: str
@@ -46,6 +58,7 @@ class ShellCommand:
     match_texts: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     mentions: tuple[str, ...] = ()
+    folders: tuple[str, ...] = ()
 
 
 def parse_command(text: str) -> ShellCommand:
@@ -54,16 +67,22 @@ def parse_command(text: str) -> ShellCommand:
 
 
 def _parse_command(text: str) -> ShellCommand:
-    if len(text) > READABLE:
-        said = f"it has {len(text)} characters, and at most {READABLE} can be checked"
-        return ShellCommand(text=text, odd=said, unread=said)
     found = _Findings()
-    unread = "" if _inspect_text(text, found, depth=0) else "it does not parse as a shell command"
+    if unread := find_parse_objection(text):
+        found.candidates.extend(_split_roughly(text[:READABLE]))
+    elif not _inspect_text(text, found, depth=0):
+        unread = "it does not parse as a shell command"
+    # Quotes and escapes can hide a name, so only a text without them is searched for names.
+    is_hidden = "'" in text or '"' in text or "\\" in text
+    folders = _follow_folders(found) if is_hidden or "cd" in text or "pushd" in text else ()
+    is_placed = bool(folders) or is_hidden or ".." in text
     if found.is_too_much or len(found.candidates) > MOST_CANDIDATES:
-        unread = "it is nested too deeply, or has too many commands, to be checked"
-    parts = _scan_commands(text)
+        unread = unread or "it is nested too deeply, or has too many commands, to be checked"
+    parts = () if unread else _scan_commands(text)
     odd = unread or _find_oddity(text, found, parts)
     candidates = tuple(dict.fromkeys(found.candidates))
+    writes = _merge_unique(found.redirected, map(find_changed_paths, candidates))
+    mentions = _merge_unique(found.sources, map(find_mentioned_paths, candidates))
     return ShellCommand(
         text=text,
         parts=() if odd else parts,
@@ -75,9 +94,31 @@ def _parse_command(text: str) -> ShellCommand:
                 said for words in candidates for said in (join_words(words), join_words(_normalise_program(words)))
             )
         ),
-        writes=_merge_unique(found.redirected, map(find_changed_paths, candidates)),
-        mentions=_merge_unique(found.sources, map(find_mentioned_paths, candidates)),
+        writes=_place_in_folders(writes, folders) if is_placed else writes,
+        mentions=_place_in_folders(mentions, folders) if is_placed else mentions,
+        folders=folders,
     )
+
+
+def _follow_folders(found: _Findings) -> tuple[str, ...]:
+    """Return the folders that the commands may run in, relative to the checkout, apart from the checkout itself."""
+    folders = {"": None}
+    for words in found.candidates:
+        if get_program_name(words) not in ("cd", "pushd"):
+            continue
+        for word in words[1:]:
+            if not word.startswith("-"):
+                folders |= {posixpath.normpath(posixpath.join(folder, word)): None for folder in folders}
+        if len(folders) > MOST_FOLDERS:
+            found.is_too_much = True
+            break
+    return tuple(folder for folder in folders if folder not in ("", "."))[:MOST_FOLDERS]
+
+
+def _place_in_folders(paths: tuple[str, ...], folders: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the paths, and the paths that they name in each of the folders and without `..`."""
+    placed = (posixpath.normpath(posixpath.join(folder, path)) for folder in ("", *folders) for path in paths)
+    return _merge_unique(paths, (placed,))
 
 
 @lru_cache(maxsize=1024)
@@ -199,35 +240,42 @@ class _Findings:
     is_too_much: bool = False
 
 
-@cache
-def _load_grammar() -> Language:
-    # Imported here so that only callers that parse shell commands pay for it.
-    import tree_sitter_bash
-    from tree_sitter import Language
+_of_thread = threading.local()
 
-    return Language(tree_sitter_bash.language())
+
+def _get_parser() -> Parser:
+    """Return the parser of this thread. A parser must not be used by two threads at once."""
+    parser: Parser | None = getattr(_of_thread, "parser", None)
+    if parser is None:
+        # Imported here so that only callers that parse shell commands pay for it.
+        import tree_sitter_bash
+        from tree_sitter import Language, Parser
+
+        parser = _of_thread.parser = Parser(Language(tree_sitter_bash.language()))
+    return parser
 
 
 def _inspect_text(text: str, found: _Findings, *, depth: int) -> bool:
     """Add what is in `text` to `found`. Return False if it does not parse."""
-    from tree_sitter import Parser
-
-    if depth > DEEPEST or len(found.candidates) > MOST_CANDIDATES:
+    if depth > DEEPEST or len(found.candidates) > MOST_CANDIDATES or (depth and find_parse_objection(text)):
         found.is_too_much = True
         return True
-    root = Parser(_load_grammar()).parse(text.encode("utf-8", "surrogatepass")).root_node
+    root = _get_parser().parse(text.encode("utf-8", "surrogatepass")).root_node
     before, texts_before = len(found.candidates), len(found.texts)
     simple = _find_simple_commands(root, found, is_top=depth == 0)
-    if root.has_error:
+    if root.has_error or found.is_too_much:
         simple += _split_roughly(text)
     for words in simple:
         heard = len(found.candidates)
+        if heard > MOST_CANDIDATES:
+            found.is_too_much = True
+            break
         found.candidates.extend(_expand_variants(words))
         found.is_too_much |= len(words) > MOST_WORDS and len(found.candidates) - heard > 1
     inner = [word.partition("!")[2] for words in simple if words[0] == "git" for word in words if "!" in word]
     if any(get_program_name(words) in TEXT_READERS for words in found.candidates[before:]):
         inner += found.texts[texts_before:]
-        inner += [word for words in simple for word in words if re.search(r"[\s;|&]", word)]
+        inner += [word for words in simple for word in words if re.search(r"[\s;|&$`(]", word)]
     for piece in inner:
         if piece != text:
             _inspect_text(piece, found, depth=depth + 1)
@@ -235,8 +283,9 @@ def _inspect_text(text: str, found: _Findings, *, depth: int) -> bool:
 
 
 def _split_roughly(text: str) -> list[Words]:
-    """Return the possible commands in a text that does not parse."""
-    pieces = (re.sub(r"[\\'\"]", "", piece) for piece in re.split(r"[;&|\n(){}<>`$]+", text))
+    """Return the possible commands in a text that does not parse, or that is not given to the parser."""
+    split = re.split(r"[;&|\n(){}<>`$]+", text, maxsplit=MOST_CANDIDATES)[:MOST_CANDIDATES]
+    pieces = (re.sub(r"[\\'\"]", "", piece) for piece in split if piece)
     return [words for piece in pieces if (words := tuple(piece.replace(",", " ").split()))]
 
 
@@ -244,11 +293,19 @@ def _find_simple_commands(root: Node, found: _Findings, *, is_top: bool) -> list
     """Return the simple commands below a node, in order. Everything else is added to `found`."""
     simple: list[Words] = []
     waiting = [root]
+    left = MOST_NODES
     while waiting:
         node = waiting.pop()
-        kind, children = node.type, node.children
+        left -= 1
+        if not left:
+            found.is_too_much = True
+            break
+        kind = node.type
         if is_top:
             found.kinds.add(kind)
+        if kind in _LEAVES:
+            continue
+        children = node.children
         if kind == "command":
             if words := tuple([_decode_word(child) for child in children if child.type not in _NOT_WORDS]):
                 simple.append(words)
@@ -261,6 +318,7 @@ def _find_simple_commands(root: Node, found: _Findings, *, is_top: bool) -> list
     return simple
 
 
+_LEAVES = frozenset(("word", "raw_string", "string_content", '"', "&&", "||", "|", ";"))
 _NOTED = split_names("declaration_command unset_command test_command file_redirect heredoc_body herestring_redirect")
 
 
@@ -337,7 +395,7 @@ def _expand_variants(words: Words) -> Iterator[Words]:
         if not words[at].startswith("-") and not (at > 1 and words[at - 1].startswith("-")):
             break
         yield (words[0], *words[at + 1 :])
-    if (name := get_program_name(words)) in WRAPPERS or name == "find":
+    if (name := get_program_name(words)) in WRAPPERS or name == "find" or is_runner(words, name):
         for start in range(1, min(len(words), MOST_WORDS)):
             yield words[start:]
 

@@ -1,30 +1,27 @@
 """The programs in a shell command: what a simple command reads, changes and runs.
 
-Only the words of the command count. A program that is not listed is assumed to have no risky options, but its
-paths are still checked.
+Only the words of the command count. `safe_options` has the harmless words of known programs. For a program that is
+not listed there, only the paths among its words are checked: a rule with a wildcard for it is the person's decision.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import lru_cache
 
+from .command_words import Risk, Words, is_known_program, judge_words, split_names
 from .path_rules import is_protected, is_sensitive, locate_path
-from .risky_options import (
-    GIT_READS,
-    Risk,
-    Words,
-    find_git_subcommand,
-    find_option_risks,
-    find_pattern_places,
-    split_names,
-)
 
 
 def get_program_name(words: Words) -> str:
     """Return the name of the program in lower case, without its folder: `rm` for `/bin/RM`."""
     return words[0].rpartition("/")[2].lower() if words else ""
+
+
+def is_runner(words: Words, name: str) -> bool:
+    """Return whether a command is a subcommand that runs the command after it, such as `uv run`."""
+    return name in RUNNERS and len(words) > 1 and words[1] in RUNNERS[name]
 
 
 @lru_cache(maxsize=1024)
@@ -35,20 +32,37 @@ def find_risks(words: Words) -> tuple[Risk, ...]:
 
 def _find_risks(words: Words) -> Iterator[Risk]:
     name = get_program_name(words)
+    if name == "command" and len(words) == 3 and words[1] in ("-v", "-V"):
+        return
     if name in WRAPPERS:
         yield from _find_wrapper_risks(words, name)
-        return
-    yield from _find_interpreter_risks(words) if INTERPRETER.fullmatch(name) else find_option_risks(words, name)
-    if name not in PATHLESS:
-        looked_for = find_pattern_places(words, name)
-        for at, word in enumerate(words):
-            if at not in looked_for:
-                yield from _find_path_risks(at, word)
+    elif is_runner(words, name):
+        yield from _find_runner_risks(words)
+    elif INTERPRETER.fullmatch(name):
+        yield from _find_interpreter_risks(words)
+        yield from _find_risks_of_paths(enumerate(words))
+    elif is_known_program(name):
+        judged = judge_words(words, name)
+        yield from judged.risks
+        if name != words[0]:
+            yield from _find_path_risks(0, words[0])
+        yield from _find_risks_of_paths(judged.paths)
+    else:
+        yield from _find_risks_of_paths(enumerate(words))
 
 
+def _find_risks_of_paths(paths: Iterable[tuple[int, str]]) -> Iterator[Risk]:
+    for at, word in paths:
+        yield from _find_path_risks(at, word)
+
+
+@lru_cache(maxsize=1024)
 def is_read_only(words: Words) -> bool:
     """Return whether the command is known to change nothing."""
-    known = words[0] in READERS or (words[0] == "git" and find_git_subcommand(words)[1] in GIT_READS)
+    name = words[0]
+    if name == "command":
+        return not find_risks(words)
+    known = name not in WRAPPERS and is_known_program(name) and judge_words(words, name).is_reading
     return known and not any(risk.kind == "deed" for risk in find_risks(words))
 
 
@@ -70,8 +84,8 @@ def _find_changed_operands(words: Words) -> Words:
     if name in COPIERS:
         return words[-1:]
     if name == "git":
-        at, subcommand = find_git_subcommand(words)
-        return words[at + 1 :] if subcommand in GIT_WRITES else ()
+        at = next((at for at, word in enumerate(words) if at and not word.startswith("-")), len(words))
+        return words[at + 1 :] if words[at : at + 1] and words[at] in GIT_WRITES else ()
     if name == "sed" and any(re.match(r"-[a-zA-Z]*i|--in", word) for word in words[1:]):
         return words[1:]
     return ()
@@ -79,13 +93,21 @@ def _find_changed_operands(words: Words) -> Words:
 
 @lru_cache(maxsize=4096)
 def _find_paths(word: str) -> tuple[str, ...]:
-    """Return the possible paths in a word: all of it, an option's value, or the text after `@` or `:` (`HEAD:.env`)."""
-    paths = [rest for mark in "=:@" if mark in word and (rest := word.partition(mark)[2])]
+    """Return the possible paths in a word: all of it, an option's value, or the text after a mark (`HEAD:.env`)."""
+    marks = [mark.end() for mark in _PATH_MARK.finditer(word)]
+    if len(marks) > MOST_MARKS:
+        marks = marks[: MOST_MARKS // 2] + marks[-MOST_MARKS // 2 :]
+    paths = [word[end:] for end in marks if end < len(word)]
     if not word.startswith("-"):
         paths.insert(0, word)
     elif not word.startswith("--") and len(word) > 2:
         paths.insert(0, word[2:])
     return tuple(paths)
+
+
+# After these, git and other programs read a path: `of=FILE`, `@FILE`, `:0:FILE`, `:(top)FILE`, `:/FILE`, `:!FILE`.
+_PATH_MARK = re.compile(r"[:=@]|(?<=:)(?:[/!^]|\([^)]*\))")
+MOST_MARKS = 16
 
 
 def _find_path_risks(at: int, word: str) -> Iterator[Risk]:
@@ -121,10 +143,25 @@ def _find_wrapper_risks(words: Words, name: str) -> Iterator[Risk]:
 _BEFORE_WRAPPED = re.compile(r"-.*|\d+(?:\.\d+)?[smhd]?|[A-Za-z_]\w*=.*", re.DOTALL)
 
 
+def _find_runner_risks(words: Words) -> Iterator[Risk]:
+    """Yield the risks of a subcommand that runs another command: its options, that command, and its own risks."""
+    at = 2
+    while at < len(words) and words[at].startswith("-"):
+        yield Risk(at, f"{words[at]} changes what {words[0]} {words[1]} runs")
+        at += 1
+    yield Risk(at, f"{words[0]} {words[1]} runs another command")
+    if at < len(words):
+        yield from (Risk(at + risk.place, risk.why, risk.kind) for risk in find_risks(words[at:]))
+
+
 def _find_interpreter_risks(words: Words) -> Iterator[Risk]:
     """Yield the options before the script, which make the interpreter run other code."""
     for at, word in enumerate(words[1:], 1):
-        if word in ("--version", "-V", "--help") or not word.startswith("-"):
+        if word in ("--version", "-V", "--help"):
+            return
+        if not word.startswith("-"):
+            if "://" in word or word == "inspect":
+                yield Risk(at, f"{word} makes {words[0]} run other code")
             return
         yield Risk(at, f"{word} makes {words[0]} run code")
         if word == "-m" and at + 1 < len(words):
@@ -135,8 +172,7 @@ def _find_interpreter_risks(words: Words) -> Iterator[Risk]:
 
 
 INTERPRETER = re.compile(
-    r"(?:python|pypy|ruby|perl|php|lua|node|nodejs|deno|bun|rscript|julia|tclsh|osascript|pwsh|powershell|ghci|jshell|"
-    r"groovy|scala|irb|sqlite3|psql|mysql|vim?|nvim|emacs|ed|ex)[\d.]*"
+    r"(?:python|pypy|ruby|perl|php|lua|node|nodejs|rscript|julia|tclsh|osascript|pwsh|ghci|jshell|groovy|scala|irb)[\d.]*"
 )
 
 SHELLS = split_names("bash sh dash zsh ksh ash fish csh tcsh rbash")
@@ -152,14 +188,19 @@ WRAPPERS = TEXT_READERS | split_names(
 )
 """Programs whose arguments are, or contain, another command."""
 
+RUNNERS = {
+    **dict.fromkeys(("poetry", "pipenv", "pdm", "hatch", "rye", "pixi", "conda", "mamba", "coverage"), ("run",)),
+    **dict.fromkeys(("bundle", "asdf", "rtx", "opam", "stack", "cabal", "kubectl"), ("exec",)),
+    **dict.fromkeys(("docker", "podman"), ("run", "exec")),
+    **dict.fromkeys(("npm", "pnpm", "yarn", "mise"), ("exec", "x", "dlx")),
+    "uv": ("run", "tool"),
+    "bun": ("x",),
+    "nix": ("run", "shell", "develop"),
+}
+"""Programs with the subcommands that run the command after them."""
+
 PATHLESS = split_names("echo printf true false pwd : whoami basename dirname seq")
 """Programs that open no path."""
-
-READERS = PATHLESS | split_names(
-    "ls cat head tail wc grep egrep fgrep rg find stat file du df tree diff cmp sort uniq cut tr nl date which type "
-    "realpath readlink md5sum sha1sum sha256sum cksum id uname jq column sed awk rev tac fold paste comm cd"
-)
-"""Programs that change nothing if none of their words is a risk."""
 
 WRITERS = split_names(
     "tee mv rm rmdir touch mkdir truncate dd chmod chown chgrp patch unlink shred split mkfifo mknod ed ex vi vim nano"

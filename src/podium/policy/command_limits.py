@@ -1,0 +1,65 @@
+"""The limits on a shell command: what is too long, too wide or too deep for the parser.
+
+Parsing happens where nothing else can run meanwhile, so its time has to be bounded by the text.
+"""
+
+from __future__ import annotations
+
+import re
+
+READABLE = 100_000
+SHORT = 200
+DEEPEST_BRACKETS = 50
+MOST_SIGNS = 300
+MOST_COSTLY_SIGNS = 100
+MOST_BLANKS = 2_000
+
+
+def find_parse_objection(text: str) -> str:
+    """Return why a text is not given to the parser, or an empty string.
+
+    The parser's time grows faster than the number of signs, so these are counted first. Quoted strings and quoted
+    here-documents cost little, however long they are.
+    """
+    if len(text) > READABLE:
+        return f"it has {len(text)} characters, and at most {READABLE} can be checked"
+    if len(text) <= SHORT and _OPENING.search(text) is None:
+        return ""
+    bare = _cut_quoted_text(text)
+    if len(_COSTLY_SIGN.findall(bare)) > MOST_COSTLY_SIGNS or len(_SIGN.findall(bare)) > MOST_SIGNS:
+        return "it has too many operators, brackets and quotes to be checked"
+    if len(_BLANKS.findall(bare)) > MOST_BLANKS:
+        return f"it has more than {MOST_BLANKS} words, too many to be checked"
+    depth = 0
+    for bracket in _BRACKET.findall(bare):
+        depth = depth + 1 if bracket in "({" else max(depth - 1, 0)
+        if depth > DEEPEST_BRACKETS:
+            return f"its brackets are nested more than {DEEPEST_BRACKETS} deep, too deep to be checked"
+    return ""
+
+
+def _cut_quoted_text(text: str) -> str:
+    """Return a text without the contents of its quoted strings and here-documents.
+
+    Nothing is cut from the first place on where a quote might mean something else: a comment, a substitution, a
+    here-document that is not quoted.
+    """
+    kept: list[str] = []
+    at = 0
+    while (found := _QUOTED.search(text, at)) is not None and found.lastgroup != "unclear":
+        kept += (text[at : found.start()], "'", found["rest"] or "")
+        at = found.end()
+    return "".join((*kept, text[at:]))
+
+
+_QUOTED = re.compile(
+    r"""'[^']*'|"(?:[^"\\$`]|\\[^\n])*"|\\[^\n]"""
+    r"""|<<-?[ ]*(?P<quote>['"])(?P<end>\w+)(?P=quote)(?P<rest>[^\n'"`#<\\$(]*)\n(?:.*?\n)??\t*(?P=end)(?=\n|$)"""
+    r"""|(?P<unclear>["'`#\\]|<<|\$['"(])""",
+    re.DOTALL,
+)
+_OPENING = re.compile(r"[({`\[<]")
+_BRACKET = re.compile(r"[(){}]")
+_BLANKS = re.compile(r"\s+")
+_SIGN = re.compile(r"[;&|(){}<>$`\n\"'\[\]!~*\\=#]")
+_COSTLY_SIGN = re.compile(r"\||=\(|\$\[|\$\{|=~|<<|\[\[|`|\b(?:case|if|for|while|until|select|function|do|then|in)\b")

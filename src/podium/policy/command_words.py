@@ -1,0 +1,296 @@
+"""Judge the words of a command by the tables of safe options.
+
+A word that the table of a known program does not list is a *risk*: a wildcard in a rule does not cover it, only a
+rule that spells it out. Programs without a table are judged by their paths alone, elsewhere.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache, lru_cache
+from typing import Literal
+
+from .safe_options import ALIASES, SAFE
+from .word_kinds import PATH_KINDS, is_harmless_word
+
+Words = tuple[str, ...]
+
+
+def split_names(text: str) -> frozenset[str]:
+    """Return the words of a space-separated list."""
+    return frozenset(text.split())
+
+
+@dataclass(frozen=True, slots=True)
+class Risk:
+    """A word of a command, by position, that a wildcard does not cover.
+
+    A `deed` does more than read. An `outside` word may name a path outside the checkout. A `guarded` word is not
+    allowed even by a rule that spells it out.
+    """
+
+    place: int
+    why: str
+    kind: Literal["deed", "outside", "guarded"] = "deed"
+
+
+@dataclass(slots=True)
+class JudgedWords:
+    """The risks of a command, its words that may be paths, by position, and whether it is known to change nothing."""
+
+    risks: list[Risk] = field(default_factory=list)
+    paths: list[tuple[int, str]] = field(default_factory=list)
+    is_reading: bool = False
+
+
+def is_known_program(name: str) -> bool:
+    """Return whether there is a table for this program."""
+    return ALIASES.get(name, name) in SAFE
+
+
+@lru_cache(maxsize=1024)
+def judge_words(words: Words, name: str) -> JudgedWords:
+    """Judge the words of a known program."""
+    key = ALIASES.get(name, name)
+    judged = JudgedWords()
+    if key == "tar" and len(words) > 1 and not words[1].startswith("-"):
+        _judge_bundled_letters(words, judged)
+    else:
+        _judge_by_table(words, 1, key, judged)
+    return judged
+
+
+# Tables ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SafeUse:
+    """A compiled entry of the table."""
+
+    flags: frozenset[str]
+    prefixes: tuple[str, ...]
+    values: dict[str, str]
+    optional: dict[str, str]
+    operands: tuple[str, ...]
+    is_repeated: bool
+    takes_command: bool
+    is_reading: bool
+    is_spelled: bool
+    is_single_dash: bool
+    needs: frozenset[str]
+    needs_operand: bool
+    operands_with: frozenset[str]
+
+    def get_operand_kind(self, number: int) -> str | None:
+        """Return the kind of the operand at this position, or None if there may be none."""
+        if number < len(self.operands):
+            return self.operands[number]
+        return self.operands[-1] if self.is_repeated and self.operands else None
+
+
+@cache
+def compile_use(key: str) -> SafeUse:
+    """Compile the entry of the table with this key."""
+    text = SAFE[key]
+    if text.startswith("@"):
+        return compile_use(text[1:])
+    tokens = text.split()
+    is_single_dash = "single-dash" in tokens
+    flags: set[str] = set()
+    values: dict[str, str] = {}
+    optional: dict[str, str] = {}
+    for token in tokens:
+        if not token.startswith("-"):
+            continue
+        name, sign, kind = token.rstrip("]").partition("=")
+        if sign and name.endswith("["):
+            optional[name[:-1]] = kind
+        elif sign:
+            values[name] = kind
+        elif token.startswith("--") or is_single_dash or token == "-NUM":
+            flags.add(token)
+        else:
+            flags.update(f"-{letter}" for letter in token[1:])
+    operands = [token for token in tokens if token.startswith("<") and token != "<command>"]
+    return SafeUse(
+        flags=frozenset(flag for flag in flags if not flag.endswith("*")),
+        prefixes=tuple(flag[:-1] for flag in flags if flag.endswith("*")),
+        values=values,
+        optional=optional,
+        operands=tuple(token.strip("<>.") for token in operands),
+        is_repeated=bool(operands) and operands[-1].endswith("..."),
+        takes_command="<command>" in tokens,
+        is_reading="reads" in tokens,
+        is_spelled="spelled" in tokens,
+        is_single_dash=is_single_dash,
+        needs=_list_after(tokens, "needs:"),
+        needs_operand="operands-required" in tokens,
+        operands_with=_list_after(tokens, "operands-with:"),
+    )
+
+
+def _list_after(tokens: Sequence[str], mark: str) -> frozenset[str]:
+    found = next((token for token in tokens if token.startswith(mark)), mark)
+    return frozenset(name for name in found.removeprefix(mark).split(",") if name)
+
+
+# Words -----------------------------------------------------------------------------------------------
+
+
+@dataclass(slots=True)
+class _Reading:
+    """The state of judging one command by one entry of the table."""
+
+    words: Words
+    key: str
+    use: SafeUse
+    judged: JudgedWords
+    seen: set[str] = field(default_factory=set)
+    kinds: set[str] = field(default_factory=set)
+    operands: list[int] = field(default_factory=list)
+
+    def add_risk(self, place: int, why: str) -> None:
+        """Record a word that the table does not list. It is still checked as a path."""
+        self.judged.risks.append(Risk(place, why))
+        if place < len(self.words):
+            self.judged.paths.append((place, self.words[place]))
+
+    def take_value(self, place: int, option: str, kind: str, value: str) -> None:
+        """Check the value of an option."""
+        self.seen.add(option)
+        self.kinds.add(kind.removesuffix("-file"))
+        if not is_harmless_word(kind, value):
+            self.add_risk(place, f"{option} {value} makes {self.key} do more than a wildcard covers")
+        elif kind in PATH_KINDS:
+            self.judged.paths.append((place, value))
+
+    def take_next_value(self, at: int, option: str, kind: str) -> int:
+        """Check the next word as the value of an option, and return its position."""
+        value = self.words[at + 1] if at + 1 < len(self.words) else ""
+        if at + 1 >= len(self.words) or (value.startswith("-") and value != "-" and not _NEGATIVE.fullmatch(value)):
+            self.add_risk(at, f"{option} needs a value")
+            return at
+        self.take_value(at + 1, option, kind, value)
+        return at + 1
+
+
+_NEGATIVE = re.compile(r"-\d+[A-Za-z]*")
+
+
+def _judge_by_table(words: Words, start: int, key: str, judged: JudgedWords) -> None:
+    """Judge the words from `start` on by one entry of the table, and by those of its subcommands."""
+    reading = _Reading(words, key, compile_use(key), judged)
+    use, at = reading.use, start
+    while at < len(words):
+        word = words[at]
+        if use.operands[:1] == ("anything",):
+            reading.operands.append(at)
+        elif word == "--":
+            at = _judge_after_dashes(reading, at)
+            continue
+        elif word.startswith("-") and word != "-":
+            at = _judge_option(reading, at)
+        elif use.takes_command:
+            _judge_subcommand(reading, at)
+            return
+        else:
+            reading.operands.append(at)
+        at += 1
+    _judge_operands(reading)
+    if use.is_spelled:
+        judged.risks.append(Risk(start - 1, f"{key} does more than look; a rule has to name it"))
+    if use.needs and not use.needs & reading.seen:
+        judged.risks.append(Risk(len(words), f"{key} needs one of {', '.join(sorted(use.needs))} to be harmless"))
+    if use.needs_operand and not reading.operands:
+        judged.risks.append(Risk(len(words), f"{key} alone leaves the checkout"))
+    judged.is_reading = use.is_reading
+
+
+def _judge_after_dashes(reading: _Reading, at: int) -> int:
+    """Judge the words after `--`: by an entry of their own, as operands, or as risks. Return the end."""
+    words, passed_on = reading.words, f"{reading.key} --"
+    if passed_on in SAFE:
+        _judge_by_table(words, at + 1, passed_on, reading.judged)
+    elif "--" in reading.use.flags:
+        reading.operands.extend(range(at + 1, len(words)))
+    else:
+        for place in range(at, len(words)):
+            reading.add_risk(place, f"{reading.key} passes on what follows --")
+    return len(words)
+
+
+def _judge_subcommand(reading: _Reading, at: int) -> None:
+    words, key = reading.words, f"{reading.key} {reading.words[at]}"
+    key = ALIASES.get(key, key)
+    if key in SAFE:
+        _judge_by_table(words, at + 1, key, reading.judged)
+        return
+    reading.add_risk(at, f"{key} does more than a rule for {reading.key} in general allows")
+    for place in range(at + 1, len(words)):
+        reading.add_risk(place, f"{words[place]} makes {key} do something that is not known to be harmless")
+
+
+def _judge_option(reading: _Reading, at: int) -> int:
+    """Judge the option at this position. Return the position of the last word that belongs to it."""
+    word, use = reading.words[at], reading.use
+    if word.startswith("--") or use.is_single_dash:
+        return _judge_long_option(reading, at, re.sub(r"^--(?=.)", "-", word) if use.is_single_dash else word)
+    if "-NUM" in use.flags and word[1:].isdigit():
+        return at
+    for place, letter in enumerate(word[1:], 2):
+        option, rest = f"-{letter}", word[place:]
+        if option in use.flags:
+            reading.seen.add(option)
+        elif option in use.optional:
+            if rest:
+                reading.take_value(at, option, use.optional[option], rest)
+            return at
+        elif option in use.values:
+            if not rest:
+                return reading.take_next_value(at, option, use.values[option])
+            reading.take_value(at, option, use.values[option], rest)
+            return at
+        else:
+            reading.add_risk(at, f"{option} makes {reading.key} do something that is not known to be harmless")
+            return at
+    return at
+
+
+def _judge_long_option(reading: _Reading, at: int, word: str) -> int:
+    use = reading.use
+    option, sign, value = word.partition("=")
+    kind = use.values.get(option) or use.optional.get(option)
+    if sign and kind is not None:
+        reading.take_value(at, option, kind, value)
+    elif not sign and (option in use.flags or option in use.optional or option.startswith(use.prefixes or ("\0",))):
+        reading.seen.add(option)
+    elif not sign and kind is not None:
+        return reading.take_next_value(at, option, kind)
+    else:
+        reading.add_risk(at, f"{option} makes {reading.key} do something that is not known to be harmless")
+    return at
+
+
+def _judge_operands(reading: _Reading) -> None:
+    """Judge the operands, once it is known whether an option has given the pattern or script already."""
+    use, words, judged = reading.use, reading.words, reading.judged
+    is_given = use.operands[:1] in (("pattern",), ("sed",)) and use.operands[0] in reading.kinds
+    first = 1 if is_given or "--files" in reading.seen else 0
+    for number, at in enumerate(reading.operands, first):
+        kind = use.get_operand_kind(number)
+        if kind is None or (use.operands_with and not use.operands_with & reading.seen):
+            reading.add_risk(at, f"{words[at]} makes {reading.key} do something that is not known to be harmless")
+        elif not is_harmless_word(kind, words[at]):
+            reading.add_risk(at, f"{words[at]} makes {reading.key} do more than a wildcard covers")
+        elif kind in PATH_KINDS:
+            judged.paths.append((at, words[at]))
+
+
+def _judge_bundled_letters(words: Words, judged: JudgedWords) -> None:
+    """Judge the old form of tar, whose first word is letters without a dash: `tar tzf FILE`."""
+    reading = _Reading(words, "tar", compile_use("tar"), judged)
+    if not re.fullmatch(r"[tvzjJa]*f?[vzjJa]*", words[1]) or "t" not in words[1]:
+        reading.add_risk(1, f"{words[1]} makes tar do more than list")
+    _judge_by_table(words, 2, "tar", judged)

@@ -1,0 +1,63 @@
+"""Tables: the options and operands with which a known program is harmless under a rule that ends with a wildcard.
+
+Each key is a program, or a program and its subcommand. Each text lists what is harmless; a word that is not listed
+needs a person, or a rule that spells it out. The texts are written like usage lines:
+
+- `-lah`, `--all`: options without a value; `-NUM` is a number such as `-20`; `--warn-*` is any option with that start
+- `-n=number`, `--lines=number`: options with a value of that kind, attached or as the next word
+- `--color[=name]`: an option that may have a value, only attached
+- `<path>`, `<path>...`: one operand, any number of operands; `<command>` is a subcommand with its own entry
+- `--`: it may end the options; an entry such as `cargo test --` says which words may follow there
+- `reads`: with these words the program changes nothing; `spelled`: only a rule that names the subcommand covers it
+- `needs:--check,-n`: harmless only with one of these options; `operands-required`: only with an operand
+- `operands-with:--list,-l`: operands are harmless only with one of these options
+- `single-dash`: long options have one dash or two; `@git`: the text of another entry is included
+
+The kinds of values are in `word_kinds`.
+"""
+
+from __future__ import annotations
+
+from .safe_file_options import FILES, READING
+from .safe_git_options import GIT
+from .safe_project_options import OUTSIDE, PROJECT
+
+NEVER = (
+    "vi vim nvim view vimdiff emacs nano pico ed ex less more most psql mysql mariadb mongosh redis-cli "
+    "openssl gpg nc ncat netcat socat telnet ftp sftp scp lftp podman helm aws gcloud az pkill killall reboot "
+    "shutdown mount umount mkfs passwd useradd usermod service apt-get dpkg dnf yum apk pacman gem patch split "
+    "csplit shred dd install chown chgrp mkfifo mknod zip 7z cpio ar ld gcc cc clang g++ as m4 dc bc yq pax "
+    "dot openvpn tcpdump nmap ansible ansible-playbook vagrant packer pushd popd ctags look troff groff nroff "
+    "powershell cscript wscript cpan composer mvn gradle gradlew ant sbt rake nohup logrotate run-parts start- "
+    "stop-daemon debugfs ip iptables sysctl "
+)
+"""Programs for which no word is harmless under a wildcard; a rule has to spell out what it allows."""
+
+ALIASES = {
+    "egrep": "grep",
+    "fgrep": "grep",
+    "ggrep": "grep",
+    "gsed": "sed",
+    "gawk": "awk",
+    "mawk": "awk",
+    "nawk": "awk",
+    "gmake": "make",
+    "gtar": "tar",
+    "bsdtar": "tar",
+    "gfind": "find",
+    "gsort": "sort",
+    "gls": "ls",
+    "gcat": "cat",
+    "py.test": "pytest",
+    "pip3": "pip",
+    "pnpm": "npm",
+    "yarn": "npm",
+    "gunzip": "gzip",
+    "docker-compose": "docker compose",
+    "npm run-script": "npm run",
+    "npm t": "npm test",
+    "npm list": "npm ls",
+}
+"""Other names of programs and subcommands with the same words."""
+
+SAFE: dict[str, str] = READING | FILES | PROJECT | OUTSIDE | GIT | dict.fromkeys(NEVER.split(), "--version --help")
