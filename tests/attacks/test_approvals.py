@@ -25,11 +25,25 @@ COUNT = bash("echo x >>count.txt")
 
 
 @pytest.mark.parametrize(
-    "command", ["sh deploy.sh", "sh ./deploy.sh", "sh way.sh", "cat deploy.sh | sh", "sh <deploy.sh"]
+    "command",
+    [
+        "sh deploy.sh",
+        "sh ./deploy.sh",
+        "sh way.sh",
+        "cat deploy.sh | sh",
+        "sh <deploy.sh",
+        'sh dep"loy".sh',
+        "sh deploy\\.sh",
+        f"cat {' '.join(f'{number}.txt' for number in range(40))}; sh deploy.sh",
+        f"echo {'$(' * 60}sh deploy.sh{')' * 60}",
+    ],
+    ids=lambda command: command[:20],
 )
 async def test_a_file_that_changed_after_the_answer_is_not_run(studio: Studio, repo: Path, command: str) -> None:
     (repo / "deploy.sh").write_text("echo good >out.txt\n")
     (repo / "way.sh").symlink_to("deploy.sh")
+    for number in range(40):
+        (repo / f"{number}.txt").touch()
     add_sly_agent(studio, bash(command))
     asked_for: list[PermissionAsked] = []
 
@@ -44,22 +58,25 @@ async def test_a_file_that_changed_after_the_answer_is_not_run(studio: Studio, r
     assert not (repo / "out.txt").exists()
 
 
-@pytest.mark.parametrize("command", ["cd tools && sh deploy.sh", "env -C tools sh deploy.sh"])
+@pytest.mark.parametrize(
+    "command",
+    ["cd tools/deep && sh deploy.sh", "cd tools && cd deep && sh deploy.sh", "env -C tools/deep sh deploy.sh"],
+)
 async def test_a_file_below_a_folder_that_the_command_enters_is_not_run_when_it_changed(
     studio: Studio, repo: Path, command: str
 ) -> None:
-    (repo / "tools").mkdir()
-    (repo / "tools" / "deploy.sh").write_text("echo good >out.txt\n")
+    (repo / "tools" / "deep").mkdir(parents=True)
+    (repo / "tools" / "deep" / "deploy.sh").write_text("echo good >out.txt\n")
     add_sly_agent(studio, bash(command))
 
     async def swapping(run: Run, asked: PermissionAsked) -> None:
-        first = "good" in (repo / "tools" / "deploy.sh").read_text()
-        (repo / "tools" / "deploy.sh").write_text("echo evil >out.txt\n")
+        first = "good" in (repo / "tools" / "deep" / "deploy.sh").read_text()
+        (repo / "tools" / "deep" / "deploy.sh").write_text("echo evil >out.txt\n")
         await run.answer(asked.id, "once" if first else "deny", by="me")
 
     await run_attended(studio, repo, swapping)
 
-    assert not (repo / "tools" / "out.txt").exists()
+    assert not (repo / "tools" / "deep" / "out.txt").exists()
 
 
 # A2

@@ -15,7 +15,7 @@ from anyio import create_task_group, move_on_after, sleep
 from podium.core.gate import InvalidCall
 from podium.system.child_process import build_environment, run_process
 from podium.tools.command_sandbox import CommandSandbox
-from podium.tools.shell import KEPT, Bash, CommandOutput, hash_named_files, read_approved_scripts
+from podium.tools.shell import KEPT, Bash, CommandOutput
 
 from .doing import call_tool, make_started_action, make_tool_use
 
@@ -240,34 +240,3 @@ async def test_no_descriptor_is_left_open(tmp_path: Path) -> None:
         await call_tool(tool, command="true")
 
     assert len(list(Path("/proc/self/fd").iterdir())) == before
-
-
-@pytest.mark.parametrize(
-    ("command", "scripts"),
-    [
-        ("sh deploy.sh", ["deploy.sh"]),
-        ("./deploy.sh now", ["deploy.sh"]),
-        ("bash -x deploy.sh && cat notes.txt", ["deploy.sh"]),
-        ("cd tools && python3 run.py", ["tools/run.py"]),
-        ("cat deploy.sh", []),
-        ("echo x >> notes.txt", []),
-        ("env -i sh deploy.sh", ["deploy.sh"]),
-    ],
-)
-def test_scripts_are_distinguished_from_other_files(tmp_path: Path, command: str, scripts: list[str]) -> None:
-    (tmp_path / "tools").mkdir()
-    for name in ("deploy.sh", "notes.txt", "tools/run.py"):
-        (tmp_path / name).write_text("x")
-
-    sealed = read_approved_scripts(command, tmp_path, hash_named_files(command, tmp_path))
-
-    assert list(sealed) == scripts
-
-
-def test_a_script_that_changed_is_not_sealed(tmp_path: Path) -> None:
-    (tmp_path / "deploy.sh").write_text("harmless")
-    inputs = hash_named_files("sh deploy.sh", tmp_path)
-    (tmp_path / "deploy.sh").write_text("evil")
-
-    with pytest.raises(InvalidCall, match=r"deploy.sh was changed in the meantime"):
-        read_approved_scripts("sh deploy.sh", tmp_path, inputs)

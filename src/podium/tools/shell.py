@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
-from contextlib import suppress
 from functools import partial
-from hashlib import sha256
-from itertools import product
 from pathlib import Path
 from typing import Annotated
 
@@ -21,15 +17,13 @@ from ..system.process_group import GRACE
 from ..values.action import Action
 from ..values.event import ToolUse
 from .command_sandbox import CommandSandbox, Seal
+from .named_files import hash_named_files, read_approved_scripts
 from .read_write_files import encode_utf8
 from .tool_arguments import Arguments, build_schema, canonical_arguments, parse_arguments
 
 SHELL = "/bin/bash"
 LONGEST_COMMAND = 100_000
 LONGEST_TIMEOUT = 600
-MOST_FILES = 32
-MOST_FOLDERS = 8
-LARGEST_FILE = 2**20
 KEPT = 16 * 1024
 """How many bytes are kept from the start of the output, and from its end."""
 
@@ -135,78 +129,8 @@ async def run_command_line(
     return ended
 
 
-def hash_named_files(command: str, directory: Path) -> dict[str, str]:
-    """Return the hashes of files in the checkout that a command mentions, so that an approval covers their content.
-
-    Files given through variables, patterns or other files are not detected.
-    """
-    root = directory.resolve()
-    found: dict[str, str] = {}
-    words = [word for word in dict.fromkeys(_SEPARATORS.split(command)) if word]
-    folders = [root, *(root / word for word in words if _is_folder(root, word))]
-    for folder, word in product(folders[:MOST_FOLDERS], words):
-        if len(found) == MOST_FILES:
-            break
-        with suppress(OSError, ValueError, RuntimeError):
-            path = (folder / word).resolve()
-            if path.is_relative_to(root) and path.is_file() and path.stat().st_size <= LARGEST_FILE:
-                name = str(path.relative_to(root))
-                name.encode()  # raises ValueError if the name is not valid text and so cannot be recorded
-                found[name] = sha256(path.read_bytes()).hexdigest()
-    return found
-
-
-def read_approved_scripts(command: str, directory: Path, inputs: Mapping[str, str]) -> dict[str, bytes]:
-    """Return the scripts that a command runs, with their approved content. Raise InvalidCall if one has changed."""
-    root = directory.resolve()
-    found: dict[str, bytes] = {}
-    for name in inputs:
-        if not any(_runs_file(segment, name) for segment in _SEGMENTS.split(command)):
-            continue
-        try:
-            content = (root / name).read_bytes()
-        except OSError as error:
-            raise InvalidCall(f"{name} can no longer be read: {error.strerror}.") from error
-        if sha256(content).hexdigest() != inputs[name]:
-            raise InvalidCall(f"{name} was changed in the meantime; read it, then call again.")
-        found[name] = content
-    return found
-
-
-def _runs_file(segment: str, name: str) -> bool:
-    """Return whether a part of a command runs a file, directly or as the first argument of an interpreter."""
-    words = [word.strip("'\"") for word in segment.split()]
-    if not words:
-        return False
-    is_named = [word.removeprefix("./") == name or name.endswith(f"/{word.removeprefix('./')}") for word in words]
-    if is_named[0]:
-        return True
-    for place, word in enumerate(words):
-        if word.rpartition("/")[2].rstrip("0123456789.") in INTERPRETERS or (word == "." and place == 0):
-            rest = [number for number in range(place + 1, len(words)) if not words[number].startswith("-")]
-            return bool(rest) and is_named[rest[0]]
-    return False
-
-
-_SEGMENTS = re.compile(r"[;|&\n()]+")
-INTERPRETERS = frozenset(
-    ("sh", "bash", "dash", "zsh", "ksh", "python", "node", "deno", "bun", "perl", "ruby", "php", "lua", "source")
-)
-
-
 def _wrap_sealed(seal: Seal, sealed: Mapping[str, bytes], argv: list[str]) -> list[str]:
     return seal(argv, sealed)
-
-
-def _is_folder(root: Path, word: str) -> bool:
-    """Return whether a word in a command is a folder in the checkout, which the command may enter."""
-    with suppress(OSError, ValueError, RuntimeError):
-        path = (root / word).resolve()
-        return path != root and path.is_relative_to(root) and path.is_dir()
-    return False
-
-
-_SEPARATORS = re.compile(r"[\s;|&<>()'\"`=]+")
 
 
 def _format_result(output: CommandOutput, ended: ProcessExit, timeout: float) -> ToolAnswer:

@@ -1,0 +1,156 @@
+"""The files that a command names: an approval covers their content, and scripts among them run as approved.
+
+Words are read as the shell reads them, without quotes and escapes, and in every folder that the command may enter.
+Files named through variables, patterns or other files are not detected. If a command is too large to be read, or
+names too much, its approval covers the whole checkout instead: any change there makes it a new request.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import suppress
+from hashlib import sha256
+from pathlib import Path
+
+from ..core.gate import InvalidCall
+from ..policy.shell_command import parse_command
+
+MOST_LOOKUPS = 20_000
+MOST_CHECKOUT_FILES = 100_000
+LARGEST_FILE = 2**20
+CHECKOUT = "."
+"""The name under which the hash of a whole checkout is recorded."""
+
+
+def hash_named_files(command: str, directory: Path) -> dict[str, str]:
+    """Return the hashes of the checkout's files that a command names, so that an approval covers their content."""
+    root = directory.resolve()
+    found = parse_command(command)
+    words = _list_words(command)
+    folders = None if found.unread else _find_folders(root, words)
+    if folders is None or len(folders) * len(words) > MOST_LOOKUPS:
+        return {CHECKOUT: _hash_checkout(root)}
+    hashes: dict[str, str] = {}
+    for folder in folders:
+        for word in words:
+            with suppress(OSError, ValueError, RuntimeError):
+                path = (folder / word).resolve()
+                if path.is_relative_to(root) and path.is_file():
+                    name = str(path.relative_to(root))
+                    name.encode()  # raises ValueError if the name is not valid text, since it cannot be recorded
+                    if name not in hashes:
+                        hashes[name] = _hash_file(path)
+    return hashes
+
+
+def read_approved_scripts(command: str, directory: Path, inputs: Mapping[str, str]) -> dict[str, bytes]:
+    """Return the scripts that a command runs, with their approved content. Raise InvalidCall if one has changed."""
+    root = directory.resolve()
+    scripts: dict[str, bytes] = {}
+    for name in dict.fromkeys(_find_scripts(command, root, inputs)):
+        try:
+            content = (root / name).read_bytes()
+            is_same = _hash_content(root / name, content) == inputs[name]
+        except OSError as error:
+            raise InvalidCall(f"{name} cannot be read any more: {error.strerror}.") from error
+        if not is_same:
+            raise InvalidCall(f"{name} was changed meanwhile; look at it, and call again.")
+        scripts[name] = content
+    return scripts
+
+
+def _list_words(command: str) -> list[str]:
+    """Return every word of a command that may be a path: as the shell reads it, and as it is written."""
+    found = parse_command(command)
+    read = (word for words in found.candidates for word in words)
+    written = _SEPARATORS.split(command)
+    return [word for word in dict.fromkeys((*read, *found.mentions, *found.writes, *written)) if word]
+
+
+_SEPARATORS = re.compile(r"[\s;|&<>()'\"`=]+")
+
+
+def _find_folders(root: Path, words: list[str]) -> list[Path] | None:
+    """Return the checkout, and every folder of it that the command may enter; None if there are too many."""
+    folders = {root: None}
+    waiting = [root]
+    while waiting:
+        folder = waiting.pop()
+        for word in words:
+            if (inner := _resolve_folder(root, folder / word)) is not None and inner not in folders:
+                folders[inner] = None
+                waiting.append(inner)
+        if len(folders) * len(words) > MOST_LOOKUPS:
+            return None
+    return list(folders)
+
+
+def _resolve_folder(root: Path, path: Path) -> Path | None:
+    with suppress(OSError, ValueError, RuntimeError):
+        resolved = path.resolve()
+        return resolved if resolved.is_relative_to(root) and resolved.is_dir() else None
+    return None
+
+
+def _hash_file(path: Path) -> str:
+    return _hash_content(path, b"" if path.stat().st_size > LARGEST_FILE else path.read_bytes())
+
+
+def _hash_content(path: Path, content: bytes) -> str:
+    """Return the hash of a file's content, or of its size and times if it is large."""
+    found = path.stat()
+    if found.st_size > LARGEST_FILE:
+        content = f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_ino}".encode()
+    return sha256(content).hexdigest()
+
+
+def _hash_checkout(root: Path) -> str:
+    """Return a hash of the names, sizes and times of all files. Raise InvalidCall if there are too many."""
+    whole = sha256()
+    count = 0
+    for folder, folders, names in os.walk(root):
+        folders[:] = sorted(name for name in folders if name != ".git")
+        for name in sorted(names):
+            count += 1
+            with suppress(OSError):
+                found = os.lstat(f"{folder}/{name}")
+                whole.update(os.fsencode(f"{folder}/{name}\0{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}\n"))
+        if count > MOST_CHECKOUT_FILES:
+            raise InvalidCall(
+                "`command` names too many files and folders for an approval to cover; "
+                "split it into several commands, or write a script and run that."
+            )
+    return whole.hexdigest()
+
+
+# Scripts ---------------------------------------------------------------------------------------------
+
+
+def _find_scripts(command: str, root: Path, inputs: Mapping[str, str]) -> Iterator[str]:
+    """Yield the named files that a command runs, directly or as the first file after an interpreter."""
+    if CHECKOUT in inputs:
+        return
+    folders = _find_folders(root, _list_words(command)) or [root]
+    for words in parse_command(command).candidates:
+        is_interpreter = words[0].rpartition("/")[2].rstrip("0123456789.") in INTERPRETERS or words[0] == "."
+        named = [word for word in words[1:] if not word.startswith("-")] if is_interpreter else [words[0]]
+        for folder in folders:
+            if (name := _find_first_input(root, folder, named, inputs)) is not None:
+                yield name
+
+
+def _find_first_input(root: Path, folder: Path, words: list[str], inputs: Mapping[str, str]) -> str | None:
+    """Return the first input that one of the words names in a folder."""
+    for word in words:
+        with suppress(OSError, ValueError, RuntimeError):
+            path = (folder / word).resolve()
+            if path.is_relative_to(root) and (name := str(path.relative_to(root))) in inputs:
+                return name
+    return None
+
+
+INTERPRETERS = frozenset(
+    ("sh", "bash", "dash", "zsh", "ksh", "python", "node", "deno", "bun", "perl", "ruby", "php", "lua", "source")
+)
