@@ -107,6 +107,36 @@ def test_a_request_that_is_always_allowed_becomes_a_rule(desk: Desk) -> None:
     assert "asks for permission" not in again.stderr
 
 
+def test_an_always_answer_holds_in_the_repository_of_the_run_and_not_in_another(desk: Desk, tmp_path: Path) -> None:
+    desk.write_agent("checker", CHECK, "The end.", tools=["Bash"])
+    desk.run_podium("run", "checker", "go", "--park")
+    [one] = list_waiting_requests(desk)
+    other = tmp_path / "other"
+    (other / ".podium").mkdir(parents=True)
+
+    desk.run_podium("approve", str(one["id"]), "--always")
+
+    assert desk.run_podium("policy", "check", "--", "cargo check").returncode == 0
+    assert desk.run_podium("policy", "check", "--repo", str(other), "--", "cargo check").returncode == 3
+    [saved] = json.loads(desk.run_podium("policy", "list", "--json").stdout)["rules"]
+    assert (saved["rule"], saved["repo"]) == ("Bash(cargo check *)", str(desk.repo.resolve()))
+
+
+def test_an_always_answer_can_hold_everywhere(desk: Desk, tmp_path: Path) -> None:
+    desk.write_agent("checker", CHECK, "The end.", tools=["Bash"])
+    desk.run_podium("run", "checker", "go", "--park")
+    [one] = list_waiting_requests(desk)
+    other = tmp_path / "other"
+    (other / ".podium").mkdir(parents=True)
+
+    refused = desk.run_podium("approve", str(one["id"]), "--everywhere")
+    approved = desk.run_podium("approve", str(one["id"]), "--always", "--everywhere")
+
+    assert "--everywhere needs --always" in refused.stderr
+    assert "is now always allowed everywhere" in approved.stderr
+    assert desk.run_podium("policy", "check", "--repo", str(other), "--", "cargo check").returncode == 0
+
+
 def test_a_question_is_answered_from_the_command_line(desk: Desk) -> None:
     ask = {"calls": [{"name": "ask_person", "arguments": {"question": "Which?", "choices": ["red", "blue"]}}]}
     desk.write_agent("asker", ask, "The end.", tools=["ask_person"])

@@ -178,3 +178,84 @@ def test_a_file_that_cannot_be_read_is_a_mistake(desk: Desk) -> None:
 
     assert said.exit_code == 2
     assert "podium.yaml:2: this is not valid YAML" in said.stderr
+
+
+# Saved rules
+
+
+def save(rules: Desk, rule: str, repo: str = "") -> None:
+    save_allowed_rule(rules.home, AllowedRule(rule=rule, at=1_700_000_000.0, by="me", run="r1", repo=repo))
+
+
+def decide(rules: Desk, command: str) -> str:
+    found: str = json.loads(rules.invoke("policy", "check", "--json", "--", command).stdout)["decision"]
+    return found
+
+
+def test_a_saved_rule_holds_in_its_own_repository_only(rules: Desk) -> None:
+    save(rules, "Bash(make lint)", str(rules.repo))
+    save(rules, "Bash(make docs)", "/some/other/repository")
+    save(rules, "Bash(make all)")
+
+    assert [decide(rules, f"make {target}") for target in ("lint", "docs", "all")] == ["allow", "ask", "allow"]
+
+
+def test_saved_rules_are_listed_with_their_numbers_and_repositories(rules: Desk) -> None:
+    save(rules, "Bash(make lint)", str(rules.repo))
+    save(rules, "Bash(make all)")
+
+    listed = rules.invoke("policy", "list").stdout.splitlines()
+    found = json.loads(rules.invoke("policy", "list", "--json").stdout)["rules"]
+
+    assert listed[0].split()[:3] == ["1", "Bash(make", "lint)"]
+    assert str(rules.repo.name) in listed[0]
+    assert "everywhere" in listed[1]
+    assert [(one["number"], one["rule"], one["repo"]) for one in found] == [
+        (1, "Bash(make lint)", str(rules.repo)),
+        (2, "Bash(make all)", None),
+    ]
+
+
+def test_without_saved_rules_the_list_says_so(rules: Desk) -> None:
+    assert rules.invoke("policy", "list").stdout.startswith("No rules are saved.")
+
+
+def test_a_revoked_rule_asks_again(rules: Desk) -> None:
+    save(rules, "Bash(make lint)", str(rules.repo))
+    save(rules, "Bash(make all)")
+
+    by_number = rules.invoke("policy", "revoke", "2")
+    by_text = rules.invoke("policy", "revoke", "Bash(make lint)")
+
+    assert by_number.stdout == "Bash(make all) is no longer allowed everywhere.\n"
+    assert by_text.exit_code == 0
+    assert [decide(rules, "make lint"), decide(rules, "make all")] == ["ask", "ask"]
+    assert json.loads(rules.invoke("policy", "list", "--json").stdout)["rules"] == []
+
+
+def test_revoking_by_text_means_the_rule_of_this_repository(rules: Desk) -> None:
+    save(rules, "Bash(make lint)", "/some/other/repository")
+    save(rules, "Bash(make lint)", str(rules.repo))
+
+    revoked = json.loads(rules.invoke("policy", "revoke", "Bash(make lint)", "--json").stdout)["revoked"]
+
+    assert revoked["repo"] == str(rules.repo)
+    assert decide(rules, "make lint") == "ask"
+
+
+@pytest.mark.parametrize(
+    ("named", "said"),
+    [
+        ("7", "there is no rule number 7; podium policy list shows the 2 saved rules"),
+        ("Bash(make)", 'no saved rule reads "Bash(make)"; podium policy list shows'),
+        ("Bash(make lint)", "is saved for several repositories; give one of the numbers 1, 2 instead"),
+    ],
+)
+def test_a_rule_that_cannot_be_revoked_is_refused_with_a_sentence(rules: Desk, named: str, said: str) -> None:
+    save(rules, "Bash(make lint)", "/one")
+    save(rules, "Bash(make lint)", "/two")
+
+    refused = rules.invoke("policy", "revoke", named)
+
+    assert refused.exit_code == 2
+    assert said in refused.stderr

@@ -193,7 +193,9 @@ async def test_a_skipped_request_comes_back_after_the_others_and_is_left_open_wh
         if "stays open" in text:
             left_open.set()
 
-    asking = RequestPrompter(recorder, SilentView(), Typist("sys"), home=tmp_path, tell=tell)
+    asking = RequestPrompter(
+        recorder, SilentView(), Typist("sys"), home=tmp_path, store=tmp_path / "podium.db", tell=tell
+    )
     for id in ("1st", "2nd"):
         action = Action(run="r", agent="writer", tool="write_file", arguments={"path": f"{id}.txt"})
         asked = PermissionAsked(id=id, action=action, reason="no rule allows it")
@@ -287,7 +289,7 @@ def test_without_a_terminal_it_is_refused(writer: Desk) -> None:
 
 
 def test_the_length_of_a_long_command_is_shown(desk: Desk) -> None:
-    long = "echo " + "x" * 300
+    long = "make " + "x" * 300
     desk.write_agent(
         "talker", {"calls": [{"name": "bash", "arguments": {"command": long}}]}, "The end.", tools=["Bash"]
     )
@@ -295,6 +297,6 @@ def test_the_length_of_a_long_command_is_shown(desk: Desk) -> None:
 
     lines = terminal.wait_for("[y] once")
 
-    assert any("command (305 characters): echo xxx" in line for line in lines)
+    assert any("command (305 characters): make xxx" in line for line in lines)
     terminal.process.send("a")
     terminal.wait_exit()

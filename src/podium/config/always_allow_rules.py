@@ -1,10 +1,13 @@
 """Rules that the user allowed permanently when answering permission requests, stored next to the settings.
 
-They have the same effect as `allow` rules in the user's own settings file, which is not changed.
+They have the same effect as `allow` rules in the user's own settings file, which is not changed. A rule applies in
+the repository where it was allowed, or everywhere.
 """
 
 from __future__ import annotations
 
+import os
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
@@ -19,12 +22,25 @@ LOCK = ".allowed.lock"
 
 
 class AllowedRule(Struct, frozen=True, kw_only=True):
-    """A permanently allowed rule; `at` is the time, and `run` the run that asked."""
+    """A permanently allowed rule; `at` is the time, and `run` the run that asked.
+
+    `repo` is the top folder of the repository that it applies in. If it is empty, the rule applies everywhere.
+    """
 
     rule: str
     at: float
     by: str = ""
     run: str = ""
+    repo: str = ""
+
+    def applies_in(self, repo: Path | None) -> bool:
+        """Return whether the rule applies in a repository, or in no repository."""
+        return not self.repo or (repo is not None and self.repo == identify_repo(repo))
+
+
+def identify_repo(repo: Path) -> str:
+    """Return the text by which rules name a repository: its top folder without symbolic links."""
+    return os.path.realpath(repo)
 
 
 def load_allowed_rules(home: Path) -> tuple[AllowedRule, ...]:
@@ -40,7 +56,38 @@ def load_allowed_rules(home: Path) -> tuple[AllowedRule, ...]:
 
 def save_allowed_rule(home: Path, rule: AllowedRule) -> None:
     """Save a permanently allowed rule."""
-    path = home / FILE
-    with hold_file_lock(home / LOCK, protects=path):
-        kept = [one for one in load_allowed_rules(home) if one.rule != rule.rule]
-        replace_file(path, msgspec.json.format(msgspec.json.encode([*kept, rule]), indent=1) + b"\n")
+    with hold_file_lock(home / LOCK, protects=home / FILE):
+        kept = [one for one in load_allowed_rules(home) if (one.rule, one.repo) != (rule.rule, rule.repo)]
+        _write_rules(home, [*kept, rule])
+
+
+def revoke_allowed_rule(home: Path, named: str, repo: Path) -> AllowedRule:
+    """Delete a permanently allowed rule, named by its text or by its number in the list, and return it.
+
+    If several repositories have the rule, the one for `repo` is meant. Raise Mistake if no rule or more than one is
+    meant.
+    """
+    with hold_file_lock(home / LOCK, protects=home / FILE):
+        rules = load_allowed_rules(home)
+        number = _find_rule_number(rules, named.strip(), repo)
+        _write_rules(home, [one for at, one in enumerate(rules, 1) if at != number])
+        return rules[number - 1]
+
+
+def _find_rule_number(rules: Sequence[AllowedRule], named: str, repo: Path) -> int:
+    if named.isdecimal():
+        if 1 <= int(named) <= len(rules):
+            return int(named)
+        raise Mistake(f"there is no rule number {named}; podium policy list shows the {len(rules)} saved rules")
+    found = [number for number, one in enumerate(rules, 1) if one.rule == named]
+    here = [number for number in found if rules[number - 1].repo == identify_repo(repo)]
+    if not found:
+        raise Mistake(f'no saved rule reads "{named}"; podium policy list shows the saved rules and their numbers')
+    if len(found) > 1 and len(here) != 1:
+        numbers = ", ".join(map(str, found))
+        raise Mistake(f'"{named}" is saved for several repositories; give one of the numbers {numbers} instead')
+    return here[0] if here else found[0]
+
+
+def _write_rules(home: Path, rules: Sequence[AllowedRule]) -> None:
+    replace_file(home / FILE, msgspec.json.format(msgspec.json.encode(rules), indent=1) + b"\n")

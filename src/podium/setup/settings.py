@@ -112,7 +112,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         for origin, document in layers.items():
             said = merge_documents(said, document)
             sources |= dict.fromkeys(document.iter_explicit_keys(), origin)
-        if kept := tuple(one.rule for one in load_allowed_rules(home)):
+        if kept := tuple(one.rule for one in load_allowed_rules(home) if one.applies_in(repo)):
             mine = structs.replace(said.permissions, allow=(*said.permissions.allow, *kept))
             said = structs.replace(said, permissions=mine)
         if said.model is None and (found := _detect_model(environ, home)) is not None:

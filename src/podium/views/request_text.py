@@ -50,7 +50,7 @@ def format_request_lines(asked: PermissionAsked) -> list[str]:
         lines.append(f"  no changes: {', '.join(action.outputs)} already has this content")
     lines += [f"  {denial}" for denial in asked.denied]
     if asked.always:
-        lines.append(f"  always adds the rule {asked.always}")
+        lines.append(f"  always adds the rule {asked.always} for this repository")
     return lines
 
 

@@ -60,6 +60,7 @@ class ChatSession:
             SilentView(),
             console,
             home=current.home,
+            store=current.store,
             tell=lambda text: console.print_line(escape_hidden_text(text)),
         )
         self._watcher = WorkerRequestWatcher(current.store, self._prompter, self._answer_mailbox)

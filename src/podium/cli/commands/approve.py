@@ -6,7 +6,7 @@ import time
 
 import click
 
-from ...config.always_allow_rules import AllowedRule, save_allowed_rule
+from ...runs.always_answer import save_always_answer
 from ...setup.settings import Settings
 from ...store.sqlite.open_requests import find_open_request
 from ...values.errors import Mistake
@@ -17,15 +17,23 @@ from ..terminal.answer_report import get_username, submit_answer
 @click.command("approve")
 @click.argument("id")
 @click.option("--run", "for_run", is_flag=True, help="Allow this exact action for the rest of the run.")
-@click.option("--always", "for_good", is_flag=True, help="Always allow actions like this; prints and saves the rule.")
-def approve_command(id: str, for_run: bool, for_good: bool) -> int:
+@click.option(
+    "--always",
+    "for_good",
+    is_flag=True,
+    help="Always allow such actions in this repository; saves the rule.",
+)
+@click.option("--everywhere", is_flag=True, help="With --always: in all repositories.")
+def approve_command(id: str, for_run: bool, for_good: bool, everywhere: bool) -> int:
     """Approve the permission request ID once. podium approvals lists the open requests.
 
     The approval covers exactly the action that was shown. If a request is answered twice, the first
     answer counts, and the second command exits with code 6.
     """
     if for_run and for_good:
-        raise click.UsageError("--run and --always cannot be combined; --always applies to this run too")
+        raise click.UsageError("--run and --always cannot be combined; --always also applies to this run")
+    if everywhere and not for_good:
+        raise click.UsageError("--everywhere needs --always")
     settings = Settings.load()
     one = find_open_request(settings.store, id)
     if not isinstance(one.asked, PermissionAsked):
@@ -39,6 +47,9 @@ def approve_command(id: str, for_run: bool, for_good: bool) -> int:
     given = PermissionAnswered(id=one.asked.id, decision=decision, by=get_username(), rule=rule, at=time.time())
     code = submit_answer(settings.store, one, given)
     if rule and code == 0:
-        save_allowed_rule(settings.home, AllowedRule(rule=rule, at=time.time(), by=get_username(), run=one.summary.id))
-        click.echo(f"{rule} is now always allowed; saved in {settings.home / 'allowed.json'}", err=True)
+        saved = save_always_answer(
+            settings.home, settings.store, rule=rule, run=one.summary.id, by=get_username(), is_everywhere=everywhere
+        )
+        where = f"in {saved.repo}" if saved.repo else "everywhere"
+        click.echo(f"{rule} is now always allowed {where}; podium policy revoke takes it back", err=True)
     return code

@@ -30,6 +30,7 @@ from ...values.plain_text import format_count
 from ..terminal import exit_codes
 from ..terminal.command_options import json_option, repo_option
 from ..terminal.text import align_columns, as_json, escape_for_terminal
+from .policy_saved import policy_list_command, policy_revoke_command
 
 EXITS = {"allow": exit_codes.GOAL_MET, "ask": exit_codes.ASKS, "deny": exit_codes.DENIED}
 MOST_SHOWN = 50
@@ -43,7 +44,11 @@ command_argument = click.argument("words", metavar="-- COMMAND", nargs=-1, type=
 
 @click.group("policy")
 def policy_command() -> None:
-    """Show what the rules say about a command or tool, and test the examples in the rules. Nothing is run."""
+    """Show what the rules say about a command or tool, test their examples, and list and revoke saved rules."""
+
+
+policy_command.add_command(policy_list_command)
+policy_command.add_command(policy_revoke_command)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +81,11 @@ def load_effective_rules(repo: Path | None, agent: str | None, mode: PermissionM
     place = repo or find_repo(Path.cwd(), home=home)
     files = read_settings_files(home, place)
     settings = Settings.from_files(files, os.environ, place)
-    always = {f"permissions.allow.{one.rule}": format_path(home / ALLOWED_FILE) for one in load_allowed_rules(home)}
+    always = {
+        f"permissions.allow.{one.rule}": format_path(home / ALLOWED_FILE)
+        for one in load_allowed_rules(home)
+        if one.applies_in(place)
+    }
     rules, sources = settings.build_rules(), [files.user_lines, always, _without_allow_rules(files.repo_lines)]
     if agent is not None:
         roster = load_roster(place, home)

@@ -173,7 +173,7 @@ class RunPrompter:
     def __init__(self, run: Run, view: ProgressView, settings: Settings) -> None:
         self._run = run
         self._answer_mailbox = AnswerMailbox(settings.store)
-        self._prompter = RequestPrompter(self, view, TerminalKeyboard(), home=settings.home)
+        self._prompter = RequestPrompter(self, view, TerminalKeyboard(), home=settings.home, store=settings.store)
         self._watcher = WorkerRequestWatcher(settings.store, self._prompter, self._answer_mailbox, sent_by=run.id)
         self._has_workers = Event()
 

@@ -22,7 +22,7 @@ from typing import Literal, NamedTuple, Protocol
 import click
 from anyio import CancelScope, move_on_after, sleep, wait_readable
 
-from ...config.always_allow_rules import AllowedRule, save_allowed_rule
+from ...runs.always_answer import save_always_answer
 from ...runs.inbox import resolve_choice
 from ...values.errors import Mistake
 from ...values.event import Decision, Entry, PermissionAnswered, PermissionAsked, QuestionAnswered, QuestionAsked
@@ -48,7 +48,7 @@ KEY_ROWS = ("yrp", f"nxa{LATER}{HELP}")
 HELP_LINES = {
     "y": "allow it this time; ask again next time",
     "r": "allow this exact action until the run ends",
-    "p": "allow everything that the rule covers, in every run from now on",
+    "p": "allow everything that the rule covers, in every run in this repository from now on",
     "n": "deny it; the agent sees your reason and continues",
     "x": "deny it and pause the run; podium resume continues it",
     "a": "deny it and stop the run",
@@ -113,10 +113,12 @@ class RequestPrompter:
         keyboard: Keyboard,
         *,
         home: Path,
+        store: Path,
         tell: Callable[[str], object] | None = None,
     ) -> None:
         self._receiver = receiver
         self._home = home
+        self._store = store
         self._view = view
         self._keyboard = keyboard
         self._tell = tell or print_request
@@ -230,7 +232,7 @@ class RequestPrompter:
         if not await self._receiver.answer(asked.id, decision, by=BY, comment=comment, rule=rule):
             self._tell(f"{asked.id} was already answered elsewhere.")
         elif rule:
-            save_allowed_rule(self._home, AllowedRule(rule=rule, at=time.time(), by=BY, run=run))
+            save_always_answer(self._home, self._store, rule=rule, run=run, by=BY)
 
 
 def format_asker(entry: Entry, worker: str) -> str:

@@ -1,0 +1,29 @@
+"""Saving the rule of an "always" answer, for the repository of the run that asked or for all of them."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from ..config.always_allow_rules import AllowedRule, identify_repo, save_allowed_rule
+from ..store.sqlite.reader import StoreReader
+from ..values.event import RunStarted
+
+
+def save_always_answer(
+    home: Path, store: Path, *, rule: str, run: str, by: str, is_everywhere: bool = False
+) -> AllowedRule:
+    """Save the rule that a person always allows, and return it as it was saved."""
+    repo = "" if is_everywhere else _find_run_repo(store, run)
+    saved = AllowedRule(rule=rule, at=time.time(), by=by, run=run, repo=repo)
+    save_allowed_rule(home, saved)
+    return saved
+
+
+def _find_run_repo(store: Path, run: str) -> str:
+    """Return the repository of a run; for a worker, the one that its checkout belongs to."""
+    with StoreReader(store) as reader:
+        started = reader.read_summary(run).first.event
+    assert isinstance(started, RunStarted)
+    folder = started.errand.root if started.errand is not None else started.repo
+    return identify_repo(Path(folder)) if folder else ""
