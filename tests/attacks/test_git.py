@@ -412,7 +412,9 @@ async def test_names_that_a_shell_or_git_would_act_on_are_only_text(
             await worktrees.create("fine", base=name)
         with pytest.raises(Mistake, match=r"no worktree for the branch"):
             await worktrees.remove(name)
-    await run_every_git_call(worktrees, await worktrees.create(branch))
+    with pytest.raises(Mistake, match=r"which a shell would interpret"):
+        await worktrees.create(branch)
+    await run_every_git_call(worktrees, await worktrees.create("feat/x"))
     await take_snapshot(repo)
 
     assert not has_run(canary)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -150,6 +151,7 @@ async def test_a_folder_that_is_a_link_is_refused_wherever_it_leads(
     [
         *("", "-x", "--upload-pack=x", "a b", "a..b", "a~1", ".git", "a/.git", "x.lock", "/a", "a/", "HEAD", "@"),
         *("a@{1}", "refs/heads/a", "a\nb", "a\u202eb", "a" * 201, "0" * 40, "a//b", "a^", "a:b", "a\\b", "*"),
+        *("$(id)", "`id`", "a;id", "a&b", "a|b", "a>b", "a<b", "a'b", 'a"b', "a!b", "a(b)", "{a,b}", "$HOME", "#a"),
     ],
 )
 async def test_a_bad_name_of_a_branch_is_refused_and_nothing_is_made(
@@ -163,6 +165,21 @@ async def test_a_bad_name_of_a_branch_is_refused_and_nothing_is_made(
     assert git_output(repo, "for-each-ref") == before
     assert await worktrees.ledger.list_worktrees() == []
     assert [path.name for path in repo.parent.glob("repo*")] == ["repo"]
+
+
+@pytest.mark.parametrize(("branch", "character"), [("$(id)", "$"), ("fix;id", ";"), ("feat/`id`", "`")])
+async def test_a_branch_name_that_a_shell_would_interpret_is_refused_with_the_character(
+    worktrees: Worktrees, branch: str, character: str
+) -> None:
+    with pytest.raises(Mistake, match=re.escape(f"it contains {character}, which a shell would interpret; use a name")):
+        await worktrees.create(branch)
+
+
+@pytest.mark.parametrize(
+    "branch", ["feat/login", "fix/issue-12", "fix/#12", "release-1.2", "a+b", "me@work", "a=b", "a%b"]
+)
+async def test_ordinary_branch_names_are_accepted(worktrees: Worktrees, branch: str) -> None:
+    assert (await worktrees.create(branch)).path.exists()
 
 
 async def test_obstacles_to_making_a_worktree_are_reported(worktrees: Worktrees, repo: Path, tmp_path: Path) -> None:

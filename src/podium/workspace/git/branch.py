@@ -51,9 +51,23 @@ def _find_name_problem(branch: str) -> str:
         return "git would read it as a commit"
     if branch.startswith("refs/"):
         return "git would read it as the full name of a ref"
+    if found := find_shell_character(branch):
+        return f"it contains {found}, which a shell would interpret"
     if any(part.casefold() in (".git", "git~1") for part in branch.split("/")):
         return "it contains the name of git's own folder"
     return ""
+
+
+def find_shell_character(name: str) -> str:
+    """Return the first character of a name that a shell would interpret, or an empty string.
+
+    People and scripts paste branch names into commands.
+    """
+    found = _SHELL_CHARACTER.search(name)
+    return found[0] if found is not None else ""
+
+
+_SHELL_CHARACTER = re.compile(r"[$`;&|<>(){}'\"!*?\[\]\\~]|^#")
 
 
 async def list_branches(place: GitLocation) -> list[str]:

@@ -16,6 +16,7 @@ from typing import Literal
 
 from ...values.errors import Mistake, OutsideFailed
 from ...values.plain_text import escape_unprintable, truncate_text
+from ..git.branch import find_shell_character
 from ..git.repository import Checkout, GitLocation, Repository, call_git
 from ..git.revision import HEADS, SHORT, branch_tip, branch_tips, contains_commit, resolve_location, resolve_tree
 from ..git.snapshot import temporary_checkout, write_commit
@@ -299,7 +300,7 @@ def fence_output(output: str) -> str:
 
 async def _must_be_branch_name(place: GitLocation, name: str) -> None:
     done = await call_git(place, "check-ref-format", "--branch", name) if name.isprintable() else None
-    if done is None or done.code != 0 or done.out.decode().strip() != name:
+    if done is None or done.code != 0 or done.out.decode().strip() != name or find_shell_character(name):
         raise Mistake(
             f"{escape_unprintable(name)!r} is not a valid name for the integration branch; use a name like podium/merge"
         )
