@@ -6,6 +6,7 @@ import random
 import re
 import shlex
 from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,8 @@ from podium.policy.word_kinds import is_harmless_word
 from .command_corpus import EVERYDAY, HOSTILE, RULES
 
 COMMANDS = [command for commands in HOSTILE.values() for command in commands]
+MORE = Path(__file__).with_name("hostile_commands.txt").read_text().splitlines()
+"""One hostile command on each line, for the less obvious options."""
 WIDE = Rules(allow=RULES)
 
 
@@ -25,6 +28,10 @@ def test_no_hostile_use_of_a_program_is_allowed_by_the_rules_people_have(program
     allowed = [command for command in HOSTILE[program] if check(command, WIDE).decision == "allow"]
 
     assert allowed == []
+
+
+def test_no_less_obvious_hostile_command_is_allowed_by_the_rules_people_have() -> None:
+    assert [command for command in MORE if check(command, WIDE).decision == "allow"] == []
 
 
 def test_no_hostile_command_is_allowed_by_a_rule_for_every_command() -> None:
@@ -50,6 +57,7 @@ def test_everyday_commands_do_not_ask_under_the_rules_people_have() -> None:
 def test_the_corpora_cover_many_programs() -> None:
     assert len(set(COMMANDS)) >= 200
     assert len(HOSTILE) >= 30
+    assert len(set(MORE)) >= 500
     assert len(set(EVERYDAY)) >= 100
 
 

@@ -144,8 +144,8 @@ FILES = {
     "unlink": "<path>",
     "tar": "-tvzjJa -f=archive --list --verbose --gzip --bzip2 --xz --zstd --auto-compress --file=archive "
     "--exclude=text --wildcards --strip-components=number --full-time --numeric-owner --version -- <archive>...",
-    "unzip": "-lvtpZ1 <path>...",
-    "gzip": "-ltv --list --test --verbose <path>...",
+    "unzip": "-lvtpZ1 <path>... needs:-l,-v,-t,-p,-Z",
+    "gzip": "-ltv --list --test --verbose <path>... needs:-l,-t,--list,--test",
     "sqlite3": "single-dash -readonly -json -csv -column -header -headers -noheader -line -list -markdown -table "
     "-box -batch -bail -quote -ascii -tabs -html -safe -separator=text -nullvalue=text -version <path> <sql>...",
     "rsync": "-avnrzhPtuiOcm --archive --verbose --dry-run --recursive --compress --human-readable --progress "

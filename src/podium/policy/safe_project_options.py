@@ -30,7 +30,7 @@ PROJECT = {
     "--fixtures-per-test --markers --version --help --disable-warnings --runxfail --setup-show --setup-only "
     "--setup-plan --numprocesses=name --timeout=number --cache-show[=text] --doctest-modules --full-trace "
     "--cov[=path] --no-cov --cov-branch --cov-fail-under=number --cov-report=terminal-report --keep-duplicates "
-    "--continue-on-collection-errors --code-highlight=name --hypothesis-seed=number --dist=name -- <path>...",
+    "--continue-on-collection-errors --code-highlight=name --hypothesis-seed=number --dist=name <path>...",
     "npm": "-sv --silent --version <command>",
     "npm run": JS_SCRIPT,
     "npm run --": SCRIPT_ARGUMENTS,
@@ -113,9 +113,9 @@ PROJECT = {
     "--watch=name --watchAll=name -w=number --maxWorkers=number --testNamePattern=text --testPathPattern=path "
     "--changedSince=name --version <path>...",
     "vitest": "-t=text --run --silent --passWithNoTests --bail=number --retry=number --changed --color --no-color "
-    "--coverage --testNamePattern=text --reporter=builtin-report --version <path>...",
+    "--coverage --testNamePattern=text --reporter=builtin-report --version <spec>...",
     "mocha": "-bj -g=text -f=text -t=number --grep=text --fgrep=text --bail --timeout=number --recursive --exit "
-    "--parallel --reporter=builtin-report --no-color --color --check-leaks --forbid-only --version <path>...",
+    "--parallel --reporter=builtin-report --no-color --color --check-leaks --forbid-only --version <spec>...",
     "eslint": "--ext=names --quiet --max-warnings=number --no-color --color --format=builtin-report "
     "-f=builtin-report --no-fix --report-unused-disable-directives --version -- <path>...",
     "prettier": "-cl --check --list-different --no-color --log-level=name --single-quote --no-semi "
@@ -146,7 +146,7 @@ OUTSIDE = {
     "docker compose ps": "-aq --all --quiet --services --format=name <name>...",
     "docker compose logs": "-ft -n=number --tail=number --since=text --no-color --timestamps <name>...",
     "kubectl": "<command>",
-    "kubectl get": "-Aw -n=name -l=text -o=name --namespace=name --all-namespaces --selector=text --show-labels "
+    "kubectl get": "-Aw -n=name -l=text -o=wide --namespace=name --all-namespaces --selector=text --show-labels "
     "--no-headers --sort-by=text <resource>...",
     "kubectl describe": "-A -n=name -l=text --namespace=name --all-namespaces --selector=text <resource>...",
     "kubectl logs": "-fp -n=name -c=name -l=text --namespace=name --container=name --tail=number --since=text "

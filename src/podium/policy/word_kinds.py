@@ -13,7 +13,7 @@ from .path_rules import is_sensitive
 PATH_KINDS = frozenset(
     (
         *("path", "folder", "pattern-file", "revision", "archive", "package"),
-        *("target", "remote", "refspec", "branch", "script", "requirement"),
+        *("target", "remote", "refspec", "branch", "script", "requirement", "spec"),
     )
 )
 
@@ -173,7 +173,9 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
     "refspec": _matching(r"[A-Za-z0-9][\w./-]*(?::[A-Za-z0-9][\w./-]*)?"),
     "target": _matching(r"[\w./%-]+"),
     "package": _matching(r"[\w.][\w./-]*"),
-    "script": _matching(r"[\w@][\w.:/@-]*"),
+    "script": lambda word: word != "env" and "://" not in word and re.fullmatch(r"[\w@][\w.:/@-]*", word) is not None,
+    "spec": lambda word: word != "init" and _is_plain_path(word),
+    "wide": _matching("wide|name"),
     "requirement": _matching(r"\.|[A-Za-z0-9][\w.-]*(?:\[[\w,-]+\])?(?:[<>=!~]=?[\w.*]+(?:,[<>=!~]=?[\w.*]+)*)?"),
     "resource": lambda word: "secret" not in word.lower() and "://" not in word,
     "assignment": _matching(r"(?:[a-z]\w*|FS|OFS|RS|ORS)=.*"),

@@ -47,7 +47,13 @@ def policy_revoke_command(rule: str, repo: Path | None, is_json: bool) -> None:
 
 
 def _describe_rule(number: int | None, rule: AllowedRule) -> dict[str, object]:
-    shown = {"rule": rule.rule, "repo": rule.repo or None, "at": rule.at, "by": rule.by, "run": rule.run}
+    shown: dict[str, object] = {
+        "rule": rule.rule,
+        "repo": rule.repo or None,
+        "at": rule.at,
+        "by": rule.by,
+        "run": rule.run,
+    }
     return shown if number is None else {"number": number, **shown}
 
 
