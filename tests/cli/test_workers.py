@@ -319,7 +319,7 @@ async def test_results_include_workers_of_workers_and_those_that_could_not_be_st
 
 
 async def test_what_a_worker_has_in_its_checkout_so_far_is_in_the_report(lab: WorkerLab) -> None:
-    run = await lab.delegate("feat/a", write("new.txt"), call("bash", command="true"), allow=("Write",))
+    run = await lab.delegate("feat/a", write("new.txt"), call("bash", command="make"), allow=("Write",))
     lab.start_commander()
     await lab.wait_asked(run)
 
