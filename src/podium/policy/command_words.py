@@ -183,14 +183,14 @@ def _judge_by_table(words: Words, start: int, key: str, judged: JudgedWords) -> 
     """Judge the words from `start` on by one entry of the table, and by those of its subcommands."""
     reading = _Reading(words, key, compile_use(key), judged)
     use, at = reading.use, start
+    if use.operands[:1] == ("anything",):
+        at = len(words)
     while at < len(words):
         word = words[at]
-        if use.operands[:1] == ("anything",):
-            reading.operands.append(at)
-        elif word == "--":
+        if word == "--":
             at = _judge_after_dashes(reading, at)
             continue
-        elif word.startswith("-") and word != "-":
+        if word.startswith("-") and word != "-":
             at = _judge_option(reading, at)
         elif use.takes_command:
             _judge_subcommand(reading, at)

@@ -170,7 +170,7 @@ def _find_guard_reason(subject: Subject) -> str:
         return next((f"{where.path} is protected" for where in changes if is_protected(where.path)), "")
     if command.unread:
         return command.unread
-    if not any(is_protected(path) for path in (*command.writes, *command.mentions)):
+    if not command.names_protected:
         return ""
     if command.folders and (entered := next((path for path in command.writes if is_protected(path)), "")):
         return f"{entered} is protected"

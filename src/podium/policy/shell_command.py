@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from .command_limits import READABLE, find_parse_objection
 from .command_words import Words, split_names
+from .path_rules import is_protected
 from .shell_program import (
     TEXT_READERS,
     WRAPPERS,
@@ -47,7 +48,7 @@ class ShellCommand:
     `parts` are the simple commands of a plain command. `odd` says why it is not plain, and `unread` why it could not
     be checked at all. `candidates` has every command that may run, including those run by other programs, and
     `match_texts` has the same commands as texts to match. `writes` and `mentions` are paths, also as they
-    are named in the `folders` that the command enters.
+    are named in the `folders` that the command enters; `names_protected` says whether one of them is protected.
     """
 
     text: str
@@ -59,6 +60,7 @@ class ShellCommand:
     writes: tuple[str, ...] = ()
     mentions: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
+    names_protected: bool = False
 
 
 def parse_command(text: str) -> ShellCommand:
@@ -83,20 +85,19 @@ def _parse_command(text: str) -> ShellCommand:
     candidates = tuple(dict.fromkeys(found.candidates))
     writes = _merge_unique(found.redirected, map(find_changed_paths, candidates))
     mentions = _merge_unique(found.sources, map(find_mentioned_paths, candidates))
+    if is_placed:
+        writes, mentions = _place_in_folders(writes, folders), _place_in_folders(mentions, folders)
     return ShellCommand(
         text=text,
         parts=() if odd else parts,
         odd=odd,
         unread=unread,
         candidates=candidates,
-        match_texts=tuple(
-            dict.fromkeys(
-                said for words in candidates for said in (join_words(words), join_words(_normalise_program(words)))
-            )
-        ),
-        writes=_place_in_folders(writes, folders) if is_placed else writes,
-        mentions=_place_in_folders(mentions, folders) if is_placed else mentions,
+        match_texts=tuple(dict.fromkeys(_list_match_texts(candidates))),
+        writes=writes,
+        mentions=mentions,
         folders=folders,
+        names_protected=any(map(is_protected, writes)) or any(map(is_protected, mentions)),
     )
 
 
@@ -131,10 +132,12 @@ def _merge_unique(first: Iterable[str], others: Iterable[Iterable[str]]) -> tupl
     return tuple(dict.fromkeys(chain(first, *others)))
 
 
-def _normalise_program(words: Words) -> Words:
-    """Return the command with its program named as in rules."""
-    name = get_program_name(words)
-    return words if name == words[0] else (name, *words[1:])
+def _list_match_texts(candidates: Iterable[Words]) -> Iterator[str]:
+    """Yield each command as a text, also with its program named as in rules."""
+    for words in candidates:
+        yield join_words(words)
+        if (name := get_program_name(words)) != words[0]:
+            yield join_words((name, *words[1:]))
 
 
 _parse_command_cached = lru_cache(maxsize=512)(_parse_command)
