@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from functools import cache, lru_cache
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from .safe_options import ALIASES, SAFE
 from .word_kinds import PATH_KINDS, is_harmless_word
@@ -23,8 +22,7 @@ def split_names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-@dataclass(frozen=True, slots=True)
-class Risk:
+class Risk(NamedTuple):
     """A word of a command, by position, that a wildcard does not cover.
 
     A `deed` does more than read. An `outside` word may name a path outside the checkout. A `guarded` word is not
@@ -36,13 +34,15 @@ class Risk:
     kind: Literal["deed", "outside", "guarded"] = "deed"
 
 
-@dataclass(slots=True)
 class JudgedWords:
     """The risks of a command, its words that may be paths, by position, and whether it is known to change nothing."""
 
-    risks: list[Risk] = field(default_factory=list)
-    paths: list[tuple[int, str]] = field(default_factory=list)
-    is_reading: bool = False
+    __slots__ = ("is_reading", "paths", "risks")
+
+    def __init__(self) -> None:
+        self.risks: list[Risk] = []
+        self.paths: list[tuple[int, str]] = []
+        self.is_reading = False
 
 
 def is_known_program(name: str) -> bool:
@@ -65,8 +65,7 @@ def judge_words(words: Words, name: str) -> JudgedWords:
 # Tables ----------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SafeUse:
+class SafeUse(NamedTuple):
     """A compiled entry of the table."""
 
     flags: frozenset[str]
@@ -139,17 +138,19 @@ def _list_after(tokens: Sequence[str], mark: str) -> frozenset[str]:
 # Words -----------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
 class _Reading:
     """The state of judging one command by one entry of the table."""
 
-    words: Words
-    key: str
-    use: SafeUse
-    judged: JudgedWords
-    seen: set[str] = field(default_factory=set)
-    kinds: set[str] = field(default_factory=set)
-    operands: list[int] = field(default_factory=list)
+    __slots__ = ("judged", "key", "kinds", "operands", "seen", "use", "words")
+
+    def __init__(self, words: Words, key: str, use: SafeUse, judged: JudgedWords) -> None:
+        self.words = words
+        self.key = key
+        self.use = use
+        self.judged = judged
+        self.seen: set[str] = set()
+        self.kinds: set[str] = set()
+        self.operands: list[int] = []
 
     def add_risk(self, place: int, why: str) -> None:
         """Record a word that the table does not list. It is still checked as a path."""

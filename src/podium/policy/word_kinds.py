@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from functools import cache
 
 from .path_rules import is_sensitive
 
@@ -27,9 +28,14 @@ def _accept(_: str) -> bool:
     return True
 
 
+@cache
+def _compile(pattern: str) -> re.Pattern[str]:
+    """Compile a pattern on first use, because compiling all of them is slow compared with most commands."""
+    return re.compile(pattern, re.DOTALL)
+
+
 def _matching(pattern: str) -> Callable[[str], bool]:
-    compiled = re.compile(pattern, re.DOTALL)
-    return lambda word: compiled.fullmatch(word) is not None
+    return lambda word: _compile(pattern).fullmatch(word) is not None
 
 
 def _is_plain_path(word: str) -> bool:
@@ -42,7 +48,7 @@ def _is_local_archive(word: str) -> bool:
     return ":" not in word and not word.startswith("@")
 
 
-_EXCLUDED = re.compile(r":[!^][\w./*-]+")
+_EXCLUDED = r":[!^][\w./*-]+"
 
 
 def _is_revision(word: str) -> bool:
@@ -52,7 +58,7 @@ def _is_revision(word: str) -> bool:
     name a program that git runs to reach a repository.
     """
     if word.startswith(":"):
-        return _EXCLUDED.fullmatch(word) is not None
+        return _compile(_EXCLUDED).fullmatch(word) is not None
     return "::" not in word and "://" not in word and ":(" not in word
 
 
@@ -61,7 +67,7 @@ def _is_git_format(word: str) -> bool:
     return "%G" not in word and "signature" not in word and "%(describe" not in word
 
 
-_GLOB = re.compile(r"[\w./-]*(?:\*\*?/)*[\w./-]*\*?[\w-]*\.[A-Za-z0-9]+|[\w-][\w./-]*/\*\*?(?:/\*\.[A-Za-z0-9]+)?")
+_GLOB = r"[\w./-]*(?:\*\*?/)*[\w./-]*\*?[\w-]*\.[A-Za-z0-9]+|[\w-][\w./-]*/\*\*?(?:/\*\.[A-Za-z0-9]+)?"
 
 
 def _is_search_glob(word: str) -> bool:
@@ -71,14 +77,15 @@ def _is_search_glob(word: str) -> bool:
     """
     if word.startswith("!"):
         return True
-    return _GLOB.fullmatch(word) is not None and not re.search(r"(?:^|/)\.", word) and not is_sensitive(word)
+    is_hidden = word.startswith(".") or "/." in word
+    return _compile(_GLOB).fullmatch(word) is not None and not is_hidden and not is_sensitive(word)
 
 
 # Small languages -------------------------------------------------------------------------------------
 
 _SED_ADDRESS = r"(?:\d+|\$|/(?:[^/\\\[]|\\[^cn]|\[[^\]/\\]+\])+/I?)"
 # No labels, no files, no `e`: each step is a complete command, so splitting at `;` is safe.
-_SED_STEP = re.compile(
+_SED_STEP = (
     rf"(?:{_SED_ADDRESS}(?:,(?:{_SED_ADDRESS}|\+\d+))?\s*!?\s*)?"
     r"(?:[pdqDPnNgGhHx=]|s(?P<by>[/|#,@%])(?:(?!(?P=by))[^\\]|\\.)*(?P=by)(?:(?!(?P=by))[^\\]|\\.)*(?P=by)[gpIi\d]*)"
 )
@@ -86,10 +93,10 @@ _SED_STEP = re.compile(
 
 def _is_harmless_sed(script: str) -> bool:
     """Return whether a script only prints, deletes and substitutes."""
-    return all(_SED_STEP.fullmatch(step.strip()) for step in script.split(";"))
+    return all(_compile(_SED_STEP).fullmatch(step.strip()) for step in script.split(";"))
 
 
-_AWK_TOKEN = re.compile(
+_AWK_TOKEN = (
     r"""(?P<space>\s+)|(?P<string>"(?:[^"\\]|\\.)*")|(?P<regex>/(?:[^/\\\[\n]|\\.|\[\^?[^\]/\\\[]+\])+/)"""
     r"""|(?P<name>[A-Za-z_]\w*)|(?P<number>\d+(?:\.\d+)?)|(?P<sign>&&|\|\||==|!=|<=|>=|\+\+|--|[-+*/%]=|[-{}()\[\];,~!=+*/%$?:^])"""
 )
@@ -103,9 +110,9 @@ def _is_harmless_awk(program: str) -> bool:
     """Return whether a program only computes and prints: no files, no other programs, no arguments of its own."""
     at, before = 0, ""
     while at < len(program):
-        token = _AWK_TOKEN.match(program, at)
+        token = _compile(_AWK_TOKEN).match(program, at)
         if token is not None and token["regex"] and before not in _BEFORE_REGEX:
-            token = re.compile("(?P<sign>/)").match(program, at)
+            token = _compile("(?P<sign>/)").match(program, at)
         if token is None:
             return False
         kind = token.lastgroup
@@ -117,32 +124,29 @@ def _is_harmless_awk(program: str) -> bool:
     return bool(program.strip())
 
 
-_JQ_ACTING = re.compile(
+_JQ_ACTING = (
     r"\b(?:env|import|include|input_filename|getpath|modulemeta|get_search_list|halt\w*|debug|stderr)\b|\$(?:ENV|__)"
 )
 
 
 def _is_harmless_jq(text: str) -> bool:
     """Return whether a filter reads neither the environment nor other files."""
-    return _JQ_ACTING.search(text) is None
+    return _compile(_JQ_ACTING).search(text) is None
 
 
-_SQL_ACTING = re.compile(
-    r"load_extension|writefile|readfile|fsdir|edit\s*\(|attach|fts\d_tokenizer|sqlar|zipfile|;\s*\S", re.IGNORECASE
+_SQL_ACTING = r"(?i)load_extension|writefile|readfile|fsdir|edit\s*\(|attach|fts\d_tokenizer|sqlar|zipfile|;\s*\S"
+_SQL_READING = (
+    r"(?i)\s*(?:(?:select|explain)\b.*"
+    r"|pragma\s+(?:\w+_(?:list|info|xinfo)\s*(?:\(['\"]?\w+['\"]?\))?|\w+_(?:version|check)|encoding)\s*;?\s*)"
 )
-_SQL_READING = re.compile(
-    r"\s*(?:(?:select|explain)\b.*"
-    r"|pragma\s+(?:\w+_(?:list|info|xinfo)\s*(?:\(['\"]?\w+['\"]?\))?|\w+_(?:version|check)|encoding)\s*;?\s*)",
-    re.IGNORECASE | re.DOTALL,
-)
-_SQL_DOT = re.compile(r"\.(?:tables|schema|indexes|indices|databases|fullschema|show|version|dbinfo)(?:\s+[\w.%*-]+)?")
+_SQL_DOT = r"\.(?:tables|schema|indexes|indices|databases|fullschema|show|version|dbinfo)(?:\s+[\w.%*-]+)?"
 
 
 def _is_harmless_sql(text: str) -> bool:
     """Return whether a statement only reads the database."""
     if text.lstrip().startswith("."):
-        return _SQL_DOT.fullmatch(text.strip()) is not None
-    return _SQL_READING.fullmatch(text) is not None and _SQL_ACTING.search(text) is None
+        return _compile(_SQL_DOT).fullmatch(text.strip()) is not None
+    return _compile(_SQL_READING).fullmatch(text) is not None and _compile(_SQL_ACTING).search(text) is None
 
 
 _CHECKS: dict[str, Callable[[str], bool]] = {
@@ -173,7 +177,7 @@ _CHECKS: dict[str, Callable[[str], bool]] = {
     "refspec": _matching(r"[A-Za-z0-9][\w./-]*(?::[A-Za-z0-9][\w./-]*)?"),
     "target": _matching(r"[\w./%-]+"),
     "package": _matching(r"[\w.][\w./-]*"),
-    "script": lambda word: word != "env" and "://" not in word and re.fullmatch(r"[\w@][\w.:/@-]*", word) is not None,
+    "script": _matching(r"(?!env$)(?!.*://)[\w@][\w.:/@-]*"),
     "spec": lambda word: word != "init" and _is_plain_path(word),
     "wide": _matching("wide|name"),
     "requirement": _matching(r"\.|[A-Za-z0-9][\w.-]*(?:\[[\w,-]+\])?(?:[<>=!~]=?[\w.*]+(?:,[<>=!~]=?[\w.*]+)*)?"),
