@@ -8,9 +8,7 @@ from pathlib import Path
 import click
 
 from ...config.always_allow_rules import AllowedRule, load_allowed_rules, revoke_allowed_rule
-from ...config.settings_files import format_path
-from ...setup.settings import find_home_folder
-from ...system.locations import find_repo
+from ...system.locations import find_home_folder, find_repo, format_path
 from ...values.event import SCHEMA
 from ..terminal.command_options import json_option, repo_option
 from ..terminal.text import align_columns, as_json, escape_for_terminal
