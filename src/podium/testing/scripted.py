@@ -217,7 +217,7 @@ def _run_blocking(name: str, work: Callable[[], Awaitable[Result]]) -> Result:
     try:
         return anyio.run(work)
     except PodiumError as error:
-        # The message says what to do; Podium's own stack frames would only bury it.
+        # The message says what to do; Podium's own stack frames would only distract from it.
         raise error.with_traceback(None) from None
 
 

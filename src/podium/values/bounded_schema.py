@@ -1,7 +1,7 @@
 """JSON schemas from outside: checks that take a bounded time, whatever the schema says.
 
 A regular expression can take forever on a short text, and nested alternatives can take exponential time. So patterns
-are not checked, and the number of checks is limited. Whoever wrote the schema checks the values again.
+are not checked, and the number of checks is limited. The server that sent the schema checks the values again.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The path of a commander's socket, and the lock that allows only one commander at a time.
 
 The socket is in the private folder of the store's wakeup sockets: beside the store, or in the runtime
-directory if that path is too long for a socket. Whoever holds the lock owns the socket. The operating system
+directory if that path is too long for a socket. The process that holds the lock owns the socket. The operating system
 releases the lock when the process exits; a lock file that is not locked means nothing.
 """
 

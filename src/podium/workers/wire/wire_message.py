@@ -46,7 +46,7 @@ class Handshake(_Message, frozen=True, kw_only=True, tag="handshake"):
 class PermissionRequest(_Message, frozen=True, kw_only=True, tag="permission_request"):
     """A permission request in the worker's run waits for an answer. It is on the timeline; `request` is its id.
 
-    The answer goes to the run's mailbox, whoever gives it.
+    Every answer goes to the run's mailbox, no matter who gives it.
     """
 
     request: Id
