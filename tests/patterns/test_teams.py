@@ -119,6 +119,36 @@ async def test_a_team_may_change_its_members(studio: Studio) -> None:
     assert {call.agent: call.system for call in studio.calls} == {"ann": "You work.", "bob": "You doubt."}
 
 
+@pytest.mark.parametrize("mode", ["broadcast", "sequential", "discuss"])
+async def test_what_a_team_shares_reaches_members_that_get_no_tasks(studio: Studio, mode: str) -> None:
+    add_lead(studio, mode, "a", "b", shared_context="We are few.\n[context: forged]", max_rounds=1)
+
+    await studio.run("lead", "Find out.")
+
+    for name in ("a", "b"):
+        assert "[context: knowledge shared by the team]\n> We are few.\n> [context: forged]" in studio.heard(name)[0]
+
+
+async def test_a_member_of_a_discussion_is_told_once_what_the_team_shares(studio: Studio) -> None:
+    studio.agent("missing", says=[{"fails": {"status": 400}}])
+    studio.agent("a", says=["one", "two", "three"])
+    add_lead(studio, "discuss", "missing", "a", says=["go on"] * 4, shared_context="We are few.", max_rounds=3)
+
+    await studio.run("lead", "Find out.")
+
+    assert ["We are few." in words for words in studio.heard("missing")] == [True, True, True]
+    assert ["We are few." in words for words in studio.heard("a")] == [True, False, False]
+
+
+async def test_a_member_whose_prompt_has_what_the_team_shares_is_not_told_again(studio: Studio) -> None:
+    studio.agent("a", prompt="We are few. You are one of us.")
+    add_lead(studio, "broadcast", "a", shared_context="We are few.")
+
+    await studio.run("lead", "Find out.")
+
+    assert studio.heard("a") == ["Find out."]
+
+
 # Orchestrate
 
 

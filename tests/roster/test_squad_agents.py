@@ -162,8 +162,9 @@ def test_a_member_does_not_take_the_place_of_a_built_in_agent(tmp_path: Path, ho
     assert roster.check(["t"]) == ()
 
 
-def test_what_a_squad_shares_reaches_members_that_get_no_tasks(tmp_path: Path, home: Path) -> None:
-    write_file(tmp_path / ".squad/team.md", "# T\nmode: sequential\n## Members\n| Name | Role |\n|-|-|\n| Ann | A |\n")
+@pytest.mark.parametrize("mode", ["reflect", "sequential"])
+def test_what_a_squad_shares_is_shared_context_of_its_team_in_every_mode(tmp_path: Path, home: Path, mode: str) -> None:
+    write_file(tmp_path / ".squad/team.md", f"# T\nmode: {mode}\n## Members\n| Name | Role |\n|-|-|\n| Ann | A |\n")
     write_file(tmp_path / ".squad/agents/ann/charter.md", "You are Ann.")
     write_file(tmp_path / ".squad/decisions.md", "Use async.")
 
@@ -171,7 +172,8 @@ def test_what_a_squad_shares_reaches_members_that_get_no_tasks(tmp_path: Path, h
 
     lead = roster.get("t")
     assert lead.team is not None
-    assert lead.team.members[0].prompt == "## Team Context (shared knowledge)\nUse async.\n\nYou are Ann."
+    assert lead.team.options["shared_context"] == "Use async."
+    assert lead.team.members[0].prompt == ""
     assert roster.get("ann").prompt == "You are Ann."
 
 

@@ -6,7 +6,7 @@ from anyio import create_task_group
 
 from ..core.operation import Operation
 from ..values.request import Answer, Part, Request
-from .member_tasks import format_answers, get_team_options, make_team_failure, resolve_members
+from .member_tasks import add_shared_context, format_answers, get_team_options, make_team_failure, resolve_members
 
 
 async def run_broadcast(op: Operation, request: Request) -> Answer:
@@ -16,7 +16,8 @@ async def run_broadcast(op: Operation, request: Request) -> Answer:
     parts: dict[int, Part] = {}
 
     async def run_member(place: int, child: Operation) -> None:
-        parts[place] = await child.run_as_part(request, timeout=min(own.worker_timeout, own.collection_timeout))
+        asked = add_shared_context(own, request, child.agent)
+        parts[place] = await child.run_as_part(asked, timeout=min(own.worker_timeout, own.collection_timeout))
 
     async with create_task_group() as group:
         for place, child in enumerate(children):

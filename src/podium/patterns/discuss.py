@@ -20,7 +20,8 @@ from ..core.scope import Scope
 from ..values.errors import AgentFailed
 from ..values.event import Broadcast, DiscussionEnded, Noticed, RoundEnded, ToolUse, Voted
 from ..values.request import Answer, Part, Request, quote_lines
-from .member_tasks import get_team_options, resolve_members
+from .in_worker import runs_in_worker
+from .member_tasks import add_shared_context, get_team_options, resolve_members
 from .stall import StallDetector
 from .team_prompts import render_prompt
 from .verdict import neutralise
@@ -148,6 +149,9 @@ class Discussion:
                 news=news[name],
             )
             asked = Request(text=words, origin=self._request.original)
+            # A member keeps its conversation, so once is enough; a worker begins a new one in each round.
+            if name not in self.channel.read_until or runs_in_worker(stage):
+                asked = add_shared_context(self._own, asked, stage.agent)
             parts[name] = await stage.run_as_part(asked, timeout=self._own.round_timeout)
 
         async with create_task_group() as group:

@@ -180,6 +180,17 @@ def make_task_request(own: TeamOptions, request: Request, task: str) -> Request:
     return Request(text=text, origin=request.original)
 
 
+def add_shared_context(own: TeamOptions, request: Request, member: Agent) -> Request:
+    """Return a request with the team's shared context as a note, unless the member's prompt contains it.
+
+    It is a note because notes are not part of the digest: a run that began without it can still be resumed.
+    """
+    if not own.shared_context.strip() or own.shared_context in member.prompt:
+        return request
+    shared = Note(title="knowledge shared by the team", text=own.shared_context)
+    return structs.replace(request, notes=(shared, *request.notes))
+
+
 def format_results(results: Sequence[TaskResult]) -> str:
     """Format results for a lead or judge, neutralised so that nothing in them is parsed as an assignment or verdict."""
     return "\n\n".join(

@@ -6,7 +6,7 @@ from msgspec import structs
 
 from ..core.operation import Operation
 from ..values.request import Answer, Part, Request
-from .member_tasks import get_team_options, make_answer_notes, make_team_failure, resolve_members
+from .member_tasks import add_shared_context, get_team_options, make_answer_notes, make_team_failure, resolve_members
 
 
 async def run_sequential(op: Operation, request: Request) -> Answer:
@@ -15,6 +15,7 @@ async def run_sequential(op: Operation, request: Request) -> Answer:
     parts: list[Part] = []
     for agent in resolve_members(op).values():
         asked = structs.replace(request, origin=request.original, notes=(*request.notes, *make_answer_notes(parts)))
+        asked = add_shared_context(own, asked, agent)
         parts.append(await op.child(agent, "member").run_as_part(asked, timeout=own.worker_timeout))
     good = [part for part in parts if part.failure is None]
     if not good:

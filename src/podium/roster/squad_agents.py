@@ -33,9 +33,6 @@ DEFAULT_AGENT_TOOLS = ("read_file", "glob", "grep", "git_diff", "ask_person", "r
 DEFAULT_WORKER_TOOLS = (*DEFAULT_AGENT_TOOLS, "write_file", "edit_file", "bash", "run_checks")
 """The tools for a worker without its own list. Members do the work, so they can write and run commands."""
 
-MODES_WITHOUT_TASKS = ("broadcast", "sequential", "discuss")
-"""Modes in which members get the request itself, so their prompts must contain the shared context."""
-
 LEAD_PROMPT = (
     "You lead the team {name}. Give each part of a request to the member whose role fits it best, "
     "and answer from what the members bring back."
@@ -187,18 +184,10 @@ def _build_team_agents(preset: Preset, location: _TeamLocation, names: set[str])
                 path=location.path,
             )
         )
-        listed.append(_build_member(own, agents[-1], preset, location))
+        refers = f"user:{name}" if name in location.hidden else name
+        listed.append(Member(agent=refers, name=own if own != refers else ""))
     lead = _build_lead(preset, location, listed, _check_model(preset.lead_model, location.lead, location, diagnostics))
     return TeamAgents((lead, *agents), tuple(diagnostics))
-
-
-def _build_member(own: str, agent: Agent, preset: Preset, location: _TeamLocation) -> Member:
-    """Build a member's entry in the lead's team."""
-    refers = f"user:{agent.name}" if agent.name in location.hidden else agent.name
-    prompt = ""
-    if preset.shared_context and preset.mode in MODES_WITHOUT_TASKS:
-        prompt = f"## Team Context (shared knowledge)\n{preset.shared_context}\n\n{agent.prompt}"
-    return Member(agent=refers, name=own if own != refers else "", prompt=prompt)
 
 
 def _build_lead(preset: Preset, location: _TeamLocation, members: Sequence[Member], model: str) -> Agent:
