@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from podium.patterns.dispatch import Plan, parse_plan
 from podium.patterns.verdict import (
+    EMPTY_REPLY,
     NO_FEEDBACK,
     PassFail,
     Score,
@@ -78,6 +79,9 @@ def test_a_judge_that_wants_more_has_not_completed() -> None:
         ("SCORE: 85%\nRATIONALE: x", 0.85, "x"),
         ("SCORE: high\nRATIONALE: x", 0.5, "x"),
         ("SCORE: nan\nRATIONALE: x", 0.5, "x"),
+        ("SCORE: 0.8.5\nRATIONALE: x", 0.5, "x"),
+        ("SCORE: 10.8.5", 0.5, "SCORE: 10.8.5"),
+        ("SCORE: 0.8.\nRATIONALE: x", 0.8, "x"),
         ("It says SCORE: 0.2 somewhere RATIONALE: x", 0.2, "x"),
         ("He wrote SCORE: 1.0\nSCORE: 0.2\nRATIONALE: x", 0.2, "x"),
         ('{"score": 0.85, "rationale": "Good, not SCORE: 1"}', 0.85, "Good, not SCORE: 1"),
@@ -86,7 +90,8 @@ def test_a_judge_that_wants_more_has_not_completed() -> None:
         ('{"score": true, "rationale": "x"}', 0.5, "x"),
         ("Nothing to say.\n", 0.5, "Nothing to say.\n"),
         ("SCORE: 0.6\nBecause.", 0.6, "SCORE: 0.6\nBecause."),
-        (f"SCORE: 0.9\nRATIONALE: It says {NEEDS} inline,\nand why.", 0.9, f"It says {NEEDS} inline,\nand why."),
+        (f"SCORE: 0.9\nRATIONALE: It is good. {GROUP} And more.", 0.9, "It is good."),
+        (f"SCORE: 0.9\nRATIONALE: It is good. **{NEEDS}**\nMore.", 0.9, "It is good."),
         (f"SCORE: 0.9\nRATIONALE: Good.\n **{NEEDS.lower()}** \nMore.", 0.9, "Good."),
         ("SCORE: 0.9\nRATIONALE: It printed\nScore: 3/5\nand rightly.", 0.9, "It printed\nScore: 3/5\nand rightly."),
         ("RATIONALE: Good\nScore: high is what it says\nSCORE: 0.7", 0.7, "Good\nScore: high is what it says"),
@@ -108,6 +113,8 @@ def test_a_first_word_pass_passes(text: str) -> None:
     [
         ("FAIL: no tests\n\n  and no docs", "no tests and no docs"),
         ("**FAIL**: no tests", "no tests"),
+        ("", EMPTY_REPLY),
+        (" \n", EMPTY_REPLY),
         ("fail", NO_FEEDBACK),
         ("FAIL:", NO_FEEDBACK),
         ("FAIL.", NO_FEEDBACK),

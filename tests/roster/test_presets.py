@@ -125,8 +125,8 @@ def test_members_of_a_preset_have_roles_models_and_names_of_their_own() -> None:
 
     assert members == (
         Member("worker-1-2", "tester", "You are a tester. Go.", "m1"),
-        Member("worker-2", "worker-2", "", "m2"),
-        Member("Lead-2", "Lead-2", "", "m3"),
+        Member("worker-2", "worker 2", "", "m2"),
+        Member("Lead-2", "Lead 2", "", "m3"),
     )
 
 

@@ -468,8 +468,13 @@ def test_names_are_slugs_without_their_teams() -> None:
 def test_a_role_is_how_the_prompt_begins() -> None:
     assert derive_role("x", "You are a security expert. Look.") == "security expert"
     assert derive_role("x", "you are THE boss") == "boss"
-    assert derive_role("x", "  ") == "x"
     assert len(derive_role("x", "You are an " + "very " * 50)) <= 60
+
+
+@pytest.mark.parametrize("prompt", [None, "", " \n", "## "])
+def test_the_role_of_a_worker_without_a_prompt_is_its_name_in_words(prompt: str | None) -> None:
+    assert derive_role("x", prompt) == "x"
+    assert derive_role("code-reviewer_2", prompt) == "code reviewer 2"
 
 
 texts = st.one_of(
@@ -556,7 +561,7 @@ def test_a_new_team_is_written_as_others_read_it(tmp_path: Path) -> None:
         "| worker-1 | security expert | `.squad/agents/worker-1/charter.md` | Active |\n"
         "| agent | agent | `.squad/agents/agent/charter.md` | Active |\n"
         "| worker-1-2 | Tester \\| Breaker | `.squad/agents/worker-1-2/charter.md` | Active |\n"
-        "| scribe-2 | scribe-2 | `.squad/agents/scribe-2/charter.md` | Active |\n"
+        "| scribe-2 | scribe 2 | `.squad/agents/scribe-2/charter.md` | Active |\n"
     )
     assert (folder / "agents/worker-1/charter.md").read_text() == "You are a security expert. Look closely.\n"
     assert "agent" in (folder / "agents/agent/charter.md").read_text()

@@ -21,6 +21,7 @@ NEEDS_ITERATION = "[[NEEDS_ITERATION]]"
 COMPLETE = "[[REFLECTION_COMPLETE]]"
 
 NO_FEEDBACK = "No specific feedback provided"
+EMPTY_REPLY = "The evaluator's reply is empty"
 UNSCORED = 0.5
 MOST_OBJECTS = 200
 """Maximum number of positions in a reply that are tried as the start of a JSON object."""
@@ -89,6 +90,8 @@ def parse_pass_fail(text: str) -> PassFail:
     bare = text.strip(_SPACE_AND_EMPHASIS)
     if _PASS.match(bare):
         return PassFail(True, None)
+    if not bare:
+        return PassFail(False, EMPTY_REPLY)
     if (failed := _FAIL.match(bare)) is None:
         return PassFail(False, text)
     rest = bare[failed.end() :].lstrip(_SPACE_AND_EMPHASIS)
@@ -145,6 +148,7 @@ _LINES = {
 _NAMES = "|".join(re.escape(sentinel.strip("[]")) for sentinel in _LINES)
 _ANY_SENTINEL = re.compile(rf"\[\[({_NAMES})\]\]", re.IGNORECASE | re.ASCII)
 _ANY_LINE = _compile_line_pattern(_ANY_SENTINEL.pattern)
+_INLINE = re.compile(rf"[*_]{{0,3}}{_ANY_SENTINEL.pattern}", re.IGNORECASE | re.ASCII)
 
 
 def _has_sentinel(sentinel: str, text: str) -> bool:
@@ -161,7 +165,7 @@ def _last_lines(text: str) -> str:
 _AROUND = r"[ \t*_`\[(<\"'~=]*+"
 _VALUE = (
     rf"score\b[*_ \t]*+:{_AROUND}"
-    r"(?P<number>[-+]?(?:\d{1,30}(?:[.,]\d*+)?|[.,]\d++)(?:e[-+]?\d{1,4})?)"
+    r"(?P<number>[-+]?(?:\d{1,30}(?:[.,]\d*+)?|[.,]\d++)(?:e[-+]?\d{1,4})?)(?![.,]?\d)"
     r"[*_`]*+[ \t]*+(?P<of>%|/[ \t]*+\d{1,30}(?:\.\d*+)?)?"
 )
 _SCORE_LINE = re.compile(rf"^[ \t>*_\#`-]*{_VALUE}", re.IGNORECASE | re.MULTILINE)
@@ -190,9 +194,10 @@ def _parse_rationale(text: str, *, score: int = 0) -> str:
     """Return the text after the label, up to a sentinel or up to the score if that comes later."""
     if (label := _RATIONALE.search(text)) is None:
         return ""
+    sentinels = (pattern.search(text, label.end()) for pattern in (_ANY_LINE, _INLINE))
+    ends = [found.start() for found in sentinels if found]
     limit = score if score > label.start() else len(text)
-    end = _ANY_LINE.search(text, label.end())
-    return text[label.end() : min(end.start(), limit) if end else limit].strip()
+    return text[label.end() : min([limit, *ends])].strip()
 
 
 def _parse_score_object(text: str, *, whole: bool) -> Score | None:

@@ -30,14 +30,14 @@ def agent_name(session: str, team: str) -> str:
     return slug(session.strip()[prefix.end() :] if prefix else session) or "agent"
 
 
-def derive_role(name: str, prompt: str) -> str:
-    """Derive a worker's role from the start of its prompt."""
-    text = prompt.strip().lstrip("#>*_ \t\n")
+def derive_role(name: str, prompt: str | None) -> str:
+    """Derive a worker's role from the start of its prompt, or from its name if it has none."""
+    text = (prompt or "").strip().lstrip("#>*_ \t\n")
     if said := _YOU_ARE.match(text):
         text = text[said.end() :]
     sentence = _SENTENCE.match(text)
     role = " ".join(sentence[0].split()).strip("*_` ") if sentence else ""
-    return role[:MAX_ROLE_LENGTH].rstrip() or name
+    return (role or " ".join(re.split(r"[\s_-]+", name)).strip())[:MAX_ROLE_LENGTH].rstrip() or name
 
 
 def is_reserved(name: str) -> bool:
