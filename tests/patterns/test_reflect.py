@@ -183,7 +183,7 @@ async def test_a_worse_evaluation_is_recorded_as_degrading_and_leads_to_proposal
 
 
 async def test_the_same_task_for_two_workers_is_flagged_and_reported_to_the_lead(studio: Studio) -> None:
-    says = [plan(("a", "do it"), ("b", "do it")), f"one\n{AGAIN}", "nothing is missing", f"x\n{DONE}"]
+    says = [plan(("a", "do it"), ("b", "do it")), f"one\n{AGAIN}", DONE]
     add_lead(studio, "reflect", "a", "b", says=says)
 
     result = await studio.run("lead", "go")
@@ -431,7 +431,7 @@ async def test_a_lead_may_answer_directly_in_a_loop_too(studio: Studio) -> None:
 
 
 async def test_the_answer_has_no_verdict_and_no_list_of_what_was_missing_in_it(studio: Studio) -> None:
-    says = [plan(("a", "x")), f"the work\n{AGAIN}\nmissing: tests", "nothing is missing any more"]
+    says = [plan(("a", "x")), f"the work\n{AGAIN}\nmissing: tests", DONE]
     add_lead(studio, "reflect", "a", says=says)
 
     result = await studio.run("lead", "go")
@@ -450,6 +450,48 @@ async def test_a_later_plan_that_only_says_that_more_is_needed_is_no_claim(studi
     assert (result.text, get_reflect_ended(studio, result).iterations) == ("whole", 2)
     assert "it says that more is needed, but assigns nothing" in studio.heard("lead")[3]
     assert [one.rationale for one in studio.events(result, Evaluated)] == ["half", "whole"]
+
+
+async def test_a_later_plan_without_work_and_without_the_word_complete_is_no_claim(studio: Studio) -> None:
+    says = [plan(("a", "x")), f"half\n{AGAIN}\ntests", "I will write the tests now.", plan(("a", "y"))]
+    add_lead(studio, "reflect", "a", says=[*says, f"whole\n{DONE}"])
+
+    result = await studio.run("lead", "go")
+
+    assert (result.text, get_reflect_ended(studio, result).iterations) == ("whole", 2)
+    assert f"say so with a line that says only {DONE}" in studio.heard("lead")[3]
+
+
+async def test_what_is_missing_may_stand_behind_the_sentinel_and_wins_over_a_completion(studio: Studio) -> None:
+    says = [plan(("a", "x")), f"half\n{AGAIN} the tests\n{DONE}", plan(("a", "y")), f"whole\n{DONE}"]
+    add_lead(studio, "reflect", "a", says=says)
+
+    result = await studio.run("lead", "go")
+
+    first = studio.events(result, Evaluated)[0]
+    assert (first.is_complete, first.score) == (False, 0.4)
+    assert "The last evaluation: the tests" in studio.heard("lead")[2]
+    assert result.text == "whole"
+
+
+async def test_a_synthesis_of_a_sentinel_alone_is_not_complete(studio: Studio) -> None:
+    add_lead(studio, "reflect", "a", says=[plan(("a", "x")), DONE, plan(("a", "y")), f"whole\n{DONE}"])
+
+    result = await studio.run("lead", "go")
+
+    assert [one.is_complete for one in studio.events(result, Evaluated)] == [False, True]
+    assert result.text == "whole"
+
+
+async def test_no_judge_completes_an_empty_answer(studio: Studio) -> None:
+    studio.agent("judge", says=["SCORE: 1.0\nRATIONALE: fine"])
+    says = [plan(("a", "x")), f"{AGAIN} all of it", plan(("a", "y")), "whole"]
+    add_lead(studio, "reflect", "a", says=says, evaluator="judge")
+
+    result = await studio.run("lead", "go")
+
+    assert [one.held_back for one in studio.events(result, Evaluated)] == ["the answer is empty", ""]
+    assert result.text == "whole"
 
 
 async def test_parts_are_in_member_order_whatever_the_plan_says(studio: Studio) -> None:

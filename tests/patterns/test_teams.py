@@ -311,8 +311,8 @@ async def test_all_members_must_have_taken_part_where_the_team_requires_it(studi
     assert result.succeeded
 
 
-async def test_a_later_plan_without_work_is_the_claim_that_nothing_is_missing(studio: Studio) -> None:
-    says = [plan(("a", "x")), f"the work\n{AGAIN}\nperhaps more", "Nothing is missing."]
+async def test_a_later_plan_without_work_that_says_it_is_complete_is_a_claim(studio: Studio) -> None:
+    says = [plan(("a", "x")), f"the work\n{AGAIN}\nperhaps more", f"Nothing is missing.\n{DONE}"]
     add_lead(studio, "reflect", "a", says=says)
 
     result = await studio.run("lead", "go")

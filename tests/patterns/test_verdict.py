@@ -28,14 +28,25 @@ GROUP, NEEDS, SINGLE = "[[GROUP_REFLECT_COMPLETE]]", "[[NEEDS_ITERATION]]", "[[R
 
 
 @pytest.mark.parametrize("line", [GROUP, GROUP.lower(), f"  {GROUP}\t", f"**{GROUP}**", f"_{GROUP}_", f"** {GROUP} **"])
-@pytest.mark.parametrize("around", ["{}", "Done.\n{}\nBye.", "Done.\r\n{}\r\nBye.", "Done.\r{}"])
+@pytest.mark.parametrize("around", ["Done.\n{}\nBye.", "Done.\r\n{}\r\nBye.", "Done.\r{}"])
 def test_a_sentinel_alone_on_its_line_completes(line: str, around: str) -> None:
     assert is_complete(around.format(line))
     assert self_score(around.format(line)) == 1.0
 
 
 @pytest.mark.parametrize(
-    "text", ["", f"It is {GROUP}", f"{GROUP} it is", f"`{GROUP}`", "[[GROUP_REFLECT_COMPLETE]", SINGLE, f"> {GROUP}"]
+    "text",
+    [
+        "",
+        GROUP,
+        f"\n{GROUP}\n",
+        f"It is {GROUP}",
+        f"{GROUP} it is",
+        f"`{GROUP}`",
+        "[[GROUP_REFLECT_COMPLETE]",
+        SINGLE,
+        f"> {GROUP}",
+    ],
 )
 def test_a_sentinel_that_is_not_alone_completes_nothing(text: str) -> None:
     assert not is_complete(text)
@@ -43,7 +54,7 @@ def test_a_sentinel_that_is_not_alone_completes_nothing(text: str) -> None:
 
 
 def test_a_byte_order_mark_hides_nothing() -> None:
-    assert is_complete(f"\ufeff{GROUP}")
+    assert is_complete(f"\ufeffDone.\n{GROUP}")
     assert is_complete(f"Done.\n\ufeff{SINGLE}", group=False)
     assert self_score(f"\ufeff{NEEDS}\nMore.") == 0.4
     assert feedback(f"\ufeff{NEEDS}\nMore.") == "More."
@@ -52,16 +63,18 @@ def test_a_byte_order_mark_hides_nothing() -> None:
 
 
 def test_one_sentinel_does_not_count_as_the_other() -> None:
-    assert is_complete(SINGLE, group=False)
-    assert not is_complete(GROUP, group=False)
-    assert not is_complete(SINGLE)
+    assert is_complete(f"Done.\n{SINGLE}", group=False)
+    assert not is_complete(f"Done.\n{GROUP}", group=False)
+    assert not is_complete(f"Done.\n{SINGLE}")
 
 
 def test_a_judge_that_wants_more_has_not_completed() -> None:
-    both = f"{GROUP}\n{NEEDS}"
+    both = f"Done.\n{GROUP}\n{NEEDS}"
 
     assert not is_complete(both)
     assert self_score(both) == self_score(NEEDS) == 0.4
+    assert not is_complete(f"Done.\n**{NEEDS}** the tests\n{GROUP}")
+    assert feedback(f"Done.\n{NEEDS}: the tests\nand docs") == "the tests\nand docs"
 
 
 @pytest.mark.parametrize(

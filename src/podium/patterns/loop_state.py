@@ -15,7 +15,7 @@ from ..values.event import Evaluated, Noticed
 from ..values.request import Part
 from .member_tasks import TeamOptions
 from .stall import StallDetector
-from .verdict import neutralise, trend
+from .verdict import neutralise, strip_verdict, trend
 
 REFUSED = 0.3
 """The score of work that a judge called complete without evidence."""
@@ -101,6 +101,8 @@ async def _find_missing_evidence(op: Operation, own: TeamOptions, state: LoopSta
     """Return the reason to reject a claim of completion, or an empty string."""
     if not state.has_worked:
         return "nobody has worked on it yet"
+    if not strip_verdict(state.synthesis):
+        return "the answer is empty"
     missing = [name for name in members if name not in state.tried]
     if own.participation == "all" and missing:
         return f"no contribution yet from {', '.join(missing)}"

@@ -21,10 +21,11 @@ from .member_tasks import (
     run_assignments,
 )
 from .team_prompts import render_prompt
-from .verdict import needs_iteration, neutralise
+from .verdict import GROUP_COMPLETE, claims_completion, needs_iteration, neutralise
 
 MOST_PLANS = 3
-UNASSIGNED = "it says that more is needed, but assigns nothing"
+UNASSIGNED = "it says that more is needed, and assigns nothing"
+UNCLAIMED = f"if nothing is missing, say so with a line that says only {GROUP_COMPLETE}"
 
 
 class NothingAssigned(AgentFailed):
@@ -78,19 +79,22 @@ async def parse_plan_with_retries(
 ) -> Plan:
     """Return the plan in a reply. Ask the lead again if it assigns nothing.
 
-    The plan is empty if the first reply itself is the answer, or if the lead says in a later iteration that nothing
-    is missing. A plan that lists only unknown workers, or only says that more is needed, does not count as empty:
-    there is work to do, but no worker would do it.
+    The plan is empty if the first reply itself is the answer, or if the lead says in a later iteration, with the
+    sentinel, that the goal is met. A plan that names only unknown workers, or only says that more is needed, does not
+    count as empty: there is work, and no worker would do it.
     """
     is_first = iteration == 1
     for attempt in range(MOST_PLANS + 1):
         plan = parse_plan(reply.text, list(workers), aliases=list_aliases(workers))
-        slips = [
-            *describe_skipped(plan),
-            *([UNASSIGNED] if not plan.assignments and needs_iteration(reply.text) else ()),
-        ]
-        if plan.assignments or (not is_first and not slips):
+        if plan.assignments:
             return record_plan(op, plan, iteration=iteration)
+        slips = describe_skipped(plan)
+        if needs_iteration(reply.text):
+            slips.append(UNASSIGNED)
+        elif not is_first and not slips:
+            if claims_completion(reply.text) or was_claim_accepted(op, iteration):
+                return record_plan(op, plan, iteration=iteration)
+            slips.append(UNCLAIMED)
         if is_first and own.answer_directly and attempt == 0 and not plan.skipped:
             return plan
         if attempt < MOST_PLANS:
@@ -100,6 +104,15 @@ async def parse_plan_with_retries(
         return record_plan(op, Plan([Assignment(name, request.text) for name in workers], []), iteration=iteration)
     message = f"its lead was asked {MOST_PLANS + 1} times and assigned nothing to {', '.join(workers)}"
     raise NothingAssigned(op.make_error("failed", message).failure)
+
+
+def was_claim_accepted(op: Operation, iteration: int) -> bool:
+    """Return whether the timeline has a plan without assignments for this iteration.
+
+    Earlier versions accepted such a plan without the sentinel, and runs that they began are resumed as they were.
+    """
+    plans = op.scope.timeline.find_events_below(op.scope.path, TeamPlanned, operation=op.scope.path)
+    return any(plan.iteration == iteration and not plan.assignments for plan in plans)
 
 
 def record_plan(op: Operation, plan: Plan, *, iteration: int) -> Plan:

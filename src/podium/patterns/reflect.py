@@ -31,7 +31,17 @@ from .orchestrate import (
 )
 from .subagents import make_subagent_tools
 from .team_prompts import render_prompt
-from .verdict import describe_missing, is_complete, neutralise, parse_score, self_score, strip_verdict
+from .verdict import (
+    EMPTY_REPLY,
+    claims_completion,
+    describe_missing,
+    is_complete,
+    needs_iteration,
+    neutralise,
+    parse_score,
+    self_score,
+    strip_verdict,
+)
 
 GOAL = 0.9
 MOST_ERRORS = 3
@@ -201,8 +211,8 @@ class TeamReflection:
             why = f"{judge.name} could not judge it: {part.failure.describe_to(judge.name)}"
             return JudgeVerdict(False, parse_score("").score, why, judge.name, judge.model)
         found = parse_score(part.text)
-        claims = found.score >= GOAL or is_complete(part.text)
-        return JudgeVerdict(claims, found.score, found.rationale, judge.name, judge.model)
+        claims = claims_completion(part.text) or (found.score >= GOAL and not needs_iteration(part.text))
+        return JudgeVerdict(claims, found.score, found.rationale.strip() or EMPTY_REPLY, judge.name, judge.model)
 
 
 class SoloReflection:

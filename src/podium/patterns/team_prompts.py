@@ -41,8 +41,9 @@ That reply does not assign anything{why}. The workers are: {names}. Reply with a
 NEXT_PLAN = """\
 Iteration {iteration} of {most}. The last evaluation: {evaluation}
 {skipped}{advice}
-Plan what is still missing, with the same workers and the same rules: {names}. If nothing is missing, say so and
-assign nothing.
+Plan what is still missing, with the same workers and the same rules: {names}. If nothing is missing, assign nothing
+and reply with a line that says only
+[[GROUP_REFLECT_COMPLETE]]
 
 ## Request
 {request}"""

@@ -44,12 +44,17 @@ class PassFail(Struct, frozen=True):
 
 
 def is_complete(text: str, group: bool = True) -> bool:
+    """Return whether a reply is an answer that its writer calls complete. A reply of sentinels alone is none."""
+    return claims_completion(text, group) and bool(strip_verdict(text))
+
+
+def claims_completion(text: str, group: bool = True) -> bool:
     """Return whether the judge says that the goal is met, and does not also ask for another iteration."""
-    return _has_sentinel(GROUP_COMPLETE if group else COMPLETE, text) and not _has_sentinel(NEEDS_ITERATION, text)
+    return _has_sentinel(GROUP_COMPLETE if group else COMPLETE, text) and not needs_iteration(text)
 
 
 def needs_iteration(text: str) -> bool:
-    """Return whether the judge asks for another iteration."""
+    """Return whether the judge asks for another iteration, with or without text behind the sentinel."""
     return _has_sentinel(NEEDS_ITERATION, text)
 
 
@@ -57,7 +62,7 @@ def strip_verdict(text: str) -> str:
     """Return a judge's reply without its verdict and its list of missing items."""
     kept: list[str] = []
     for line in text.splitlines():
-        if _has_sentinel(NEEDS_ITERATION, line):
+        if needs_iteration(line):
             break
         if not _has_sentinel(GROUP_COMPLETE, line) and not _has_sentinel(COMPLETE, line):
             kept.append(line)
@@ -65,8 +70,8 @@ def strip_verdict(text: str) -> str:
 
 
 def self_score(text: str, group: bool = True) -> float:
-    """Return the score of a reply that contains sentinels but no score."""
-    if _has_sentinel(NEEDS_ITERATION, text):
+    """Return the score of a reply that judges only with sentinels."""
+    if needs_iteration(text):
         return 0.4
     return 1.0 if is_complete(text, group) else 0.7
 
@@ -142,9 +147,12 @@ def _compile_line_pattern(pattern: str) -> re.Pattern[str]:
     return re.compile(rf"^(?:{_BLANK}|[*_])*+{pattern}(?:{_BLANK}|[*_])*+$", re.IGNORECASE | re.MULTILINE | re.ASCII)
 
 
-_LINES = {
-    sentinel: _compile_line_pattern(re.escape(sentinel)) for sentinel in (GROUP_COMPLETE, NEEDS_ITERATION, COMPLETE)
-}
+_LINES = {sentinel: _compile_line_pattern(re.escape(sentinel)) for sentinel in (GROUP_COMPLETE, COMPLETE)}
+_LINES[NEEDS_ITERATION] = re.compile(
+    rf"^(?:{_BLANK}|[*_])*+{re.escape(NEEDS_ITERATION)}(?:{_BLANK}|[*_:])*+",
+    re.IGNORECASE | re.MULTILINE | re.ASCII,
+)
+"""Complete sentinels must be alone on their line; the other one may be followed by what is missing."""
 _NAMES = "|".join(re.escape(sentinel.strip("[]")) for sentinel in _LINES)
 _ANY_SENTINEL = re.compile(rf"\[\[({_NAMES})\]\]", re.IGNORECASE | re.ASCII)
 _ANY_LINE = _compile_line_pattern(_ANY_SENTINEL.pattern)
@@ -152,7 +160,7 @@ _INLINE = re.compile(rf"[*_]{{0,3}}{_ANY_SENTINEL.pattern}", re.IGNORECASE | re.
 
 
 def _has_sentinel(sentinel: str, text: str) -> bool:
-    """Return whether a sentinel is alone on a line."""
+    """Return whether a sentinel is on a line where it counts."""
     return _LINES[sentinel].search(text.replace("\r\n", "\n").replace("\r", "\n")) is not None
 
 
