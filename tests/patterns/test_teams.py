@@ -295,8 +295,41 @@ async def test_three_errors_in_a_row_end_the_loop(studio: Studio, monkeypatch: p
 
     result = await studio.run("lead", "go")
 
-    assert studio.events(result, ReflectEnded)[0].end == "error_budget"
+    [ended] = studio.events(result, ReflectEnded)
+    assert (ended.end, ended.iterations, ended.is_stalled) == ("error_budget", 0, True)
+    assert "after 0 of 5 iterations: too many errors in a row" in (result.error or "")
     assert len(studio.events(result, IterationFailed)) == 3
+
+
+async def test_a_lead_whose_workers_all_failed_is_told_why_and_may_change_the_plan(
+    studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    studio.agent("a", says=[{"fails": {"status": 400, "message": "broken"}}] * 9)
+    says = [plan(("a", "try it")), "I give up.", plan(("b", "try it")), f"b did it\n{DONE}"]
+    add_lead(studio, "reflect", "a", "b", says=says, answer_directly=True)
+    monkeypatch.setattr("podium.patterns.reflect.RETRY_SECONDS", 0.0)
+
+    result = await studio.run("lead", "go")
+
+    told = studio.heard("lead")[1]
+    assert told.startswith("No worker succeeded with that plan.")
+    assert "### a (failed, 0 s)\nTask: try it" in told
+    assert "broken" in told
+    assert (result.text, studio.events(result, ReflectEnded)[0].iterations) == ("b did it", 1)
+
+
+async def test_a_failure_in_a_later_iteration_is_told_to_the_lead_too(
+    studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    studio.agent("bad", says=[{"fails": {"status": 400, "message": "broken"}}] * 9)
+    says = [plan(("a", "x")), f"half\n{AGAIN} more", plan(("bad", "y")), plan(("a", "y")), f"whole\n{DONE}"]
+    add_lead(studio, "reflect", "a", "bad", says=says)
+    monkeypatch.setattr("podium.patterns.reflect.RETRY_SECONDS", 0.0)
+
+    result = await studio.run("lead", "go")
+
+    assert "broken" in studio.heard("lead")[3]
+    assert (result.text, studio.events(result, ReflectEnded)[0].iterations) == ("whole", 2)
 
 
 async def test_all_members_must_have_taken_part_where_the_team_requires_it(studio: Studio) -> None:

@@ -126,5 +126,5 @@ def test_goal_met_is_the_only_successful_end_and_all_others_but_a_pause_are_canc
     ended = ReflectEnded(end=end, iterations=1)
 
     assert ended.is_success == ended.is_goal_met == (end == "goal_met")
-    assert ended.is_stalled == (end == "stalled")
+    assert ended.is_stalled == (end in ("stalled", "error_budget"))
     assert ended.is_cancelled == (end not in ("goal_met", "paused"))

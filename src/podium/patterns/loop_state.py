@@ -13,7 +13,7 @@ from typing import NamedTuple
 from ..core.operation import Operation
 from ..values.event import Evaluated, Noticed
 from ..values.request import Part
-from .member_tasks import TeamOptions
+from .member_tasks import TaskResult, TeamOptions
 from .stall import StallDetector
 from .verdict import neutralise, strip_verdict, trend
 
@@ -40,6 +40,8 @@ class LoopState:
     scores: list[float] = field(default_factory=list)
     tried: set[str] = field(default_factory=set)
     has_worked: bool = False
+    failed: list[TaskResult] = field(default_factory=list)
+    """The results of the last plan, if no worker succeeded with it."""
     skipped: list[str] = field(default_factory=list)
     advice: list[str] = field(default_factory=list)
     """Adjustments to take into account in the next plan."""

@@ -76,12 +76,13 @@ async def parse_plan_with_retries(
     reply: Reply,
     *,
     iteration: int = 1,
+    may_answer: bool = True,
 ) -> Plan:
     """Return the plan in a reply. Ask the lead again if it assigns nothing.
 
-    The plan is empty if the first reply itself is the answer, or if the lead says in a later iteration, with the
-    sentinel, that the goal is met. A plan that names only unknown workers, or only says that more is needed, does not
-    count as empty: there is work, and no worker would do it.
+    The plan is empty if the first reply itself is the answer, which needs `may_answer`, or if the lead says in a
+    later iteration, with the sentinel, that the goal is met. A plan that names only unknown workers, or only says that
+    more is needed, does not count as empty: there is work, and no worker would do it.
     """
     is_first = iteration == 1
     for attempt in range(MOST_PLANS + 1):
@@ -95,7 +96,7 @@ async def parse_plan_with_retries(
             if claims_completion(reply.text) or was_claim_accepted(op, iteration):
                 return record_plan(op, plan, iteration=iteration)
             slips.append(UNCLAIMED)
-        if is_first and own.answer_directly and attempt == 0 and not plan.skipped:
+        if may_answer and is_first and own.answer_directly and attempt == 0 and not plan.skipped:
             return plan
         if attempt < MOST_PLANS:
             why = f" ({'; '.join(slips)})" if slips else ""

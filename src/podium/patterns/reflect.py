@@ -19,7 +19,14 @@ from ..values.request import Answer, Request
 from .delegation_tools import make_delegation_tools
 from .dispatch import Plan
 from .loop_state import JudgeVerdict, LoopState, check_repetition, evaluate_verdict
-from .member_tasks import TaskResult, TeamOptions, get_team_options, resolve_members, run_assignments
+from .member_tasks import (
+    TaskResult,
+    TeamOptions,
+    format_results,
+    get_team_options,
+    resolve_members,
+    run_assignments,
+)
 from .orchestrate import (
     NothingAssigned,
     describe_shared_tasks,
@@ -55,14 +62,14 @@ async def run_reflect(op: Operation, request: Request) -> Answer:
         TeamReflection(op, request) if op.agent.team.members else await SoloReflection.from_operation(op, request)
     )
     own, state = get_team_options(op), work.state
-    end, iteration, why = await _run_loop(op, own, work)
+    end, finished, why = await _run_loop(op, own, work)
     score = state.scores[-1] if state.scores else 0.0
-    op.scope.record(ReflectEnded(end=end, iterations=iteration, score=score, most=own.max_iterations))
+    op.scope.record(ReflectEnded(end=end, iterations=finished, score=score, most=own.max_iterations))
     text = strip_verdict(state.synthesis)
     if end == "goal_met":
         return Answer(text=text, parts=state.parts)
     kind: FailureKind = "budget" if end == "budget_exhausted" else "limit" if end == "max_iterations" else "failed"
-    message = f"the goal was not met after {iteration} of {own.max_iterations} iterations: {_describe_end(end)}"
+    message = f"the goal was not met after {finished} of {own.max_iterations} iterations: {_describe_end(end)}"
     raise op.make_error(kind, f"{message} ({why})" if why else message, so_far=text)
 
 
@@ -77,10 +84,10 @@ class Reflection(Protocol):
 
 
 class LoopEnd(NamedTuple):
-    """How a loop ended, in which iteration, and the error that ended it, if any."""
+    """How a loop ended, after how many finished iterations, and the error that ended it, if any."""
 
     end: ReflectEnd
-    iteration: int
+    finished: int
     why: str = ""
 
 
@@ -95,11 +102,11 @@ async def _run_loop(op: Operation, own: TeamOptions, work: Reflection) -> LoopEn
             errors += 1
             why = str(error.failure)
             if error.failure.kind == "budget":
-                return LoopEnd("budget_exhausted", iteration, why)
+                return LoopEnd("budget_exhausted", iteration - 1, why)
             is_over = errors == MOST_ERRORS or isinstance(error, NothingAssigned)
             await _record_iteration_failure(op, IterationFailed(iteration=iteration, message=why), is_over=is_over)
             if is_over:
-                return LoopEnd("error_budget", iteration, why)
+                return LoopEnd("error_budget", iteration - 1, why)
             continue
         errors = 0
         if work.state.stall.is_stalled:
@@ -140,6 +147,7 @@ class TeamReflection:
         if plan.assignments:
             results = await run_assignments(op, self._request, self._workers, plan.assignments)
             state.tried |= {result.worker for result in results}
+            state.failed = [] if any(result.state == "succeeded" for result in results) else results
             require_success(op, results)
             state.has_worked = True
             state.parts = tuple(result.part for result in results)
@@ -161,17 +169,29 @@ class TeamReflection:
     async def _make_plan(self, iteration: int) -> Plan:
         """Ask the lead for the plan of an iteration. It is empty if the lead says that nothing is missing."""
         op, state = self._op, self.state
-        if not state.has_worked:
-            reply = await self._lead.ask(render_plan_prompt(op, self._own, self._request, self._workers))
-            plan = await parse_plan_with_retries(op, self._own, self._request, self._workers, self._lead, reply)
-            state.synthesis = "" if plan.assignments else reply.text
+        is_first = not state.has_worked and not state.failed
+        if is_first:
+            words = render_plan_prompt(op, self._own, self._request, self._workers)
         else:
-            reply = await self._lead.ask(self._render_next_prompt(iteration))
-            plan = await parse_plan_with_retries(
-                op, self._own, self._request, self._workers, self._lead, reply, iteration=iteration
-            )
+            words = self._render_failed_prompt() if state.failed else self._render_next_prompt(iteration)
+        reply = await self._lead.ask(words)
+        plan = await parse_plan_with_retries(
+            op, self._own, self._request, self._workers, self._lead, reply, iteration=iteration, may_answer=is_first
+        )
+        if is_first:
+            state.synthesis = "" if plan.assignments else reply.text
         state.skipped = [*describe_skipped(plan), *describe_shared_tasks(plan)]
         return plan
+
+    def _render_failed_prompt(self) -> str:
+        """Render the prompt after a plan with which no worker succeeded: what failed, and why."""
+        return render_prompt(
+            self._own.prompts,
+            "plan_failed",
+            results=format_results(self.state.failed),
+            names=", ".join(self._workers),
+            request=self._request.original,
+        )
 
     def _render_next_prompt(self, iteration: int) -> str:
         state = self.state

@@ -48,6 +48,17 @@ and reply with a line that says only
 ## Request
 {request}"""
 
+PLAN_FAILED = """\
+No worker succeeded with that plan. What failed, and why:
+
+{results}
+
+Plan again, with the same workers and the same rules: {names}. Change what did not work: give a task to somebody else,
+divide it differently, or ask for something simpler. Assign a task again unchanged only if trying once more may help.
+
+## Request
+{request}"""
+
 TASK = """\
 {shared}## Original User Request (context)
 {request}
@@ -157,6 +168,7 @@ TEMPLATES = {
     "plan": PLAN,
     "plan_again": PLAN_AGAIN,
     "next_plan": NEXT_PLAN,
+    "plan_failed": PLAN_FAILED,
     "task": TASK,
     "synthesis": SYNTHESIS,
     "evaluation": EVALUATION,

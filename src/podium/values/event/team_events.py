@@ -109,7 +109,8 @@ class ReflectEnded(EventBase, frozen=True, kw_only=True, tag="reflect_ended"):
 
     @property
     def is_stalled(self) -> bool:
-        return self.end == "stalled"
+        """Whether the loop ended because it got no further: its work repeated itself, or its iterations failed."""
+        return self.end in ("stalled", "error_budget")
 
     @property
     def is_cancelled(self) -> bool:
