@@ -1,5 +1,8 @@
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -56,21 +59,34 @@ async def test_a_failed_advisor_is_a_section_that_says_so(studio: Studio) -> Non
     assert ended.failure.agent == "legal"
 
 
-async def test_one_success_is_needed_unless_the_agent_says_otherwise(studio: Studio) -> None:
+@pytest.mark.parametrize("advisors", [["legal", "risk"], {"agents": ["legal", "risk"], "timeout": 60}])
+async def test_an_agent_whose_advisors_all_fail_goes_on_and_is_told_why(studio: Studio, advisors: Any) -> None:
     studio.agent("legal", says=BROKEN)
     studio.agent("risk", says=BROKEN)
-    studio.agent("boss", advisors=["legal", "risk"])
-    studio.agent("bold", says=["go"], advisors=Advisors(agents=("legal", "risk"), require="none"))
+    studio.agent("boss", says=["go"], advisors=advisors)
+
+    result = await studio.run("boss", "well?")
+
+    assert result.text == "go"
+    [heard] = studio.heard("boss")
+    assert "### From legal\n\nunavailable: " in heard
+    assert "### From risk\n\nunavailable: " in heard
+    [advised] = studio.events(result, Advised)
+    assert (advised.heard, [part.agent for part in advised.unavailable]) == ((), ["legal", "risk"])
+
+
+async def test_one_success_is_needed_where_the_agent_says_so(studio: Studio) -> None:
+    studio.agent("legal", says=BROKEN)
+    studio.agent("risk", says=BROKEN)
+    studio.agent("boss", advisors=Advisors(agents=("legal", "risk"), require="any"))
 
     careful = await studio.run("boss", "well?")
-    bold = await studio.run("bold", "well?")
 
     assert careful.outcome == "failed"
     assert careful.error is not None
     assert careful.error.startswith("boss: 0 of 2 advisors answered; 1 required (legal: ")
     assert "risk: " in careful.error
     assert studio.heard("boss") == []
-    assert bold.text == "go"
 
 
 async def test_all_or_a_number_of_advisors_can_be_required(studio: Studio) -> None:

@@ -56,6 +56,11 @@ def test_a_file_with_empty_frontmatter_is_an_agent_named_after_the_file() -> Non
     assert found.source == "repo"
 
 
+@pytest.mark.parametrize("advisors", ["[a, b]", "a, b", "{agents: [a, b]}"])
+def test_advisors_need_not_succeed_unless_the_file_says_so(advisors: str) -> None:
+    assert parse_agent(f"advisors: {advisors}").advisors == Advisors(agents=("a", "b"), require="none")
+
+
 def test_every_key_of_the_table_is_read() -> None:
     found = parse_agent(
         """
@@ -127,15 +132,11 @@ def test_a_router_may_list_its_destinations() -> None:
     assert found.router == Router(destinations=("billing",), fallback="person", max_turns=2)
 
 
-def test_advisors_may_be_a_plain_list() -> None:
-    assert parse_agent("advisors: [security, operations]").advisors == Advisors(agents=("security", "operations"))
-
-
 def test_consult_is_read_as_advisors_with_a_warning() -> None:
     found = parse_file("consult: [security]")
 
     assert found.agent is not None
-    assert found.agent.advisors == Advisors(agents=("security",))
+    assert found.agent.advisors == Advisors(agents=("security",), require="none")
     assert get_warnings(found) == ["consult: consult is read as advisors; use advisors"]
 
 

@@ -85,7 +85,7 @@ def test_an_actions_id_does_not_depend_on_the_order_of_its_arguments() -> None:
 def test_agents_in_code_may_be_written_as_short_as_in_files() -> None:
     agent = Agent(name="a", advisors=["b", "c"], router=True, agents=["d"], tools=["read_file"])
 
-    assert agent.advisors == Advisors(agents=("b", "c"))
+    assert agent.advisors == Advisors(agents=("b", "c"), require="none")
     assert agent.router == Router(destinations=("d",))
     assert agent.tools == ("read_file",)
     assert Agent(name="a", router=False).router is None
@@ -119,6 +119,13 @@ def test_no_note_can_pass_for_another(text: str, notes: list[str]) -> None:
 
     assert lines[0] == "the request"
     assert all(line == "" or line.startswith("> ") or line == "[context: n]" for line in lines[1:])
+
+
+def test_a_stored_agent_keeps_the_defaults_of_its_time() -> None:
+    stored = msgspec.json.decode(b'{"name": "a", "advisors": {"agents": ["b"]}}', type=Agent)
+
+    assert stored.advisors == Advisors(agents=("b",), require="any")
+    assert Agent(name="a", advisors=["b"]).advisors == Advisors(agents=("b",), require="none")
 
 
 @pytest.mark.parametrize("end", get_args(ReflectEnd))

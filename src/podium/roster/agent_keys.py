@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 import msgspec
 
 from ..system import bounded_file
-from ..values.agent import Advisors, Agent, Permissions, Router, Source
+from ..values.agent import DEFAULT_REQUIRE, Advisors, Agent, Permissions, Router, Source
 from ..values.field_reader import FieldReader, Readers, read_budget, to_camel_case
 from ..values.located_yaml import ListNode, MappingNode, ScalarNode, quote_text, to_plain_value
 from .agent_name import NAME_RULE, is_agent_name, read_agent_name, read_agent_names, resolve_agent_name, to_agent_name
@@ -157,12 +157,12 @@ def read_advisors(reader: FieldReader) -> Advisors | None:
     """Return advisors from a list of agents, or from a mapping that also has `require` and `timeout`."""
     if not isinstance(reader.node, MappingNode):
         names = read_agent_names(reader)
-        return Advisors(agents=names) if names else None
+        return Advisors(agents=names, require=DEFAULT_REQUIRE) if names else None
     fields = reader.read_fields(ADVISORS_KEYS)
     names = read_agent_names(fields["agents"]) if "agents" in fields else ()
     if not names:
         reader.add_error("advisors has no agents; add agents: [NAME]")
-    given: dict[str, Any] = {"agents": names}
+    given: dict[str, Any] = {"agents": names, "require": DEFAULT_REQUIRE}
     if "require" in fields:
         given["require"] = read_required_count(fields["require"], len(names))
     if "timeout" in fields:

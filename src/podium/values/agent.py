@@ -33,11 +33,16 @@ class Router(Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_turns: int = 1
 
 
+DEFAULT_REQUIRE: Literal["none"] = "none"
+"""How many advisors must succeed if an agent's definition does not say so."""
+
+
 class Advisors(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Agents whose advice is collected before the agent itself starts."""
 
     agents: tuple[str, ...]
     require: Literal["all", "any", "none"] | int = "any"
+    """The default here is that of stored agents, which never changes; files and code use DEFAULT_REQUIRE."""
     timeout: float = 120.0
 
 
@@ -180,7 +185,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
                 put(self, field, _parse_mapping(value, kind, of=f"agent {self.name}: {field}"))
         advisors: Any = self.advisors
         if isinstance(advisors, list | tuple):
-            put(self, "advisors", Advisors(agents=tuple(advisors)))
+            put(self, "advisors", Advisors(agents=tuple(advisors), require=DEFAULT_REQUIRE))
         router: Any = self.router
         if isinstance(router, bool):
             put(self, "router", Router(destinations=self.agents) if router else None)
@@ -242,6 +247,8 @@ def _parse_mapping(written: Mapping[str, Any], kind: type[S], *, of: str) -> S:
         given["mode"] = MODE_ALIASES.get(given["mode"], given["mode"])
         members = given.get("members", ())
         given["members"] = [{"agent": one} if isinstance(one, str) else one for one in members]
+    if kind is Advisors:
+        given.setdefault("require", DEFAULT_REQUIRE)
     if unknown := [key for key in given if key not in keys]:
         raise BadAgent(f"{of}: unknown key {unknown[0]!r}; available: {', '.join(keys)}")
     try:
