@@ -167,7 +167,7 @@ async def test_a_lead_plans_the_work_of_its_workers_and_answers(studio: Studio) 
 
 
 async def test_a_lead_that_assigns_nothing_is_asked_again_and_then_the_run_fails(studio: Studio) -> None:
-    add_lead(studio, "orchestrate", "a", says=["I shall do it myself"] * 4)
+    add_lead(studio, "orchestrate", "a", says=["I shall do it myself"] * 4, answer_directly=False)
 
     result = await studio.run("lead", "go")
 
@@ -175,12 +175,45 @@ async def test_a_lead_that_assigns_nothing_is_asked_again_and_then_the_run_fails
     assert not studio.heard("a")
 
 
-async def test_a_lead_may_answer_directly_only_where_the_team_allows_it(studio: Studio) -> None:
-    add_lead(studio, "orchestrate", "a", says=["It is four."], answer_directly=True)
+async def test_a_lead_that_answers_directly_has_answered(studio: Studio) -> None:
+    add_lead(studio, "orchestrate", "a", says=["It is four."])
 
     result = await studio.run("lead", "Two and two?")
 
     assert result.text == "It is four."
+    assert not studio.heard("a")
+
+
+@pytest.mark.parametrize("reply", [plan(("nobody", "x")), f"I looked at it.\n{AGAIN} the tests"])
+async def test_a_first_reply_that_names_somebody_or_wants_more_is_no_answer(studio: Studio, reply: str) -> None:
+    add_lead(studio, "orchestrate", "a", says=[reply, plan(("a", "x")), "the synthesis"])
+
+    result = await studio.run("lead", "go")
+
+    assert result.text == "the synthesis"
+
+
+async def test_a_lead_that_reflects_does_not_answer_directly_unless_its_team_says_so(studio: Studio) -> None:
+    add_lead(studio, "orchestrate", "a", says=["It is four.", plan(("a", "x")), f"four\n{DONE}"])
+
+    async with studio.app() as app:
+        result = await app.run(studio.agents["lead"], "Two and two?", agents=studio.agents.values(), mode="reflect")
+
+    assert result.text == "four"
+
+
+async def test_a_run_from_before_direct_answers_were_accepted_resumes_as_it_was(
+    studio: Studio, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    add_lead(studio, "orchestrate", "a", says=["I shall do it myself", plan(("a", "x")), "the synthesis"])
+    with monkeypatch.context() as before:
+        before.setattr("podium.runs.run_launcher.apply_team_defaults", lambda agent: agent)
+        run = await studio.run("lead", "go", fault=refuse_after(3))
+    studio.expire_leases()
+
+    result = await studio.resume(run.run_id)
+
+    assert (run.outcome, result.text) == ("interrupted", "the synthesis")
 
 
 async def test_dispatch_can_be_forced(studio: Studio) -> None:

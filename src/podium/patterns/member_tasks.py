@@ -28,7 +28,10 @@ GENERIC = "You are a worker agent. Complete the following task thoroughly."
 
 
 class TeamOptions(Struct, frozen=True, kw_only=True):
-    """The options of a team, with their defaults."""
+    """The options of a team.
+
+    The defaults are those of stored teams and never change. `apply_team_defaults` adds newer ones to new runs.
+    """
 
     max_iterations: int = 5
     dispatch: Literal["ask", "force"] = "ask"

@@ -96,7 +96,7 @@ async def parse_plan_with_retries(
             if claims_completion(reply.text) or was_claim_accepted(op, iteration):
                 return record_plan(op, plan, iteration=iteration)
             slips.append(UNCLAIMED)
-        if may_answer and is_first and own.answer_directly and attempt == 0 and not plan.skipped:
+        if may_answer and is_first and own.answer_directly and attempt == 0 and not slips:
             return plan
         if attempt < MOST_PLANS:
             why = f" ({'; '.join(slips)})" if slips else ""

@@ -33,6 +33,7 @@ from ..patterns.discuss import Discussion
 from ..patterns.registry import PATTERNS, Patterns, find_pattern
 from ..setup.preflight import (
     apply_run_mode,
+    apply_team_defaults,
     require_not_ended,
     require_repository,
     validate_request,
@@ -176,6 +177,7 @@ class RunLauncher:
         mode, max_iterations = options.get("mode"), options.get("max_iterations")
         if mode is not None or max_iterations is not None:
             team = (apply_run_mode(team[0], mode, max_iterations), *team[1:])
+        team = tuple(map(apply_team_defaults, team))
         find_pattern(team[0])
         require_repository(team, place)
         own = [function for one in (first, *others) for function in one.functions if function not in tools]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from math import isfinite
 from pathlib import Path
+from typing import Any
 
 from msgspec import structs
 
@@ -78,6 +79,21 @@ def apply_run_mode(agent: Agent, mode: Mode | None, max_iterations: int | None) 
         raise Mistake(f"{agent.name} {what}; max_iterations requires the mode reflect")
     most = {} if max_iterations is None else {"max_iterations": max_iterations}
     return structs.replace(agent, team=structs.replace(team, mode=mode or team.mode, options=team.options | most))
+
+
+def apply_team_defaults(agent: Agent) -> Agent:
+    """Return an agent of a new run with the current defaults of its team written out.
+
+    Options that a stored team does not name keep the defaults of `TeamOptions`, so that old runs resume as they were.
+    """
+    if agent.team is None:
+        return agent
+    defaults: dict[str, Any] = {}
+    if agent.team.mode == "orchestrate" and agent.team.options.get("dispatch") != "force":
+        defaults["answer_directly"] = True
+    if not defaults.keys() - agent.team.options.keys():
+        return agent
+    return structs.replace(agent, team=structs.replace(agent.team, options=defaults | agent.team.options))
 
 
 def require_not_ended(run: str, last: Entry) -> None:
