@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from msgspec import structs
 
 from podium import Result
 from podium.patterns.discuss import FALLBACK, Discussion
 from podium.store.fault_injection import refuse_after
 from podium.values.agent import Advisors, Budget, Member, Team
-from podium.values.event import Broadcast, DiscussionEnded, Noticed, OperationEnded, RoundEnded, Voted
+from podium.values.event import Broadcast, DiscussionEnded, Noticed, OperationEnded, RoundEnded, ToolAnswered, Voted
 
 from ..studio import Studio
 from .test_teams import add_lead, move_with_calls, ready_moves
@@ -42,6 +43,96 @@ async def test_a_member_goes_on_with_its_own_conversation(studio: Studio) -> Non
     second = [call for call in studio.calls if call.agent == "a"][2]
     assert [message.role for message in second.messages].count("user") == 2
     assert any(call.name == "broadcast" for message in second.messages for call in message.calls)
+
+
+async def test_a_member_that_broadcast_or_voted_owes_no_text(studio: Studio) -> None:
+    studio.agent("speaker", says=[broadcast_move("I think tea"), "", *ready_moves()])
+    studio.agent("voter", says=[vote_move(True), ""] * 2)
+    add_lead(studio, "discuss", "speaker", "voter", says=["go on", "tea it is"])
+
+    result = await studio.run("lead", "Tea or coffee?")
+
+    assert [one.missing for one in studio.events(result, RoundEnded)] == [(), ()]
+    assert (result.text, get_discussion_ended(studio, result).by) == ("tea it is", "consensus")
+    assert "[speaker, round 1]\n> I think tea" in "".join(studio.heard("lead"))
+
+
+async def test_a_coordinator_that_only_broadcasts_has_replied(studio: Studio) -> None:
+    studio.agent("a", says=["hm", *ready_moves()])
+    add_lead(studio, "discuss", "a", says=[broadcast_move("And the price?"), "", "the end"])
+
+    result = await studio.run("lead", "Talk.")
+
+    assert not studio.events(result, Noticed)
+    assert any("And the price?" in heard for heard in studio.heard("a"))
+
+
+async def test_a_member_that_says_nothing_at_all_is_missing(studio: Studio) -> None:
+    studio.agent("silent", says=["", ""])
+    studio.agent("b", says=ready_moves())
+    add_lead(studio, "discuss", "silent", "b", says=["the end"])
+
+    result = await studio.run("lead", "Talk.")
+
+    assert studio.events(result, RoundEnded)[0].missing == ("silent",)
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "expected"),
+    [
+        (
+            "broadcast",
+            {"text": "x"},
+            'broadcast expects the argument message, a string that is not blank, got {"text":"x"}',
+        ),
+        (
+            "vote_conclude",
+            {"ready": "yes"},
+            'vote_conclude expects the argument ready, true or false, got {"ready":"yes"}',
+        ),
+    ],
+)
+async def test_wrong_arguments_of_a_member_are_an_error_that_says_what_is_expected(
+    studio: Studio, tool: str, arguments: dict[str, Any], expected: str
+) -> None:
+    studio.agent("a", says=[move_with_calls((tool, arguments)), "hm"])
+    add_lead(studio, "discuss", "a", says=["the end"], max_rounds=1)
+
+    result = await studio.run("lead", "Talk.")
+
+    [answered] = studio.events(result, ToolAnswered)
+    assert (answered.is_error, answered.text) == (True, f"{expected}; call it again.")
+
+
+@pytest.mark.parametrize(
+    ("tool", "arguments", "expected"),
+    [
+        (
+            "broadcast",
+            {"message": 5},
+            'broadcast expects the argument message, a string that is not blank, got {"message":5}',
+        ),
+        (
+            "conclude",
+            {"answer": "tea"},
+            'conclude expects the argument summary, a string that is not blank, got {"answer":"tea"}',
+        ),
+    ],
+)
+async def test_wrong_arguments_of_the_coordinator_are_an_error_and_it_may_call_again(
+    studio: Studio, tool: str, arguments: dict[str, Any], expected: str
+) -> None:
+    studio.agent("a", says=["hm"])
+    conclude = move_with_calls(("conclude", {"summary": "Tea."}))
+    add_lead(
+        studio, "discuss", "a", says=[move_with_calls((tool, arguments)), conclude], termination="coordinator_decides"
+    )
+
+    result = await studio.run("lead", "Talk.")
+
+    first, second = studio.events(result, ToolAnswered)
+    assert (first.is_error, first.text) == (True, f"{expected}; call it again.")
+    assert (second.text, result.text) == ("noted", "Tea.")
 
 
 async def test_votes_and_absences_are_shared(studio: Studio) -> None:

@@ -53,7 +53,7 @@ class Superseded(Struct, frozen=True, gc=False):
 class Finished(Struct, frozen=True, gc=False):
     """The engine finished its reply; `stop` is the provider's stop reason.
 
-    With `by_tool`, a tool call ended the turn and the reply may be empty.
+    With `by_tool`, a tool call ended the turn or was the reply, and the text may be empty.
     """
 
     stop: str = ""
@@ -76,12 +76,14 @@ Piece = Text | Reasoning | ToolStarted | ToolFinished | Superseded | Postponed |
 class ToolAnswer:
     """A tool's result for the model; with `ends_turn`, the model is not called again in this turn.
 
+    With `is_reply`, the call itself is what the agent had to say, so that the turn may end without text.
     If the call was not permitted, `refusal` is the reason to show to people.
     """
 
     text: str
     is_error: bool = False
     ends_turn: bool = False
+    is_reply: bool = False
     refusal: str = ""
 
 

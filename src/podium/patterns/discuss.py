@@ -8,18 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
-from functools import partial
 from itertools import count
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 from anyio import create_task_group
 
-from ..core.engine import Tool, ToolAnswer
 from ..core.operation import Operation
-from ..core.scope import Scope
 from ..values.errors import AgentFailed
-from ..values.event import Broadcast, DiscussionEnded, Noticed, RoundEnded, ToolUse, Voted
+from ..values.event import Broadcast, DiscussionEnded, Noticed, RoundEnded, Voted
 from ..values.request import Answer, Part, Request, quote_lines
+from .discussion_tools import (
+    DECIDER_TOOLS,
+    MODERATOR_TOOLS,
+    is_argument,
+    make_member_broadcast_tool,
+    make_member_vote_tool,
+)
 from .in_worker import runs_in_worker
 from .member_tasks import add_shared_context, get_team_options, resolve_members
 from .stall import StallDetector
@@ -137,8 +141,8 @@ class Discussion:
 
         async def run_member(name: str, stage: Operation) -> None:
             stage.coordination_tools = (
-                _make_member_broadcast_tool(name, self.rounds),
-                _make_member_vote_tool(name, self.rounds),
+                make_member_broadcast_tool(name, self.rounds),
+                make_member_vote_tool(name, self.rounds),
             )
             words = render_prompt(
                 self._own.prompts,
@@ -210,7 +214,7 @@ class Discussion:
             news=format_messages(self.channel.unread_messages(self._coordinator)),
         )
         try:
-            reply = await op.session(*(_DECIDER_TOOLS if decides else _MODERATOR_TOOLS)).ask(words)
+            reply = await op.session(*(DECIDER_TOOLS if decides else MODERATOR_TOOLS)).ask(words)
         except AgentFailed as error:
             if error.failure.kind == "budget":
                 return False
@@ -219,9 +223,9 @@ class Discussion:
         self.channel.mark_read(self._coordinator, until)
         for call in reply.calls:
             summary, message = call.arguments.get("summary"), call.arguments.get("message")
-            if call.name == "conclude" and isinstance(summary, str) and summary.strip():
+            if call.name == "conclude" and isinstance(summary, str) and is_argument(summary, "string"):
                 self._conclusion = summary
-            if call.name == "broadcast" and isinstance(message, str) and message.strip():
+            if call.name == "broadcast" and isinstance(message, str) and is_argument(message, "string"):
                 said = op.scope.record(Broadcast(author=self._coordinator, round=self.rounds, text=message))
                 self.channel.add(said)
                 self.on_broadcast(said)
@@ -258,65 +262,6 @@ def _ignore_event(_: object) -> None: ...
 
 def _always_continue(_: object) -> bool:
     return True
-
-
-# Tools
-
-
-def _make_member_broadcast_tool(author: str, number: int) -> Tool:
-    def parse_broadcast(arguments: dict[str, Any]) -> Broadcast | None:
-        text = arguments.get("message")
-        return Broadcast(author=author, round=number, text=text) if isinstance(text, str) and text.strip() else None
-
-    return _make_broadcast_tool(parse_broadcast)
-
-
-def _make_member_vote_tool(author: str, number: int) -> Tool:
-    def parse_vote(arguments: dict[str, Any]) -> Voted | None:
-        ready, reason = arguments.get("ready"), str(arguments.get("reason", ""))
-        return Voted(author=author, round=number, ready=ready, reason=reason) if isinstance(ready, bool) else None
-
-    fields = {"ready": "boolean", "reason": "string"}
-    return _make_event_tool("vote_conclude", "Vote on whether the discussion can end.", fields, parse_vote)
-
-
-def _make_event_tool(
-    name: str,
-    description: str,
-    fields: dict[str, str],
-    parse_event: Callable[[dict[str, Any]], Broadcast | Voted | None] | None,
-) -> Tool:
-    """Create a tool that records an event. Without `parse_event`, it records nothing and the caller reads the call."""
-
-    async def answer_call(call: ToolUse, scope: Scope) -> ToolAnswer:
-        if parse_event is None:
-            return ToolAnswer(text="noted", ends_turn=name == "conclude")
-        event = parse_event(call.arguments)
-        if event is None:
-            return ToolAnswer(text=f"{name} needs {', '.join(fields)}.", is_error=True)
-        scope.record(event)
-        return ToolAnswer(text="noted")
-
-    return Tool(
-        name=name,
-        description=description,
-        parameters={
-            "type": "object",
-            "properties": {field: {"type": kind} for field, kind in fields.items()},
-            "required": [next(iter(fields))],
-        },
-        answer=answer_call,
-    )
-
-
-_make_broadcast_tool = partial(
-    _make_event_tool, "broadcast", "Send a message to all members of the discussion.", {"message": "string"}
-)
-_MODERATOR_TOOLS = (_make_broadcast_tool(None),)
-_DECIDER_TOOLS = (
-    *_MODERATOR_TOOLS,
-    _make_event_tool("conclude", "End the discussion with its answer.", {"summary": "string"}, None),
-)
 
 
 class AbsentMember(NamedTuple):

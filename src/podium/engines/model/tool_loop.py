@@ -78,6 +78,7 @@ class ModelSession:
 
     async def _run_turn(self, prompt: str, turn: Scope) -> AsyncGenerator[Piece]:
         self._conversation.add_user_message(prompt, turn)
+        has_replied = False
         for number in range(1, self._spec.max_turns + 1):
             place = turn.next_child("call")
             if number > 1:
@@ -102,7 +103,7 @@ class ModelSession:
             if not reply.calls:
                 if reply.stop == "content_filter" and not reply.text.strip():
                     raise make_refusal_failure(self._spec.agent.name)
-                yield Finished(reply.stop)
+                yield Finished(reply.stop, by_tool=has_replied)
                 return
             for call in reply.calls:
                 yield ToolStarted(call)
@@ -111,6 +112,7 @@ class ModelSession:
             for call, answer in zip(reply.calls, answers, strict=True):
                 self._conversation.add_tool_answer(call, answer.text)
                 yield ToolFinished(call.id)
+            has_replied = has_replied or any(answer.is_reply for answer in answers)
             if any(answer.ends_turn for answer in answers):
                 yield Finished("tool", by_tool=True)
                 return

@@ -1,0 +1,87 @@
+"""The tools of a discussion: members broadcast and vote, and the coordinator broadcasts and concludes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import msgspec
+
+from ..core.engine import Tool, ToolAnswer
+from ..core.scope import Scope
+from ..values.event import Broadcast, ToolUse, Voted
+from ..values.plain_text import truncate_text
+
+LONGEST_QUOTE = 200
+
+
+def make_member_broadcast_tool(author: str, number: int) -> Tool:
+    """Create the tool with which a member sends a message to all in round `number`."""
+
+    def parse_broadcast(arguments: dict[str, Any]) -> Broadcast:
+        return Broadcast(author=author, round=number, text=arguments["message"])
+
+    return _make_broadcast_tool(parse_broadcast)
+
+
+def make_member_vote_tool(author: str, number: int) -> Tool:
+    """Create the tool with which a member votes in round `number`."""
+
+    def parse_vote(arguments: dict[str, Any]) -> Voted:
+        reason = str(arguments.get("reason", ""))
+        return Voted(author=author, round=number, ready=arguments["ready"], reason=reason)
+
+    fields = {"ready": "boolean", "reason": "string"}
+    return _make_event_tool("vote_conclude", "Vote whether the discussion can end.", fields, parse_vote)
+
+
+def _make_event_tool(
+    name: str,
+    description: str,
+    fields: dict[str, str],
+    parse_event: Callable[[dict[str, Any]], Broadcast | Voted] | None,
+) -> Tool:
+    """Create a tool that records an event. Without `parse_event` it records nothing, and the caller reads the call.
+
+    The first of `fields` is required.
+    """
+    required = next(iter(fields))
+
+    async def answer_call(call: ToolUse, scope: Scope) -> ToolAnswer:
+        if not is_argument(call.arguments.get(required), fields[required]):
+            expected = f"{name} expects the argument {required}, {_ARGUMENT_KINDS[fields[required]]}"
+            given = truncate_text(msgspec.json.encode(call.arguments).decode(), LONGEST_QUOTE)
+            return ToolAnswer(text=f"{expected}, got {given}; call it again.", is_error=True)
+        if parse_event is not None:
+            scope.record(parse_event(call.arguments))
+        return ToolAnswer(text="noted", ends_turn=name == "conclude", is_reply=True)
+
+    return Tool(
+        name=name,
+        description=description,
+        parameters={
+            "type": "object",
+            "properties": {field: {"type": kind} for field, kind in fields.items()},
+            "required": [required],
+        },
+        answer=answer_call,
+    )
+
+
+_ARGUMENT_KINDS = {"string": "a string that is not blank", "boolean": "true or false"}
+
+
+def is_argument(value: object, kind: str) -> bool:
+    """Return whether a value fits the kind of a required argument."""
+    return isinstance(value, bool) if kind == "boolean" else isinstance(value, str) and bool(value.strip())
+
+
+_make_broadcast_tool = partial(
+    _make_event_tool, "broadcast", "Say something to all members of the discussion.", {"message": "string"}
+)
+MODERATOR_TOOLS = (_make_broadcast_tool(None),)
+DECIDER_TOOLS = (
+    *MODERATOR_TOOLS,
+    _make_event_tool("conclude", "End the discussion with its answer.", {"summary": "string"}, None),
+)
