@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from podium import Result
 from podium.store.fault_injection import refuse_after
 from podium.values.agent import Member, Team
 from podium.values.event import (
@@ -15,6 +16,7 @@ from podium.values.event import (
     Evaluated,
     IterationFailed,
     ModelReplied,
+    OperationEnded,
     OperationStarted,
     ReflectEnded,
     RoundEnded,
@@ -149,6 +151,41 @@ async def test_a_member_whose_prompt_has_what_the_team_shares_is_not_told_again(
     assert studio.heard("a") == ["Find out."]
 
 
+def count_members_at_once(studio: Studio, result: Result) -> int:
+    """Return how many members worked at the same time, at most."""
+    working = most = 0
+    for entry in studio.entries(result):
+        if "/member:" in entry.operation and isinstance(entry.event, OperationStarted | OperationEnded):
+            working += 1 if isinstance(entry.event, OperationStarted) else -1
+            most = max(most, working)
+    return most
+
+
+@pytest.mark.parametrize("mode", ["broadcast", "orchestrate", "discuss"])
+@pytest.mark.parametrize(("limit", "most"), [({}, 4), ({"max_concurrent": 2}, 2), ({"max_concurrent": 1}, 1)])
+async def test_no_more_members_work_at_once_than_the_team_allows(
+    studio: Studio, mode: str, limit: dict[str, int], most: int
+) -> None:
+    names = ("a", "b", "c", "d")
+    says = [plan(*((name, "go") for name in names)), "all of it"] if mode == "orchestrate" else ["the end"]
+    add_lead(studio, mode, *names, says=says, max_rounds=1, **limit)
+
+    result = await studio.run("lead", "go")
+
+    assert result.succeeded
+    assert [part.agent for part in result.parts] == [*names]
+    assert count_members_at_once(studio, result) == most
+
+
+async def test_a_member_that_waited_too_long_to_start_is_timed_out_with_the_others(studio: Studio) -> None:
+    studio.agent("slow", says=[{"silent": True}])
+    add_lead(studio, "broadcast", "good", "slow", "late", max_concurrent=1, collection_timeout=0.8)
+
+    result = await studio.run("lead", "go")
+
+    assert [part.outcome for part in result.parts] == ["succeeded", "timed_out", "timed_out"]
+
+
 # Orchestrate
 
 
@@ -164,6 +201,17 @@ async def test_a_lead_plans_the_work_of_its_workers_and_answers(studio: Studio) 
     assert "## Your Assigned Task\nlook" in studio.heard("a")[0]
     assert "a is done" in studio.heard("lead")[1]
     assert not studio.heard("c")
+
+
+async def test_a_lead_sees_the_role_that_its_team_gives_a_member(studio: Studio) -> None:
+    studio.agent("builder", says=["x"], description="Builds a change.")
+    members = (Member(agent="builder"), Member(agent="builder", name="critic", role="finds faults"))
+    studio.agent("lead", says=["I need nobody."], team=Team(mode="orchestrate", members=members))
+
+    await studio.run("lead", "go")
+
+    assert "- builder (default model): Builds a change\n" in studio.heard("lead")[0]
+    assert "- critic (default model): finds faults. Builds a change\n" in studio.heard("lead")[0]
 
 
 async def test_a_lead_that_assigns_nothing_is_asked_again_and_then_the_run_fails(studio: Studio) -> None:

@@ -13,8 +13,10 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from podium.patterns.member_tasks import TeamOptions
 from podium.roster.agent_file import FIRST_LINE, AgentFile, parse_agent_file, read_agent_file
 from podium.roster.agent_keys import FOREIGN_KEYS, READERS
+from podium.roster.team_keys import ACTING_MODES
 from podium.roster.team_keys import KEYS as TEAM_KEYS
 from podium.values.agent import Advisors, Agent, Budget, Member, Permissions, Router, Team
 from podium.values.diagnostic import Diagnostic
@@ -201,6 +203,32 @@ def test_a_team_has_the_mode_that_it_names_or_that_its_keys_imply(written: str, 
 
     assert found.team is not None
     assert found.team.mode == mode
+
+
+@pytest.mark.parametrize(
+    ("written", "warning"),
+    [
+        ("mode: broadcast\n  max_concurrent: 2", None),
+        ("mode: reflect\n  max_iterations: 2\n  evaluator: a\n  checks: make", None),
+        ("mode: sequential\n  max_concurrent: 2", "has no effect in the mode sequential; only in"),
+        ("mode: orchestrate\n  evaluator: judge", "has no effect in the mode orchestrate; only in reflect"),
+        ("mode: discuss\n  dispatch: force", "has no effect in the mode discuss; only in orchestrate and reflect"),
+        ("mode: reflect\n  adr: true", "has no effect in the mode reflect; Podium does not use it yet"),
+        ("mode: collaborate\n  adr: true", "Podium cannot run the mode collaborate yet"),
+    ],
+)
+def test_a_key_of_a_team_that_has_no_effect_in_its_mode_is_warned_about(written: str, warning: str | None) -> None:
+    warnings = get_warnings(parse_file(f"team:\n  members: [a]\n  {written}"))
+
+    assert len(warnings) == (warning is not None)
+    assert warning is None or warning in warnings[0]
+
+
+@pytest.mark.parametrize("key", TEAM_KEYS)
+def test_each_key_of_a_team_acts_or_is_warned_about(key: str) -> None:
+    is_read_by_modes = key in TeamOptions.__struct_fields__ or key in Team.__struct_fields__
+
+    assert is_read_by_modes == (ACTING_MODES.get(key) != ())
 
 
 @pytest.mark.parametrize("spelled", ["termination: coordinator_decides", "terminationMode: coordinatorDecides"])

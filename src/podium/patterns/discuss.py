@@ -11,8 +11,6 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Literal, NamedTuple
 
-from anyio import create_task_group
-
 from ..core.operation import Operation
 from ..values.errors import AgentFailed
 from ..values.event import Broadcast, DiscussionEnded, Noticed, RoundEnded, Voted
@@ -25,7 +23,7 @@ from .discussion_tools import (
     make_member_vote_tool,
 )
 from .in_worker import runs_in_worker
-from .member_tasks import add_shared_context, get_team_options, resolve_members
+from .member_tasks import add_shared_context, get_team_options, resolve_members, run_members
 from .stall import StallDetector
 from .team_prompts import render_prompt
 from .verdict import neutralise
@@ -133,13 +131,14 @@ class Discussion:
     async def _run_round(self) -> None:
         """Run all members at once, each with its unread messages. A slow member times out and joins the next round."""
         self._add_injected_messages()
-        until, parts = len(self.channel.log), dict[str, Part]()
+        until = len(self.channel.log)
         news = {name: format_messages(self.channel.unread_messages(name)) for name in self._members}
         self._stages = {
             name: self._op.child(agent, "member", after=self._stages.get(name)) for name, agent in self._members.items()
         }
 
-        async def run_member(name: str, stage: Operation) -> None:
+        requests = []
+        for name, stage in self._stages.items():
             stage.coordination_tools = (
                 make_member_broadcast_tool(name, self.rounds),
                 make_member_vote_tool(name, self.rounds),
@@ -156,11 +155,9 @@ class Discussion:
             # A member keeps its conversation, so once is enough; a worker begins a new one in each round.
             if name not in self.channel.read_until or runs_in_worker(stage):
                 asked = add_shared_context(self._own, asked, stage.agent)
-            parts[name] = await stage.run_as_part(asked, timeout=self._own.round_timeout)
-
-        async with create_task_group() as group:
-            for name, stage in self._stages.items():
-                group.start_soon(run_member, name, stage)
+            requests.append(asked)
+        outcomes = await run_members(self._own, [*self._stages.values()], requests, timeout=self._own.round_timeout)
+        parts = dict(zip(self._stages, outcomes, strict=True))
         for name, stage in self._stages.items():
             self._add_member_messages(name, stage, parts[name])
             if parts[name].failure is None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from math import inf
 from typing import Any, Literal, NamedTuple
 
 import msgspec
-from anyio import create_task_group
+from anyio import CapacityLimiter, create_task_group, current_time
 from msgspec import Struct, structs
 
 from ..core.operation import Operation
@@ -41,6 +42,7 @@ class TeamOptions(Struct, frozen=True, kw_only=True):
     adjust: Literal["ask", "auto"] = "ask"
     worker_timeout: float = 600.0
     collection_timeout: float = 900.0
+    max_concurrent: int | None = None
     termination: Literal["consensus", "max_rounds", "coordinator_decides"] = "consensus"
     max_rounds: int = 10
     round_timeout: float = 300.0
@@ -141,10 +143,11 @@ def describe_workers(workers: Mapping[str, Agent]) -> str:
 
 
 def _describe_expertise(agent: Agent) -> str:
-    role = agent.description or first_line(agent.prompt) or "a worker"
+    about = agent.description or first_line(agent.prompt)
+    role = ". ".join(dict.fromkeys(text.rstrip(".") for text in (agent.role, about) if text)) or "a worker"
     if not agent.capabilities:
         return role
-    return f"{role.rstrip('.')}. Expertise: {truncate_text(', '.join(agent.capabilities), LONGEST_EXPERTISE)}"
+    return f"{role}. Expertise: {truncate_text(', '.join(agent.capabilities), LONGEST_EXPERTISE)}"
 
 
 async def run_assignments(
@@ -155,20 +158,45 @@ async def run_assignments(
     A worker that fails or times out is a result like any other and does not stop the others.
     """
     own = get_team_options(op)
-    limit = min(own.worker_timeout, own.collection_timeout)
     order = list(workers)
     merged = sorted(merge(list(assignments)), key=lambda one: order.index(one.worker))
     children = [op.child(as_worker(workers[assignment.worker]), "member") for assignment in merged]
-    results: dict[int, TaskResult] = {}
+    requests = [make_task_request(own, request, assignment.task) for assignment in merged]
+    parts = await run_members(
+        own, children, requests, timeout=own.worker_timeout, collection_timeout=own.collection_timeout
+    )
+    return [
+        TaskResult(assignment.worker, assignment.task, part, child.duration)
+        for assignment, part, child in zip(merged, parts, children, strict=True)
+    ]
 
-    async def run_assignment(place: int, child: Operation, assignment: Assignment) -> None:
-        part = await child.run_as_part(make_task_request(own, request, assignment.task), timeout=limit)
-        results[place] = TaskResult(assignment.worker, assignment.task, part, child.duration)
+
+async def run_members(
+    own: TeamOptions,
+    members: Sequence[Operation],
+    requests: Sequence[Request],
+    *,
+    timeout: float,
+    collection_timeout: float = inf,
+) -> list[Part]:
+    """Run members, as many at once as the team allows, and return their outcomes in the same order.
+
+    A member has `timeout` seconds from its start, and all together have `collection_timeout`.
+    """
+    parts: dict[int, Part] = {}
+    limiter = CapacityLimiter(own.max_concurrent or inf)
+    deadline = current_time() + collection_timeout
+
+    async def run_member(place: int, member: Operation, request: Request) -> None:
+        async with limiter:
+            # Members that start at once have the whole time; only those that waited have less.
+            left = collection_timeout if place < limiter.total_tokens else max(0.0, deadline - current_time())
+            parts[place] = await member.run_as_part(request, timeout=min(timeout, left))
 
     async with create_task_group() as group:
-        for place, (child, assignment) in enumerate(zip(children, merged, strict=True)):
-            group.start_soon(run_assignment, place, child, assignment)
-    return [results[place] for place in range(len(merged))]
+        for place, (member, request) in enumerate(zip(members, requests, strict=True)):
+            group.start_soon(run_member, place, member, request)
+    return [parts[place] for place in range(len(members))]
 
 
 def as_worker(agent: Agent) -> Agent:

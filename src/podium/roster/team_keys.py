@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import cast
 
 from ..values.agent import MODE_ALIASES, Member, Mode, Team, choose_default_mode
 from ..values.field_reader import FieldReader, Readers
 from ..values.located_yaml import ListNode, MappingNode, ScalarNode
+from ..values.plain_text import join_words
 from .agent_name import read_agent_name, read_agent_names
 
 MODES = ("broadcast", "sequential", "orchestrate", "reflect", "discuss", "collaborate")
@@ -63,6 +64,29 @@ OPTION_READERS: Readers = {
     "max_attempts": FieldReader.read_int,
     "max_concurrent": FieldReader.read_int,
 }
+PLANNED: tuple[Mode, ...] = ("orchestrate", "reflect")
+ACTING_MODES: Mapping[str, tuple[Mode, ...]] = {
+    "evaluator": ("reflect",),
+    "max_iterations": ("reflect",),
+    "dispatch": PLANNED,
+    "answer_directly": PLANNED,
+    "participation": ("reflect",),
+    "checks": ("reflect",),
+    "adjust": ("reflect",),
+    "worker_timeout": ("broadcast", "sequential", *PLANNED),
+    "collection_timeout": ("broadcast", *PLANNED),
+    "termination": ("discuss",),
+    "max_rounds": ("discuss",),
+    "round_timeout": ("discuss",),
+    "routing": PLANNED,
+    "max_concurrent": ("broadcast", *PLANNED, "discuss"),
+    "approve_plan": (),
+    "decide_by": (),
+    "adr": (),
+    "lockout": (),
+    "max_attempts": (),
+}
+"""The modes in which a key has an effect, for the keys that have none in some mode."""
 KEYS = ("mode", "members", "evaluator", *OPTION_READERS)
 SPELLINGS = {"terminationMode": "termination", "termination_mode": "termination"}
 
@@ -71,13 +95,30 @@ def read_team(reader: FieldReader) -> Team:
     """Read a team."""
     fields = reader.read_fields(KEYS, also=SPELLINGS)
     options = {key: read(fields[key]) for key, read in OPTION_READERS.items() if key in fields}
-    mode = fields["mode"].read_choice(MODES, also=MODE_ALIASES) if "mode" in fields else choose_default_mode(options)
+    mode = cast(
+        Mode, fields["mode"].read_choice(MODES, also=MODE_ALIASES) if "mode" in fields else choose_default_mode(options)
+    )
+    warn_about_idle_keys(fields, mode)
     return Team(
-        mode=cast(Mode, mode),
+        mode=mode,
         members=read_members(fields["members"]) if "members" in fields else (),
         evaluator=read_agent_name(fields["evaluator"]) if "evaluator" in fields else None,
         options=options,
     )
+
+
+def warn_about_idle_keys(fields: Mapping[str, FieldReader], mode: Mode) -> None:
+    """Add a warning for each key that is checked and stored, but has no effect in this mode."""
+    if mode not in MODES:
+        return
+    if mode == "collaborate":
+        fields["mode"].add_warning("Podium cannot run the mode collaborate yet")
+        return
+    for key, modes in ACTING_MODES.items():
+        if key not in fields or mode in modes:
+            continue
+        why = f"only in {join_words(modes)}" if modes else "Podium does not use it yet"
+        fields[key].add_warning(f"has no effect in the mode {mode}; {why}")
 
 
 def read_members(reader: FieldReader) -> tuple[Member, ...]:
