@@ -15,10 +15,12 @@ from podium.store.sqlite.group_rows import Groups
 from podium.store.sqlite.reader import StoreReader
 from podium.store.sqlite.schema import APPLICATION, MIGRATIONS
 from podium.store.sqlite.store import SqliteStore
+from podium.store.sqlite.worker_index import WorkerIndex, build_worker_insert
 from podium.values.agent import Agent, Member, Team
 from podium.values.errors import Mistake, NoSuchRun, StoreCorrupt
 from podium.values.event import RunEnded, RunStarted
 from podium.values.request import Request
+from podium.values.worker_task import WorkerTask
 from podium.views.run_groups import Arrangement, GroupedRun, GroupKey, build_sections
 
 SQUAD = Agent(name="squad", team=Team(mode="broadcast", members=(Member(agent="one"),)))
@@ -26,13 +28,16 @@ ALONE = Agent(name="alone")
 
 
 async def record_runs(
-    path: Path, *runs: str, repo: Path | str = "", agent: Agent = ALONE, is_over: bool = True
+    path: Path, *runs: str, repo: Path | str = "", agent: Agent = ALONE, is_over: bool = True, parent: str = ""
 ) -> None:
     """Runs as they begin, and end where they are said to."""
     async with SqliteStore(path) as store:
         for run in runs:
-            timeline = Timeline(run, store.begin_run(run))
-            started = RunStarted(agent=agent.name, request=Request(text="do it"), agents=(agent,), repo=str(repo))
+            task = WorkerTask(root=str(repo), path=str(repo), branch=run, parent=parent) if parent else None
+            timeline = Timeline(run, store.begin_run(run, None if task is None else build_worker_insert(run, task)))
+            started = RunStarted(
+                agent=agent.name, request=Request(text="do it"), agents=(agent,), repo=str(repo), errand=task
+            )
             timeline.append(started, scope="")
             if is_over:
                 timeline.append(RunEnded(outcome="succeeded"), scope="")
@@ -67,6 +72,28 @@ async def test_runs_are_listed_by_team_by_repository_or_in_the_default_group(pat
         "cc": GroupKey("team", "/shop/app", "squad"),
         "dd": GroupKey("team", "", "squad"),
     }
+
+
+async def test_workers_of_a_team_are_listed_with_it(path: Path) -> None:
+    await record_runs(path, "aa", repo="/shop/app", agent=SQUAD)
+    await record_runs(path, "bb", repo="/shop/app-worker-bb", parent="aa")
+    await record_runs(path, "cc", repo="/shop/app-worker-cc", parent="bb")
+    await record_runs(path, "dd", repo="/shop/app", parent="gone")
+
+    team = GroupKey("team", "/shop/app", "squad")
+    assert read_group_keys(path) == {"aa": team, "bb": team, "cc": team, "dd": GroupKey("repo", "/shop/app")}
+
+
+async def test_workers_that_were_deleted_with_their_team_are_in_no_list(path: Path) -> None:
+    await record_runs(path, "aa", repo="/shop/app", agent=SQUAD)
+    await record_runs(path, "bb", repo="/shop/app", parent="aa")
+    await record_runs(path, "cc", repo="/shop/app", parent="gone")
+    with Groups(path) as groups:
+        groups.delete(groups.load_arrangement().find_group("squad"))
+
+    assert read_group_keys(path) == {"aa": None, "bb": None, "cc": GroupKey("repo", "/shop/app")}
+    assert [row.run for row in WorkerIndex(path).list_listed("/shop/app")] == ["cc"]
+    assert [row.run for row in WorkerIndex(path).list_listed()] == ["cc"]
 
 
 async def test_an_agent_that_reflects_alone_is_no_team(path: Path) -> None:

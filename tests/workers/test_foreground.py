@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 from anyio import to_thread
 
 from podium.store.sqlite.reader import StoreReader
-from podium.values.event import PermissionAnswered, ToolAnswered, WorkerSent
+from podium.values.event import PermissionAnswered, RunEnded, ToolAnswered, WorkerSent
 
 from ..cli.conftest import Desk
 from ..cli.test_terminal import Terminal
-from .worker_lab import WorkerLab, bash, make_scripted_agent
+from .worker_lab import SILENT, WorkerLab, bash, make_scripted_agent
 
 
-def set_up_team(lab: WorkerLab) -> Desk:
+def set_up_team(lab: WorkerLab, *moves: Any) -> Desk:
     """A desk in the yard, with a team whose one member works away."""
-    lab.write_agent(make_scripted_agent(bash("touch one.txt"), "The member is done."))
+    lab.write_agent(make_scripted_agent(*(moves or (bash("touch one.txt"), "The member is done."))))
     team = {"mode": "broadcast", "members": ["hand"], "worktrees": "each"}
     text = f"---\ndescription: A crew.\nteam: {json.dumps(team)}\n---\nLead.\n"
     (lab.home / "agents" / "crew.md").write_text(text)
@@ -47,6 +48,40 @@ async def test_without_a_terminal_a_worker_is_denied_what_the_run_would_be(lab: 
     assert done.returncode == 0, done.stderr
     [sent] = list_sent_workers(lab)
     assert "nobody is there to ask" in lab.events(sent.run, ToolAnswered)[0].text
+    await lab.wait_no_processes()
+
+
+async def test_members_with_checkouts_are_listed_with_their_team_and_deleted_with_it(lab: WorkerLab) -> None:
+    set_up_team(lab)
+    done = await lab.run_podium("run", "crew", "go")
+    assert done.returncode == 0, done.stderr
+    [sent] = list_sent_workers(lab)
+    listed = json.loads((await lab.run_podium("ps", "--json")).stdout)["runs"]
+    assert len({run["group"] for run in listed}) == 1
+    assert sent.run in [run["id"] for run in listed]
+
+    deleted = await lab.run_podium("group", "delete", "crew", "--yes")
+
+    assert deleted.returncode == 0, deleted.stderr
+    assert "2 runs were removed from all lists" in deleted.stderr
+    assert f"({sent.branch}) was removed: everything is committed and merged" in deleted.stderr
+    for command in ("ps", "workers"):
+        found = json.loads((await lab.run_podium(command, "--all", "--json")).stdout)
+        assert found["runs" if command == "ps" else "workers"] == []
+    await lab.wait_no_processes()
+
+
+async def test_members_that_still_work_are_ended_with_their_team(lab: WorkerLab) -> None:
+    desk = set_up_team(lab, SILENT)
+    with desk.start_podium("run", "crew", "go") as running:
+        await lab.wait_called(1)
+        deleted = await lab.run_podium("group", "delete", "crew", "--yes")
+        running.communicate()
+
+    assert deleted.returncode == 0, deleted.stderr
+    [sent] = list_sent_workers(lab)
+    assert lab.events(sent.run, RunEnded)[0].outcome == "cancelled"
+    assert not lab.worktree_path(sent.branch).exists()
     await lab.wait_no_processes()
 
 

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import click
@@ -181,21 +182,27 @@ def clear_order(groups: Groups, named: Sequence[Group], runs: Sequence[GroupedRu
 def group_delete_command(group: str, is_agreed: bool) -> int:
     """Delete GROUP. Deleting the group of a team also stops its runs and removes them from all lists.
 
-    Their timelines are kept: podium show reads them. The runs of any other group move to the default group.
+    This includes the runs of its members. Their timelines are kept: podium show reads them. Worktrees without
+    unmerged or uncommitted work are removed. The runs of any other group move to the default group.
     """
     settings = Settings.load()
     with open_groups(settings) as groups:
         arrangement = groups.load_arrangement()
         target = arrangement.find_group(group)
         count = sum(grouped_run.group == target.id for grouped_run in arrangement.grouped_runs.values())
+        runs: list[str] = []
         if target.home.kind == "team":
             if not (is_agreed or confirm_delete(target, count, groups.list_unfinished(target))):
                 print_to_stderr("nothing was deleted")
                 return exit_codes.GOAL_NOT_MET
             # The group is deleted last, so that the command can be repeated if it is interrupted.
             end_group_runs(settings, groups, target)
+            runs = groups.list_runs(target)
         while groups.delete(target):
-            end_group_runs(settings, groups, target)  # a run has been started in the group since
+            end_group_runs(settings, groups, target)  # a run was started in the group since
+            runs = groups.list_runs(target)
+    if runs and target.home.repo:
+        remove_clean_worktrees(Path(target.home.repo), runs)
     what = "removed from all lists" if target.home.kind == "team" else "moved to the default group"
     print_to_stderr(
         f"{describe_target(target)} was deleted"
@@ -221,6 +228,23 @@ def end_group_runs(settings: Settings, groups: Groups, group: Group) -> None:
     """Stop the unfinished runs of a group."""
     if unfinished := groups.list_unfinished(group):
         end_runs_and_wait(settings, unfinished)
+
+
+def remove_clean_worktrees(repo: Path, runs: Sequence[str]) -> None:
+    """Remove the worktrees of runs that have ended, and say which were removed and which were kept."""
+    # Imported here, because the other subcommands do not need git.
+    import anyio
+
+    from ...runs.worker_lookup import open_worktrees  # for start-up time: only deleting a group removes worktrees
+    from ...workspace.git.repository import Repository
+    from ...workspace.worktrees.cleanup import clean_up_worktrees_of_runs
+
+    try:
+        worktrees = open_worktrees(Repository.at(repo))
+    except Mistake:
+        return  # the repository is gone, and its worktrees with it
+    for line in anyio.run(clean_up_worktrees_of_runs, worktrees, runs):
+        print_to_stderr(f"worktree {line.path} ({line.branch}) was {line.act}: {line.why}")
 
 
 def end_runs_and_wait(settings: Settings, runs: Sequence[str]) -> None:

@@ -67,11 +67,8 @@ def workers_command(ctx: click.Context, is_all: bool, repo: Path | None, is_json
         if is_json or is_all:
             raise click.UsageError(f"{'--json' if is_json else '--all'} cannot come before {ctx.invoked_subcommand}")
         return
-    workers = (
-        load_worker_states(context.store, (row.run for row in WorkerIndex(context.store).list_all()))
-        if is_all
-        else context.load_workers()
-    )
+    rows = WorkerIndex(context.store).list_listed(None if is_all else context.root)
+    workers = load_worker_states(context.store, (row.run for row in rows))
     listed = workers if is_all else filter_recent_workers(workers)
     statuses = anyio.run(read_worktree_statuses, context.store, listed)
     if is_json:

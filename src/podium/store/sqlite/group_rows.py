@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import stat
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
@@ -81,11 +81,17 @@ class Groups:
         with translate_sqlite_errors(self.path):
             return dict(self._connection.execute("SELECT id, created FROM run ORDER BY created DESC, id").fetchall())
 
-    def list_unfinished(self, group: Group) -> list[str]:
-        """Return the runs in a group that have not ended."""
+    def list_runs(self, group: Group) -> list[str]:
+        """Return the runs in a group."""
         with translate_sqlite_errors(self.path):
             inside = self._connection.execute("SELECT run FROM placement WHERE place = ?", (group.id,)).fetchall()
-            return [run for (run,) in inside if not self._has_ended(run)]
+        return [run for (run,) in inside]
+
+    def list_unfinished(self, group: Group) -> list[str]:
+        """Return the runs in a group that have not ended."""
+        inside = self.list_runs(group)
+        with translate_sqlite_errors(self.path):
+            return [run for run in inside if not self._has_ended(run)]
 
     # Changes that a person makes
 
@@ -270,7 +276,11 @@ class Groups:
             " (SELECT 1 FROM placement WHERE placement.run = run.id"
             " AND (place IS NULL OR place IN (SELECT id FROM run_group))) ORDER BY created, id"
         ).fetchall()
-        return list(_decode_ungrouped_runs((id, line) for id, line in found if line is not None))
+        return list(_find_origins(((id, line) for id, line in found if line is not None), self._read_first_line))
+
+    def _read_first_line(self, run: str) -> bytes | None:
+        row = self._connection.execute("SELECT line FROM entry WHERE run = ? AND seq = 1", (run,)).fetchone()
+        return None if row is None else row[0]
 
     def _next_group_id(self) -> int:
         """Return an id that has never been used for a group."""
@@ -282,18 +292,33 @@ class Groups:
         return bool(last.fetchone() == ("run_ended",))
 
 
-def _decode_ungrouped_runs(first_lines: Iterable[tuple[str, bytes]]) -> Iterator[RunOrigin]:
+def _find_origins(
+    first_lines: Iterable[tuple[str, bytes]], read_first_line: Callable[[str], bytes | None]
+) -> Iterator[RunOrigin]:
+    """Yield the origin of each run. A worker that a team's run started belongs to that team."""
     main = cache(_find_main_repository)
+    known: dict[str, RunOrigin] = {}
+
+    def find_origin(run: str, line: bytes | None) -> RunOrigin:
+        if run in known:
+            return known[run]
+        known[run] = RunOrigin(run)
+        started = None if line is None else decode_entry(line).event
+        if not isinstance(started, RunStarted):
+            return known[run]
+        lead = started.agents[0] if started.agents else None
+        # An agent that reflects alone has a team without members: its run is grouped like any agent's.
+        is_team = lead is not None and lead.team is not None and bool(lead.team.members)
+        team = lead.name if lead is not None and is_team else ""
+        known[run] = RunOrigin(run, main(started.repo) if started.repo else "", team)
+        if started.errand is not None and (parent := started.errand.parent):
+            above = find_origin(parent, read_first_line(parent))
+            if above.team:
+                known[run] = RunOrigin(run, above.repo, above.team)
+        return known[run]
+
     for run, line in first_lines:
-        started = decode_entry(line).event
-        if isinstance(started, RunStarted):
-            lead = started.agents[0] if started.agents else None
-            # An agent that reflects alone has a team without members: its run is grouped like any other agent's.
-            is_team = lead is not None and lead.team is not None and bool(lead.team.members)
-            team = lead.name if lead is not None and is_team else ""
-            yield RunOrigin(run, main(started.repo) if started.repo else "", team)
-        else:
-            yield RunOrigin(run)
+        yield find_origin(run, line)
 
 
 def _find_main_repository(repo: str) -> str:

@@ -56,6 +56,15 @@ class WorkerIndex:
         """Return every worker, in one repository or in all, in the order in which they were started."""
         return self._query_rows("", ()) if root is None else self._query_rows("WHERE worker.root = ?", (root,))
 
+    def list_listed(self, root: str | None = None) -> list[WorkerRow]:
+        """Return the workers as `list_all`, without those that were removed from all lists with their team's group."""
+        where, values = ("", ()) if root is None else ("AND worker.root = ?", (root,))
+        return self._query_rows(
+            "WHERE NOT EXISTS (SELECT 1 FROM placement WHERE placement.run = worker.run AND placement.place IS NULL)"
+            f" {where}",
+            values,
+        )
+
     def find_by_name(self, root: str, name: str) -> list[WorkerRow]:
         """Return the workers on a branch, or readers with that name, in the order in which they were started."""
         return self._query_rows("WHERE worker.root = ? AND worker.branch = ?", (root, name))

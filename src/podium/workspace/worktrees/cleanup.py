@@ -87,6 +87,15 @@ async def clean_up_worktrees(
     return lines
 
 
+async def clean_up_worktrees_of_runs(of: Worktrees, runs: Collection[str]) -> list[CleanupResult]:
+    """Remove the worktrees of these runs, which have ended, except those with unmerged or uncommitted work."""
+    ours = [one for one in await of.ledger.list_worktrees(of.repository.common_dir) if one.run in runs]
+    return [
+        await _clean_up_worktree(of, await _describe_worktree(of, one), busy=(), force=False, dry_run=False)
+        for one in ours
+    ]
+
+
 async def _clean_up_worktree(
     of: Worktrees, one: WorktreeSummary, *, busy: Collection[str], force: bool, dry_run: bool
 ) -> CleanupResult:
