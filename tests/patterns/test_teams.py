@@ -164,7 +164,7 @@ def count_members_at_once(studio: Studio, result: Result) -> int:
 @pytest.mark.parametrize("mode", ["broadcast", "orchestrate", "discuss"])
 @pytest.mark.parametrize(("limit", "most"), [({}, 4), ({"max_concurrent": 2}, 2), ({"max_concurrent": 1}, 1)])
 async def test_no_more_members_work_at_once_than_the_team_allows(
-    studio: Studio, mode: str, limit: dict[str, int], most: int
+    studio: Studio, mode: str, limit: dict[str, Any], most: int
 ) -> None:
     names = ("a", "b", "c", "d")
     says = [plan(*((name, "go") for name in names)), "all of it"] if mode == "orchestrate" else ["the end"]

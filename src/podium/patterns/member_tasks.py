@@ -43,6 +43,7 @@ class TeamOptions(Struct, frozen=True, kw_only=True):
     worker_timeout: float = 600.0
     collection_timeout: float = 900.0
     max_concurrent: int | None = None
+    fresh: bool = True
     termination: Literal["consensus", "max_rounds", "coordinator_decides"] = "consensus"
     max_rounds: int = 10
     round_timeout: float = 300.0
@@ -151,16 +152,27 @@ def _describe_expertise(agent: Agent) -> str:
 
 
 async def run_assignments(
-    op: Operation, request: Request, workers: dict[str, Agent], assignments: Sequence[Assignment]
+    op: Operation,
+    request: Request,
+    workers: dict[str, Agent],
+    assignments: Sequence[Assignment],
+    *,
+    before: dict[str, Operation] | None = None,
 ) -> list[TaskResult]:
     """Run all workers at once on their tasks and return the results, in member order.
 
-    A worker that fails or times out is a result like any other and does not stop the others.
+    A worker that fails or times out is a result like any other and does not stop the others. `before` has the last
+    operation of each worker, whose conversation it continues unless the team wants fresh ones; it is updated.
     """
     own = get_team_options(op)
+    last = {} if before is None or own.fresh else before
     order = list(workers)
     merged = sorted(merge(list(assignments)), key=lambda one: order.index(one.worker))
-    children = [op.child(as_worker(workers[assignment.worker]), "member") for assignment in merged]
+    children = [
+        op.child(as_worker(workers[assignment.worker]), "member", after=last.get(assignment.worker))
+        for assignment in merged
+    ]
+    last.update(zip((assignment.worker for assignment in merged), children, strict=True))
     requests = [make_task_request(own, request, assignment.task) for assignment in merged]
     parts = await run_members(
         own, children, requests, timeout=own.worker_timeout, collection_timeout=own.collection_timeout

@@ -135,6 +135,7 @@ class TeamReflection:
         self._request = request
         self._own = get_team_options(op)
         self._workers = resolve_members(op)
+        self._last_operations: dict[str, Operation] = {}
         self._lead = op.session()
         self._evaluator = op.agent.team.evaluator
 
@@ -145,7 +146,9 @@ class TeamReflection:
             return self._accept_direct_answer(iteration)
         results: list[TaskResult] = []
         if plan.assignments:
-            results = await run_assignments(op, self._request, self._workers, plan.assignments)
+            results = await run_assignments(
+                op, self._request, self._workers, plan.assignments, before=self._last_operations
+            )
             state.tried |= {result.worker for result in results}
             state.failed = [] if any(result.state == "succeeded" for result in results) else results
             require_success(op, results)

@@ -57,6 +57,8 @@ class ModeOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     termination: Literal["consensus", "max_rounds", "coordinator_decides"] | None = None
     max_rounds: int | None = None
     round_timeout: float | None = None
+    max_concurrent: int | None = None
+    fresh: bool | None = None
     prompts: dict[str, str] | None = None
 
     def to_team_options(self) -> dict[str, Any]:

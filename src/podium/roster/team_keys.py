@@ -63,6 +63,7 @@ OPTION_READERS: Readers = {
     "lockout": FieldReader.read_bool,
     "max_attempts": FieldReader.read_int,
     "max_concurrent": FieldReader.read_int,
+    "fresh": FieldReader.read_bool,
 }
 PLANNED: tuple[Mode, ...] = ("orchestrate", "reflect")
 ACTING_MODES: Mapping[str, tuple[Mode, ...]] = {
@@ -80,6 +81,7 @@ ACTING_MODES: Mapping[str, tuple[Mode, ...]] = {
     "round_timeout": ("discuss",),
     "routing": PLANNED,
     "max_concurrent": ("broadcast", *PLANNED, "discuss"),
+    "fresh": ("reflect",),
     "approve_plan": (),
     "decide_by": (),
     "adr": (),

@@ -91,6 +91,8 @@ def apply_team_defaults(agent: Agent) -> Agent:
     defaults: dict[str, Any] = {}
     if agent.team.mode == "orchestrate" and agent.team.options.get("dispatch") != "force":
         defaults["answer_directly"] = True
+    if agent.team.mode == "reflect":
+        defaults["fresh"] = False
     if not defaults.keys() - agent.team.options.keys():
         return agent
     return structs.replace(agent, team=structs.replace(agent.team, options=defaults | agent.team.options))
