@@ -241,6 +241,16 @@ def test_presets_are_teams_of_the_person(tmp_path: Path, home: Path) -> None:
     assert roster.check() == ()
 
 
+def test_a_key_of_a_preset_that_has_no_effect_in_its_mode_is_warned_about(tmp_path: Path, home: Path) -> None:
+    given = {"max_iterations": 3, "manner": {"max_rounds": 2, "fresh": False, "max_concurrent": 2}}
+    write_presets(home, {"name": "Crew", "mode": "reflect", "workers": [{"name": "w"}], **given})
+
+    [warning] = format_diagnostics(load_roster(tmp_path, home))
+
+    assert warning.startswith("warning: ")
+    assert warning.endswith("Crew.manner.max_rounds: has no effect in the mode reflect; only in discuss")
+
+
 @pytest.mark.parametrize(
     ("said", "sentence"),
     [
@@ -298,7 +308,14 @@ def test_empty_values_and_other_spellings_in_a_preset_are_accepted(tmp_path: Pat
     mode_options = {"termination": "maxRounds", "max_rounds": 3, "worker_timeout": None}
     write_presets(
         home,
-        {"name": "Crew", "worktrees": "", "max_iterations": None, "manner": mode_options, "workers": [{"name": "w"}]},
+        {
+            "name": "Crew",
+            "mode": "discuss",
+            "worktrees": "",
+            "max_iterations": None,
+            "manner": mode_options,
+            "workers": [{"name": "w"}],
+        },
     )
 
     roster = load_roster(tmp_path, home)

@@ -7,7 +7,7 @@ only inside the team.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -26,6 +26,7 @@ from .presets import InvalidPreset, Preset
 from .squad import discover_with_notices
 from .squad.charter import MAX_PROMPT_LENGTH, MODEL_NAME, parse_charter, render_generic_charter
 from .squad.squad_folder import MAX_CONTEXT_LENGTH, SQUAD_FOLDER, TEAM_FILE
+from .team_keys import describe_idle_key
 
 DEFAULT_AGENT_TOOLS = ("read_file", "glob", "grep", "git_diff", "ask_person", "report_status")
 """The tools for an agent whose file does not list any."""
@@ -186,8 +187,19 @@ def _build_team_agents(preset: Preset, location: _TeamLocation, names: set[str])
         )
         refers = f"user:{name}" if name in location.hidden else name
         listed.append(Member(agent=refers, name=own if own != refers else ""))
+    diagnostics += _warn_about_idle_keys(preset, location)
     lead = _build_lead(preset, location, listed, _check_model(preset.lead_model, location.lead, location, diagnostics))
     return TeamAgents((lead, *agents), tuple(diagnostics))
+
+
+def _warn_about_idle_keys(preset: Preset, location: _TeamLocation) -> Iterator[Diagnostic]:
+    """Yield a warning for each key of a preset that has no effect in its mode. A squad has no such keys."""
+    own = {"evaluator": bool(preset.evaluator), "max_iterations": preset.max_iterations is not None}
+    places = {key: key for key, is_given in own.items() if is_given}
+    places |= {key: f"manner.{key}" for key in preset.manner.to_team_options()}
+    for key, place in places.items():
+        if why := describe_idle_key(key, preset.mode):
+            yield Diagnostic(severity="warning", path=location.path, key=f"{preset.name}.{place}", message=why)
 
 
 def _build_lead(preset: Preset, location: _TeamLocation, members: Sequence[Member], model: str) -> Agent:

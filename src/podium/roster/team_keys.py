@@ -111,16 +111,21 @@ def read_team(reader: FieldReader) -> Team:
 
 def warn_about_idle_keys(fields: Mapping[str, FieldReader], mode: Mode) -> None:
     """Add a warning for each key that is checked and stored, but has no effect in this mode."""
-    if mode not in MODES:
-        return
     if mode == "collaborate":
         fields["mode"].add_warning("Podium cannot run the mode collaborate yet")
         return
-    for key, modes in ACTING_MODES.items():
-        if key not in fields or mode in modes:
-            continue
-        why = f"only in {join_words(modes)}" if modes else "Podium does not use it yet"
-        fields[key].add_warning(f"has no effect in the mode {mode}; {why}")
+    for key, reader in fields.items():
+        if why := describe_idle_key(key, mode):
+            reader.add_warning(why)
+
+
+def describe_idle_key(key: str, mode: Mode) -> str:
+    """Return why a key of a team has no effect in this mode, or an empty string if it has one."""
+    modes = ACTING_MODES.get(key, MODES)
+    if mode in modes or mode not in MODES:
+        return ""
+    why = f"only in {join_words(modes)}" if modes else "Podium does not use it yet"
+    return f"has no effect in the mode {mode}; {why}"
 
 
 def read_members(reader: FieldReader) -> tuple[Member, ...]:
