@@ -7,7 +7,7 @@ from multiprocessing import get_context
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from podium.roster.presets import (
@@ -141,6 +141,7 @@ def test_a_team_can_be_kept_as_a_preset(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.text()), st.lists(st.text()))
+@example(names=["\r"], taken=[""])
 def test_no_member_has_a_name_that_is_taken(names: list[str], taken: list[str]) -> None:
     preset = Preset(name="T", workers=tuple(PresetWorker(name=name) for name in names))
 
