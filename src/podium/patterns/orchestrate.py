@@ -24,7 +24,7 @@ from .team_prompts import render_prompt
 from .verdict import GROUP_COMPLETE, claims_completion, needs_iteration, neutralise
 
 MOST_PLANS = 3
-UNASSIGNED = "it says that more is needed, and assigns nothing"
+UNASSIGNED = "it says that more is needed, but assigns nothing"
 UNCLAIMED = f"if nothing is missing, say so with a line that says only {GROUP_COMPLETE}"
 
 
