@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from anyio import CancelScope, fail_after
+from msgspec import structs
 
 from podium import Agent, Run
 from podium.engines.model.model_caller import Model, RetryPolicy
@@ -13,7 +15,7 @@ from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire
 from podium.store.fault_injection import refuse_after
 from podium.store.sqlite.mailbox import post_to_mailbox
-from podium.values.agent import Advisors, Budget
+from podium.values.agent import Advisors, Budget, Member, Team
 from podium.values.errors import Mistake
 from podium.values.event import BudgetChanged, ModelReplied, Noticed, TurnStarted
 from podium.values.usage import Usage
@@ -65,6 +67,100 @@ async def test_parallel_agents_cannot_overdraw_together(studio: Studio) -> None:
 
     assert result.usage.calls == 2
     assert not result.succeeded
+
+
+def make_priced_engine(says: Sequence[Any], *, usd_per_token: float) -> tuple[ModelEngine, ScriptedWire]:
+    """An engine whose model costs this much for each token, and the wire that heard the calls."""
+
+    def add_cost(usage: Usage) -> Usage:
+        return structs.replace(usage, usd=usage.tokens * usd_per_token)
+
+    wire = ScriptedWire(says)
+    model = Model(wire=wire, name="m", add_cost=add_cost)
+    return ModelEngine(model, name="m", retry=RetryPolicy(sleep=skip_sleep)), wire
+
+
+async def test_parallel_members_stay_within_a_limit_on_money_and_the_run_is_no_success(studio: Studio) -> None:
+    engine, wire = make_priced_engine([{"says": "x" * 4_000, "delay": 0.01}], usd_per_token=0.00002)
+    names = [f"m{number}" for number in range(20)]
+    members = [Agent(name=name, engine="priced", prompt="Answer.") for name in names]
+    lead = Agent(name="lead", team=Team(mode="broadcast", members=tuple(Member(agent=name) for name in names)))
+
+    async with studio.app(engines={"priced": engine}) as app:
+        result = await app.run(lead, "go", agents=members, budget=Budget(usd=0.05))
+
+    assert result.outcome == "failed"
+    assert "the run's budget of 0.05 USD has no room for a model call" in (result.error or "")
+    assert result.usage.usd <= 0.05
+    assert [part.text for part in result.parts].count("x" * 4_000) == 2
+    assert all(call.max_tokens is not None for call in wire.heard)
+
+
+async def test_parallel_members_stay_within_a_limit_on_tokens(studio: Studio) -> None:
+    names = ["a", "b", "c", "d"]
+    for name in names:
+        studio.agent(name, says=[{"says": "x" * 4_000, "delay": 0.01}])
+    studio.agent("lead", team=Team(mode="broadcast", members=tuple(Member(agent=name) for name in names)))
+
+    async with studio.app() as app:
+        result = await app.run(studio.agents["lead"], "go", agents=studio.agents.values(), budget=Budget(tokens=2_500))
+
+    assert not result.succeeded
+    assert 2_000 < result.usage.tokens <= 2_500
+
+
+async def test_calls_that_fit_one_after_another_wait_for_each_other_instead_of_failing(studio: Studio) -> None:
+    names = ["a", "b", "c", "d"]
+    for name in names:
+        studio.agent(name, says=[{"says": "x" * 400, "delay": 0.01}])
+    studio.agent("lead", team=Team(mode="broadcast", members=tuple(Member(agent=name) for name in names)))
+
+    async with studio.app() as app:
+        result = await app.run(studio.agents["lead"], "go", agents=studio.agents.values(), budget=Budget(tokens=2_500))
+
+    assert result.succeeded
+    assert [part.text for part in result.parts] == ["x" * 400] * 4
+
+
+async def test_a_call_is_not_made_if_no_reply_fits_into_the_budget(studio: Studio) -> None:
+    studio.agent("lead", says=["a reply of some twenty tokens, which is more than there is room for here"])
+
+    async with studio.app() as app:
+        result = await app.run(studio.agents["lead"], "go", budget=Budget(tokens=15))
+
+    assert result.error == "lead: the run's budget of 15 tokens has no room for a model call: 0 used"
+    assert result.usage.calls == 0
+
+
+async def test_a_reply_is_limited_to_what_is_left_of_the_budget(studio: Studio) -> None:
+    studio.agent("lead", says=["x" * 4_000, "never"])
+
+    async with studio.app() as app:
+        result = await app.run(studio.agents["lead"], "go", budget=Budget(tokens=100))
+
+    assert result.usage.tokens <= 100
+    assert studio.calls[0].max_tokens is not None
+    assert studio.calls[0].max_tokens < 100
+
+
+async def test_calls_without_a_limit_on_tokens_or_money_have_no_longest_reply(studio: Studio) -> None:
+    studio.agent("lead", says=["done"])
+
+    async with studio.app() as app:
+        await app.run(studio.agents["lead"], "go", budget=Budget(turns=3))
+
+    assert studio.calls[0].max_tokens is None
+
+
+async def test_a_reply_that_exceeds_its_share_is_reported_with_what_was_used(studio: Studio) -> None:
+    studio.agent("lead", says=[{"says": "done", "usage": HUNDRED}])
+
+    async with studio.app() as app:
+        result = await app.run(studio.agents["lead"], "go", budget=Budget(tokens=80))
+
+    assert result.succeeded
+    [notice] = studio.events(result, Noticed)
+    assert notice.text == "the run's budget of 80 tokens was exceeded by the last reply: 100 used"
 
 
 async def test_what_was_spent_before_a_crash_counts_after_it(studio: Studio) -> None:

@@ -204,6 +204,17 @@ async def test_the_length_of_a_reply_can_be_set() -> None:
     assert raw_server.bodies[0]["max_tokens"] == 7
 
 
+@pytest.mark.parametrize(("asked", "sent"), [(5, 5), (9_999, 8_192)])
+async def test_a_call_can_limit_its_reply_further(asked: int, sent: int) -> None:
+    async with (
+        serve_replies([stream_response(START, TEXT_BLOCK, end_events())]) as raw_server,
+        open_wire(raw_server.url) as wire,
+    ):
+        await collect_parts(wire, structs.replace(make_call(), max_tokens=asked))
+
+    assert raw_server.bodies[0]["max_tokens"] == sent
+
+
 async def test_signed_thinking_blocks_are_sent_back_unchanged_and_in_order() -> None:
     reply = [
         thinking_block(0, "first I look", "abc"),

@@ -61,6 +61,19 @@ async def test_usage_is_requested_only_from_servers_that_need_it(*, asks: bool) 
     assert raw_server.bodies[0].get("stream_options") == ({"include_usage": True} if asks else None)
 
 
+@pytest.mark.parametrize("name", ["max_tokens", "max_completion_tokens"])
+async def test_the_longest_reply_is_sent_under_the_name_that_the_server_knows(name: str) -> None:
+    async with (
+        serve_replies([STREAM_HEAD + chunk_body(TEXT_EVENT + END)] * 2) as raw_server,
+        aiohttp.ClientSession() as client,
+    ):
+        wire = OpenAIWire(lambda: client, raw_server.url, limit_name=name)
+        await collect_parts(wire, msgspec.structs.replace(make_call(), max_tokens=5))
+        await collect_parts(wire, make_call())
+
+    assert [body.get(name) for body in raw_server.bodies] == [5, None]
+
+
 async def test_sealed_data_is_sent_back_with_the_message_it_came_with() -> None:
     signed = delta(0, "look", "{}", "1") | {"extra_content": {"google": {"thought_signature": "abc"}}}
     thought = event(reasoning_content="let me ") + event(reasoning_content="look")

@@ -1,25 +1,30 @@
 """Budgets: limits on what a run's operations can use, arranged in the same tree as the run.
 
-A limit applies to an operation and everything below it. Before each model call, an estimate is
-reserved at every level up to the run, so that parallel agents cannot overspend together; afterwards
-the recorded usage counts instead. Usage is computed from the timeline, so a resumed run keeps its
-totals. Reaching a limit is a hard stop. A worker gets its own share, which stays reserved until the
-worker returns; then its actual usage counts. The limits of the whole run can be changed while it is
-running: calls that were refused stay refused, and the next call uses the new limits.
+A limit applies to an operation and everything below it. Before each model call, its prompt and the
+longest reply that it may get are reserved at every level up to the run, so that parallel agents cannot
+overspend together; afterwards the recorded usage counts instead. A call that fits only once others
+have ended waits for them. Usage is computed from the timeline, so a resumed run keeps its totals.
+Reaching a limit is a hard stop. It can be exceeded only by as much as a provider counts more for a
+call than was reserved for it. A worker gets its own share, which stays reserved until the worker
+returns; then its actual usage counts. The limits of the whole run can be changed while it works: calls
+that were refused stay refused, and the next call uses the new limits.
 """
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import inf
+from dataclasses import dataclass
+from math import inf, isinf
 from typing import Any
 
+from anyio import move_on_after
 from msgspec import structs
 
 from ..values.agent import Budget
 from ..values.errors import AgentFailed, Failure
-from ..values.event import BudgetChanged
+from ..values.event import BudgetChanged, TurnEnded
 from ..values.usage import NO_USAGE, Usage
 from .timeline import Timeline
 
@@ -29,6 +34,35 @@ LIMIT_UNITS = {"usd": "USD", "tokens": "tokens", "turns": "model calls"}
 
 BUDGET_UNCHANGED = "the budget stays as it is"
 """The start of the notice that a change to a run's limits was rejected."""
+
+SHORTEST_REPLY = 16
+"""A call that cannot get a reply of this many tokens is not made."""
+SMALL_RESERVATION = 8_192
+LARGE_RESERVATION = 32_768
+RESERVED_SHARE = 8
+"""The longest reply of a call under a limit is an eighth of what is left, in tokens, within these two bounds.
+
+A smaller share would cut long replies off, a larger one would make parallel agents wait for each other.
+"""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallEstimate:
+    """What a model call is expected to use: its prompt, and a reply of at least `output_tokens`."""
+
+    prompt: Usage
+    output_tokens: int = 0
+    usd_per_token: float = 0.0
+    """The price of a token of the reply."""
+
+    def with_reply(self, tokens: int) -> Usage:
+        """Return the usage of the call with a reply of this many tokens."""
+        return structs.replace(self.prompt, output_tokens=tokens, usd=self.prompt.usd + tokens * self.usd_per_token)
+
+    @property
+    def least(self) -> Usage:
+        """The usage of the call with the shortest reply for which it is worth making."""
+        return self.with_reply(max(self.output_tokens, SHORTEST_REPLY))
 
 
 class Allowance:
@@ -43,6 +77,7 @@ class Allowance:
         self._owner = of
         self._parent = above
         self._reserved = NO_USAGE
+        self._released = asyncio.Event()
         if above is None:
             for change in timeline.find_events_below(path, BudgetChanged):
                 self.change_limits(change.budget)
@@ -54,27 +89,71 @@ class Allowance:
     def change_limits(self, limits: Budget) -> None:
         """Apply these limits from the next call on; limits that are not given stay unchanged."""
         self.budget = override_limits(self.budget, limits)
+        self._announce_release()
 
     @property
     def limits_money(self) -> bool:
         """Whether this or any allowance above limits money, so that prices must be known."""
         return any(one.budget is not None and one.budget.usd is not None for one in self._iter_with_parents())
 
+    def has_room(self, estimate: CallEstimate, *, agent: str) -> bool:
+        """Return whether a call can be made now; False if it has to wait until calls under way have ended.
+
+        Raises AgentFailed if it would exceed a limit even then.
+        """
+        for limit in self._iter_with_parents():
+            if (stop := limit._explain_exceeded_limit(estimate.least, alone=True)) is not None:
+                raise AgentFailed(Failure(kind="budget", agent=agent, message=stop))
+        return all(limit._explain_exceeded_limit(estimate.least) is None for limit in self._iter_with_parents())
+
+    async def wait_for_release(self, seconds: float) -> None:
+        """Wait until a call under way has ended or the limits have changed, at most for these seconds."""
+        with move_on_after(seconds):
+            await self._root._released.wait()
+
     @contextmanager
-    def reserve_call(self, estimate: Usage, *, agent: str) -> Iterator[None]:
-        """Reserve the estimate of one model call while the block runs. Raises AgentFailed if it exceeds a limit."""
-        # Allowances without limits are counted too, because they may get limits before the call ends.
+    def reserve_call(self, estimate: CallEstimate) -> Iterator[int | None]:
+        """Reserve one model call while the block runs, for which there is room.
+
+        Yield how many tokens its reply may have; None if neither tokens nor money are limited.
+        """
+        longest = self._longest_reply(estimate)
+        reserved = estimate.least if longest is None else estimate.with_reply(longest)
+        # Allowances without limits are counted too: they may get limits before the call is over.
         limits = list(self._iter_with_parents())
         for limit in limits:
-            if (stop := limit._explain_exceeded_limit(estimate)) is not None:
-                raise AgentFailed(Failure(kind="budget", agent=agent, message=stop))
-        for limit in limits:
-            limit._reserved = limit._reserved + estimate
+            limit._reserved = limit._reserved + reserved
         try:
-            yield
+            yield longest
         finally:
             for limit in limits:
-                limit._reserved = _subtract_usage(limit._reserved, estimate)
+                limit._reserved = _subtract_usage(limit._reserved, reserved)
+            self._announce_release()
+
+    def _longest_reply(self, estimate: CallEstimate) -> int | None:
+        """Return how many tokens the reply to a call may have, given what is left."""
+        left = self._remaining_limits()
+        room = left.get("tokens", inf) - estimate.prompt.tokens
+        if "usd" in left and estimate.usd_per_token:
+            room = min(room, (left["usd"] - estimate.prompt.usd) / estimate.usd_per_token)
+        if isinf(room):
+            return None
+        share = min(max(room / RESERVED_SHARE, SMALL_RESERVATION), LARGE_RESERVATION)
+        return max(1, int(min(room, share)))
+
+    def find_refusal(self, operation: str) -> str | None:
+        """Return the message of a call that one of the current limits refused at or below an operation."""
+        refusals = tuple(f"{self._describe_limit(limit, name)} " for limit, _, _, name in self._iter_limits() if limit)
+        ends = self.timeline.find_events_below(operation, TurnEnded)
+        failures = [end.failure for end in ends if end.failure is not None and end.failure.kind == "budget"]
+        return next((one.message for one in failures if one.message.startswith(refusals)), None)
+
+    def describe_overshoot(self) -> str | None:
+        """Return by how much a limit was exceeded; None if none was."""
+        for limit, used, _, name in self._iter_limits():
+            if limit is not None and used > limit:
+                return f"{self._describe_limit(limit, name)} was exceeded by the last reply: {used:,.6g} used"
+        return None
 
     def compute_worker_budget(self, own: Budget | None, *, share: float, agent: str) -> Budget | None:
         """Return the budget for a worker that this operation starts; None if nothing is limited.
@@ -128,14 +207,31 @@ class Allowance:
             yield place
             place = place._parent
 
-    def _explain_exceeded_limit(self, estimate: Usage) -> str | None:
-        """Return why a call with this estimate would exceed a limit; None if it would not."""
+    @property
+    def _root(self) -> Allowance:
+        *_, root = self._iter_with_parents()
+        return root
+
+    def _announce_release(self) -> None:
+        """Wake the calls that wait for room; those that still have none wait for the next time."""
+        root = self._root
+        root._released.set()
+        root._released = asyncio.Event()
+
+    def _explain_exceeded_limit(self, estimate: Usage, *, alone: bool = False) -> str | None:
+        """Return why a call with this estimate would exceed a limit; None if it would not.
+
+        With `alone`, calls under way are left out.
+        """
         for limit, used, kept, name in self._iter_limits():
-            coming = kept + getattr(estimate, USAGE_FIELDS[name])
+            counted = USAGE_FIELDS[name]
+            coming = kept + getattr(estimate, counted) - (getattr(self._reserved, counted) if alone else 0)
             if limit is not None and used + coming > limit:
-                unit = LIMIT_UNITS[name]
-                return f"{self._owner_label} budget of {limit:,g} {unit} has no room for a model call: {used:,.6g} used"
+                return f"{self._describe_limit(limit, name)} has no room for a model call: {used:,.6g} used"
         return None
+
+    def _describe_limit(self, limit: float, name: str) -> str:
+        return f"{self._owner_label} budget of {limit:,g} {LIMIT_UNITS[name]}"
 
     def _iter_limits(self) -> Iterator[tuple[float | None, float, float, str]]:
         """Yield each kind of limit as the limit, the amount used, the amount reserved, and its name."""

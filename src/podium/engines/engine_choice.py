@@ -132,6 +132,7 @@ class Engines:
             proxy=find_proxy(url),
             asks_usage=provider.asks_usage,
             takes_schema=provider.takes_schema,
+            limit_name=provider.limit_name,
         )
 
     def _get_client(self) -> ClientSession:

@@ -11,7 +11,7 @@ from collections.abc import AsyncGenerator
 
 from ..core.engine import Tool
 from .model.model_wire import ModelCall, ReplyPart
-from .script import Move, MoveAttempt, ToolCall, count_earlier_calls, last_request, stream_move
+from .script import Move, MoveAttempt, ToolCall, count_earlier_calls, cut_to_limit, last_request, stream_move
 
 LABEL = "[rehearsed]"
 LONGEST_QUOTE = 120
@@ -29,7 +29,8 @@ class RehearsalWire:
     """The rehearsal's model adapter."""
 
     def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart, None]:
-        return stream_move(lambda call: MoveAttempt(move=choose_move(call), place=count_earlier_calls(call)), call)
+        move = cut_to_limit(choose_move(call), call)
+        return stream_move(lambda call: MoveAttempt(move=move, place=count_earlier_calls(call)), call)
 
 
 def choose_move(call: ModelCall) -> Move:

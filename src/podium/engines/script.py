@@ -21,6 +21,7 @@ import re
 from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import inf
 from typing import Annotated, Any, Literal
 
 import anyio
@@ -67,6 +68,7 @@ class Move(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown
     makes its `calls`. A fault that is true affects every attempt; a number limits it to the first that
     many attempts. `half` disconnects after half the text. `silent` sends nothing until it is
     cancelled. `garbled` corrupts the JSON of the tool arguments, or of the reply if it has no calls.
+    `stop` is the stop reason; without it, it follows from the calls.
     """
 
     says: str = ""
@@ -76,6 +78,7 @@ class Move(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown
     delay: Seconds = 0.0
     pace: Seconds = 0.0
     usage: Usage | None = None
+    stop: str = ""
     fails: Fails | None = None
     silent: bool | int = False
     half: bool | int = False
@@ -172,12 +175,12 @@ class ScriptSet:
         moves = self._find_script(call)
         place = count_earlier_calls(call)
         if moves is None:
-            return MoveAttempt(move=self._otherwise(call), place=place)
+            return MoveAttempt(move=cut_to_limit(self._otherwise(call), call), place=place)
         if place >= len(moves):
             raise OutsideFailed(
                 f"the script of {call.agent} has no more moves: it has {len(moves)}, and this is call {place + 1}"
             )
-        move = moves[place]
+        move = cut_to_limit(moves[place], call)
         return MoveAttempt(
             move=move, place=place, fault=move.fault_at(1) and move.fault_at(self._count_attempts(call, place))
         )
@@ -271,8 +274,20 @@ def make_tool_uses(attempt: MoveAttempt) -> tuple[ToolUse, ...]:
 
 
 def stop_reason(move: Move) -> str:
-    """Return the reply's stop reason."""
-    return "tool_calls" if move.calls else "stop"
+    """Return the stop reason of the reply."""
+    return move.stop or ("tool_calls" if move.calls else "stop")
+
+
+def cut_to_limit(move: Move, call: ModelCall) -> Move:
+    """Return the move as a provider would send it: text beyond the call's `max_tokens` is cut off.
+
+    A move that sets its usage is not cut. It plays a server that ignores the limit.
+    """
+    longest = inf if call.max_tokens is None else call.max_tokens * CHARACTERS_PER_TOKEN
+    if move.calls or move.usage is not None or len(move.says) + len(move.reasoning) <= longest:
+        return move
+    kept = max(0, int(longest) - len(move.reasoning))
+    return msgspec.structs.replace(move, says=move.says[:kept], reasoning=move.reasoning[: int(longest)], stop="length")
 
 
 def compute_move_usage(move: Move, call: ModelCall) -> Usage:

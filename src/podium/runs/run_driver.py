@@ -189,7 +189,7 @@ class RunDriver:
             if not timeline.stop_asked:
                 try:
                     answer = await self._answer_request()
-                    ended = RunEnded(outcome="succeeded")
+                    ended = await self._build_end_after_answer(answer)
                 except AgentFailed as error:
                     ended = RunEnded(
                         outcome=error.failure.outcome, failure=error.failure, parts=await self._collect_parts()
@@ -203,6 +203,19 @@ class RunDriver:
         self.store.release_run(self.lease, is_over=isinstance(ended, RunEnded))
         await timeline.wait_written()
         return self._result_from_end(ended, answer)
+
+    async def _build_end_after_answer(self, answer: Answer) -> RunEnded:
+        """Return how a run ended whose first agent answered: not as a success if a limit of the run was reached.
+
+        An answer that lacks the work of agents whose calls were refused is only part of what was asked for.
+        """
+        allowance = self.context.allowance
+        if (why := allowance.find_refusal(self.context.root_operation(self.agent).scope.path)) is None:
+            return RunEnded(outcome="succeeded")
+        message = f"{why}; the answer lacks the work that was refused for this reason"
+        failure = Failure(kind="budget", agent=self.agent, message=message)
+        parts = answer.parts or await self._collect_parts()
+        return RunEnded(outcome=failure.outcome, failure=failure, parts=parts)
 
     async def _build_early_end(self) -> RunEnded | RunPaused:
         """Return how the run ended if its work was cut short: stopped or paused by a person, or out of time."""
@@ -223,6 +236,8 @@ class RunDriver:
             if why and ended.outcome == "succeeded":
                 failure = Failure(kind="failed", agent=self.agent, message=why)
                 ended = RunEnded(outcome="failed", failure=failure, parts=await self._collect_parts())
+        if (over := self.context.allowance.describe_overshoot()) is not None:
+            self.timeline.append(Noticed(text=over), scope="")
         for message in self.timeline.messages.values():
             self.timeline.append(Noticed(text=f"{message.to} did not receive the message: {message.text}"), scope="")
             if message.attachments:
@@ -283,12 +298,13 @@ class RunDriver:
         return RunView.from_entries(decode_entry(row.line) for row in rows).collect_parts()
 
     def _result_from_end(self, ended: RunEnded | RunPaused, answer: Answer | None) -> Result:
-        if answer is not None:
-            return self._build_result("succeeded", text=answer.text, data=answer.data, parts=answer.parts)
         if isinstance(ended, RunPaused):
             return self._build_result("paused")
+        if answer is not None and ended.outcome == "succeeded":
+            return self._build_result("succeeded", text=answer.text, data=answer.data, parts=answer.parts)
         error = None if ended.failure is None else self.timeline.redaction.redact_text(str(ended.failure))
-        return self._build_result(ended.outcome, parts=ended.parts, error=error)
+        given = {} if answer is None else {"text": answer.text, "data": answer.data}
+        return self._build_result(ended.outcome, parts=ended.parts, error=error, **given)
 
     def _build_result(self, outcome: Outcome, **rest: Any) -> Result:
         usage = structs.replace(self.timeline.usage_below(), seconds=time.time() - self._started_at)

@@ -54,7 +54,8 @@ class AnthropicWire:
         self._max_tokens = max_tokens
 
     def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart, None]:
-        payload = _build_payload(call, max_tokens=self._max_tokens)
+        longest = self._max_tokens if call.max_tokens is None else min(self._max_tokens, call.max_tokens)
+        payload = _build_payload(call, max_tokens=longest)
         return self._endpoint.stream_reply(call, payload, AnthropicReplyFormat())
 
 

@@ -62,7 +62,7 @@ class Conversation:
 
     def count_tokens(self, system: str = "") -> int:
         """Estimate the number of tokens in the conversation."""
-        return -(-(len(system) + sum(map(_count_characters, self.messages))) // CHARACTERS_A_TOKEN)
+        return -(-(len(system) + sum(map(count_characters, self.messages))) // CHARACTERS_A_TOKEN)
 
     def count_replaceable(self, room: int) -> int:
         """Return how many of the first messages to replace with a summary to leave at most `room` tokens.
@@ -72,7 +72,7 @@ class Conversation:
         kept = 0
         best = len(self.messages)
         for place in range(len(self.messages) - 1, 0, -1):
-            kept += _count_characters(self.messages[place])
+            kept += count_characters(self.messages[place])
             if kept > room * CHARACTERS_A_TOKEN:
                 break
             if self.messages[place].role == "assistant":
@@ -127,7 +127,8 @@ def truncate_middle(text: str, longest: int) -> str:
     return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters left out …]\n{text[-half:]}"
 
 
-def _count_characters(message: Message) -> int:
+def count_characters(message: Message) -> int:
+    """Return the size of a message in characters, counting each image at a fixed size."""
     shown = len(message.text) + IMAGE_CHARACTERS * len(message.images)
     return shown + sum(len(call.name) + len(str(call.arguments)) for call in message.calls)
 

@@ -13,18 +13,23 @@ from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from dataclasses import dataclass, field
 from itertools import count
 
+import msgspec
 from anyio import get_cancelled_exc_class, sleep
 from msgspec import structs
 
+from ...core.budget import CallEstimate
 from ...core.engine import EngineSessionSpec, Piece, Postponed, Reasoning, Superseded, Text, Tool
 from ...core.scope import Scope
 from ...values.errors import AgentFailed, Failure, OutsideFailed, StoreFailed
 from ...values.event import CallCut, CallFailed, ModelReplied, ToolUse
 from ...values.request import replace_surrogates
 from ...values.usage import Usage
-from .conversation import CHARACTERS_A_TOKEN, Conversation
-from .model_wire import IMAGE_CHARACTERS, Message, ModelCall, ReplyEnd, ReplyPart, ToolCallPart, Wire
+from .conversation import CHARACTERS_A_TOKEN, Conversation, count_characters
+from .model_wire import ModelCall, ReplyEnd, ReplyPart, ToolCallPart, Wire
 from .provider_throttle import ProviderThrottle
+
+BUDGET_WAIT_SECONDS = 10.0
+"""How long a call waits for room in a budget before it looks again. Calls that end wake it earlier."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,6 +98,8 @@ class ModelCaller:
         self._retry = retry
         self._expected_output_tokens = 0
         """The tokens of the last reply, used as the estimate for the next one."""
+        self._input_scale = 1.0
+        """How many times as many tokens as estimated the provider counted for the last prompt, at least once."""
 
     async def stream_reply(
         self,
@@ -157,13 +164,17 @@ class ModelCaller:
             schema=self._spec.schema,
         )
         reply = _ReplyRecorder(model, call)
-        throttle, estimate = model.throttle, self._estimate_usage(model, reply)
-        await at.timeline.wait_while_paused()  # a budget that is changed during a pause applies to this call
-        with self._reserve_budget(estimate):
-            delay = throttle.estimate_delay(estimate.tokens)
+        throttle, expected = model.throttle, reply.estimate_usage(self._expected_output_tokens)
+        estimate = self._estimate_call(model, expected)
+        async with aclosing(self._wait_for_budget(at, estimate)) as waiting:
+            async for sign in waiting:
+                yield sign
+        with self._reserve_budget(estimate) as longest:
+            call = structs.replace(call, max_tokens=longest)
+            delay = throttle.estimate_delay(expected.tokens)
             if delay:
                 yield Postponed(delay)
-            async with throttle.reserve_slot(estimate.tokens) as slot, at.timeline.effect:
+            async with throttle.reserve_slot(expected.tokens) as slot, at.timeline.effect:
                 if delay:
                     yield Postponed(0.0)
                 try:
@@ -187,18 +198,34 @@ class ModelCaller:
                         at.record_each_time(cut)
                     raise
                 slot.record_tokens(reply.end.usage.tokens)
+                self._input_scale = max(1.0, reply.end.usage.input_tokens / max(expected.input_tokens, 1))
                 yield at.record_outcome(reply.as_model_replied())
 
-    def _estimate_usage(self, model: Model, reply: _ReplyRecorder) -> Usage:
-        """Estimate the usage of the call, with its cost if money is limited."""
-        allowance = self._spec.allowance
-        estimate = reply.estimate_usage(self._expected_output_tokens)
-        return model.add_cost(estimate) if allowance is not None and allowance.limits_money else estimate
+    def _estimate_call(self, model: Model, expected: Usage) -> CallEstimate:
+        """Estimate what the call uses of a budget, with its cost if money is limited."""
+        tokens = int(expected.input_tokens * self._input_scale)
+        # Nothing is taken to be cached: a prompt that is written to the cache costs the most.
+        prompt = structs.replace(expected, input_tokens=tokens, written_tokens=tokens, output_tokens=0)
+        price = 0.0
+        if self._spec.allowance is not None and self._spec.allowance.limits_money:
+            with_reply = model.add_cost(structs.replace(prompt, output_tokens=1_000)).usd
+            prompt = model.add_cost(prompt)
+            price = (with_reply - prompt.usd) / 1_000
+        return CallEstimate(prompt=prompt, output_tokens=expected.output_tokens, usd_per_token=price)
 
-    def _reserve_budget(self, estimate: Usage) -> AbstractContextManager[None]:
-        """Reserve the estimated usage in the budgets that apply to this agent."""
+    async def _wait_for_budget(self, at: Scope, estimate: CallEstimate) -> AsyncGenerator[Piece]:
+        """Wait until there is room for the call, and yield a sign of life now and then. Raises AgentFailed."""
         allowance = self._spec.allowance
-        return nullcontext() if allowance is None else allowance.reserve_call(estimate, agent=self._spec.agent.name)
+        await at.timeline.wait_while_paused()  # a budget that is changed during a pause applies to this call
+        while allowance is not None and not allowance.has_room(estimate, agent=self._spec.agent.name):
+            yield Postponed(BUDGET_WAIT_SECONDS)
+            await allowance.wait_for_release(BUDGET_WAIT_SECONDS)
+            await at.timeline.wait_while_paused()
+
+    def _reserve_budget(self, estimate: CallEstimate) -> AbstractContextManager[int | None]:
+        """Reserve the call in the budgets that apply to this agent."""
+        allowance = self._spec.allowance
+        return nullcontext() if allowance is None else allowance.reserve_call(estimate)
 
 
 class _ReplyRecorder:
@@ -252,7 +279,8 @@ class _ReplyRecorder:
 
     def estimate_usage(self, output_tokens: int) -> Usage:
         """Estimate the usage of the call."""
-        sent = len(self._call.system) + sum(map(_count_characters, self._call.messages))
+        sent = len(self._call.system) + sum(map(count_characters, self._call.messages))
+        sent += sum(map(_count_tool_characters, self._call.tools))
         tokens = -(-sent // CHARACTERS_A_TOKEN)
         return Usage(calls=1, input_tokens=tokens, output_tokens=output_tokens, estimated=1)
 
@@ -262,8 +290,8 @@ class _ReplyRecorder:
         return self._model.add_cost(self.estimate_usage(-(-said // CHARACTERS_A_TOKEN)))
 
 
-def _count_characters(message: Message) -> int:
-    return len(message.text) + IMAGE_CHARACTERS * len(message.images)
+def _count_tool_characters(tool: Tool) -> int:
+    return len(tool.name) + len(tool.description) + len(msgspec.json.encode(tool.parameters))
 
 
 def make_refusal_failure(agent: str) -> AgentFailed:

@@ -39,8 +39,9 @@ class Message(Struct, frozen=True, kw_only=True):
 class ModelCall(Struct, frozen=True, kw_only=True):
     """One model call.
 
-    `key` stays the same when the same step is repeated after a crash; adapters send it as the
-    idempotency key. `schema` is the JSON schema for the answer, or None for free text.
+    `key` stays the same when the same step is repeated after a crash; wires send it as the
+    idempotency key. `schema` is the JSON schema for the answer, or None for free text. With
+    `max_tokens`, the provider cuts the reply off there, with the stop reason `length`.
     """
 
     agent: str
@@ -50,6 +51,7 @@ class ModelCall(Struct, frozen=True, kw_only=True):
     tools: tuple[Tool, ...] = ()
     key: str = ""
     schema: dict[str, Any] | None = None
+    max_tokens: int | None = None
 
 
 def estimate_call_size(call: ModelCall, body: bytes) -> int:

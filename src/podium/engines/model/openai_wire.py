@@ -27,6 +27,8 @@ class OpenAIWire:
 
     Set `asks_usage` to false for servers that reject `stream_options`; some report usage anyway.
     Set `takes_schema` to false for servers that do not support `json_schema` as the response format.
+    `limit_name` is the field for the longest reply: OpenAI's newer models refuse `max_tokens`, and other
+    servers ignore `max_completion_tokens`.
     """
 
     def __init__(
@@ -40,6 +42,7 @@ class OpenAIWire:
         proxy: str | None = None,
         asks_usage: bool = True,
         takes_schema: bool = True,
+        limit_name: str = "max_completion_tokens",
     ) -> None:
         key = api_key.strip()
         url = build_call_url(base_url, "/chat/completions")
@@ -50,9 +53,12 @@ class OpenAIWire:
         self._endpoint = Endpoint(client, url, key, key_name=key_name, provider=provider, proxy=proxy, headers=headers)
         self._asks_usage = asks_usage
         self._takes_schema = takes_schema
+        self._limit_name = limit_name
 
     def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart, None]:
         payload = _build_payload(call, asks_usage=self._asks_usage, takes_schema=self._takes_schema)
+        if call.max_tokens is not None:
+            payload[self._limit_name] = call.max_tokens
         return self._endpoint.stream_reply(call, payload, OpenAIReplyFormat())
 
 

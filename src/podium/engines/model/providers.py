@@ -19,8 +19,9 @@ class Provider(Struct, frozen=True, kw_only=True):
 
     `key_name` is the environment variable with the API key, or None if no key is needed.
     `default_model` is empty if the models depend on what the person installed. `asks_usage` is false
-    if the provider rejects requests for usage, `takes_schema` if it does not support response schemas.
-    `host_name` is the server's own environment variable for its listening address.
+    if the provider refuses requests for usage, `takes_schema` if it does not support response schemas.
+    `host_name` is the server's own variable for its listening address. `limit_name` is the field of a
+    request that limits the length of the reply.
     """
 
     name: str
@@ -31,6 +32,7 @@ class Provider(Struct, frozen=True, kw_only=True):
     asks_usage: bool = True
     takes_schema: bool = True
     host_name: str | None = None
+    limit_name: str = "max_tokens"
 
     @property
     def url_name(self) -> str:
@@ -47,6 +49,7 @@ PROVIDERS = {
             base_url="https://api.openai.com/v1",
             key_name="OPENAI_API_KEY",
             default_model="gpt-5-mini",
+            limit_name="max_completion_tokens",
         ),
         Provider(
             name="anthropic",

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from ...engines.model.model_wire import Message, ModelCall
-from ...engines.script import compute_move_usage, make_tool_uses
+from ...engines.script import compute_move_usage, make_tool_uses, stop_reason
 from ...values.attachment import Image
 from ...values.event import ToolUse
 from .api_reply import ModelApi, ModelRequest, ScriptedReply, make_caller_tool
@@ -76,6 +76,7 @@ def _parse_request(body: bytes, key: str) -> ModelRequest:
             for definition in request.tools or ()
         ),
         key=key,
+        max_tokens=request.max_tokens,
     )
     return ModelRequest(call=call, is_streaming=request.stream)
 
@@ -202,7 +203,8 @@ class _AnthropicRenderer:
         return 1 if self._attempt.move.reasoning else 0
 
     def _stop_reason(self) -> str:
-        return "tool_use" if self._attempt.move.calls else "end_turn"
+        reason = stop_reason(self._attempt.move)
+        return {"tool_calls": "tool_use", "stop": "end_turn", "length": "max_tokens"}.get(reason, reason)
 
     def _build_message(self, **more: Any) -> dict[str, Any]:
         message = {"id": self._id, "type": "message", "role": "assistant", "model": self._request.call.model}

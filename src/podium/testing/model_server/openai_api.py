@@ -68,6 +68,8 @@ class _Request(Struct, frozen=True):
     tools: list[_FunctionEntry] | None = None
     stream: bool = False
     stream_options: _StreamOptions | None = None
+    max_tokens: int | None = None
+    max_completion_tokens: int | None = None
 
 
 _decode = msgspec.json.Decoder(_Request).decode
@@ -95,6 +97,7 @@ def _build_call(request: _Request, key: str) -> ModelCall:
             make_caller_tool(function.name, function.description, function.parameters) for function in functions
         ),
         key=key,
+        max_tokens=request.max_completion_tokens or request.max_tokens,
     )
 
 
