@@ -20,6 +20,11 @@ from .model_wire import IMAGE_CHARACTERS, Message
 CHARACTERS_A_TOKEN = 4
 LONGEST_KEPT_REQUEST = 8000
 
+USE_TOOL_INTERFACE = (
+    "Your last reply was a tool call written as text, so no tool was called and nothing was done. Call tools through "
+    "the tool interface, or answer in words."
+)
+
 
 class Conversation:
     """The messages of a conversation so far."""
@@ -39,6 +44,10 @@ class Conversation:
         self.messages.append(
             Message(role="assistant", text=reply.text, calls=reply.calls, sealed=reply.sealed, model=reply.model)
         )
+
+    def add_follow_up(self, reply: ModelReplied) -> None:
+        """Add what the model is told after a reply without tool calls that does not end the turn."""
+        self.messages.append(Message(role="user", text=USE_TOOL_INTERFACE))
 
     def messages_for_model(self, model: str) -> tuple[Message, ...]:
         """Return the messages for a call to this model, without sealed data from other models."""
@@ -86,15 +95,19 @@ class Conversation:
     def _add_past_turn(self, past: PastTurn) -> None:
         """Add the messages of a finished turn, read from its steps on the timeline."""
         self.add_user_message(past.prompt, past.scope)
+        last: ModelReplied | None = None
         for number in count(1):
             place = past.scope.child(f"call#{number}")
+            reply = _recall_reply(place)
+            if last is not None and reply is not None and not last.calls:
+                self.add_follow_up(last)
             if said := find_delivered_messages(place):
                 self.add_user_message(said, place)
             if (compacted := place.child("compaction").find_outcome(ContextCompacted)) is not None:
                 self.compact(compacted)
-            reply = _recall_reply(place)
             if reply is None:
                 break
+            last = reply
             self.add_reply(reply)
             for position, call in enumerate(reply.calls, 1):
                 answered = place.child(f"tool#{position}").child("tool_answered#1").find_outcome(ToolAnswered)

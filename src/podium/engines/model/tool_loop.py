@@ -20,6 +20,7 @@ from ...core.engine import (
     Piece,
     Postponed,
     Reasoning,
+    Superseded,
     Tool,
     ToolAnswer,
     ToolFinished,
@@ -33,6 +34,7 @@ from ...values.event import ContextCompacted, ModelReplied, ToolAnswered, ToolCa
 from ...values.request import replace_surrogates
 from .conversation import CHARACTERS_A_TOKEN, Conversation
 from .model_caller import ContextTooLong, Model, ModelCaller, RetryPolicy, make_refusal_failure
+from .written_call import find_written_call
 
 COMPACTION_THRESHOLD = 0.8
 """A conversation that fills more than this share of the context window is compacted."""
@@ -78,7 +80,7 @@ class ModelSession:
 
     async def _run_turn(self, prompt: str, turn: Scope) -> AsyncGenerator[Piece]:
         self._conversation.add_user_message(prompt, turn)
-        has_replied = False
+        is_corrected = False
         for number in range(1, self._spec.max_turns + 1):
             place = turn.next_child("call")
             if number > 1:
@@ -103,8 +105,15 @@ class ModelSession:
             if not reply.calls:
                 if reply.stop == "content_filter" and not reply.text.strip():
                     raise make_refusal_failure(self._spec.agent.name)
-                yield Finished(reply.stop, by_tool=has_replied)
-                return
+                if (tool := self._find_written_call(reply)) is None:
+                    yield Finished(reply.stop)
+                    return
+                yield Superseded()
+                if is_corrected or number == self._spec.max_turns:
+                    raise self._make_written_call_failure(tool, is_corrected=is_corrected)
+                is_corrected = True
+                self._conversation.add_follow_up(reply)
+                continue
             for call in reply.calls:
                 yield ToolStarted(call)
             yield Postponed(self._sum_timeouts(reply.calls))
@@ -123,6 +132,18 @@ class ModelSession:
                 message=f"no answer after {self._spec.max_turns} model calls (maxTurns)",
             )
         )
+
+    def _find_written_call(self, reply: ModelReplied) -> str | None:
+        """Return the tool that a reply calls in writing. An agent whose output has a schema may answer with JSON."""
+        return None if self._spec.schema is not None else find_written_call(reply.text, self._tools)
+
+    def _make_written_call_failure(self, tool: str, *, is_corrected: bool) -> AgentFailed:
+        again = ", also when asked again" if is_corrected else ""
+        message = (
+            f"its model wrote a call of {tool} as text instead of calling it{again}; "
+            "use a model and a server that support tool calls"
+        )
+        return AgentFailed(Failure(kind="engine", agent=self._spec.agent.name, message=message))
 
     # Model calls
 
