@@ -24,6 +24,7 @@ from podium.values.event import (
     ModelReplied,
     ToolAnswered,
     ToolCalled,
+    TurnEnded,
     TurnStarted,
 )
 
@@ -325,3 +326,80 @@ async def test_a_store_that_fails_ends_the_run_though_another_call_waits_for_a_p
                 async with app.start(lead, "go", is_attended=True) as run:
                     with anyio.move_on_after(0.2):
                         await run.result()
+
+
+# Replies that are cut off
+
+
+CUT = {"says": "The first half", "stop": "length"}
+
+
+async def test_the_rest_of_a_reply_that_was_cut_off_is_asked_for_and_joined(studio: Studio) -> None:
+    model_engine, [wire] = make_engine([CUT, " and the second."])
+
+    result = await run_agent(studio, model_engine)
+
+    assert result.succeeded
+    assert result.text == "The first half and the second."
+    assert "cut off" in wire.heard[1].messages[-1].text
+
+
+async def test_an_answer_whose_rest_is_cut_off_too_says_so_and_is_no_success(studio: Studio) -> None:
+    model_engine, [wire] = make_engine([CUT, {"says": " and more", "stop": "length"}, "never"])
+
+    result = await run_agent(studio, model_engine)
+
+    assert len(wire.heard) == 2
+    assert result.outcome == "failed"
+    assert result.text == "The first half and more\n\n[This answer was cut off at the token limit.]"
+    assert result.error == (
+        "lead: the answer was cut off at the token limit of the model, also when asked for the rest"
+    )
+    [ended] = studio.events(result, TurnEnded)
+    assert ended.text == result.text
+
+
+async def test_a_reply_that_was_cut_off_by_a_budget_is_delivered_as_a_part_of_a_failed_run(studio: Studio) -> None:
+    model_engine, _ = make_engine(["x" * 4_000, "never"])
+
+    async with studio.app(engines={"mine": model_engine}) as app:
+        result = await app.run(Agent(name="lead", engine="mine"), "go", budget=Budget(tokens=100))
+
+    assert "the run's budget of 100 tokens has no room for a model call" in (result.error or "")
+    [part] = result.parts
+    assert part.text.startswith("xxx")
+    assert result.usage.tokens <= 100
+
+
+async def test_a_tool_call_in_writing_is_recognised_when_it_was_cut_off_in_between(studio: Studio) -> None:
+    first = {"says": '{"name": "helper", "arguments": ', "stop": "length"}
+    model_engine, [wire] = make_engine([first, '{"request": "x"}}', "in words"])
+
+    async with studio.app(engines={"mine": model_engine}) as app:
+        lead = Agent(name="lead", engine="mine", agents=("helper",))
+        result = await app.run(lead, "go", agents=[Agent(name="helper", engine="mine")])
+
+    assert result.text == "in words"
+    assert "tool interface" in wire.heard[2].messages[-1].text
+
+
+async def test_the_first_half_is_kept_when_the_call_for_the_rest_is_repeated(studio: Studio) -> None:
+    model_engine, _ = make_engine([CUT, {"says": " and the second.", "half": 1}])
+
+    result = await run_agent(studio, model_engine)
+
+    assert result.text == "The first half and the second."
+
+
+async def test_a_run_that_died_after_a_cut_off_reply_asks_for_the_rest(studio: Studio) -> None:
+    model_engine, _ = make_engine([CUT, " and the second."])
+    async with studio.app(engines={"mine": model_engine}, fault=refuse_after(4)) as app:
+        first = await app.run(Agent(name="lead", engine="mine"), "go")
+    assert len(studio.events(first, ModelReplied)) == 1
+    studio.expire_leases()
+
+    async with studio.app(engines={"mine": model_engine}) as app, app.resume(first.run_id) as run:
+        result = await run.result()
+
+    assert result.text == "The first half and the second."
+    assert len(studio.events(result, ModelReplied)) == 2

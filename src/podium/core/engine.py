@@ -18,6 +18,9 @@ from ..values.event import ToolUse
 from .budget import Allowance
 from .scope import Scope
 
+CUT_OFF_MARK = "\n\n[This answer was cut off at the token limit.]"
+"""The end of an answer that an engine could not complete, because the model may say no more."""
+
 # Pieces of a reply, in the order in which they arrive. Thousands are created per second, and creating
 # a Struct is five times as fast as creating a frozen dataclass.
 

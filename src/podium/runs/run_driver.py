@@ -19,6 +19,7 @@ from msgspec import structs
 
 from ..core.budget import BUDGET_UNCHANGED
 from ..core.clock import PausableTimeout
+from ..core.engine import CUT_OFF_MARK
 from ..core.operation import RunContext
 from ..setup.preflight import require_prices, validate_budget
 from ..store.follower import Follower
@@ -205,15 +206,19 @@ class RunDriver:
         return self._result_from_end(ended, answer)
 
     async def _build_end_after_answer(self, answer: Answer) -> RunEnded:
-        """Return how a run ended whose first agent answered: not as a success if a limit of the run was reached.
+        """Return how a run ended whose first agent answered: not as a success if the answer is not complete.
 
-        An answer that lacks the work of agents whose calls were refused is only part of what was asked for.
+        That is the case if calls of agents were refused because of a limit of the run, or if the answer was cut off.
         """
-        allowance = self.context.allowance
-        if (why := allowance.find_refusal(self.context.root_operation(self.agent).scope.path)) is None:
+        why = self.context.allowance.find_refusal(self.context.root_operation(self.agent).scope.path)
+        if why is not None:
+            message = f"{why}; the answer lacks the work that was refused for this reason"
+            failure = Failure(kind="budget", agent=self.agent, message=message)
+        elif any(text.endswith(CUT_OFF_MARK) for text in (answer.text, *(part.text for part in answer.parts))):
+            message = "the answer was cut off at the token limit of the model, also when asked for the rest"
+            failure = Failure(kind="limit", agent=self.agent, message=message)
+        else:
             return RunEnded(outcome="succeeded")
-        message = f"{why}; the answer lacks the work that was refused for this reason"
-        failure = Failure(kind="budget", agent=self.agent, message=message)
         parts = answer.parts or await self._collect_parts()
         return RunEnded(outcome=failure.outcome, failure=failure, parts=parts)
 

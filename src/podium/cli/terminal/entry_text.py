@@ -24,6 +24,7 @@ from ...values.event import (
     MemberChanged,
     MessageReceived,
     MessagesDelivered,
+    ModelReplied,
     Noticed,
     OperationEnded,
     OperationStarted,
@@ -136,6 +137,8 @@ def _format_operation_event(entry: Entry) -> str | None:
             return f"model call failed: {event.message}"
         case CallFailed() as event:
             return f"model call failed: {event.message}; retrying in {event.wait:.3g} s"
+        case ModelReplied(stop="length"):
+            return "reply cut off at the token limit"
         case ToolCalled() as event:
             return f"uses {event.action.tool} {_format_arguments(event.action)}"
         case ToolAnswered(is_error=True) as event:

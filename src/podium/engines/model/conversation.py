@@ -20,6 +20,13 @@ from .model_wire import IMAGE_CHARACTERS, Message
 CHARACTERS_A_TOKEN = 4
 LONGEST_KEPT_REQUEST = 8000
 
+CUT_OFF = "length"
+"""The stop reason of a reply that was cut off at the limit on its tokens."""
+
+CONTINUE = (
+    "Your last reply was cut off at the token limit. Continue exactly where it ends, without repeating anything and "
+    "without a remark about it. Be brief."
+)
 USE_TOOL_INTERFACE = (
     "Your last reply was a tool call written as text, so no tool was called and nothing was done. Call tools through "
     "the tool interface, or answer in words."
@@ -47,7 +54,8 @@ class Conversation:
 
     def add_follow_up(self, reply: ModelReplied) -> None:
         """Add what the model is told after a reply without tool calls that does not end the turn."""
-        self.messages.append(Message(role="user", text=USE_TOOL_INTERFACE))
+        text = CONTINUE if reply.stop == CUT_OFF else USE_TOOL_INTERFACE
+        self.messages.append(Message(role="user", text=text))
 
     def messages_for_model(self, model: str) -> tuple[Message, ...]:
         """Return the messages for a call to this model, without sealed data from other models."""

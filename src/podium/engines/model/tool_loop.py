@@ -6,7 +6,7 @@ every tool call is a step: if its outcome is on the timeline, it is not repeated
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import replace
 from math import inf
@@ -14,6 +14,7 @@ from math import inf
 from anyio import create_task_group
 
 from ...core.engine import (
+    CUT_OFF_MARK,
     EngineSession,
     EngineSessionSpec,
     Finished,
@@ -21,6 +22,7 @@ from ...core.engine import (
     Postponed,
     Reasoning,
     Superseded,
+    Text,
     Tool,
     ToolAnswer,
     ToolFinished,
@@ -32,7 +34,7 @@ from ...values.action import Action
 from ...values.errors import AgentFailed, Failure, PodiumError, find_first_error
 from ...values.event import ContextCompacted, ModelReplied, ToolAnswered, ToolCalled, ToolUse
 from ...values.request import replace_surrogates
-from .conversation import CHARACTERS_A_TOKEN, Conversation
+from .conversation import CHARACTERS_A_TOKEN, CUT_OFF, Conversation
 from .model_caller import ContextTooLong, Model, ModelCaller, RetryPolicy, make_refusal_failure
 from .written_call import find_written_call
 
@@ -80,40 +82,30 @@ class ModelSession:
 
     async def _run_turn(self, prompt: str, turn: Scope) -> AsyncGenerator[Piece]:
         self._conversation.add_user_message(prompt, turn)
-        is_corrected = False
+        progress = AnswerProgress(self._spec)
         for number in range(1, self._spec.max_turns + 1):
             place = turn.next_child("call")
             if number > 1:
                 self._add_person_messages(place)
-            tries = 0 if self._needs_compaction(place) else None
             reply: ModelReplied | None = None
-            while reply is None:
-                if tries is not None:
-                    async with aclosing(self._compact_conversation(place, tries)) as signs:
-                        async for sign in signs:
-                            yield sign
-                try:
-                    async with aclosing(self._call_model(place)) as heard:
-                        async for piece in heard:
-                            if isinstance(piece, ModelReplied):
-                                reply = piece
-                            else:
-                                yield piece
-                except ContextTooLong as error:
-                    tries = error.tries
+            async with aclosing(self._receive_reply(place)) as heard:
+                async for piece in heard:
+                    if isinstance(piece, ModelReplied):
+                        reply = piece
+                        continue
+                    yield piece
+                    if isinstance(piece, Superseded) and progress.so_far:
+                        yield Text(progress.so_far)
+            assert reply is not None, "a call without a reply raises an error"
             self._conversation.add_reply(reply)
             if not reply.calls:
-                if reply.stop == "content_filter" and not reply.text.strip():
-                    raise make_refusal_failure(self._spec.agent.name)
-                if (tool := self._find_written_call(reply)) is None:
-                    yield Finished(reply.stop)
-                    return
-                yield Superseded()
-                if is_corrected or number == self._spec.max_turns:
-                    raise self._make_written_call_failure(tool, is_corrected=is_corrected)
-                is_corrected = True
+                for piece in progress.judge_reply(reply, is_last=number == self._spec.max_turns):
+                    yield piece
+                    if isinstance(piece, Finished):
+                        return
                 self._conversation.add_follow_up(reply)
                 continue
+            progress.so_far = ""
             for call in reply.calls:
                 yield ToolStarted(call)
             yield Postponed(self._sum_timeouts(reply.calls))
@@ -133,19 +125,23 @@ class ModelSession:
             )
         )
 
-    def _find_written_call(self, reply: ModelReplied) -> str | None:
-        """Return the tool that a reply calls in writing. An agent whose output has a schema may answer with JSON."""
-        return None if self._spec.schema is not None else find_written_call(reply.text, self._tools)
-
-    def _make_written_call_failure(self, tool: str, *, is_corrected: bool) -> AgentFailed:
-        again = ", also when asked again" if is_corrected else ""
-        message = (
-            f"its model wrote a call of {tool} as text instead of calling it{again}; "
-            "use a model and a server that support tool calls"
-        )
-        return AgentFailed(Failure(kind="engine", agent=self._spec.agent.name, message=message))
-
     # Model calls
+
+    async def _receive_reply(self, place: Scope) -> AsyncGenerator[Piece | ModelReplied]:
+        """Call the model and yield the pieces, and the reply last. A conversation that is too long is compacted."""
+        tries = 0 if self._needs_compaction(place) else None
+        while True:
+            if tries is not None:
+                async with aclosing(self._compact_conversation(place, tries)) as signs:
+                    async for sign in signs:
+                        yield sign
+            try:
+                async with aclosing(self._call_model(place)) as heard:
+                    async for piece in heard:
+                        yield piece
+                return
+            except ContextTooLong as error:
+                tries = error.tries
 
     def _call_model(self, place: Scope) -> AsyncGenerator[Piece | ModelReplied]:
         compacted = place.child("compaction").find_outcome(ContextCompacted)
@@ -275,4 +271,51 @@ class ModelSession:
 
     def _answer_unknown_tool(self, call: ToolUse) -> ToolAnswer:
         known = ", ".join(self._tools) or "none"
-        return ToolAnswer(text=f"Tool {call.name!r} not found; available: {known}.", is_error=True)
+        return ToolAnswer(text=f"There is no tool {call.name!r}; the tools are: {known}.", is_error=True)
+
+
+class AnswerProgress:
+    """The answer of a turn, as far as replies without tool calls have given it, and what the model was told about it.
+
+    A reply that was cut off is continued once. A tool call that was written as text is corrected once.
+    """
+
+    def __init__(self, spec: EngineSessionSpec) -> None:
+        self.so_far = ""
+        self._spec = spec
+        self._tools = {tool.name for tool in spec.tools}
+        self._is_continued = False
+        self._is_corrected = False
+
+    def judge_reply(self, reply: ModelReplied, *, is_last: bool) -> Iterator[Piece]:
+        """Yield the pieces that follow a reply, with Finished at the end if it completes the answer.
+
+        Otherwise the model is to be called again. Raises AgentFailed if there is no answer. `is_last` means
+        that no further call is allowed.
+        """
+        if reply.stop == "content_filter" and not reply.text.strip():
+            raise make_refusal_failure(self._spec.agent.name)
+        self.so_far += reply.text
+        if (tool := self._find_written_call()) is not None:
+            yield Superseded()
+            if self._is_corrected or is_last:
+                raise self._make_written_call_failure(tool)
+            self._is_corrected, self.so_far = True, ""
+        elif reply.stop == CUT_OFF and not self._is_continued and not is_last:
+            self._is_continued = True
+        else:
+            if reply.stop == CUT_OFF and self._spec.schema is None:
+                yield Text(CUT_OFF_MARK)
+            yield Finished(reply.stop)
+
+    def _find_written_call(self) -> str | None:
+        """Return the tool that the answer calls in writing. An agent whose output has a schema may answer with JSON."""
+        return None if self._spec.schema is not None else find_written_call(self.so_far, self._tools)
+
+    def _make_written_call_failure(self, tool: str) -> AgentFailed:
+        again = ", also when asked again" if self._is_corrected else ""
+        message = (
+            f"its model wrote a call of {tool} as text instead of calling it{again}; "
+            "use a model and a server that support tool calls"
+        )
+        return AgentFailed(Failure(kind="engine", agent=self._spec.agent.name, message=message))
