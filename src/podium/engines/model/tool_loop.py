@@ -113,7 +113,7 @@ class ModelSession:
             for call, answer in zip(reply.calls, answers, strict=True):
                 self._conversation.add_tool_answer(call, answer.text)
                 yield ToolFinished(call.id)
-            has_replied = has_replied or any(answer.is_reply for answer in answers)
+            progress.has_replied |= any(answer.is_reply for answer in answers)
             if any(answer.ends_turn for answer in answers):
                 yield Finished("tool", by_tool=True)
                 return
@@ -282,6 +282,8 @@ class AnswerProgress:
 
     def __init__(self, spec: EngineSessionSpec) -> None:
         self.so_far = ""
+        self.has_replied = False
+        """Whether a tool call was the reply, so that no text is needed."""
         self._spec = spec
         self._tools = {tool.name for tool in spec.tools}
         self._is_continued = False
@@ -306,7 +308,7 @@ class AnswerProgress:
         else:
             if reply.stop == CUT_OFF and self._spec.schema is None:
                 yield Text(CUT_OFF_MARK)
-            yield Finished(reply.stop)
+            yield Finished(reply.stop, by_tool=self.has_replied)
 
     def _find_written_call(self) -> str | None:
         """Return the tool that the answer calls in writing. An agent whose output has a schema may answer with JSON."""
