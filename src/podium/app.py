@@ -15,17 +15,15 @@ from typing import Unpack
 
 from anyio import create_task_group, to_thread
 
-from .config.model_role import resolve_models
 from .core.engine import Engine
 from .core.placement import Placement
 from .core.timeline import Timeline
 from .engines.engine_choice import Engines
 from .engines.model.provider_throttle import ProviderThrottle
-from .engines.model.providers import REHEARSAL
 from .patterns.discuss import Discussion
 from .runs.run_handle import Run, drive_run
 from .runs.run_launcher import RunLauncher, RunOptions
-from .setup.local_server_consent import require_consent
+from .setup.engine_lookup import find_engine
 from .setup.settings import Settings
 from .store.fault_injection import Fault, parse_fault
 from .store.sqlite.store import SqliteStore
@@ -123,14 +121,7 @@ class App:
         self._background_tasks.start_soon(partial(to_thread.run_sync, work, abandon_on_cancel=True))
 
     def _engine_for(self, settings: Settings, agent: Agent) -> Engine:
-        name = ("" if agent.model == "inherit" else agent.model) or settings.model
-        names = (name, *agent.fallback_models) if name else ()
-        models = tuple(dict.fromkeys(model for one in names for model in resolve_models(one, settings.models).models))
-        default = resolve_models(settings.model, settings.models).models[0] if settings.model else ""
-        engine = self._engines.for_agent(agent, models, model=default, url=settings.base_url)
-        if agent.source == "repo" and agent.engine == "model" and engine.name != REHEARSAL:
-            require_consent(models, settings, self._environ, chooser=f"{agent.name}, an agent of the repository,")
-        return engine
+        return find_engine(self._engines, settings, agent, self._environ)
 
 
 def _make_placement(

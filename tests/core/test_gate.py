@@ -118,6 +118,31 @@ async def test_what_a_rule_denies_is_not_done_and_the_agent_is_told(studio: Stud
     assert "Not done" in studio.heard("writer")[1]
 
 
+async def test_an_agent_in_plan_mode_changes_nothing_and_nor_do_those_that_work_for_it(
+    studio: Studio, repo: Path
+) -> None:
+    set_rules(studio, mode="accept-edits")
+    add_writer(studio)
+    ask = {"calls": [{"name": "writer", "arguments": {"request": "go"}}]}
+    studio.agent("planner", says=[ask, "done"], agents=["writer"], permission_mode="plan")
+
+    async with studio.app() as app:
+        result = await app.run(studio.agents["planner"], "go", repo=repo, agents=studio.agents.values())
+
+    assert not (repo / "a.txt").exists()
+    [refused] = studio.events(result, ActionRefused)
+    assert "plan" in refused.reason
+
+
+async def test_an_agent_may_be_stricter_than_the_run_but_not_more_permissive(studio: Studio, repo: Path) -> None:
+    set_rules(studio, mode="plan")
+    add_writer(studio, permission_mode="dont-ask")
+
+    result = await run_writer(studio, repo)
+
+    assert "plan" in studio.events(result, ActionRefused)[0].reason
+
+
 async def test_reading_needs_no_permission(studio: Studio, repo: Path) -> None:
     (repo / "b.txt").write_text("hello")
     add_writer(studio, {"calls": [{"name": "read_file", "arguments": {"path": "b.txt"}}]})

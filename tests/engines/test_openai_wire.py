@@ -74,6 +74,13 @@ async def test_the_longest_reply_is_sent_under_the_name_that_the_server_knows(na
     assert [body.get(name) for body in raw_server.bodies] == [5, None]
 
 
+async def test_a_model_that_the_provider_does_not_have_is_reported_with_similar_ones() -> None:
+    refusal = http_response(b'{"error": {"message": "no such model"}}', "404 Not Found")
+    async with serve_replies([refusal]) as raw_server, open_wire(raw_server.url) as wire:
+        with pytest.raises(OutsideFailed, match="no such model; similar models: gpt-5-mini, "):
+            await collect_parts(wire, msgspec.structs.replace(make_call(), model="gpt-5-minj"))
+
+
 async def test_sealed_data_is_sent_back_with_the_message_it_came_with() -> None:
     signed = delta(0, "look", "{}", "1") | {"extra_content": {"google": {"thought_signature": "abc"}}}
     thought = event(reasoning_content="let me ") + event(reasoning_content="look")

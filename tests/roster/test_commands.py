@@ -97,6 +97,49 @@ def test_a_check_for_programs_is_json(repo: Path) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("frontmatter", "found"),
+    [
+        ("engine: foo", "error: .podium/agents/x.md:2: engine: x uses the engine 'foo', which does not exist"),
+        ("model: openia:gpt-5", "error: .podium/agents/x.md:2: model: x uses the model 'openia:gpt-5'"),
+        ("team: {members: [y], mode: collaborate}", "error: .podium/agents/x.md:2: team.mode: x leads a team in mode"),
+        ("tools: [read_file, nonsense]", "warning: .podium/agents/x.md:2: tools: tool 'nonsense' not found"),
+        ("team:\n  members: [y]\n  adr: true", "warning: .podium/agents/x.md:4: team.adr: kept, but has no effect"),
+        ("permissionMode: bypassPermissions", "error: .podium/agents/x.md:2: permissionMode: refused: agent files can"),
+        ("permissionMode: often", 'error: .podium/agents/x.md:2: permissionMode: unknown value "often"; expected'),
+    ],
+)
+def test_a_check_reports_what_a_run_refuses_or_leaves_out(
+    repo: Path, monkeypatch: pytest.MonkeyPatch, frontmatter: str, found: str
+) -> None:
+    monkeypatch.setenv("OPENAI_API_KEY", "a key")
+    write_agent(repo, "y")
+    write_agent(repo, "x", frontmatter)
+
+    result = run_command(check.check_command)
+
+    assert result.output.startswith(found)
+    assert result.exit_code == found.startswith("error")
+
+
+def test_a_check_warns_of_a_model_that_nobody_knows_and_names_similar_ones(repo: Path) -> None:
+    write_agent(repo, "x", "model: openai:gpt-5-minj")
+
+    result = run_command(check.check_command)
+
+    assert result.exit_code == 0
+    assert "model: openai has no model 'gpt-5-minj' that is known here; similar models: gpt-5-mini," in result.output
+
+
+def test_a_check_does_not_judge_the_models_of_a_server_at_another_address(
+    repo: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
+    write_agent(repo, "x", "model: openai:my-own")
+
+    assert "no problems" in run_command(check.check_command).output
+
+
 def test_another_repository_can_be_checked(repo: Path, tmp_path: Path) -> None:
     write_agent(tmp_path / "other", "planner", "timeout: soon")
 

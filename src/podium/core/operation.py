@@ -121,7 +121,9 @@ class Operation:
         above: Operation | RunContext = context if parent is None else parent
         self.allowance: Allowance = above.allowance.for_operation(path, agent.budget, of=agent.name)
         self.rules: Rules = _narrow_rules(above.rules, agent)
-        """This agent's permission rules; never more permissive than those of the parent operation."""
+        """The permission rules of this agent; never more permissive than those of the operation above."""
+        self.mode: Mode = above.mode if above.mode == "plan" else agent.permission_mode or above.mode
+        """The permission mode of this agent; `plan` applies to everything below, too."""
         self.coordination_tools: tuple[Tool, ...] = ()
         """Tools for working with other agents, set by a pattern."""
         self._context = context
@@ -286,7 +288,7 @@ class Operation:
     def _judge_action(self, action: Action, changed_lines: int) -> Verdict:
         granted = self.scope.timeline.granted_rules
         rules = structs.replace(self.rules, allow=self.rules.allow + granted) if granted else self.rules
-        return check(action, rules, self._context.mode, changed_lines=changed_lines)
+        return check(action, rules, self.mode, changed_lines=changed_lines)
 
     async def run_checks(self, commands: tuple[str, ...], place: Scope) -> Checked:
         """Run commands on a clean checkout of the current work, and record at this scope whether they passed."""

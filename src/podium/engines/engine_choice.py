@@ -23,6 +23,10 @@ if TYPE_CHECKING:
 SCRIPTED = "scripted"
 
 
+class KeyNotSet(Mistake):
+    """An agent uses a provider whose key is not in the environment."""
+
+
 class Engines:
     """One app's engines and the HTTP client that they share. Custom engines take precedence.
 
@@ -111,8 +115,8 @@ class Engines:
     def _make_wire(self, agent: Agent, provider: Provider, url: str) -> Wire:
         key = self._environ.get(provider.key_name or "", "")
         if provider.key_name and not key and url == provider.base_url:
-            raise Mistake(f"{agent.name} uses a model from {provider.name}, but {provider.key_name} is not set")
-        from .model.http_wire import find_proxy  # for start-up time: aiohttp is loaded with the first adapter
+            raise KeyNotSet(f"{agent.name} uses a model from {provider.name}, but {provider.key_name} is not set")
+        from .model.http_wire import find_proxy  # for start-up time: aiohttp is loaded with the first wire
 
         key_name = provider.key_name or "a key"
         if provider.wire == "anthropic":

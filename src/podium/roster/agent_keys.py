@@ -13,6 +13,7 @@ from ..system import bounded_file
 from ..values.agent import DEFAULT_REQUIRE, Advisors, Agent, Permissions, Router, Source
 from ..values.field_reader import FieldReader, Readers, read_budget, to_camel_case
 from ..values.located_yaml import ListNode, MappingNode, ScalarNode, quote_text, to_plain_value
+from ..values.plain_text import join_words
 from .agent_name import NAME_RULE, is_agent_name, read_agent_name, read_agent_names, resolve_agent_name, to_agent_name
 from .team_keys import KEYS as TEAM_KEYS
 from .team_keys import read_team
@@ -26,13 +27,15 @@ ROUTER_READERS: Readers = {
 }
 ADVISORS_KEYS = ("agents", "require", "timeout")
 
+PERMISSION_MODES = {"default": "", "plan": "plan", "dontAsk": "dont-ask", "dont-ask": "dont-ask"}
+WIDER_MODES = ("acceptEdits", "accept-edits", "bypassPermissions", "bypass", "auto")
+
 FOREIGN_KEYS = (
     "skills",
     "mcp_servers",
     "effort",
     "color",
     "initial_prompt",
-    "permission_mode",
     "background",
     "memory",
     "hooks",
@@ -221,6 +224,20 @@ def check_schema_type(reader: FieldReader, found: dict[str, Any]) -> dict[str, A
     return found
 
 
+def read_permission_mode(reader: FieldReader) -> str:
+    """Return the permission mode; one that would permit more than the run does is refused."""
+    spelled = reader.read_text(join_words(list(PERMISSION_MODES), last="or"))
+    if spelled in PERMISSION_MODES:
+        return PERMISSION_MODES[spelled]
+    if spelled in WIDER_MODES:
+        message = "refused: agent files can only tighten permissions; use plan or dontAsk, or set the mode of the run"
+        (reader.add_warning if reader.context.foreign else reader.add_error)(message)
+    elif spelled:
+        expected = join_words([*PERMISSION_MODES], last="or")
+        reader.add_error(f"unknown value {quote_text(spelled)}; expected {expected}")
+    return ""
+
+
 READERS: Readers = {
     "description": FieldReader.read_single_line,
     "model": FieldReader.read_single_line,
@@ -240,6 +257,7 @@ READERS: Readers = {
     "max_turns": FieldReader.read_int,
     "timeout": FieldReader.read_positive_number,
     "budget": read_budget,
+    "permission_mode": read_permission_mode,
     "isolation": partial(FieldReader.read_choice, words=("shared", "worktree", "process")),
 }
 """The reader for each key. The name is read separately, because it depends on the file name."""

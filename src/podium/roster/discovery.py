@@ -7,7 +7,7 @@ Loading only reads agent files; references between agents are checked when they 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -33,6 +33,7 @@ SQUAD_FOLDERS = (".squad", ".ai-team", ".squad.before", ".ai-team.before")
 """Where a repository's squad may be; the last two are used while a squad is being replaced."""
 
 BrokenAgent = tuple[Diagnostic, ...]
+CheckMore = Callable[[Iterable[Agent]], Iterable[Diagnostic]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -155,7 +156,7 @@ class Roster:
         known = {*self.agents, *built}
         broken = {*self.broken, *(name for name, entry in self.by_qualified_name.items() if isinstance(entry, tuple))}
         return tuple(
-            self._with_line(diagnostic) for diagnostic in agent_check.check_agents(team, known=known, broken=broken)
+            self.with_line(diagnostic) for diagnostic in agent_check.check_agents(team, known=known, broken=broken)
         )
 
     def _collect_reachable(
@@ -183,7 +184,7 @@ class Roster:
         entry = self.by_qualified_name.get(name)
         return structs.replace(entry, name=name) if isinstance(entry, Agent) else entry
 
-    def _with_line(self, diagnostic: Diagnostic) -> Diagnostic:
+    def with_line(self, diagnostic: Diagnostic) -> Diagnostic:
         """Add the line of the diagnostic's key, or of the enclosing key."""
         lines = self.lines.get(diagnostic.path, {})
         line = lines.get(diagnostic.key) or lines.get(diagnostic.key.split(".")[0])
@@ -326,20 +327,25 @@ class CheckReport:
     diagnostics: tuple[Diagnostic, ...]
 
 
-def check_path(path: Path, home: Path) -> CheckReport:
-    """Check the repository, folder or file at `path`; a folder or file is checked with the agents around it."""
+def check_path(path: Path, home: Path, check_more: CheckMore = lambda agents: ()) -> CheckReport:
+    """Check the repository, folder or file at `path`; a folder or file is checked with the agents around it.
+
+    `check_more` returns further diagnostics of agents that can be used.
+    """
     path = path.absolute()
     if path.is_dir() and any((path / mark).exists() for mark in (*REPO_MARKERS, *FOREIGN_FOLDERS)):
         roster = load_roster(path, home)
-        return _build_report(len(roster.agents), (*roster.diagnostics, *roster.check()))
+        more = map(roster.with_line, check_more(roster.agents.values()))
+        return _build_report(len(roster.agents), (*roster.diagnostics, *roster.check(), *more))
     inside = path if path.is_dir() else path.parent
     repo = find_repo(inside, home=home)
     suffix = ".agent.md" if inside.parent.name == ".github" else ".md"
     folder = Folder(path=inside, source="repo", foreign=inside.parent.name in FOREIGN_FOLDERS, repo=repo, suffix=suffix)
     collection = read_folder(folder) if path.is_dir() else collect_agents([folder.read_file(path)])
     roster = load_roster(repo, home).with_overrides(collection)
-    agents = sum(isinstance(entry, Agent) for entry in collection.entries.values())
-    return _build_report(agents, (*collection.diagnostics, *roster.check(collection.entries)))
+    agents = [entry for entry in collection.entries.values() if isinstance(entry, Agent)]
+    more = map(roster.with_line, check_more(agents))
+    return _build_report(len(agents), (*collection.diagnostics, *roster.check(collection.entries), *more))
 
 
 def _build_report(agent_count: int, diagnostics: tuple[Diagnostic, ...]) -> CheckReport:

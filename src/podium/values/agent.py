@@ -103,6 +103,10 @@ class Reference(Struct, frozen=True):
     name: str
 
 
+AgentMode = Literal["", "plan", "dont-ask"]
+"""The permission mode of an agent; empty for that of the run. Only stricter modes can be set."""
+
+
 class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An agent, read from a file or built in code.
 
@@ -134,6 +138,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     budget: Budget | None = None
     isolation: Isolation = "shared"
     fallback_models: tuple[str, ...] = ()
+    permission_mode: AgentMode = ""
     other: dict[str, Any] = {}
     source: Source = "code"
     path: str = ""

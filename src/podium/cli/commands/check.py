@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 import click
 
 from ...roster.discovery import CheckReport, check_path
+from ...setup.agent_diagnostics import make_agent_check
+from ...setup.settings import Settings
 from ...system.locations import find_home_folder, find_repo
 from ...values.diagnostic import filter_errors
 from ...values.event import SCHEMA
@@ -21,10 +24,14 @@ from ..terminal.text import as_json, escape_for_terminal
 def check_command(path: Path | None, repo: Path | None, is_json: bool) -> None:
     """Check the agents at PATH: a repository (default: this one), a folder of agents, or one file.
 
-    Prints all diagnostics. The exit code is 1 if there are errors.
+    Prints all diagnostics: what is wrong in the files, and what a run with the current settings would refuse.
+    The exit code is 1 if there are errors.
     """
     home = find_home_folder()
-    review_result = check_path(path or repo or find_repo(Path.cwd(), home=home), home)
+    place = path or repo or find_repo(Path.cwd(), home=home)
+    inside = find_repo(place if place.is_dir() else place.parent, home=home)
+    check_more = make_agent_check(Settings.load(repo=inside), os.environ, inside)
+    review_result = check_path(place, home, check_more)
     click.echo(format_review_json(review_result) if is_json else format_review(review_result))
     if filter_errors(review_result.diagnostics):
         sys.exit(1)

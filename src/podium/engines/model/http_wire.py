@@ -21,6 +21,7 @@ from yarl import URL
 
 from ...core.engine import Text
 from ...values.errors import Mistake, OutsideFailed
+from .model_prices import find_similar_models
 from .model_wire import ModelCall, ReplyPart, estimate_call_size
 from .provider_errors import parse_error_body
 from .stream_events import ReplyFormat, ReplyParser, encode
@@ -116,6 +117,8 @@ class Endpoint:
         status = response.status
         if status not in (401, 403):
             what = f"answered {status} for the model {call.model}: {words}"
+            if status == 404 and (similar := find_similar_models(self.provider, call.model)):
+                what += f"; similar models: {', '.join(similar)}"
         elif self.key:
             what = f"answered {status} for the key in {self.key_name}: {words}"
         else:

@@ -19,7 +19,9 @@ from .providers import PROVIDERS
 if TYPE_CHECKING:
     from decimal import Decimal
 
+    from genai_prices.data_snapshot import DataSnapshot
     from genai_prices.types import ConditionalPrice, ModelInfo, ModelPrice
+    from genai_prices.types import Provider as PriceListProvider
 
 MILLION = 1_000_000
 
@@ -63,6 +65,32 @@ def find_context_window(provider: str, model: str) -> int | None:
     """Return a model's context window in tokens, or None if it is unknown."""
     found = _find_model_info(provider, model)
     return None if found is None else found.context_window
+
+
+def find_similar_models(provider: str, model: str) -> tuple[str, ...] | None:
+    """Return the known models of a provider whose names are closest to one that is unknown.
+
+    Return None if the model is known, or if nothing is known about the models of the provider. The first
+    call takes 0.2 s, because it loads all prices.
+    """
+    known = PROVIDERS.get(provider.lower())
+    if known is None or known.key_name is None or model == known.default_model:
+        return None
+    seller = _find_seller(provider)
+    if seller is None or _find_model_info(provider, model) is not None:
+        return None
+    from difflib import get_close_matches  # for start-up time: every command imports this module
+
+    return tuple(get_close_matches(model, [one.id for one in seller.models], n=3, cutoff=0.5))
+
+
+def describe_unknown_model(provider: str, model: str) -> str | None:
+    """Return a sentence about a model that is not known, with similar ones; None if it is known."""
+    similar = find_similar_models(provider, model)
+    if similar is None:
+        return None
+    hint = f"similar models: {', '.join(similar)}" if similar else f"podium models lists the models of {provider}"
+    return f"{provider} has no model {model!r} that is known here; {hint}"
 
 
 class _Rates(NamedTuple):
@@ -150,11 +178,19 @@ def _build_rates(prices: ModelPrice) -> tuple[_Rates, ...] | None:
 
 @lru_cache(maxsize=1024)
 def _find_model_info(provider: str, model: str) -> ModelInfo | None:
+    seller = _find_seller(provider)
+    return None if seller is None else seller.find_model(model, all_providers=_load_snapshot().providers)
+
+
+def _find_seller(provider: str) -> PriceListProvider | None:
+    name = provider.lower()
+    # Compare the exact id: the package's own search accepts any name that contains a provider's name.
+    wanted = _PRICE_LIST_NAMES.get(name, name)
+    return next((one for one in _load_snapshot().providers if one.id == wanted), None)
+
+
+def _load_snapshot() -> DataSnapshot:
     # Importing all prices takes 0.2 s, so it happens only when a price is needed.
     from genai_prices.data_snapshot import get_snapshot
 
-    name = provider.lower()
-    providers = get_snapshot().providers
-    # Compare the exact id: the package's own search accepts any name that contains a provider's name.
-    seller = next((one for one in providers if one.id == _PRICE_LIST_NAMES.get(name, name)), None)
-    return None if seller is None else seller.find_model(model, all_providers=providers)
+    return get_snapshot()

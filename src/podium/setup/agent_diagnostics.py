@@ -1,0 +1,90 @@
+"""Checks of agents against this installation: what a run would refuse, or do without.
+
+The roster checks files and how agents fit together. What depends on the settings and the environment is
+checked here, in the same way as when a run starts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+
+from ..engines.engine_choice import Engines, KeyNotSet
+from ..engines.model.model_prices import describe_unknown_model
+from ..engines.model.providers import REHEARSAL, parse_model, resolve_base_url
+from ..patterns.json_output import validate_output_schema
+from ..patterns.member_tasks import validate_team_options
+from ..patterns.registry import find_pattern
+from ..tools.toolset import Toolbox
+from ..values.agent import Agent
+from ..values.diagnostic import Diagnostic, Severity
+from ..values.errors import Mistake
+from .engine_lookup import find_engine, list_models
+from .settings import Settings
+
+UNUSED_OPTIONS = ("adr", "lockout", "max_attempts", "max_concurrent", "approve_plan", "decide_by")
+"""Options of teams that are stored and that no mode uses."""
+
+
+class AgentDiagnostics:
+    """Checks agents for one repository, environment and settings."""
+
+    def __init__(self, settings: Settings, environ: Mapping[str, str], repo: Path | None) -> None:
+        self._settings = settings
+        self._environ = settings.add_provider_addresses(environ)
+        self._engines = Engines(self._environ)
+        self._toolbox = Toolbox(repo or Path(), checks=settings.checks)
+
+    def check_agents(self, agents: Iterable[Agent]) -> Iterator[Diagnostic]:
+        """Yield what a run with each of these agents would refuse or leave out."""
+        for agent in agents:
+            yield from self._check_start(agent)
+            yield from self._check_models(agent)
+            for entry in self._toolbox.find_unknown_tools(agent.tools or ()):
+                yield _diagnose(agent, "tools", f"tool {entry!r} not found; runs continue without it", "warning")
+            for key in UNUSED_OPTIONS:
+                if agent.team is not None and key in agent.team.options:
+                    yield _diagnose(agent, f"team.{key}", "kept, but has no effect", "warning")
+
+    def _check_start(self, agent: Agent) -> Iterator[Diagnostic]:
+        """Yield an error for everything that a run of this agent refuses at its start."""
+        checks: list[tuple[str, Callable[[Agent], object]]] = [
+            ("team.mode", find_pattern),
+            ("team", validate_team_options),
+            ("output", validate_output_schema),
+            ("engine" if agent.engine != "model" else "model", self._find_engine),
+        ]
+        for key, check in checks:
+            try:
+                check(agent)
+            except KeyNotSet as error:
+                # The file is right; the key may be set where the agent runs.
+                yield _diagnose(agent, key, str(error), "warning")
+            except Mistake as error:
+                yield _diagnose(agent, key, str(error), "error")
+
+    def _find_engine(self, agent: Agent) -> object:
+        return find_engine(self._engines, self._settings, agent, self._environ)
+
+    def _check_models(self, agent: Agent) -> Iterator[Diagnostic]:
+        """Yield a warning for each model that its provider is not known to have. Other addresses may have any model."""
+        for name in () if agent.engine != "model" else list_models(self._settings, agent):
+            try:
+                provider, model = parse_model(name)
+            except Mistake:
+                continue
+            is_moved = resolve_base_url(provider, self._environ) != provider.base_url
+            if name != REHEARSAL and not is_moved and (message := describe_unknown_model(provider.name, model)):
+                yield _diagnose(agent, "model", message, "warning")
+
+
+def make_agent_check(
+    settings: Settings, environ: Mapping[str, str], repo: Path | None
+) -> Callable[[Iterable[Agent]], Iterator[Diagnostic]]:
+    """Return a function that checks agents as a run with these settings would."""
+    return partial(AgentDiagnostics.check_agents, AgentDiagnostics(settings, environ, repo))
+
+
+def _diagnose(agent: Agent, key: str, message: str, severity: Severity) -> Diagnostic:
+    return Diagnostic(severity=severity, path=agent.path or agent.name, key=key, message=message)

@@ -1,0 +1,30 @@
+"""The engine of an agent, given the settings: its own model or the default one, with roles resolved."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from ..config.model_role import resolve_models
+from ..core.engine import Engine
+from ..engines.engine_choice import Engines
+from ..engines.model.providers import REHEARSAL
+from ..values.agent import Agent
+from .local_server_consent import require_consent
+from .settings import Settings
+
+
+def list_models(settings: Settings, agent: Agent) -> tuple[str, ...]:
+    """Return the models of an agent in the order in which they are tried; empty if none is configured."""
+    name = ("" if agent.model == "inherit" else agent.model) or settings.model
+    names = (name, *agent.fallback_models) if name else ()
+    return tuple(dict.fromkeys(model for one in names for model in resolve_models(one, settings.models).models))
+
+
+def find_engine(engines: Engines, settings: Settings, agent: Agent, environ: Mapping[str, str]) -> Engine:
+    """Return the engine of an agent. Raises Mistake if it cannot be used."""
+    models = list_models(settings, agent)
+    default = resolve_models(settings.model, settings.models).models[0] if settings.model else ""
+    engine = engines.for_agent(agent, models, model=default, url=settings.base_url)
+    if agent.source == "repo" and agent.engine == "model" and engine.name != REHEARSAL:
+        require_consent(models, settings, environ, chooser=f"{agent.name}, an agent of the repository,")
+    return engine
