@@ -194,3 +194,50 @@ def test_a_model_without_an_address_is_a_usage_error(desk: Desk) -> None:
 
     assert said.exit_code == 2
     assert "--model needs --use ADDRESS; give both" in said.stderr
+
+
+# The options that choose a model
+
+
+async def run_lead(desk: Desk, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    words = ("run", "lead", "go", "--quiet", *arguments)
+    return await to_thread.run_sync(partial(desk.run_podium, *words, **{**NO_SERVERS, **variables}))
+
+
+async def test_a_provider_alone_means_the_only_model_of_its_server(offline_desk: Desk) -> None:
+    offline_desk.write_agent("lead", engine="model")
+    async with ModelServer({"small": ["from the small one"]}) as server:
+        at = server.url.removeprefix("http://").removesuffix("/v1")
+        said = await run_lead(offline_desk, "--provider", "ollama", OLLAMA_HOST=at)
+
+    assert (said.returncode, said.stdout) == (0, "from the small one\n")
+
+
+async def test_a_provider_alone_with_several_models_asks_which(offline_desk: Desk) -> None:
+    offline_desk.write_agent("lead", engine="model")
+    async with ModelServer({"small": ["hi"], "large": ["hi"]}) as server:
+        at = server.url.removeprefix("http://").removesuffix("/v1")
+        said = await run_lead(offline_desk, "--provider", "ollama", OLLAMA_HOST=at)
+
+    assert said.returncode == 2
+    assert said.stderr == "podium: Ollama has 2 models; add --model with one of: small, large\n"
+
+
+async def test_a_server_that_does_not_run_is_named_at_once(offline_desk: Desk) -> None:
+    offline_desk.write_agent("lead", engine="model")
+
+    alone = await run_lead(offline_desk, "--provider", "ollama")
+    called = await run_lead(offline_desk, "--model", "ollama:small")
+
+    assert (alone.returncode, called.returncode) == (2, 1)
+    assert "Ollama is not running: nothing listens at http://127.0.0.1:1/v1" in alone.stderr
+    assert "Ollama is not running: nothing listens at http://127.0.0.1:1" in called.stderr
+
+
+async def test_a_forced_model_replaces_the_models_in_files(offline_desk: Desk) -> None:
+    offline_desk.write_agent("lead", engine="model", model="anthropic:claude-opus-5-5")
+    async with ModelServer({"small": ["from the small one"]}) as server:
+        at = server.url.removeprefix("http://").removesuffix("/v1")
+        said = await run_lead(offline_desk, "--force-model", "ollama:small", OLLAMA_HOST=at)
+
+    assert (said.returncode, said.stdout) == (0, "from the small one\n")

@@ -348,13 +348,26 @@ async def test_cancelling_a_silent_call_closes_the_connection_at_once(api: Api) 
 async def test_an_unreachable_server_is_a_retryable_failure(api: Api) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
-        url = f"http://somebody:{KEY}@127.0.0.1:{taken.getsockname()[1]}/v1?key=1"
+        url = f"http://somebody:{KEY}@0.0.0.0:{taken.getsockname()[1]}/v1?key=1"
 
         async with open_wire(api, url) as wire:
-            with pytest.raises(OutsideFailed, match=rf"{api.name} cannot be reached at http://127\.0\.0\.1:") as caught:
+            with pytest.raises(OutsideFailed, match=rf"{api.name} cannot be reached at http://0\.0\.0\.0:") as caught:
                 await collect_parts(wire, make_call())
 
     assert caught.value.retryable
+    assert KEY not in str(caught.value)
+
+
+async def test_a_port_of_this_machine_where_nothing_listens_fails_at_once(api: Api) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        url = f"http://somebody:{KEY}@127.0.0.1:{taken.getsockname()[1]}/v1?key=1"
+
+        async with open_wire(api, url) as wire:
+            with pytest.raises(OutsideFailed, match=f"no server of {api.name} is running: nothing listens") as caught:
+                await collect_parts(wire, make_call())
+
+    assert not caught.value.retryable
     assert KEY not in str(caught.value)
 
 

@@ -69,7 +69,8 @@ class RunOptions(TypedDict, total=False):
     `tools` are functions that agents can call. `is_attended` means that somebody follows the run and answers
     its requests. `mode` overrides the mode of the first agent's team; an agent without a team can use
     `reflect`, and `max_iterations` limits its iterations. `on_discussion` is called with each discussion when
-    it starts. `after` is an earlier run whose conversation this one continues.
+    it starts. `after` is an earlier run whose conversation this one continues. `force_model` replaces
+    the models that agents name.
     """
 
     repo: str | Path | None
@@ -81,6 +82,7 @@ class RunOptions(TypedDict, total=False):
     max_iterations: int | None
     on_discussion: Callable[[Discussion], object] | None
     after: str
+    force_model: str
 
 
 class RunLauncher:
@@ -172,7 +174,10 @@ class RunLauncher:
         tools = options.get("tools", ())
         first, *others = map(extract_functions, (agent, *options.get("agents", ())))
         team, notices = self._run_agents.select_agents(
-            first.agent, tuple(one.agent for one in others if isinstance(one.agent, Agent)), place
+            first.agent,
+            tuple(one.agent for one in others if isinstance(one.agent, Agent)),
+            place,
+            force_model=options.get("force_model", ""),
         )
         mode, max_iterations = options.get("mode"), options.get("max_iterations")
         if mode is not None or max_iterations is not None:

@@ -59,14 +59,19 @@ class RunAgents:
         self._engine_for = engine_for
         self._teams: dict[tuple[int, ...], CachedSelection] = {}
 
-    def select_agents(self, agent: str | Agent, others: tuple[Agent, ...], repo: Path | None) -> AgentSelection:
+    def select_agents(
+        self, agent: str | Agent, others: tuple[Agent, ...], repo: Path | None, *, force_model: str = ""
+    ) -> AgentSelection:
         """Return the agent and all agents that it may need, checked.
 
-        Files are read only if some of them are not defined in code.
+        Files are read only if code does not define them all. `force_model` replaces the models of all agents.
         """
-        if isinstance(agent, str):
-            _validate_agents(others)
-            return self._select_from_roster(load_roster(repo or find_repo(Path()), self._settings.home), agent, others)
+        if isinstance(agent, str) or force_model:
+            extra = others if isinstance(agent, str) else (agent, *others)
+            _validate_agents(extra)
+            roster = load_roster(repo or find_repo(Path()), self._settings.home)
+            name = agent if isinstance(agent, str) else agent.name
+            return self._select_from_roster(roster, name, extra, force_model=force_model)
         given = (agent, *others)
         key = tuple(map(id, given))
         if key in self._teams:
@@ -82,10 +87,14 @@ class RunAgents:
         self._teams[key] = CachedSelection(given, self._select_from_roster(Roster(agents={}), agent.name, given))
         return self._teams[key].selection
 
-    def _select_from_roster(self, roster: Roster, agent: str, extra: tuple[Agent, ...]) -> AgentSelection:
-        """Return the agents as a resumed run will load them."""
+    def _select_from_roster(
+        self, roster: Roster, agent: str, extra: tuple[Agent, ...], *, force_model: str = ""
+    ) -> AgentSelection:
+        """Return the agents as a resumed run will read them."""
         written = self._redaction.redact_line(msgspec.json.encode(roster.resolve_team(agent, extra=extra)))
         team = msgspec.json.decode(written, type=tuple[Agent, ...])
+        if force_model:
+            team = tuple(_with_forced_model(one, force_model) for one in team)
         notices: list[str] = []
         team = tuple(self._with_available_models(self._settings.apply_role_budget(agent), notices) for agent in team)
         return AgentSelection(team, notices + self.check_agents(team, self._settings))
@@ -172,6 +181,15 @@ def extract_functions(agent: str | Agent) -> AgentWithFunctions:
         return AgentWithFunctions(agent, ())
     names = tuple(getattr(tool, "__name__", "") if callable(tool) else tool for tool in tools)
     return AgentWithFunctions(structs.replace(agent, tools=names), functions)
+
+
+def _with_forced_model(agent: Agent, model: str) -> Agent:
+    """Return the agent with this model in place of its own, its fallbacks and those of its team's members."""
+    team = agent.team
+    if team is not None:
+        members = tuple(structs.replace(member, model="") if member.model else member for member in team.members)
+        team = structs.replace(team, members=members)
+    return structs.replace(agent, model=model, fallback_models=(), team=team)
 
 
 def _validate_agents(agents: Iterable[Agent]) -> None:

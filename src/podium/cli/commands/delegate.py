@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
@@ -20,6 +21,7 @@ from ...values.event import SCHEMA
 from ...values.worker_task import DEFAULT_WORKER_AGENT
 from ..terminal.budget_text import BudgetParamType
 from ..terminal.command_options import read_text_argument
+from ..terminal.model_options import choose_model
 from ..terminal.terminal_input import is_input_disabled, no_input_option
 from ..terminal.text import as_json, print_to_stderr
 
@@ -37,7 +39,7 @@ class FiniteSeconds(click.FloatRange):
 @click.argument("task")
 @click.option("--agent", default=DEFAULT_WORKER_AGENT, show_default=True, help="Agent that does the task.")
 @click.option("--model", help="Model for the worker, e.g. openai:gpt-5-mini.")
-@click.option("--provider", help="Provider of --model: --provider P --model M means P:M.")
+@click.option("--provider", help="Provider of --model; alone, its default model or the only one that it has.")
 @click.option("--engine", help="Engine for the worker.")
 @click.option("--role", help=f"Role from the settings, or one of {', '.join(ROLES)}.")
 @click.option(
@@ -68,17 +70,12 @@ def delegate_command(
     The command does not wait for the worker. If TASK is -, it is read from standard input. podium approvals
     lists the worker's permission requests, and podium workers shows its state.
     """
-    if option_values["model"] is not None and not option_values["model"].strip():
-        raise click.UsageError("--model is empty; specify a model, or omit the option to use the agent's own")
-    if provider is not None and option_values["model"] is None:
-        raise click.UsageError("--provider needs --model; give both")
-    if provider is not None and not option_values["model"].startswith(f"{provider}:"):
-        option_values["model"] = f"{provider}:{option_values['model']}"
     place = find_repo(repo or Path())
+    settings = Settings.load(repo=place)
+    option_values["model"] = choose_model(provider, option_values["model"], settings, os.environ)
     rules = tuple(filter(None, map(str.strip, (approved or "").split(","))))
     require_known_tools(rules)
     options = WorkerOptions(**option_values, approved=rules, is_unattended=is_input_disabled())
-    settings = Settings.load(repo=place)
     if options.model and not settings.model:
         # If a model is specified, an unreachable provider is an error instead of a reason to rehearse.
         settings = Settings.load(repo=place, model=options.model)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import anyio
@@ -19,6 +20,7 @@ from ..terminal import exit_codes
 from ..terminal.budget_text import BudgetParamType
 from ..terminal.command_options import permissions_option, read_text_argument
 from ..terminal.follow_run import work_on_run
+from ..terminal.model_options import choose_model
 from ..terminal.outcome_text import result_fields
 from ..terminal.run_output import OutputOptions, output_options
 from ..terminal.terminal_input import is_attended, is_input_disabled, no_input_option
@@ -32,7 +34,9 @@ RUNNABLE_MODES = tuple(mode for mode in MODES if mode != "collaborate")
 @click.argument("agent")
 @click.argument("request")
 @click.option("--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Repository to work in.")
-@click.option("--model", help="Model for agents that do not specify one, e.g. openai:gpt-5-mini.")
+@click.option("--model", help="Model for agents that do not name one, e.g. openai:gpt-5-mini.")
+@click.option("--provider", help="Provider of --model; alone, its default model or the only one that it has.")
+@click.option("--force-model", help="Model for all agents, in place of the models in their files.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Rehearse the whole flow without calling a model.")
 @click.option("--budget", type=BudgetParamType(), help="Limits for the run, e.g. usd=2,tokens=200000,seconds=600.")
 @click.option(
@@ -60,6 +64,8 @@ def run_command(
     request: str,
     repo: Path | None,
     model: str | None,
+    provider: str | None,
+    force_model: str | None,
     is_dry: bool,
     budget: Budget | None,
     mode: Mode | None,
@@ -80,9 +86,13 @@ def run_command(
     shown = OutputOptions(**output)
     text = read_text_argument(request)
     place = find_repo(repo or Path())
+    if force_model is not None and (model is not None or provider is not None):
+        raise click.UsageError("--force-model cannot be combined with --model or --provider; it replaces all models")
+    if provider is not None:
+        model = choose_model(provider, model, Settings.load(repo=place), os.environ)
     settings = Settings.load(
         repo=place,
-        model=REHEARSAL if is_dry else model or None,
+        model=REHEARSAL if is_dry else force_model or model or None,
         budget=budget,
         permission_mode=permission_mode,
         unattended="park" if parks else None,
@@ -94,6 +104,7 @@ def run_command(
         "is_attended": is_attended(),
         "mode": "reflect" if reflects else mode,
         "max_iterations": most,
+        "force_model": force_model or "",
     }
     if is_detached:
         if is_bare or is_dry:

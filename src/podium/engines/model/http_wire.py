@@ -24,10 +24,13 @@ from ...values.errors import Mistake, OutsideFailed
 from .model_prices import find_similar_models
 from .model_wire import ModelCall, ReplyPart, estimate_call_size
 from .provider_errors import parse_error_body
+from .providers import describe_stopped_server
 from .stream_events import ReplyFormat, ReplyParser, encode
 
 SHORTEST_SECRET = 8
 """A shorter key is a placeholder such as "x"; redacting it would garble every message."""
+
+LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=30)
 _DRAIN_SECONDS = 1.0
@@ -101,8 +104,12 @@ class Endpoint:
                 self.url, data=data, headers=headers, proxy=self.proxy, timeout=_TIMEOUT, allow_redirects=False
             )
         except (aiohttp.ClientError, OSError) as error:
+            url = self.url.with_user(None).with_query(None)
+            if self.proxy is None and _is_refused_here(url, error):
+                # Nothing listens on this machine. Waiting would not change that.
+                raise OutsideFailed(describe_stopped_server(self.provider, str(url.origin()))) from error
             raise self.make_failure(
-                f"cannot be reached at {self.url.with_user(None).with_query(None)}: {error or type(error).__name__}",
+                f"cannot be reached at {url}: {error or type(error).__name__}",
                 retryable=not isinstance(error, aiohttp.ClientSSLError),
             ) from error
 
@@ -130,6 +137,12 @@ class Endpoint:
             status=status,
             is_too_long=status in (400, 413, 422) and error.is_too_long,
         )
+
+
+def _is_refused_here(url: URL, error: Exception) -> bool:
+    """Return whether a port on this machine refused the connection."""
+    cause = error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error
+    return isinstance(cause, ConnectionRefusedError) and url.host in LOOPBACK_HOSTS
 
 
 def _merge_texts(pieces: Iterator[ReplyPart]) -> Iterator[ReplyPart]:

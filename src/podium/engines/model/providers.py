@@ -21,7 +21,8 @@ class Provider(Struct, frozen=True, kw_only=True):
     `default_model` is empty if the models depend on what the person installed. `asks_usage` is false
     if the provider refuses requests for usage, `takes_schema` if it does not support response schemas.
     `host_name` is the server's own variable for its listening address. `limit_name` is the field of a
-    request that limits the length of the reply.
+    request that limits the length of the reply. `server_name` is the name of a server that people run
+    themselves, as they know it.
     """
 
     name: str
@@ -33,6 +34,7 @@ class Provider(Struct, frozen=True, kw_only=True):
     takes_schema: bool = True
     host_name: str | None = None
     limit_name: str = "max_tokens"
+    server_name: str = ""
 
     @property
     def url_name(self) -> str:
@@ -102,10 +104,22 @@ PROVIDERS = {
             key_name="XAI_API_KEY",
             default_model="grok-4.3",
         ),
-        Provider(name="ollama", wire="openai", base_url="http://127.0.0.1:11434/v1", host_name="OLLAMA_HOST"),
-        Provider(name="vllm", wire="openai", base_url="http://127.0.0.1:8000/v1"),
-        Provider(name="llamacpp", wire="openai", base_url="http://127.0.0.1:8080/v1", default_model="default"),
-        Provider(name="lmstudio", wire="openai", base_url="http://127.0.0.1:1234/v1"),
+        Provider(
+            name="ollama",
+            wire="openai",
+            base_url="http://127.0.0.1:11434/v1",
+            host_name="OLLAMA_HOST",
+            server_name="Ollama",
+        ),
+        Provider(name="vllm", wire="openai", base_url="http://127.0.0.1:8000/v1", server_name="vLLM"),
+        Provider(
+            name="llamacpp",
+            wire="openai",
+            base_url="http://127.0.0.1:8080/v1",
+            default_model="default",
+            server_name="llama.cpp",
+        ),
+        Provider(name="lmstudio", wire="openai", base_url="http://127.0.0.1:1234/v1", server_name="LM Studio"),
     )
 }
 """The providers, in lookup order. llama.cpp serves one model and accepts any name for it."""
@@ -168,6 +182,14 @@ def find_configured_provider(environ: Mapping[str, str]) -> Provider | None:
         if provider.default_model and any(environ.get(name, "").strip() for name in names if name is not None):
             return provider
     return None
+
+
+def describe_stopped_server(provider: str, url: str) -> str:
+    """Return a sentence about a server on this machine that does not listen."""
+    known = PROVIDERS.get(provider)
+    name = known.server_name if known is not None else ""
+    subject = f"{name} is not running" if name else f"no server of {provider} is running"
+    return f"{subject}: nothing listens at {url}; start it, or use another model"
 
 
 def read_provider_variables(environ: Mapping[str, str]) -> dict[str, str]:
