@@ -19,6 +19,7 @@ from .core.engine import Engine
 from .core.placement import Placement
 from .core.timeline import Timeline
 from .engines.engine_choice import Engines
+from .engines.model.price_cache import PriceCache
 from .engines.model.provider_throttle import ProviderThrottle
 from .patterns.discuss import Discussion
 from .runs.run_handle import Run, drive_run
@@ -66,6 +67,7 @@ class App:
                 self._custom_engines,
                 make_throttle=partial(make_provider_throttle, self.settings),
                 run_in_background=self._start_in_thread,
+                price_cache=PriceCache(self.settings.home / "model-prices.json"),
             )
             self._engines = await opening.enter_async_context(engines)
             self._background_tasks = await opening.enter_async_context(create_task_group())

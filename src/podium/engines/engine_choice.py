@@ -13,6 +13,7 @@ from ..values.errors import Mistake
 from .model import model_prices
 from .model.model_caller import Model, add_zero_cost
 from .model.model_wire import Wire
+from .model.price_cache import PriceCache
 from .model.provider_throttle import ProviderThrottle
 from .model.providers import REHEARSAL, Provider, parse_model, resolve_base_url
 from .model.tool_loop import ModelEngine
@@ -41,11 +42,13 @@ class Engines:
         *,
         make_throttle: Callable[[str], ProviderThrottle] = lambda provider: ProviderThrottle(),
         run_in_background: Callable[[Callable[[], None]], object] = lambda work: None,
+        price_cache: PriceCache | None = None,
     ) -> None:
         self._environ = environ
         self._custom_engines = dict(custom_engines or {})
         self._make_throttle = make_throttle
         self._run_in_background = run_in_background
+        self._price_cache = price_cache
         self._engines: dict[tuple[str, ...], Engine] = {}
         self._throttles: dict[str, ProviderThrottle] = {}
         self._client: ClientSession | None = None
@@ -100,8 +103,8 @@ class Engines:
             raise Mistake(f"{agent.name} uses the model {model_name!r}: {error}") from None
         is_default = bool(model) and parse_model(model)[0] == provider
         address = url if is_default and url else resolve_base_url(provider, self._environ)
-        if not self._throttles and provider.key_name is not None:
-            self._run_in_background(model_prices.load_prices)
+        if provider.key_name is not None:
+            self._prepare_price(provider.name, name)
         if address not in self._throttles:
             self._throttles[address] = self._make_throttle(provider.name)
         return Model(
@@ -111,6 +114,14 @@ class Engines:
             throttle=self._throttles[address],
             window=partial(model_prices.find_context_window, provider.name, name),
         )
+
+    def _prepare_price(self, provider: str, model: str) -> None:
+        """Have the price of a model ready before its first reply: from the cache, or loaded in the background."""
+        if self._price_cache is None:
+            if not self._throttles:
+                self._run_in_background(model_prices.load_prices)
+        elif not self._price_cache.restore(provider, model):
+            self._run_in_background(partial(self._price_cache.load_and_store, provider, model))
 
     def _make_wire(self, agent: Agent, provider: Provider, url: str) -> Wire:
         key = self._environ.get(provider.key_name or "", "")

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from functools import lru_cache
 from typing import TYPE_CHECKING, NamedTuple
 
-from msgspec import structs
+from msgspec import Struct, structs
 
 from ...values.usage import Usage
 from .providers import PROVIDERS
@@ -37,7 +37,7 @@ def calculate_cost(provider: str, model: str, usage: Usage, *, at: datetime | No
 
     Models on local servers cost nothing. The first call takes 0.2 s, because it loads all prices.
     """
-    prices = _find_model_prices(provider, model)
+    prices = _remembered_prices.get((provider, model)) or _find_model_prices(provider, model)
     if prices is None:
         return None
     return prices.calculate_cost(usage, at)
@@ -61,8 +61,31 @@ def load_prices() -> None:
     _find_model_info("openai", "")
 
 
+class ModelFacts(Struct, frozen=True):
+    """What the price list says of a model whose price is the same at all times."""
+
+    rates: tuple[tuple[int, float, float, float, float], ...]
+    window: int | None = None
+
+
+def describe_model(provider: str, model: str) -> ModelFacts | None:
+    """Return what the price list says of a model; None if its price is unknown or depends on the time of day."""
+    prices = _find_model_prices(provider, model)
+    if prices is None or prices.by_time:
+        return None
+    return ModelFacts(prices.default, find_context_window(provider, model))
+
+
+def remember_model(provider: str, model: str, facts: ModelFacts) -> None:
+    """Use these facts of a model instead of the price list, which is then not loaded for it."""
+    _remembered_prices[provider, model] = _ModelPrices(tuple(_Rates(*rates) for rates in facts.rates))
+    _remembered_windows[provider, model] = facts.window
+
+
 def find_context_window(provider: str, model: str) -> int | None:
-    """Return a model's context window in tokens, or None if it is unknown."""
+    """Return the context window of a model in tokens, or None if it is unknown."""
+    if (provider, model) in _remembered_windows:
+        return _remembered_windows[provider, model]
     found = _find_model_info(provider, model)
     return None if found is None else found.context_window
 
@@ -131,6 +154,9 @@ class _ModelPrices:
                 return tiers
         return self.default
 
+
+_remembered_prices: dict[tuple[str, str], _ModelPrices] = {}
+_remembered_windows: dict[tuple[str, str], int | None] = {}
 
 _FREE = _ModelPrices((_Rates(_BASE, 0.0, 0.0, 0.0, 0.0),))
 

@@ -1,0 +1,73 @@
+"""A file with the prices of the models that were used before.
+
+Loading the price list takes 0.2 s of computing, longer than many servers take to reply. So the prices of
+each model that is used are kept in a file, which is read in less than a millisecond. The file is valid for
+one version of the price list.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from ...system.atomic_file import replace_file
+from ...values.errors import Mistake
+from .model_prices import ModelFacts, describe_model, remember_model
+
+MAX_MODELS = 200
+
+
+class _CachedPrices(Struct):
+    """The content of the file: which price list it was made from, and what it says of each model."""
+
+    price_list: str
+    models: dict[str, ModelFacts]
+
+
+class PriceCache:
+    """The file of one home. A file that cannot be read or written only costs time."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+
+    def restore(self, provider: str, model: str) -> bool:
+        """Remember what the file says of a model; False if it says nothing."""
+        facts = self._read().models.get(f"{provider}:{model}")
+        if facts is None:
+            return False
+        remember_model(provider, model, facts)
+        return True
+
+    def load_and_store(self, provider: str, model: str) -> None:
+        """Load the price list and keep what it says of a model."""
+        facts = describe_model(provider, model)
+        content = self._read()
+        if facts is None or len(content.models) >= MAX_MODELS:
+            return
+        content.models[f"{provider}:{model}"] = facts
+        with suppress(OSError, Mistake):
+            replace_file(self._path, msgspec.json.encode(content))
+
+    def _read(self) -> _CachedPrices:
+        """Return the content of the file; empty if there is none, or if it belongs to another price list."""
+        current = _CachedPrices(price_list=_identify_price_list(), models={})
+        try:
+            content = msgspec.json.decode(self._path.read_bytes(), type=_CachedPrices)
+        except (OSError, msgspec.MsgspecError):
+            return current
+        return content if content.price_list == current.price_list else current
+
+
+def _identify_price_list() -> str:
+    """Return a text that is different for each version of the installed price list, without importing it."""
+    found = find_spec("genai_prices")
+    places = [] if found is None else list(found.submodule_search_locations or ())
+    try:
+        state = (Path(places[0]) / "data.py").stat()
+    except (IndexError, OSError):
+        return ""
+    return f"{state.st_size}-{state.st_mtime_ns}"
