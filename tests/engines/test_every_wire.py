@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from msgspec import structs
 
 from podium import Agent
-from podium.core.engine import EngineSessionSpec, Finished, Reasoning, Text
+from podium.core.engine import CUT_OFF_MARK, EngineSessionSpec, Finished, Reasoning, Text
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
 from podium.engines.model.anthropic_wire import AnthropicReplyFormat, AnthropicWire
@@ -596,7 +596,7 @@ async def test_the_engine_finishes_a_reply_that_was_cut_off_with_that_reason(
 ) -> None:
     reply = stream_response(api.start, api.text("so far"), end(api, reason))
     async with (
-        serve_replies([reply]) as raw_server,
+        serve_replies([reply, reply]) as raw_server,
         open_wire(api, raw_server.url) as wire,
         SqliteStore(tmp_path / "s.db") as store,
     ):
@@ -606,19 +606,20 @@ async def test_the_engine_finishes_a_reply_that_was_cut_off_with_that_reason(
         async with engine.open(spec) as session, session.ask("go", turn) as stream:
             pieces = [piece async for piece in stream]
 
-    assert pieces == [Text("so far"), Finished("length")]
+    assert pieces == [Text("so far"), Text("so far"), Text(CUT_OFF_MARK), Finished("length")]
 
 
 @pytest.mark.parametrize("reason", ["length", "max_tokens"])
 async def test_a_reply_that_was_cut_off_is_recorded_as_such(studio: Studio, api: Api, reason: str) -> None:
     reply = stream_response(api.start, api.text("so far"), end(api, reason))
-    async with serve_replies([reply]) as raw_server, open_wire(api, raw_server.url) as wire:
+    rest = stream_response(api.start, api.text(" and the rest"), end(api, "stop"))
+    async with serve_replies([reply, rest]) as raw_server, open_wire(api, raw_server.url) as wire:
         async with studio.app(engines={"mine": ModelEngine(Model(wire=wire, name="m"), name="m")}) as app:
             result = await app.run(Agent(name="lead", engine="mine"), "go")
 
-    [replied] = studio.events(result, ModelReplied)
-    assert (replied.text, replied.stop) == ("so far", "length")
-    assert (result.outcome, result.text) == ("succeeded", "so far")
+    replied = [(event.text, event.stop) for event in studio.events(result, ModelReplied)]
+    assert replied == [("so far", "length"), (" and the rest", "stop")]
+    assert (result.outcome, result.text) == ("succeeded", "so far and the rest")
 
 
 # The reply by itself: bytes in, parts out
