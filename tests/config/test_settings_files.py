@@ -340,7 +340,7 @@ def test_a_server_whose_tools_could_not_be_called_is_an_error_and_in_mcp_json_le
             2,
             "permissions.deny: 5 under deny is not a rule; a rule is a string, or a mapping with rule, match",
         ),
-        ("deny: [{rule: Read, mach: x}]", 2, 'permissions.deny: the rule "Read" has the unknown key mach; it may have'),
+        ("deny: [{rule: Read, mach: x}]", 2, 'permissions.deny: the rule "Read" has the unknown key mach; it can have'),
         ("deny: [{rule: Read, match: 5}]", 2, "permissions.deny: expected a list of strings under match, got 5"),
         ("deny: [{rule: Read, match: [5]}]", 2, "permissions.deny: expected a list of strings under match, got [5]"),
     ],

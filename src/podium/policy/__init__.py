@@ -1,4 +1,4 @@
-"""The policy: decide by rules whether an action is allowed, asked about or denied."""
+"""The policy: rules decide whether an action is allowed, needs approval or is denied."""
 
 from .rule_evaluation import (
     Mode,

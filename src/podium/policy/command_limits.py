@@ -1,6 +1,6 @@
-"""The limits on a shell command: what is too long, too wide or too deep for the parser.
+"""Limits on the length, number of words and nesting of a shell command that is given to the parser.
 
-Parsing happens where nothing else can run meanwhile, so its time has to be bounded by the text.
+Nothing else can run during parsing, so the limits keep it short.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ MOST_BLANKS = 2_000
 
 
 def find_parse_objection(text: str) -> str:
-    """Return why a text is not given to the parser, or an empty string.
+    """Return why a text is not given to the parser, or an empty string if it can be parsed.
 
-    The parser's time grows faster than the number of signs, so these are counted first. Quoted strings and quoted
-    here-documents cost little, however long they are.
+    Parsing time grows faster than the number of special characters, so these are counted first. Quoted strings and
+    quoted here-documents are cheap to parse, however long they are.
     """
     if len(text) > READABLE:
         return f"it has {len(text)} characters, and at most {READABLE} can be checked"
@@ -41,8 +41,7 @@ def find_parse_objection(text: str) -> str:
 def _cut_quoted_text(text: str) -> str:
     """Return a text without the contents of its quoted strings and here-documents.
 
-    Nothing is cut from the first place on where a quote might mean something else: a comment, a substitution, a
-    here-document that is not quoted.
+    Cutting stops where a quote might have another meaning: at a comment, a substitution or an unquoted here-document.
     """
     kept: list[str] = []
     at = 0

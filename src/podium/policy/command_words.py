@@ -1,7 +1,7 @@
-"""Judge the words of a command by the tables of safe options.
+"""Check the words of a command against the tables of safe options.
 
-A word that the table of a known program does not list is a *risk*: a wildcard in a rule does not cover it, only a
-rule that spells it out. Programs without a table are judged by their paths alone, elsewhere.
+A word that is not in the table of a known program is a *risk*: only a rule that spells it out covers it, not a
+wildcard. `shell_program` checks programs without a table, by their paths alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def split_names(text: str) -> frozenset[str]:
 class Risk(NamedTuple):
     """A word of a command, by position, that a wildcard does not cover.
 
-    A `deed` does more than read. An `outside` word may name a path outside the checkout. A `guarded` word is not
+    A `deed` does more than read. An `outside` word can be a path outside the checkout. A `guarded` word is not
     allowed even by a rule that spells it out.
     """
 
@@ -35,7 +35,7 @@ class Risk(NamedTuple):
 
 
 class JudgedWords:
-    """The risks of a command, its words that may be paths, by position, and whether it is known to change nothing."""
+    """A command's risks, the words that can be paths, by position, and whether it is known to be read-only."""
 
     __slots__ = ("is_reading", "paths", "risks")
 
@@ -52,7 +52,7 @@ def is_known_program(name: str) -> bool:
 
 @lru_cache(maxsize=1024)
 def judge_words(words: Words, name: str) -> JudgedWords:
-    """Judge the words of a known program."""
+    """Check the words of a known program."""
     key = ALIASES.get(name, name)
     judged = JudgedWords()
     if key == "tar" and len(words) > 1 and not words[1].startswith("-"):
@@ -83,7 +83,7 @@ class SafeUse(NamedTuple):
     operands_with: frozenset[str]
 
     def get_operand_kind(self, number: int) -> str | None:
-        """Return the kind of the operand at this position, or None if there may be none."""
+        """Return the kind of the operand at this position, or None if no operand is allowed there."""
         if number < len(self.operands):
             return self.operands[number]
         return self.operands[-1] if self.is_repeated and self.operands else None
@@ -139,7 +139,7 @@ def _list_after(tokens: Sequence[str], mark: str) -> frozenset[str]:
 
 
 class _Reading:
-    """The state of judging one command by one entry of the table."""
+    """The state while one command is checked against one entry of the table."""
 
     __slots__ = ("judged", "key", "kinds", "operands", "seen", "use", "words")
 
@@ -181,7 +181,7 @@ _NEGATIVE = re.compile(r"-\d+[A-Za-z]*")
 
 
 def _judge_by_table(words: Words, start: int, key: str, judged: JudgedWords) -> None:
-    """Judge the words from `start` on by one entry of the table, and by those of its subcommands."""
+    """Check the words from `start` on against one entry of the table and the entries of its subcommands."""
     reading = _Reading(words, key, compile_use(key), judged)
     use, at = reading.use, start
     if use.operands[:1] == ("anything",):
@@ -201,16 +201,16 @@ def _judge_by_table(words: Words, start: int, key: str, judged: JudgedWords) -> 
         at += 1
     _judge_operands(reading)
     if use.is_spelled:
-        judged.risks.append(Risk(start - 1, f"{key} does more than look; a rule has to name it"))
+        judged.risks.append(Risk(start - 1, f"{key} does more than read; a rule has to spell it out"))
     if use.needs and not use.needs & reading.seen:
         judged.risks.append(Risk(len(words), f"{key} needs one of {', '.join(sorted(use.needs))} to be harmless"))
     if use.needs_operand and not reading.operands:
-        judged.risks.append(Risk(len(words), f"{key} alone leaves the checkout"))
+        judged.risks.append(Risk(len(words), f"{key} without an operand leaves the checkout"))
     judged.is_reading = use.is_reading
 
 
 def _judge_after_dashes(reading: _Reading, at: int) -> int:
-    """Judge the words after `--`: by an entry of their own, as operands, or as risks. Return the end."""
+    """Check the words after `--`: against their own entry, as operands, or as risks. Return the end position."""
     words, passed_on = reading.words, f"{reading.key} --"
     if passed_on in SAFE:
         _judge_by_table(words, at + 1, passed_on, reading.judged)
@@ -218,7 +218,7 @@ def _judge_after_dashes(reading: _Reading, at: int) -> int:
         reading.operands.extend(range(at + 1, len(words)))
     else:
         for place in range(at, len(words)):
-            reading.add_risk(place, f"{reading.key} passes on what follows --")
+            reading.add_risk(place, f"{reading.key} passes on the words after --")
     return len(words)
 
 
@@ -234,7 +234,7 @@ def _judge_subcommand(reading: _Reading, at: int) -> None:
 
 
 def _judge_option(reading: _Reading, at: int) -> int:
-    """Judge the option at this position. Return the position of the last word that belongs to it."""
+    """Check the option at this position. Return the position of the last word that belongs to it."""
     word, use = reading.words[at], reading.use
     if word.startswith("--") or use.is_single_dash:
         return _judge_long_option(reading, at, re.sub(r"^--(?=.)", "-", word) if use.is_single_dash else word)
@@ -275,7 +275,7 @@ def _judge_long_option(reading: _Reading, at: int, word: str) -> int:
 
 
 def _judge_operands(reading: _Reading) -> None:
-    """Judge the operands, once it is known whether an option has given the pattern or script already."""
+    """Check the operands, after the options, because an option can already have given the pattern or script."""
     use, words, judged = reading.use, reading.words, reading.judged
     is_given = use.operands[:1] in (("pattern",), ("sed",)) and use.operands[0] in reading.kinds
     first = 1 if is_given or "--files" in reading.seen else 0
@@ -290,7 +290,7 @@ def _judge_operands(reading: _Reading) -> None:
 
 
 def _judge_bundled_letters(words: Words, judged: JudgedWords) -> None:
-    """Judge the old form of tar, whose first word is letters without a dash: `tar tzf FILE`."""
+    """Check the old form of tar, with its options as letters without a dash: `tar tzf FILE`."""
     reading = _Reading(words, "tar", compile_use("tar"), judged)
     if not re.fullmatch(r"[tvzjJa]*f?[vzjJa]*", words[1]) or "t" not in words[1]:
         reading.add_risk(1, f"{words[1]} makes tar do more than list")

@@ -1,7 +1,7 @@
-"""Match paths against rules, by their text only, in gitignore syntax, relative to the checkout.
+"""Match paths against rules in gitignore syntax, relative to the checkout. Only the text of a path counts.
 
-This module opens no file. Callers resolve links first. Names that a file system may treat as equal count as equal
-where that is safer.
+This module opens no files. Callers resolve links first. Names that a file system may treat as equal count as equal
+if that is safer.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Root = Literal["checkout", "/", "~", "nowhere"]
 
 @dataclass(frozen=True, slots=True)
 class PathLocation:
-    """The location of a path: below the checkout, below `/`, below the home folder, or unknown from its text."""
+    """Where a path is: in the checkout, below `/`, in the home folder, or unknown if its text does not tell."""
 
     root: Root
     path: str
@@ -34,7 +34,7 @@ class PathLocation:
 
 @lru_cache(maxsize=4096)
 def locate_path(text: str) -> PathLocation:
-    """Return the location that a path names. `.` is the checkout itself."""
+    """Return the location that a path refers to. `.` is the checkout itself."""
     if _UNCLEAR.search(text) or (".." in text and ".." in re.split(r"[/\\]", text)):
         return PathLocation("nowhere", text)
     if text.startswith("/"):
@@ -59,11 +59,11 @@ class PathPattern:
     wide: re.Pattern[str]
 
     def covers(self, where: PathLocation) -> bool:
-        """Return whether the pattern names exactly this path or a folder above it."""
+        """Return whether the pattern matches exactly this path or a folder above it."""
         return where.root == self.root and self.exact.search(where.path) is not None
 
     def touches(self, where: PathLocation) -> bool:
-        """Return whether the pattern may name this path, also in another spelling, or something below it."""
+        """Return whether the pattern may match this path, also in another spelling, or a path below it."""
         if where.root != self.root:
             return False
         path = normalise_spelling(where.path)
@@ -71,7 +71,7 @@ class PathPattern:
 
 
 def compile_path_pattern(specifier: str) -> PathPattern:
-    """Compile a specifier. Raise Mistake if it could never match what its author meant."""
+    """Compile a specifier. Raise Mistake if it cannot match what its author intended."""
     root: Root = "checkout"
     pattern = specifier
     if specifier.startswith("//"):
@@ -88,7 +88,7 @@ def compile_path_pattern(specifier: str) -> PathPattern:
 
 
 def escape_path(path: str) -> str:
-    """Return the specifier that matches only this path of the checkout. Special characters are escaped."""
+    """Return the specifier that matches only this path in the checkout. Special characters are escaped."""
     if not path.strip("/"):
         raise Mistake("the checkout itself has no path; use /** for a rule that covers all of it")
     escaped = re.sub(r"([\\*?\[\]!#])", r"\\\1", path.strip("/"))
@@ -137,7 +137,7 @@ def is_protected(path: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def changes_what_runs(path: str) -> bool:
-    """Return whether this path itself, and not only a folder above it, is one that programs run or are set up by."""
+    """Return whether programs run this path or read settings from it. A folder above it does not count."""
     return _compile_guards().runs.search(_normalise_path(path)) is not None
 
 
@@ -149,7 +149,7 @@ def is_sensitive(path: str) -> bool:
         return False
     if _compile_guards().sensitive.search(parts) is not None:
         return True
-    # A pattern that a program expands itself, such as `.e*`.
+    # The program itself expands such a pattern, for example `.e*`.
     last = parts.rstrip("/").rpartition("/")[2]
     return (
         re.search(r"[*?\[]", last) is not None
@@ -175,7 +175,7 @@ class _GuardPatterns(NamedTuple):
 
 @cache
 def _compile_guards() -> _GuardPatterns:
-    """Compile the guarded names on first use, because that is slow compared with most commands."""
+    """Compile the guarded names on first use, because compiling takes longer than checking most commands."""
     return _GuardPatterns(
         protected=_compile_any_of(PROTECTED + KEYS),
         sensitive=_compile_any_of(KEYS + SECRETS),

@@ -1,7 +1,7 @@
 """Rules: `Tool` or `Tool(specifier)`, and how they match an action.
 
-A rule matches in two ways. Under deny and ask it *catches* everything that it may mean, including other spellings
-and commands run by other programs. Under allow it *permits* only what it certainly means.
+A rule matches in two ways. Under deny and ask it *catches* every action it may match, including other spellings and
+commands run by other programs. Under allow it *permits* only actions that it definitely matches.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ TOOLS = {
     "web_fetch": "WebFetch",
     "agent": "Agent",
 }
-"""Canonical names of tools, by every accepted spelling."""
+"""The canonical name of a tool for each accepted spelling."""
 
 READING = frozenset(("Read", "Glob", "Grep", "git_diff"))
 CHANGING = frozenset(("Edit", "Write"))
@@ -53,7 +53,7 @@ def normalise_tool_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """An action as rules see it. `unclear` says why it cannot be judged by its arguments."""
+    """An action in the form that rules check. `unclear` says why its arguments are not enough for a decision."""
 
     tool: str
     locations: tuple[PathLocation, ...] = ()
@@ -72,16 +72,16 @@ class Rule(Protocol):
         ...
 
     def catches(self, subject: Subject) -> bool:
-        """Return whether the rule may mean this action. Used under deny and ask."""
+        """Return whether the rule may match this action. Used for deny and ask rules."""
         ...
 
     def permits(self, subject: Subject) -> bool:
-        """Return whether the rule certainly means this action. Used under allow."""
+        """Return whether the rule definitely matches this action. Used for allow rules."""
         ...
 
 
 def parse_rule(text: str) -> Rule:
-    """Parse a rule. Raise Mistake, with the text and what would work, if it is invalid."""
+    """Parse a rule. If it is invalid, raise Mistake with the text and how to correct it."""
     try:
         return _parse_rule(text)
     except Mistake as mistake:
@@ -106,7 +106,7 @@ def _parse_rule(text: str) -> Rule:
     if specifier is not None:
         raise Mistake(f"{tool} takes no specifier; write {tool} alone")
     if "*" in tool and not tool.startswith("mcp__"):
-        raise Mistake("only names of MCP tools may end with *; write a separate rule for each tool")
+        raise Mistake("only names of MCP tools can end with *; write a separate rule for each tool")
     return ToolRule(text=text, tool=tool)
 
 
@@ -199,7 +199,7 @@ def _parse_domain(specifier: str) -> str:
 
 
 def parse_host(url: str) -> str | None:
-    """Return the host that a URL names, with its port if that is not the default, or None if it is ambiguous."""
+    """Return a URL's host, with the port unless it is the default, or None if the host is ambiguous."""
     found = _CLEAR_URL.fullmatch(url)
     if found is None:
         return None
@@ -214,7 +214,7 @@ _CLEAR_URL = re.compile(
 
 
 def _find_possible_hosts(url: str) -> list[str]:
-    """Return every host that some URL parser may see in a URL."""
+    """Return every host that a URL parser could find in a URL."""
     return [piece.rstrip(".").lower() for piece in re.split(r"[/\\?#@:\s\x00]", url)]
 
 

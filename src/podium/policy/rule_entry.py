@@ -23,7 +23,7 @@ _HERE = "here"
 
 
 class RuleExample(Struct, frozen=True, kw_only=True):
-    """An example that a rule must cover, or must not. `wrong` says why the rule fails it, if it does."""
+    """An example that a rule must or must not cover. If the rule fails it, `wrong` says why."""
 
     text: str
     is_match: bool

@@ -1,8 +1,8 @@
-"""Evaluate rules: whether an action is allowed, asked about or denied, and why.
+"""Evaluate rules: whether an action is allowed, needs approval or is denied, and why.
 
 A verdict depends only on the action, the rules and the mode, and not on files, the clock or the environment. Deny
-takes precedence over ask, and ask over allow, however specific a rule is. An action that cannot be judged is asked
-about. Other modules ask, remember answers and set up the sandbox.
+takes precedence over ask, and ask over allow, however specific a rule is. An action that rules cannot judge needs
+approval. Other modules ask for it, remember answers and set up the sandbox.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Mode = Literal["default", "accept-edits", "plan", "dont-ask", "bypass"]
 Decision = Literal["allow", "ask", "deny"]
 
 LARGE_DIFF = 400
-"""A person is asked about diffs with more changed lines than this."""
+"""Diffs with more changed lines than this need approval."""
 
 COORDINATION = frozenset(("ask_person", "report_status", "route_to", "check_workers", "get_worker_result", "Agent"))
 """Tools with which agents communicate with each other and with people. A called agent has its own rules."""
@@ -96,7 +96,7 @@ _MODES: tuple[str, ...] = get_args(Mode)
 
 
 def narrow_rules(rules: Rules, by: Rules) -> Rules:
-    """Add the rules of a repository, an agent or a step. They may ask and deny more, but never allow more."""
+    """Add the rules of a repository, an agent or a step. They can ask and deny more, but never allow more."""
     return Rules(rules.allow, _remove_duplicates(rules.ask + by.ask), _remove_duplicates(rules.deny + by.deny))
 
 
@@ -127,7 +127,7 @@ def _compile_rules(rules: Rules) -> _CompiledRules:
 
 
 def _judge_subject(subject: Subject, rules: _CompiledRules, mode: Mode, *, is_large: bool) -> Verdict:
-    """Return the first verdict that applies, from the strictest check to the mildest."""
+    """Return the first verdict that applies, from the strictest check to the most permissive."""
     for rule in rules.deny:
         if rule.catches(subject):
             return Verdict("deny", rule.text, f"{rule.text} denies it")
@@ -258,7 +258,7 @@ def _make_subject(what: str | Action) -> Subject:
         case "WebFetch":
             url = arguments.get("url")
             if not isinstance(url, str) or parse_host(url) is None:
-                unclear = "its URL does not name a host unambiguously"
+                unclear = "the host of its URL is ambiguous"
             return Subject(tool=tool, url=str(url), unclear=unclear)
         case "Agent":
             return Subject(tool=tool, agent=str(arguments.get("name", "")), unclear=unclear)
@@ -267,7 +267,7 @@ def _make_subject(what: str | Action) -> Subject:
         paths = [arguments.get(key) for key in PATHS.get(tool, ("path",)) if needs_path or arguments.get(key)]
         texts = [path for path in paths if isinstance(path, str) and path]
         if len(texts) < len(paths):
-            unclear = "it does not name a path"
+            unclear = "it has no path"
         return Subject(tool=tool, locations=tuple(locate_path(path) for path in texts), unclear=unclear)
     return Subject(tool=tool, unclear=unclear)
 
@@ -309,7 +309,7 @@ def _parse_verified_rule(entry: Any, kind: Decision, where: str) -> str:
             "a rule is a string, or a mapping with rule, match and not_match"
         )
     if unknown := [key for key in written if key not in ("rule", "match", "not_match")]:
-        raise Mistake(f'{where}: the rule "{text}" has the unknown key {unknown[0]}; it may have match and not_match')
+        raise Mistake(f'{where}: the rule "{text}" has the unknown key {unknown[0]}; it can have match and not_match')
     try:
         rules = Rules(**{kind: (text,)})
         _compile_rules(rules)
@@ -327,7 +327,7 @@ def _parse_verified_rule(entry: Any, kind: Decision, where: str) -> str:
 
 
 def _make_example_action(text: str, example: Any) -> str | Action:
-    """Return the action that an example stands for: a command, a path, a URL or a name."""
+    """Return the action that an example describes: a command, a path, a URL or a name."""
     if not isinstance(example, str):
         raise Mistake(f'the rule "{text}" has the example {example!r}; an example must be a string')
     tool = normalise_tool_name(text.partition("(")[0])
@@ -366,7 +366,7 @@ def _suggest_rule(subject: Subject) -> str | None:
 
 
 def _suggest_command_rule(words: Words) -> str | None:
-    """Suggest a rule for a command: its first words and a wildcard for known programs, else the exact command."""
+    """Suggest a rule: for known programs the first words and a wildcard, for others the exact command."""
     name = get_program_name(words)
     if name in WRAPPERS | UNREPEATED | WRITERS | COPIERS or INTERPRETER.fullmatch(name):
         return None

@@ -1,4 +1,4 @@
-"""The table of programs that look at files, change them, pack or fetch them, as `safe_options` describes it."""
+"""The table of programs that show, change, pack or download files, in the form that `safe_options` describes."""
 
 from __future__ import annotations
 
@@ -126,7 +126,7 @@ READING = {
     "sleep": "<number>...",
     "ps": "-eflAaxjMHTwu -o=text -p=number -C=name --forest --no-headers --sort=text <ps-format>",
 }
-"""Programs that only look. Where a listed option would still change something, the entry does not say `reads`."""
+"""Programs that only read. An entry without `reads` lists an option that can still change something."""
 
 FILES = {
     "tee": "-ai --append -- <path>...",
@@ -160,4 +160,4 @@ FILES = {
     "needs:--spider,-O,--output-document,--version",
     "man": "-kfwaK <name>...",
 }
-"""Programs that change the files named by their operands, and programs that pack or fetch them."""
+"""Programs that change the files given as operands, and programs that pack or download files."""

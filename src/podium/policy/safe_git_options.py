@@ -1,7 +1,7 @@
 """The table of git's subcommands, in the form that `safe_options` describes.
 
-`spelled` subcommands change the repository or reach another one: `Bash(git *)` does not cover them, and
-`Bash(git push *)` covers them with these words.
+`spelled` subcommands change the repository or connect to another one. `Bash(git *)` does not cover them;
+`Bash(git push *)` covers `git push` with the words listed here.
 """
 
 from __future__ import annotations

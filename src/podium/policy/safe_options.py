@@ -1,14 +1,14 @@
 """Tables: the options and operands with which a known program is harmless under a rule that ends with a wildcard.
 
-Each key is a program, or a program and its subcommand. Each text lists what is harmless; a word that is not listed
-needs a person, or a rule that spells it out. The texts are written like usage lines:
+Each key is a program, or a program and its subcommand. Each text lists the harmless words; any other word needs a
+person's approval, or a rule that spells it out. The texts are written like usage lines:
 
-- `-lah`, `--all`: options without a value; `-NUM` is a number such as `-20`; `--warn-*` is any option with that start
+- `-lah`, `--all`: options without a value; `-NUM` is a number such as `-20`; `--warn-*` is any option with that prefix
 - `-n=number`, `--lines=number`: options with a value of that kind, attached or as the next word
-- `--color[=name]`: an option that may have a value, only attached
+- `--color[=name]`: an option with an optional value, only attached
 - `<path>`, `<path>...`: one operand, any number of operands; `<command>` is a subcommand with its own entry
-- `--`: it may end the options; an entry such as `cargo test --` says which words may follow there
-- `reads`: with these words the program changes nothing; `spelled`: only a rule that names the subcommand covers it
+- `--`: it can end the options; an entry such as `cargo test --` lists the words allowed after it
+- `reads`: with these words the program changes nothing; `spelled`: only a rule with the subcommand in it covers it
 - `needs:--check,-n`: harmless only with one of these options; `operands-required`: only with an operand
 - `operands-with:--list,-l`: operands are harmless only with one of these options
 - `single-dash`: long options have one dash or two; `@git`: the text of another entry is included
@@ -31,7 +31,7 @@ NEVER = (
     "powershell cscript wscript cpan composer mvn gradle gradlew ant sbt rake nohup logrotate run-parts start- "
     "stop-daemon debugfs ip iptables sysctl "
 )
-"""Programs for which no word is harmless under a wildcard; a rule has to spell out what it allows."""
+"""Programs for which no word is harmless under a wildcard; a rule has to spell out the command."""
 
 ALIASES = {
     "egrep": "grep",
@@ -58,6 +58,6 @@ ALIASES = {
     "npm t": "npm test",
     "npm list": "npm ls",
 }
-"""Other names of programs and subcommands with the same words."""
+"""Aliases of programs and subcommands that share the same words."""
 
 SAFE: dict[str, str] = READING | FILES | PROJECT | OUTSIDE | GIT | dict.fromkeys(NEVER.split(), "--version --help")

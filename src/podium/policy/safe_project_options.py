@@ -1,4 +1,4 @@
-"""The table of programs that build and test a project, and of those that act beyond it, as in `safe_options`."""
+"""The table of programs that build and test a project or act outside it, in the form that `safe_options` describes."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ PROJECT = {
     "bun test": "-t=text --bail[=number] --timeout=number --coverage --only --todo --test-name-pattern=text <path>...",
     "bun run": "--silent <script> <path>...",
 }
-"""Programs that build and test a project. What they run is the project's own code, and nothing named by an option."""
+"""Programs that build and test a project. They run the project's own code, and no program given by an option."""
 
 OUTSIDE = {
     "docker": "-v --version <command>",
@@ -204,4 +204,4 @@ OUTSIDE = {
     "crontab": "-l",
     "kill": "-l",
 }
-"""Programs that act beyond the checkout. Their harmless uses are those that list and show."""
+"""Programs that act outside the checkout. Only listing and showing are harmless."""

@@ -1,9 +1,9 @@
-"""Parse a shell command without running it: its parts, why it may need a person, and the paths it touches.
+"""Parse a shell command without running it: its parts, why it may need approval, and the paths it uses.
 
 A command counts as plain if two parsers agree: the shell's grammar, and a small scanner that knows only words,
-quotes and the operators between commands. Everything that one of them does not understand is left to a person.
-Deny and ask rules see every command that can be found: in substitutions, run by other programs, and in strings
-that a shell would read.
+quotes and the operators between commands. If either does not understand a command, a person decides.
+Deny and ask rules check every command that can be found: in substitutions, run by other programs, and in strings
+that a shell would run.
 """
 
 from __future__ import annotations
@@ -47,8 +47,8 @@ class ShellCommand:
 
     `parts` are the simple commands of a plain command. `odd` says why it is not plain, and `unread` why it could not
     be checked at all. `candidates` has every command that may run, including those run by other programs, and
-    `match_texts` has the same commands as texts to match. `writes` and `mentions` are paths, also as they
-    are named in the `folders` that the command enters; `names_protected` says whether one of them is protected.
+    `match_texts` has the same commands as texts to match. `writes` and `mentions` are paths, also resolved
+    in the `folders` that the command enters; `names_protected` says whether one of them is protected.
     """
 
     text: str
@@ -102,7 +102,7 @@ def _parse_command(text: str) -> ShellCommand:
 
 
 def _follow_folders(found: _Findings) -> tuple[str, ...]:
-    """Return the folders that the commands may run in, relative to the checkout, apart from the checkout itself."""
+    """Return the folders in which the commands may run, relative to the checkout and without the checkout itself."""
     folders = {"": None}
     for words in found.candidates:
         if get_program_name(words) not in ("cd", "pushd"):
@@ -117,7 +117,7 @@ def _follow_folders(found: _Findings) -> tuple[str, ...]:
 
 
 def _place_in_folders(paths: tuple[str, ...], folders: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the paths, and the paths that they name in each of the folders and without `..`."""
+    """Return the paths, and the same paths resolved in each of the folders, without `..`."""
     placed = (posixpath.normpath(posixpath.join(folder, path)) for folder in ("", *folders) for path in paths)
     return _merge_unique(paths, (placed,))
 
@@ -133,7 +133,7 @@ def _merge_unique(first: Iterable[str], others: Iterable[Iterable[str]]) -> tupl
 
 
 def _list_match_texts(candidates: Iterable[Words]) -> Iterator[str]:
-    """Yield each command as a text, also with its program named as in rules."""
+    """Yield each command as a text, also with its program's name spelled as in rules."""
     for words in candidates:
         yield join_words(words)
         if (name := get_program_name(words)) != words[0]:
@@ -144,13 +144,13 @@ _parse_command_cached = lru_cache(maxsize=512)(_parse_command)
 
 
 def _find_oddity(text: str, found: _Findings, parts: tuple[Words, ...]) -> str:
-    """Return why no rule may allow the command, or an empty string for a plain one."""
+    """Return why no rule can allow the command, or an empty string for a plain one."""
     if not text.strip():
         return "it is empty"
     if len(text) > LONGEST:
         return f"it has {len(text)} characters, more than {LONGEST}"
     if not text.isascii() or not text.isprintable():
-        return "it has control characters, or characters that may look like others"
+        return "it has control characters, or characters that look like others"
     if len(found.simple) > MOST_PARTS:
         return f"it has {len(found.simple)} parts, more than {MOST_PARTS}"
     if other := found.kinds - PLAIN_NODES:
@@ -202,7 +202,7 @@ _TOKEN = re.compile(rf" *(?:(?P<sign>&&|\|\|?|;)|(?P<word>{_WORD}))(?= |&&|\||;|
 
 
 def _scan_commands(text: str) -> tuple[Words, ...]:
-    """Return the words of each simple command, or nothing if the text has a character that is not plain."""
+    """Return the words of each simple command, or an empty tuple if a character in the text is not plain."""
     parts: list[Words] = []
     words: list[str] = []
     at = 0
@@ -232,7 +232,7 @@ def _remove_quotes(word: str) -> str:
 
 @dataclass(slots=True)
 class _Findings:
-    """What the parser finds in a command."""
+    """The parser's findings in a command."""
 
     simple: list[Words] = field(default_factory=list)
     candidates: list[Words] = field(default_factory=list)
@@ -247,7 +247,7 @@ _of_thread = threading.local()
 
 
 def _get_parser() -> Parser:
-    """Return the parser of this thread. A parser must not be used by two threads at once."""
+    """Return this thread's parser. Two threads must not use one parser at the same time."""
     parser: Parser | None = getattr(_of_thread, "parser", None)
     if parser is None:
         # Imported here so that only callers that parse shell commands pay for it.
@@ -259,7 +259,7 @@ def _get_parser() -> Parser:
 
 
 def _inspect_text(text: str, found: _Findings, *, depth: int) -> bool:
-    """Add what is in `text` to `found`. Return False if it does not parse."""
+    """Add the contents of `text` to `found`. Return False if it does not parse."""
     if depth > DEEPEST or len(found.candidates) > MOST_CANDIDATES or (depth and find_parse_objection(text)):
         found.is_too_much = True
         return True
@@ -286,7 +286,7 @@ def _inspect_text(text: str, found: _Findings, *, depth: int) -> bool:
 
 
 def _split_roughly(text: str) -> list[Words]:
-    """Return the possible commands in a text that does not parse, or that is not given to the parser."""
+    """Return the possible commands in a text that does not parse or is not given to the parser."""
     split = re.split(r"[;&|\n(){}<>`$]+", text, maxsplit=MOST_CANDIDATES)[:MOST_CANDIDATES]
     pieces = (re.sub(r"[\\'\"]", "", piece) for piece in split if piece)
     return [words for piece in pieces if (words := tuple(piece.replace(",", " ").split()))]
@@ -356,7 +356,7 @@ def _decode_text(node: Node) -> str:
 
 
 def _decode_word(node: Node) -> str:
-    """Return a word as the program would get it. Expansions that only the shell can resolve stay as written."""
+    """Return a word as the program would receive it. Expansions that only the shell can resolve stay as written."""
     kind, text = node.type, _decode_text(node)
     if kind == "word":
         return text if "\\" not in text else re.sub(r"\\(.)", _unescape_backslash, text, flags=re.DOTALL)
@@ -387,12 +387,12 @@ def _decode_ansi_escape(escape: re.Match[str]) -> str:
 
 
 def _expand_variants(words: Words) -> Iterator[Words]:
-    """Yield the command, the command without its first options, and every command that it may run."""
+    """Yield the command, the command without its leading options, and every command that it may run."""
     yield words
     if _UNSPLIT.search(words[0]):
         words = (*(piece for piece in re.split(r"\$\{?IFS\}?|[{},]", words[0]) if piece), *words[1:]) or words
         yield words
-    # Longer commands are reported as too much to check, so their end can be left out here.
+    # Longer commands are reported as too long to check, so their end can be left out here.
     words = words[: 2 * MOST_WORDS]
     for at in range(1, min(len(words) - 1, MOST_WORDS)):
         if not words[at].startswith("-") and not (at > 1 and words[at - 1].startswith("-")):

@@ -1,7 +1,7 @@
-"""The programs in a shell command: what a simple command reads, changes and runs.
+"""The programs in a shell command: which paths a simple command reads and changes, and which commands it runs.
 
-Only the words of the command count. `safe_options` has the harmless words of known programs. For a program that is
-not listed there, only the paths among its words are checked: a rule with a wildcard for it is the person's decision.
+Only the words of the command count. `safe_options` lists the harmless words of known programs. For other programs,
+only the paths among the words are checked: a person who writes a wildcard rule for one accepts its other effects.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def _find_risks_of_paths(paths: Iterable[tuple[int, str]]) -> Iterator[Risk]:
 
 @lru_cache(maxsize=1024)
 def is_read_only(words: Words) -> bool:
-    """Return whether the command is known to change nothing."""
+    """Return whether the command is known to be read-only."""
     name = words[0]
     if name == "command":
         return not find_risks(words)
@@ -67,7 +67,7 @@ def is_read_only(words: Words) -> bool:
 
 
 def find_mentioned_paths(words: Words) -> list[str]:
-    """Return the words that a program could take for paths. Programs that open no path have none."""
+    """Return the words that a program could interpret as paths: none for a program that opens no files."""
     return [] if get_program_name(words) in PATHLESS else [path for word in words[1:] for path in _find_paths(word)]
 
 
@@ -77,7 +77,7 @@ def find_changed_paths(words: Words) -> list[str]:
 
 
 def _find_changed_operands(words: Words) -> Words:
-    """Return the words that name what a command is known to change, including options among them."""
+    """Return the words for the files that a command is known to change, and any options among them."""
     name = get_program_name(words)
     if name in WRITERS:
         return words[1:]
@@ -93,7 +93,7 @@ def _find_changed_operands(words: Words) -> Words:
 
 @lru_cache(maxsize=4096)
 def _find_paths(word: str) -> tuple[str, ...]:
-    """Return the possible paths in a word: all of it, an option's value, or the text after a mark (`HEAD:.env`)."""
+    """Return the possible paths in a word: the whole word, an option's value, or text after a mark (`HEAD:.env`)."""
     marks = [mark.end() for mark in _PATH_MARK.finditer(word)]
     if len(marks) > MOST_MARKS:
         marks = marks[: MOST_MARKS // 2] + marks[-MOST_MARKS // 2 :]
@@ -105,7 +105,7 @@ def _find_paths(word: str) -> tuple[str, ...]:
     return tuple(paths)
 
 
-# After these, git and other programs read a path: `of=FILE`, `@FILE`, `:0:FILE`, `:(top)FILE`, `:/FILE`, `:!FILE`.
+# Git and other programs expect a path after these: `of=FILE`, `@FILE`, `:0:FILE`, `:(top)FILE`, `:/FILE`, `:!FILE`.
 _PATH_MARK = re.compile(r"[:=@]|(?<=:)(?:[/!^]|\([^)]*\))")
 MOST_MARKS = 16
 
@@ -197,15 +197,15 @@ RUNNERS = {
     "bun": ("x",),
     "nix": ("run", "shell", "develop"),
 }
-"""Programs with the subcommands that run the command after them."""
+"""Programs, each with the subcommands that run the command after them."""
 
 PATHLESS = split_names("echo printf true false pwd : whoami basename dirname seq")
-"""Programs that open no path."""
+"""Programs that open no files."""
 
 WRITERS = split_names(
     "tee mv rm rmdir touch mkdir truncate dd chmod chown chgrp patch unlink shred split mkfifo mknod ed ex vi vim nano"
 )
-"""Programs that change the files named by their operands."""
+"""Programs that change the files given as operands."""
 
 COPIERS = split_names("cp ln install rsync scp")
 """Programs that change their last operand."""

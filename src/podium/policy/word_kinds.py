@@ -1,6 +1,6 @@
 """Kinds of words in commands: whether a value or an operand of a known program is harmless.
 
-`safe_options` names these kinds. A word of a kind in `PATH_KINDS` may name a file, so it is also checked as a path.
+`safe_options` uses these kinds. A word of a kind in `PATH_KINDS` can be a file, so it is also checked as a path.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def _accept(_: str) -> bool:
 
 @cache
 def _compile(pattern: str) -> re.Pattern[str]:
-    """Compile a pattern on first use, because compiling all of them is slow compared with most commands."""
+    """Compile a pattern on first use, because compiling all of them takes longer than checking most commands."""
     return re.compile(pattern, re.DOTALL)
 
 
@@ -54,8 +54,8 @@ _EXCLUDED = r":[!^][\w./*-]+"
 def _is_revision(word: str) -> bool:
     """Return whether a word is a revision or a path as git reads them.
 
-    A leading colon reads the index or has its own syntax; only an exclusion such as `:!docs` is harmless. Two colons
-    name a program that git runs to reach a repository.
+    A leading colon refers to the index or starts a special syntax; only an exclusion such as `:!docs` is harmless.
+    With two colons, git runs a program to reach a repository.
     """
     if word.startswith(":"):
         return _compile(_EXCLUDED).fullmatch(word) is not None
@@ -71,9 +71,9 @@ _GLOB = r"[\w./-]*(?:\*\*?/)*[\w./-]*\*?[\w-]*\.[A-Za-z0-9]+|[\w-][\w./-]*/\*\*?
 
 
 def _is_search_glob(word: str) -> bool:
-    """Return whether a glob of rg excludes files, or selects files by an extension that holds no secrets.
+    """Return whether a glob for rg excludes files, or selects files by an extension that is unlikely to hold secrets.
 
-    Files that a glob selects are searched although they are hidden or ignored.
+    Files that a glob selects are searched even if they are hidden or ignored.
     """
     if word.startswith("!"):
         return True
@@ -84,7 +84,7 @@ def _is_search_glob(word: str) -> bool:
 # Small languages -------------------------------------------------------------------------------------
 
 _SED_ADDRESS = r"(?:\d+|\$|/(?:[^/\\\[]|\\[^cn]|\[[^\]/\\]+\])+/I?)"
-# No labels, no files, no `e`: each step is a complete command, so splitting at `;` is safe.
+# Labels, files and `e` are not accepted, so each step is a complete command, and splitting at `;` is safe.
 _SED_STEP = (
     rf"(?:{_SED_ADDRESS}(?:,(?:{_SED_ADDRESS}|\+\d+))?\s*!?\s*)?"
     r"(?:[pdqDPnNgGhHx=]|s(?P<by>[/|#,@%])(?:(?!(?P=by))[^\\]|\\.)*(?P=by)(?:(?!(?P=by))[^\\]|\\.)*(?P=by)[gpIi\d]*)"
@@ -102,12 +102,12 @@ _AWK_TOKEN = (
 )
 _AWK_NAMES = frozenset(("NR", "NF", "FNR", "FS", "OFS", "ORS", "RS", "RLENGTH", "RSTART", "FILENAME", "BEGIN", "END"))
 _AWK_ACTING = frozenset(("system", "getline", "close", "fflush", "function", "func", "delete"))
-# After one of these, a slash begins a regular expression; elsewhere it divides.
+# After one of these, a slash starts a regular expression; elsewhere it is a division sign.
 _BEFORE_REGEX = frozenset(("", "(", ",", "~", "!", "{", "}", ";", "&&", "||", "?", ":"))
 
 
 def _is_harmless_awk(program: str) -> bool:
-    """Return whether a program only computes and prints: no files, no other programs, no arguments of its own."""
+    """Return whether a program only computes and prints, without files, other programs or changed arguments."""
     at, before = 0, ""
     while at < len(program):
         token = _compile(_AWK_TOKEN).match(program, at)
