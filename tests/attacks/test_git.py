@@ -285,7 +285,7 @@ async def test_a_common_folder_that_a_worker_names_is_not_used(
     assert has_run(canary)
 
     for call in (worktrees.read_status(checkout), take_snapshot(checkout), worktrees.remove("feat", force=True)):
-        with pytest.raises(OutsideFailed, match=r"commondir was changed and names .*evil"):
+        with pytest.raises(OutsideFailed, match=r"commondir now points to .*evil"):
             await call
     (checkout.git_dir / "commondir").write_text("../..\n")
     await run_every_git_call(worktrees, checkout)
@@ -299,7 +299,7 @@ async def test_a_repository_that_names_another_as_its_common_folder_is_not_used(
     evil = make_hostile_git_dir(tmp_path / "evil", canary)
     (repo / ".git" / "commondir").write_text(f"{evil}\n")
 
-    with pytest.raises(OutsideFailed, match=r"commondir was changed and names .*evil"):
+    with pytest.raises(OutsideFailed, match=r"commondir now points to .*evil"):
         await call_git(worktrees.repository, "status")
 
     assert not has_run(canary)
@@ -433,7 +433,7 @@ async def test_what_was_approved_is_what_a_branch_moves_to(worktrees: Worktrees,
     pushed = await take_snapshot(checkout)
     unrelated = await write_commit(repo, tree, [], "does not descend")
 
-    with pytest.raises(Mistake, match=r"is not what was approved for main"):
+    with pytest.raises(Mistake, match=r"is not the commit approved for main"):
         await advance_branch(worktrees.repository, "main", old=old, new=pushed, tree=tree)
     with pytest.raises(Mistake, match=r"does not contain all commits of main"):
         await advance_branch(worktrees.repository, "main", old=old, new=unrelated, tree=tree)

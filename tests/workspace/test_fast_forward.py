@@ -146,7 +146,7 @@ async def test_a_file_that_git_does_not_keep_is_not_overwritten(repo: Repo, mine
     if is_ignored:
         (repo.path / ".git" / "info" / "exclude").write_text("new.txt\nsub\n")
 
-    await expect_refusal(repo, "untracked or ignored files are in the way .*; move them away")
+    await expect_refusal(repo, "untracked or ignored files are in the way .*; move them elsewhere")
 
     assert (repo.path / mine).read_text() == "mine\n"
 

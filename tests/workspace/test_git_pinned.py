@@ -64,7 +64,7 @@ def test_a_folder_that_is_no_repository_is_refused_with_a_reason(repo: Path, tmp
         ("linked", r"\.git is a symbolic link"),
         ("long", "is not one of git's files"),
         ("words", "does not contain a path"),
-        ("made", "is no worktree or submodule"),
+        ("made", "not to a worktree or submodule"),
     ):
         with pytest.raises(Mistake, match=complaint):
             Repository.at(tmp_path / name)

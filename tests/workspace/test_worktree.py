@@ -113,7 +113,7 @@ async def test_worktrees_of_all_repositories_keep_out_of_each_others_folders(
     other = replace(worktrees, repository=Repository.at(tmp_path / "other"), folder="../trees/{branch}")
     first = await replace(worktrees, folder="../trees/{branch}").create("feat")
 
-    with pytest.raises(Mistake, match=rf"is the worktree of 'feat' of {repo}; use another name than 'feat'"):
+    with pytest.raises(Mistake, match=rf"is the worktree of 'feat' of {repo}; use a name other than 'feat'"):
         await other.create("feat")
     with pytest.raises(Mistake, match=r"would be nested"):
         await replace(other, folder="../trees/feat/{branch}").create("deep")
@@ -469,7 +469,7 @@ async def test_cleanup_reports_every_worktree_and_removes_only_what_is_not_neede
         ("clean", "removed", "everything is committed and merged"),
         ("dirty", "kept", "it has 1 untracked file"),
         ("busy", "kept", "its run r1 has not ended"),
-        ("missing", "removed", "its folder is gone"),
+        ("missing", "removed", "its folder no longer exists"),
         ("mine", "left", "not created by Podium"),
     ]
     assert [one.path.exists() for one in (clean, dirty, busy)] == [False, True, True]
@@ -647,7 +647,7 @@ async def test_a_worktree_that_somebody_else_removed_is_forgotten(worktrees: Wor
 
     [repair] = await worktrees.reconcile()
 
-    assert repair.what == "was removed by somebody else"
+    assert repair.what == "was removed by someone else"
     assert await worktrees.ledger.list_worktrees() == []
 
 

@@ -13,13 +13,13 @@ from .repository import GitLocation, call_git, read_git_output
 
 LONGEST = 200
 USUAL = re.compile(r"\w[\w-]*(/\w[\w-]*)*", re.ASCII)
-"""Names that git certainly allows, so that it need not be asked."""
+"""Names that git definitely allows, so no git command has to check them."""
 HEADS = "refs/heads/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worktree:
-    """A worktree as git lists it; `branch` is empty if its HEAD is detached."""
+    """A worktree in git's list; `branch` is empty if its HEAD is detached."""
 
     path: Path
     branch: str
@@ -48,9 +48,9 @@ def _find_name_problem(branch: str) -> str:
     if len(branch.encode()) > LONGEST:
         return f"it is longer than {LONGEST} bytes"
     if branch in ("HEAD", "@") or re.fullmatch(r"[0-9a-fA-F]{40}|[0-9a-fA-F]{64}", branch):
-        return "git would read it as a commit"
+        return "git would interpret it as a commit"
     if branch.startswith("refs/"):
-        return "git would read it as the full name of a ref"
+        return "git would interpret it as the full name of a ref"
     if found := find_shell_character(branch):
         return f"it contains {found}, which a shell would interpret"
     if any(part.casefold() in (".git", "git~1") for part in branch.split("/")):
@@ -77,7 +77,7 @@ async def list_branches(place: GitLocation) -> list[str]:
 
 
 def must_not_overlap_branches(branch: str, there: Collection[str]) -> None:
-    """Raise Mistake if git cannot store a branch of this name beside the existing ones."""
+    """Raise Mistake if git cannot store a branch with this name beside the existing ones."""
     for other in there:
         if other.startswith(f"{branch}/") or branch.startswith(f"{other}/"):
             raise Mistake(
@@ -99,11 +99,11 @@ async def list_git_worktrees(place: GitLocation) -> list[Worktree]:
 async def advance_branch(place: GitLocation, branch: str, *, old: str, new: str, tree: str) -> None:
     """Move a branch from the commit `old` to its descendant `new`, whose tree must be the approved one.
 
-    Raises Mistake, and moves nothing, if any of that no longer holds. A checkout of the branch keeps its
-    files; updating them is up to the caller.
+    Raises Mistake, and does not move the branch, if one of these conditions does not hold any more. The caller
+    updates the files of a checkout of the branch.
     """
     if await read_git_output(place, "rev-parse", "--verify", "--end-of-options", f"{new}^{{tree}}") != tree:
-        raise Mistake(f"{new[:12]} is not what was approved for {branch}; review it again and approve it")
+        raise Mistake(f"{new[:12]} is not the commit approved for {branch}; review it again and approve it")
     if (await call_git(place, "merge-base", "--is-ancestor", old, new)).code != 0:
         raise Mistake(f"{new[:12]} does not contain all commits of {branch}; merge {branch} into it first")
     moved = await call_git(place, "update-ref", f"{HEADS}{branch}", new, old)

@@ -1,6 +1,6 @@
-"""Files of a checkout that the repository's own configuration names: git's hooks, and configuration that is included.
+"""Files in a checkout to which the repository's own configuration refers: git hooks and included configuration.
 
-Git runs what they contain, so commands must not change them, whatever they are called.
+Git runs programs from these files, so commands must not change them, whatever they are called.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ MARKS = (b"hookspath", b"include")
 
 
 async def find_configured_files(checkout: Path) -> list[str]:
-    """Return the files and folders of a checkout that its repository's configuration names; none if it has none."""
+    """Return the files and folders in a checkout to which its repository's configuration refers."""
     try:
         repository = Repository.at(checkout)
-        # Most repositories name none, and starting git takes longer than reading the file.
+        # Most configurations refer to no such file, and starting git takes longer than reading the configuration.
         written = (repository.common_dir / "config").read_bytes().lower()
         if not any(mark in written for mark in MARKS):
             return []
@@ -30,7 +30,7 @@ async def find_configured_files(checkout: Path) -> list[str]:
 
 
 def _select_inside(checkout: Path, repository: Repository, entries: list[str]) -> list[str]:
-    """Return the paths in a checkout that entries of the configuration name."""
+    """Return the paths in a checkout to which entries of the configuration refer."""
     found: list[str] = []
     for entry in entries:
         key, _, value = entry.partition("\n")

@@ -1,10 +1,10 @@
 """Running git without executing anything that a worker wrote.
 
-Git is called by an absolute path outside the checkout, with arguments as lists and an environment of its
-own. Hooks, file-system monitors, the pager, external diffs, text conversion, content filters and merge
-drivers of the repository, submodules and remotes are all off. The person's own git configuration is not
-read. A `Repository` or a `Checkout` is located once; from then on git receives all paths explicitly and
-discovers nothing, whatever the checkout contains by then.
+Git is called by an absolute path outside the checkout, with arguments as lists and its own environment. Hooks,
+file-system monitors, the pager, external diffs, text conversion, the repository's content filters and merge
+drivers, submodules and remotes are all off. The person's own git configuration is not read. A `Repository` or a
+`Checkout` is located once; after that, git receives all paths explicitly and does not search for a repository,
+even if the contents of the checkout change.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SETTINGS = {
     "tag.gpgSign": "false",
     "log.showSignature": "false",
     "merge.verifySignatures": "false",
-    # Looking into a submodule would start another git there, with settings that were not checked.
+    # Reading a submodule would start another git process there, with settings that were not checked.
     "diff.submodule": "short",
     "diff.ignoreSubmodules": "dirty",
     "status.submoduleSummary": "false",
@@ -56,7 +56,7 @@ ENVIRONMENT = {
     "GIT_EDITOR": ":",
     "GIT_SEQUENCE_EDITOR": ":",
     "GIT_LITERAL_PATHSPECS": "0",
-    # A missing object is not fetched: the repository chooses the command that would fetch it.
+    # Missing objects are not fetched, because the repository's settings choose the command that would fetch them.
     "GIT_NO_LAZY_FETCH": "1",
     "GIT_ALLOW_PROTOCOL": "none",
 }
@@ -66,7 +66,7 @@ LOOKING_INTO_SUBMODULES = COMPARING | {"status"}
 SETTING_REPLACEMENTS = (
     (r"filter\..*\.(clean|smudge|process)", ""),
     (r"filter\..*\.required", "false"),
-    # A failing merge driver is a conflict and a failing comparison an error, so neither goes unnoticed.
+    # A failing merge driver counts as a conflict and a failing comparison as an error, so neither goes unnoticed.
     (r"merge\..*\.driver", "false"),
     (r"diff\.external|diff\..*\.(command|textconv)", "false"),
     (r"gpg\.program|gpg\..*\.program|gpg\.ssh\.defaultkeycommand", "false"),
@@ -78,10 +78,10 @@ SETTING_REPLACEMENTS = (
     (r"trailer\..*\.(command|cmd)|tar\..*\.command", "false"),
     (r"submodule\..*\.update", "none"),
 )
-"""Settings that name a command, and their replacement values. Git reports setting names in lower case."""
+"""Settings whose value is a command, and their replacement values. Git reports setting names in lower case."""
 
 STARTING_NOTHING = frozenset(("check-ref-format", "for-each-ref", "merge-base", "rev-parse"))
-"""Commands that read refs and commits only: they start no program, whatever the repository's settings name."""
+"""Commands that only read refs and commits, and start no other program, whatever the repository's settings are."""
 
 DRIVERS = f"^({'|'.join(pattern for pattern, _ in SETTING_REPLACEMENTS)})$"
 
@@ -109,7 +109,7 @@ def find_trusted_program(name: str, *, outside: Path) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repository:
-    """A person's repository and the folder that they work in, located once.
+    """A person's repository and the folder they work in, located once.
 
     `git_dir` belongs to that folder, `common_dir` to all worktrees. They are the same unless `root` is
     itself a worktree.
@@ -121,7 +121,7 @@ class Repository:
 
     @classmethod
     def at(cls, path: Path) -> Repository:
-        """Return the repository that contains a folder. It reads files and starts no process. Raises Mistake."""
+        """Return the repository that contains a folder, without starting a process. Raises Mistake."""
         start = path.resolve()
         for folder in (start, *start.parents):
             if os.path.lexists(folder / ".git"):
@@ -136,9 +136,9 @@ class Repository:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkout:
-    """A worktree that Podium created, as it was then. `branch` is empty if its HEAD is detached.
+    """A worktree as it was when Podium created it. `branch` is empty if its HEAD is detached.
 
-    `base` is the id of the commit that it started from.
+    `base` is the id of the commit that the worktree started from.
     """
 
     path: Path
@@ -160,7 +160,7 @@ async def call_git(
     index: Path | None = None,
     lock: int | None = None,
 ) -> GitResult:
-    """Run a git command and return its result, also if git fails. Raises OutsideFailed if git cannot be run.
+    """Run a git command and return its result, even if git fails. Raises OutsideFailed if git cannot be run.
 
     `index` is an index file to use instead of the checkout's own. `lock` is a descriptor that git inherits:
     if this process is killed, the lock is held until git has exited.
@@ -209,7 +209,7 @@ async def read_git_output(
 
 
 def locate_checkout(directory: Path) -> GitLocation:
-    """Return the repository whose root is `directory`, or the path itself if it is not the root of one."""
+    """Return the repository whose root is `directory`, or the path itself if it is not a repository's root."""
     with suppress(Mistake):
         found = Repository.at(directory)
         if found.root == directory.resolve():
@@ -226,7 +226,7 @@ def root_folder(place: GitLocation) -> Path:
 
 
 def resolve_location(place: GitLocation) -> Repository | Checkout:
-    """Return the place with its paths located. Raises Mistake if a path is not in a repository."""
+    """Return the repository or checkout for a location. Raises Mistake for a path that is not in a repository."""
     return Repository.at(place) if isinstance(place, Path) else place
 
 
@@ -236,12 +236,12 @@ def split_nul_paths(out: str) -> list[str]:
 
 
 def _read_repository(root: Path) -> Repository:
-    """Return the repository that the `.git` in a folder refers to. Raises Mistake."""
+    """Return the repository to which the `.git` in a folder refers. Raises Mistake."""
     own = root / ".git"
     try:
         if own.is_symlink():
             raise Mistake(
-                f"{own} is a symbolic link, which could lead anywhere; it must be a folder or a worktree's .git file"
+                f"{own} is a symbolic link, which could point anywhere; it must be a folder or a worktree's .git file"
             )
         _must_be_own_file(own)
         if own.is_dir():
@@ -251,12 +251,12 @@ def _read_repository(root: Path) -> Repository:
             if git_dir.parent.name == "worktrees":
                 common = git_dir.parent.parent
                 if _read_path_file(git_dir / "gitdir") != own or _read_path_file(git_dir / "commondir") != common:
-                    raise Mistake(f"{own} names {git_dir}, which belongs elsewhere; git worktree repair fixes that")
+                    raise Mistake(f"{own} points to {git_dir}, which belongs elsewhere; git worktree repair fixes that")
                 found = Repository(root=root, git_dir=git_dir, common_dir=common)
             elif _is_submodule(git_dir, root):
                 found = Repository(root=root, git_dir=git_dir, common_dir=git_dir)
             else:
-                raise Mistake(f"{own} names {git_dir}, which is no worktree or submodule; use an ordinary clone")
+                raise Mistake(f"{own} points to {git_dir}, not to a worktree or submodule; use an ordinary clone")
         _must_be_own_file(found.common_dir)
         if not (found.git_dir / "HEAD").is_file() or not (found.common_dir / "objects").is_dir():
             raise Mistake(f"{root} is not a git repository: {found.git_dir} is incomplete; git init creates one")
@@ -266,7 +266,7 @@ def _read_repository(root: Path) -> Repository:
 
 
 def _is_submodule(git_dir: Path, root: Path) -> bool:
-    """Whether a folder is a submodule of the repository around it: its git folder is there and names the folder."""
+    """Whether a folder is a submodule of the repository around it, which contains a git folder that points back."""
     if not any(git_dir.is_relative_to(above / ".git" / "modules") for above in root.parents):
         return False
     config = os.fsdecode((git_dir / "config").read_bytes())
@@ -278,14 +278,14 @@ def _is_submodule(git_dir: Path, root: Path) -> bool:
 
 
 def _must_be_own_file(path: Path) -> None:
-    """Raise Mistake if another user owns the path, because they could change it at any moment."""
+    """Raise Mistake if another user owns the path, because they could change it at any time."""
     owners = {os.geteuid(), int(os.environ.get("SUDO_UID") or 0)} if os.geteuid() == 0 else {os.geteuid()}
     if (owner := path.lstat().st_uid) not in owners:
-        raise Mistake(f"{path} belongs to another user (uid {owner}); use a clone of your own")
+        raise Mistake(f"{path} belongs to another user (uid {owner}); use your own clone")
 
 
 def _read_path_file(file: Path, start: str = "") -> Path:
-    """Return the absolute path that one of git's small files contains."""
+    """Return the absolute path stored in one of git's small files."""
     if not stat.S_ISREG(file.lstat().st_mode) or file.stat().st_size > LONGEST_PATH:
         raise ValueError(f"{file} is not one of git's files")
     text = os.fsdecode(file.read_bytes()).removesuffix("\n")
@@ -295,7 +295,7 @@ def _read_path_file(file: Path, start: str = "") -> Path:
 
 
 def _must_match_common_dir(place: Repository | Checkout) -> None:
-    """Raise OutsideFailed if `commondir` was changed: git looks for refs where it points, whatever we pass."""
+    """Raise OutsideFailed if `commondir` was changed: git looks there for refs, whatever path it is given."""
     file = place.git_dir / "commondir"
     if not place.git_dir.is_dir():
         raise OutsideFailed(f"{place.git_dir} no longer exists, so {root_folder(place)} is not a git checkout any more")
@@ -307,12 +307,12 @@ def _must_match_common_dir(place: Repository | Checkout) -> None:
         raise OutsideFailed(f"cannot read {file}, and nothing was done: {error}") from error
     if named != place.common_dir:
         raise OutsideFailed(
-            f"{file} was changed and names {named} instead of {place.common_dir}; nothing was done; restore that file"
+            f"{file} now points to {named} instead of {place.common_dir}; nothing was done; restore that file"
         )
 
 
 def _location_variables(place: GitLocation, index: Path | None) -> dict[str, str]:
-    """Return the variables that tell git where everything is, so that it discovers nothing."""
+    """Return the variables that tell git all paths, so that it does not search for a repository."""
     found = {} if index is None else {"GIT_INDEX_FILE": str(index)}
     if isinstance(place, Path):
         return found
@@ -324,21 +324,21 @@ def _location_variables(place: GitLocation, index: Path | None) -> dict[str, str
 
 
 def _add_safe_options(args: tuple[str, ...]) -> tuple[str, ...]:
-    """Add options that keep comparing commands from starting programs and from entering submodules."""
+    """Add options that keep diff commands from starting programs and entering submodules."""
     command, *rest = args
     own = ("--no-ext-diff", "--no-textconv") if command in COMPARING else ()
-    # As an option, because a file in the checkout overrides the setting.
+    # Given as an option, because a file in the checkout overrides the setting.
     around = ("--ignore-submodules=dirty",) if command in LOOKING_INTO_SUBMODULES else ()
     return (command, *own, *around, *rest)
 
 
 def _find_replacement(key: str) -> str:
-    """Return the replacement value of a setting that names a command."""
+    """Return the replacement value for a setting whose value is a command."""
     return next(value for pattern, value in SETTING_REPLACEMENTS if re.fullmatch(pattern, key, re.DOTALL))
 
 
 def _build_environment(program: str, settings: Mapping[str, str], location: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for git. Settings are passed in it, because a key may contain any character."""
+    """Return the environment for git. Settings are passed in it, because a key can contain any character."""
     kept = {name: value for name in ("HOME", "TMPDIR", "USER") if (value := os.environ.get(name))}
     kept["PATH"] = os.pathsep.join((*TRUSTED, str(Path(program).parent)))
     numbered = {
@@ -369,5 +369,5 @@ async def _run_git(
         inherited=() if lock is None else (lock,),
     )
     if out.is_cut or err.is_cut:
-        raise OutsideFailed(f"git {args[0]} printed more than {LARGEST_OUTPUT >> 20} MiB; request less at once")
+        raise OutsideFailed(f"git {args[0]} printed more than {LARGEST_OUTPUT >> 20} MiB; request less output")
     return GitResult(code=ended.code, out=bytes(out), err=bytes(err).decode(errors="replace").strip())

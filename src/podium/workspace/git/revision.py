@@ -1,6 +1,6 @@
 """Revisions: resolving a branch to its commit, a commit to its tree, and comparing histories.
 
-Names move and ids do not, so a name is resolved once and everything after that uses the id.
+A branch can move, but an id stays the same, so a name is resolved once and only its id is used after that.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ SHORT = 12
 
 
 def resolve_location(place: GitLocation) -> Repository | Checkout:
-    """Return the place with its paths located, so that git discovers nothing from here on."""
+    """Return the repository or checkout for a location, so that git does not have to search for it again."""
     return Repository.at(place) if isinstance(place, Path) else place
 
 
 async def branch_tips(repo: GitLocation, branches: Iterable[str]) -> dict[str, str]:
-    """Return the commits of those branches that exist."""
+    """Return the commit of each branch that exists."""
     wanted = {HEADS + branch: branch for branch in branches if branch and branch.isprintable()}
     if not wanted:
         return {}
@@ -56,7 +56,7 @@ async def contains_commit(repo: GitLocation, commit: str, earlier: str) -> bool:
 
 
 async def must_contain_commits(repo: GitLocation, branch: str, commits: Mapping[str, str]) -> None:
-    """Raise Mistake if a branch exists and lacks one of these commits, which are keyed by their display names."""
+    """Raise Mistake if a branch exists and lacks one of these commits, given by display name."""
     if (now := (await branch_tips(repo, [branch])).get(branch)) is None:
         return
     for name, commit in commits.items():
@@ -64,10 +64,10 @@ async def must_contain_commits(repo: GitLocation, branch: str, commits: Mapping[
             raise Mistake(
                 f"{escape_unprintable(branch)} already exists and does not contain all of "
                 f"{escape_unprintable(name)}, which it should start from; "
-                f"merge that into it, or name a new branch"
+                f"merge that into it, or choose a new branch name"
             )
 
 
 def decode_path(raw: bytes) -> str:
-    """Decode a file name to text that can be shown and sent; bytes that are not UTF-8 are escaped."""
+    """Decode a file name to text that can be displayed and sent; bytes that are not UTF-8 are escaped."""
     return raw.decode(errors="backslashreplace")

@@ -1,7 +1,7 @@
 """Snapshots of a working tree as one commit, and temporary checkouts of a commit.
 
-A snapshot changes neither the index nor the files nor any ref. A temporary checkout is outside the
-repository and removed at the end; what a killed process left is removed by the next.
+A snapshot does not change the index, the files or any ref. A temporary checkout is outside the repository and is
+removed after use; the next process removes those that a killed process left behind.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ IDENTITY_SECONDS = 10.0
 
 
 async def take_snapshot(place: GitLocation, *, message: str = "Snapshot of the working tree") -> str:
-    """Commit the working tree, changes and unignored new files included, on top of HEAD; return the commit's id.
+    """Commit the working tree, with changes and new files that are not ignored, on top of HEAD; return the commit's id.
 
     Nested repositories and submodules are not included.
     """
@@ -56,8 +56,8 @@ async def take_snapshot(place: GitLocation, *, message: str = "Snapshot of the w
         index = folder / "index"
         own = at.git_dir / "index"
         if own.is_file():
-            # A copy knows which files are unchanged, so that git need not read them. It keeps the original's time
-            # stamp: git re-reads a file that changed at the moment in which the index was written.
+            # A copy records which files are unchanged, so git does not have to read them. It keeps the original's
+            # time stamp: git reads a file again if it changed at the moment when the index was written.
             await to_thread.run_sync(shutil.copy2, own, index)
         else:
             await read_git_output(at, "read-tree", "HEAD", index=index)
@@ -77,9 +77,9 @@ async def write_commit(place: GitLocation, tree: str, parents: list[str], messag
 
 
 async def read_person(place: GitLocation) -> str:
-    """Return the name and address that git has for the person here, or Podium's own if it has none.
+    """Return the person's name and address from git's settings, or Podium's own if they are not set.
 
-    Unlike every other call of git, this one reads the person's own settings. It starts no other program.
+    Unlike every other git call, this one reads the person's own settings. It starts no other program.
     """
     at = resolve_location(place)
     git, output = find_trusted_program("git", outside=root_folder(at)), OutputBuffer(LARGEST_IDENTITY)
@@ -94,13 +94,13 @@ async def read_person(place: GitLocation) -> str:
 
 
 async def find_nested_repositories(place: GitLocation) -> list[str]:
-    """Return nested repositories that git does not track; a snapshot contains nothing of them."""
+    """Return nested repositories that git does not track; a snapshot does not include them."""
     out = await read_git_output(place, "ls-files", "-z", "--others", "--exclude-standard", timeout=SNAPSHOT_SECONDS)
     return [name.rstrip("/") for name in split_nul_paths(out) if name.endswith("/")]
 
 
 async def _list_changes(place: Repository | Checkout, index: Path) -> tuple[list[str], list[str]]:
-    """Return the paths that are gone from the working tree, and those that are new or differ from the index."""
+    """Return the paths missing from the working tree, and those that are new or differ from the index."""
     listing = ("diff-files", "--name-status", "-z", "--no-renames")
     told = split_nul_paths(await read_git_output(place, *listing, index=index, timeout=SNAPSHOT_SECONDS))
     others = ("ls-files", "-z", "--others", "--exclude-standard")
@@ -118,7 +118,7 @@ async def _list_changes(place: Repository | Checkout, index: Path) -> tuple[list
 
 
 def _is_storable(path: Path) -> bool:
-    """Whether git can store what is at a path; a folder that git lists is a submodule."""
+    """Whether git can store the file at a path; a folder that git lists is a submodule."""
     try:
         mode = path.lstat().st_mode
     except OSError:
@@ -157,7 +157,7 @@ async def resolve_commit(place: GitLocation, name: str) -> str:
 
 
 async def find_registered_worktree(place: Repository | Checkout, path: Path, *, branch: str, base: str) -> Checkout:
-    """Return the worktree at a path, with the folder that git keeps for it. Raises OutsideFailed."""
+    """Return the worktree at a path, with git's own folder for it. Raises OutsideFailed."""
 
     def find_git_dir() -> Path | None:
         for own in sorted((place.common_dir / "worktrees").iterdir()):
@@ -173,10 +173,10 @@ async def find_registered_worktree(place: Repository | Checkout, path: Path, *, 
 
 
 async def write_worktree_files(checkout: Checkout, *, lock: int) -> None:
-    """Write the files of a worktree that was added without them.
+    """Write the files of a worktree that was added without its files.
 
-    Git could do both at once, but then with settings that apply only in the new worktree and that could
-    not be checked before.
+    Git could do both at once, but then it would use settings that apply only in the new worktree and could not be
+    checked before.
     """
     told = ("reset", "--hard", "--no-recurse-submodules", "--quiet")
     await read_git_output(checkout, *told, timeout=SNAPSHOT_SECONDS, lock=lock)
@@ -184,7 +184,7 @@ async def write_worktree_files(checkout: Checkout, *, lock: int) -> None:
 
 async def _add_worktree(place: Repository | Checkout, path: Path, base: str, lock: int) -> Checkout:
     told = ("worktree", "add", "--quiet", "--detach", "--no-checkout", "--", str(path), base)
-    # Must not be cancelled between git's own record of the worktree and its creation.
+    # Must not be cancelled after git has recorded the worktree and before it has created it.
     with CancelScope(shield=True):
         await read_git_output(place, *told, lock=lock)
         checkout = await find_registered_worktree(place, path, branch="", base=base)
@@ -200,7 +200,7 @@ async def _remove_worktree(place: Repository | Checkout, path: Path) -> None:
 
 @contextmanager
 def _lock_new_folder() -> Iterator[tuple[Path, int]]:
-    """Create a folder for this process alone, and hold its lock; a child process can inherit the lock."""
+    """Create a folder for this process only, and hold its lock; a child process can inherit the lock."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
         lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
@@ -217,7 +217,7 @@ def _lock_new_folder() -> Iterator[tuple[Path, int]]:
 
 
 async def _remove_stale_checkouts(place: Repository | Checkout) -> None:
-    """Remove the temporary checkouts of processes that were killed."""
+    """Remove the temporary checkouts of killed processes."""
 
     def remove_stale_folders() -> list[Path]:
         for folder in Path(tempfile.gettempdir()).resolve().glob(f"{PREFIX}*"):
@@ -229,7 +229,7 @@ async def _remove_stale_checkouts(place: Repository | Checkout) -> None:
 
 
 def _remove_if_unlocked(folder: Path) -> None:
-    """Remove a temporary folder of this user that no process has locked."""
+    """Remove this user's temporary folder if no process has locked it."""
     with suppress(OSError):
         found = folder.lstat()
         if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid():

@@ -1,4 +1,4 @@
-"""The files that git tracks in a folder, and the submodules there, as git's index lists them."""
+"""The tracked files and the submodules in a folder, read from git's index."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .repository import Repository, call_git
 
 SUBMODULE_MODE = b"160000"
 DEEPEST = 8
-"""How deep submodules of submodules are followed."""
+"""How many levels of nested submodules are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackedFiles:
-    """The tracked paths below a folder, sorted and relative to it. `submodules` includes those of submodules."""
+    """The tracked paths below a folder, sorted and relative to it. `submodules` includes nested ones."""
 
     paths: Sequence[str] = ()
     submodules: tuple[str, ...] = ()
@@ -37,12 +37,12 @@ class TrackedFiles:
 
 
 async def read_tracked_files(folder: Path) -> TrackedFiles:
-    """Return what git tracks below a folder; nothing if it is in no repository, or in one that cannot be read."""
+    """Return the tracked files below a folder; none if it is not in a repository that can be read."""
     return await _read_index(folder, DEEPEST)
 
 
 async def list_ignored_folders(folder: Path, paths: Sequence[str]) -> set[str]:
-    """Return those of the paths that git ignores. In doubt, a path is not ignored."""
+    """Return the paths that git ignores. A path counts as not ignored if git cannot tell."""
     with suppress(Mistake, OutsideFailed):
         repository = Repository.at(folder)
         prefix = _prefix_below(repository, folder)
@@ -72,7 +72,7 @@ async def _read_index(folder: Path, depth: int) -> TrackedFiles:
 
 
 def _prefix_below(repository: Repository, folder: Path) -> str:
-    """Return the path of a folder in its repository, with a slash at the end; empty for the repository itself."""
+    """Return a folder's path in its repository, with a trailing slash; empty for the repository itself."""
     relative = folder.resolve().relative_to(repository.root).as_posix()
     return "" if relative == "." else f"{relative}/"
 

@@ -1,7 +1,7 @@
-"""Fast-forwarding the target: it moves to exactly what was approved, or not at all.
+"""Fast-forwarding the target: it moves to exactly the approved commit, or not at all.
 
-An approval is bound to a tree and to the commit that the target was at. If the target is checked out, the
-files there are updated too, but only if none of the person's work can be lost.
+An approval applies to one tree and to the commit that the target was at. If the target is checked out, its files
+are updated too, but only if none of the person's work can be lost.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ async def fast_forward(repo: GitLocation, target: str, *, commit: str, expected_
     if (tree := await resolve_tree(place, new)) != expected_tree:
         raise Mistake(
             f"{new[:SHORT]} has the tree {tree[:SHORT]}, but {expected_tree[:SHORT]} was approved; "
-            "review it again and approve what is there now"
+            "review it again and approve the current tree"
         )
     old = await branch_tip(place, target)
     if old == new:
@@ -60,7 +60,7 @@ async def fast_forward(repo: GitLocation, target: str, *, commit: str, expected_
         await _move_branch(place, target, old, new)
         return
     await _must_be_safe_to_update(checkout, target, old, new)
-    # Once files change, the branch must follow or the files must change back, even if the caller is cancelled.
+    # Once files have changed, the branch must move or the files must be restored, even if the caller is cancelled.
     with CancelScope(shield=True):
         await _update_checkout_files(checkout, target, old, new)
         try:
@@ -72,7 +72,7 @@ async def fast_forward(repo: GitLocation, target: str, *, commit: str, expected_
 
 
 async def _move_branch(place: GitLocation, target: str, old: str, new: str) -> None:
-    """Move the branch alone. Git compares and moves in one step, so that no other commit is overwritten."""
+    """Move only the branch. Git compares and moves in one step, so that no other commit is overwritten."""
     done = await call_git(place, "update-ref", "-m", "podium: fast-forward", HEADS + target, new, old)
     if done.code != 0:
         raise Mistake(
@@ -82,7 +82,7 @@ async def _move_branch(place: GitLocation, target: str, old: str, new: str) -> N
 
 
 async def _find_branch_checkout(place: Repository | Checkout, target: str) -> Repository | None:
-    """Return the checkout that is on the branch, with its own git folder. Raises Mistake if it is unusable."""
+    """Return the checkout of the branch, with its own git folder. Raises Mistake if it is unusable."""
     listed = await read_git_output(place, "worktree", "list", "--porcelain", "-z")
     having = [
         Path(record[0].removeprefix("worktree "))
@@ -107,7 +107,7 @@ async def _find_branch_checkout(place: Repository | Checkout, target: str) -> Re
 
 
 def _must_not_be_rebasing(common: Path, target: str) -> None:
-    """Raise Mistake during a rebase or bisection of the branch: HEAD is detached then, but git returns to it."""
+    """Raise Mistake during a rebase or bisection of the branch: HEAD is detached, but git returns to the branch."""
     for own in (common, *common.glob("worktrees/*")):
         for name in REWRITING:
             try:
@@ -122,7 +122,7 @@ def _must_not_be_rebasing(common: Path, target: str) -> None:
 
 
 async def _must_be_safe_to_update(checkout: Repository, target: str, old: str, new: str) -> None:
-    """Raise Mistake if files of the checkout could be lost, or be written differently than by the person's own git."""
+    """Raise Mistake if files in the checkout could be lost, or the person's own git would write them differently."""
     for name, what in UNDER_WAY.items():
         if (checkout.git_dir / name).exists():
             raise Mistake(f"{what} is under way in {checkout.root}; finish or abort it, then try again")
@@ -144,7 +144,7 @@ async def _must_be_safe_to_update(checkout: Repository, target: str, old: str, n
         raise Mistake(
             f"the merge adds {format_paths(blocking)}, but untracked or ignored files are in the way "
             f"in {checkout.root}; "
-            "move them away, then try again"
+            "move them elsewhere, then try again"
         )
     if filtered := await _find_filter_paths(checkout, new, [*added, *others]):
         raise Mistake(
@@ -167,7 +167,7 @@ async def _update_checkout_files(checkout: Repository, target: str, old: str, ne
 
 
 async def _has_files_of_commit(checkout: Repository, new: str) -> bool:
-    """Whether the files are those of the new commit already: an earlier try ended just before the branch moved."""
+    """Whether the files already match the new commit: an earlier attempt ended just before the branch moved."""
     done = await call_git(checkout, "diff-index", "--quiet", new, timeout=LONGEST)
     staged = await call_git(checkout, "diff-index", "--quiet", "--cached", new, timeout=LONGEST)
     if done.code not in (0, 1):
@@ -176,7 +176,7 @@ async def _has_files_of_commit(checkout: Repository, new: str) -> bool:
 
 
 async def _diff_paths(checkout: Repository, old: str, new: str) -> tuple[list[str], list[str]]:
-    """Return the paths that are added, and the others that differ."""
+    """Return the added paths, and the other paths that differ."""
     told = split_nul_paths(
         await read_git_output(checkout, "diff-tree", "-r", "-z", "--name-status", "--no-renames", old, new)
     )
@@ -186,9 +186,9 @@ async def _diff_paths(checkout: Repository, old: str, new: str) -> tuple[list[st
 
 
 def find_blocking_paths(root: Path, added: list[str], others: list[str]) -> Iterator[str]:
-    """Yield the added paths where an untracked or ignored file is in the way.
+    """Yield the added paths at which an untracked or ignored file is in the way.
 
-    Git itself spares untracked files and overwrites ignored ones; we spare both.
+    Git itself keeps untracked files and overwrites ignored ones; Podium keeps both.
     """
     kept = frozenset(others)
     for path in added:
@@ -206,18 +206,18 @@ def find_blocking_paths(root: Path, added: list[str], others: list[str]) -> Iter
 
 
 def _holds_only_tracked(root: Path, folder: Path, kept: frozenset[str]) -> bool:
-    """Whether git tracks all files of a folder, so that the folder can be replaced."""
+    """Whether git tracks all files in a folder, so that the folder can be replaced."""
     return all(
-        os.path.relpath(os.path.join(where, file), root) in kept  # noqa: PTH118 - thousands of them
+        os.path.relpath(os.path.join(where, file), root) in kept  # noqa: PTH118 - there can be thousands
         for where, _, files in os.walk(folder)
         for file in files
     )
 
 
 async def _find_filter_paths(checkout: Repository, new: str, paths: list[str]) -> list[str]:
-    """Return the paths that a git filter applies to, such as large files that are stored elsewhere.
+    """Return the paths to which a git filter applies, such as large files that are stored elsewhere.
 
-    The person's filters are in settings that we do not read, so it is enough that an attribute names one.
+    The person's filters are in settings that Podium does not read, so a filter attribute is enough.
     """
     if not paths:
         return []

@@ -1,9 +1,9 @@
 """The merge train: merge branches one after another onto a new integration branch, and check each merge.
 
-A branch that conflicts or fails its check is left out, and so are those that build on it; the others
-continue. No checkout of a person is touched, and the target does not move: `fast_forward` does that once a
-person approves. Until the integration branch is created, no ref names the merges, so a train that is
-interrupted leaves no trace and can simply be run again.
+A branch that conflicts or fails its check is left out, and so are the branches that build on it; the others are
+merged. The person's checkouts do not change, and the target does not move until a person approves and `fast_forward`
+moves it. Until the integration branch is created, no ref points to the merges, so an interrupted train leaves no
+branch behind and can simply be run again.
 """
 
 from __future__ import annotations
@@ -49,12 +49,12 @@ class CheckResult:
 
 
 Check = Callable[[Path], Awaitable[CheckResult]]
-"""Checks the files in a folder. It runs code that workers wrote, so the caller must sandbox it."""
+"""Checks the files in a folder. This runs code that workers wrote, so the caller must run it in a sandbox."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedBranch:
-    """A merged branch: the commit of the train that contains it, and the tree that was checked."""
+    """A merged branch: the train's commit that contains it, and the tree that was checked."""
 
     branch: str
     commit: str
@@ -65,8 +65,8 @@ class MergedBranch:
 class LeftOutBranch:
     """A branch that was not merged, and why.
 
-    `onto` is the commit that it was tried on, and `files` are those with conflicts or with conflict markers
-    left. `output` is the end of the check's output, or both sides of the conflicts.
+    `onto` is the commit that it was merged onto in the attempt, and `files` are the files with conflicts or remaining
+    conflict markers. `output` is the end of the check's output, or both sides of the conflicts.
     """
 
     branch: str
@@ -82,7 +82,7 @@ class LeftOutBranch:
 class Train:
     """The result of a merge train. `ref` is the integration branch, or None if no branch was merged.
 
-    `base` is the commit of the target that it started from; `commit` and `tree` are the result.
+    `base` is the target's commit at the start; `commit` and `tree` are the result.
     """
 
     target: str
@@ -97,7 +97,7 @@ class Train:
 async def build_train(
     repo: GitLocation, branches: Sequence[TrainBranch], *, onto: str, integration: str, check: Check
 ) -> Train:
-    """Merge the branches, each after those that it builds on, onto a new branch that starts at `onto`.
+    """Merge the branches, each after those it builds on, onto a new branch that starts at `onto`.
 
     If a branch called `integration` exists, the new branch gets a number.
     """
@@ -122,7 +122,7 @@ async def build_train(
 
 
 def sort_by_dependency(branches: Sequence[TrainBranch]) -> list[TrainBranch]:
-    """Return the branches in the given order, each moved behind those it builds on. Raises Mistake for a cycle."""
+    """Return the branches in the given order, but each after those it builds on. Raises Mistake for a cycle."""
     waiting = {train_branch.branch: train_branch for train_branch in branches}
     if len(waiting) < len(branches):
         twice = next(
@@ -144,7 +144,7 @@ def sort_by_dependency(branches: Sequence[TrainBranch]) -> list[TrainBranch]:
 
 
 def _find_cycle(waiting: Mapping[str, TrainBranch]) -> list[str]:
-    """Return one cycle, in which every branch waits for the next."""
+    """Return one cycle, in which each branch depends on the next."""
     way = [next(iter(waiting))]
     while True:
         following = next(branch for branch in waiting[way[-1]].after if branch in waiting)
@@ -166,7 +166,7 @@ class _TrainBuilder:
         self.left_out: list[LeftOutBranch] = []
 
     async def look_up_tips(self, branches: Sequence[TrainBranch]) -> None:
-        """Resolve the branches, and those that they build on, once for the whole train."""
+        """Resolve the branches, and those they build on, once for the whole train."""
         self._tips = await branch_tips(
             self._place, {name for train_branch in branches for name in (train_branch.branch, *train_branch.after)}
         )
@@ -178,7 +178,7 @@ class _TrainBuilder:
             self.left_out.append(left_out)
 
     async def _find_obstacle(self, train_branch: TrainBranch) -> LeftOutBranch | None:
-        """Return the reason that a branch cannot even be tried, if there is one."""
+        """Return the branch as left out if no merge can even be tried, or None."""
         now = self._tips.get(train_branch.branch)
         if now is None:
             return self._leave_out(
@@ -256,8 +256,8 @@ class _TrainBuilder:
 async def leave_out_conflict(
     place: GitLocation, clash: ConflictingMerge, ours: MergeSide, theirs: MergeSide
 ) -> LeftOutBranch:
-    """Return the branch of `theirs`, left out because it conflicts with `ours`."""
-    why = "; ".join(escape_unprintable(one.text) for one in clash.conflicts) or "it clashes with the train"
+    """Return the branch `theirs` as left out, because it conflicts with `ours`."""
+    why = "; ".join(escape_unprintable(one.text) for one in clash.conflicts) or "it conflicts with the train"
     return LeftOutBranch(
         branch=theirs.name,
         commit=theirs.commit,
@@ -270,7 +270,7 @@ async def leave_out_conflict(
 
 
 def describe_merged(target: str, coupled: Sequence[MergedBranch]) -> str:
-    """Return a name for what a branch is merged onto: the target and the branches merged so far."""
+    """Return a name for the base of the next merge: the target and the branches merged so far."""
     return " + ".join((target, *(one.branch for one in coupled)))
 
 
@@ -284,7 +284,7 @@ def format_conflict(left_out: LeftOutBranch) -> str:
     files = "\n".join(f"- {escape_unprintable(file)}" for file in left_out.files) or "- none in particular"
     told = (
         f"Merging {escape_unprintable(left_out.branch)} (commit {left_out.commit}) onto commit "
-        f"{left_out.onto} clashes: "
+        f"{left_out.onto} has conflicts: "
         f"{left_out.why}\n\nFiles:\n{files}"
     )
     if not left_out.output:
@@ -307,7 +307,7 @@ async def _must_be_branch_name(place: GitLocation, name: str) -> None:
 
 
 async def _create_branch(place: GitLocation, name: str, commit: str) -> str:
-    """Create a branch at a commit, never one that exists, and return its ref."""
+    """Create a new branch at a commit, and return its ref. An existing branch is never changed."""
     for number in range(1, MOST_NAMES):
         numbered = name if number == 1 else f"{name}-{number}"
         if numbered in await branch_tips(place, [numbered]):
@@ -322,5 +322,5 @@ async def _create_branch(place: GitLocation, name: str, commit: str) -> str:
                 f"{escape_unprintable(truncate_text(done.err, 300))}; try another name"
             )
     raise OutsideFailed(
-        f"{MOST_NAMES} branches named like {escape_unprintable(name)} exist already; delete those that are done"
+        f"{MOST_NAMES} branches named like {escape_unprintable(name)} exist already; delete those you no longer need"
     )

@@ -1,7 +1,7 @@
 """The overlap forecast: which branches changed the same files, and which of them would not merge.
 
-Each pair is merged in a trial, because two branches may conflict without a common file, and change the same
-file without a conflict. The forecast changes nothing and recommends nothing.
+Each pair gets a trial merge, because two branches can conflict without a common file, or change the same file
+without a conflict. The forecast changes nothing and recommends nothing.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class BranchChanges:
 
     @property
     def all_paths(self) -> frozenset[str]:
-        """The names of all changed files; for a renamed file, both names."""
+        """The paths of all changed files; for a renamed file, both paths."""
         return frozenset(name for file in self.files for name in (file.path, file.was) if name is not None)
 
 
@@ -47,8 +47,8 @@ class BranchChanges:
 class Overlap:
     """Two branches, or a branch and the target: the files that both changed, and the conflicts between them.
 
-    `through` is the branch that one of the two is built on and that the conflicts come from; it is empty if
-    the conflicts are their own. `is_in` says that the second branch contains all of the first already.
+    If the conflicts come from a branch that one of the two is built on, `through` is that branch; otherwise it is
+    empty. `is_in` says that the second branch already contains the first.
     """
 
     first: str
@@ -79,13 +79,13 @@ class Forecast:
 
 
 async def read_branch_changes(repo: GitLocation, base: str, branch: str) -> BranchChanges:
-    """Return the changes on `branch` since it forked from `base`; all of its content if they share no history."""
+    """Return the changes on `branch` since it forked from `base`, or its whole content if they share no history."""
     place = resolve_location(repo)
     return await _read_commit_changes(place, await resolve_commit(place, base), await branch_tip(place, branch))
 
 
 async def forecast_merges(repo: GitLocation, branches: Mapping[str, str], *, onto: str) -> Forecast:
-    """Try to merge the branches, given with their bases, with one another and with the branch `onto`."""
+    """Try to merge the branches, given with their bases, with each other and with the branch `onto`."""
     place = resolve_location(repo)
     target = MergeSide(name=onto, commit=await branch_tip(place, onto))
     sides = [MergeSide(name=branch, commit=await branch_tip(place, branch)) for branch in branches]

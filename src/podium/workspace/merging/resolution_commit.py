@@ -1,8 +1,8 @@
 """Resolution commits: a merge that conflicts or fails a check, committed as the starting point for resolving it.
 
-The commit contains git's merge result, conflict markers included, and has both sides as parents. So anything
-built on it contains both sides, and its history shows for good what conflicted. Who resolves it is decided
-elsewhere. The result is an ordinary branch, which no train merges while conflict markers are left in it.
+The commit contains git's merge result, including conflict markers, and has both sides as parents. So anything
+built on it contains both sides, and its history permanently shows the conflicts. Other modules decide who resolves
+it. The result is an ordinary branch, which no train merges while it still has conflict markers.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ResolutionStart:
 async def commit_resolution_start(
     place: GitLocation, tried: ConflictingMerge | CleanMerge, ours: MergeSide, theirs: MergeSide
 ) -> ResolutionStart:
-    """Commit a merge that conflicts or fails a check; no ref names the commit yet.
+    """Commit a merge that conflicts or fails a check; no ref points to the commit yet.
 
     Raises Mistake if git produced no merge result.
     """
@@ -57,12 +57,12 @@ async def commit_resolution_start(
 
 
 async def find_resolution_starts(place: GitLocation, commit: str, *, beyond: str) -> list[ResolutionStart]:
-    """Return the resolutions that started in the history of `commit` but not in that of `beyond`."""
+    """Return the starts of resolutions in the history of `commit` that are not in the history of `beyond`."""
     return await _list_resolution_starts(place, commit, f"^{beyond}")
 
 
 async def filter_resolution_starts(place: GitLocation, commits: Iterable[str]) -> dict[str, ResolutionStart]:
-    """Return those of the commits that a resolution starts from. Commits that no longer exist are ignored."""
+    """Return which of the given commits a resolution is based on. Commits that no longer exist are ignored."""
     wanted = list(dict.fromkeys(commits))
     found = await _list_resolution_starts(place, "--ignore-missing", "--no-walk=unsorted", *wanted) if wanted else []
     return {one.commit: one for one in found}
@@ -77,20 +77,20 @@ async def _list_resolution_starts(place: GitLocation, *which: str) -> list[Resol
 
 
 async def is_resolution_of(place: GitLocation, start: ResolutionStart, commit: str) -> bool:
-    """Whether a resolution is about a commit: the merged side contains it, and the other side does not."""
+    """Whether a resolution is for a commit: the merged side contains the commit, and the other side does not."""
     return await contains_commit(place, start.theirs, commit) and not await contains_commit(place, start.ours, commit)
 
 
 async def find_marked_files(place: GitLocation, commit: str, start: ResolutionStart) -> frozenset[str]:
-    """Return the files of a commit that have conflict markers naming one of the two sides."""
+    """Return the files of a commit with conflict markers that contain the name of one of the two sides."""
     return frozenset(await _count_matching_lines(place, commit, f"^[<>]+ ({start.ours}|{start.theirs})"))
 
 
 async def find_unresolved_files(place: GitLocation, commit: str, start: ResolutionStart) -> tuple[str, ...]:
-    """Return the files of a commit that are still unresolved: with conflict markers, or with a temporary git name.
+    """Return the unresolved files of a commit: those with conflict markers or with a temporary name from git.
 
-    A marker that names a side counts in any file. Markers that name none count only in the files that
-    conflicted, and only if neither side had them, because a similar line may be a heading.
+    A marker with the name of a side counts in any file. Other markers count only in the files that conflicted, and
+    only if neither side had them, because a similar line can be a heading.
     """
     sides = f"({start.ours}|{start.theirs})"
     left = set(await find_marked_files(place, commit, start))
@@ -108,7 +108,7 @@ async def find_unresolved_files(place: GitLocation, commit: str, start: Resoluti
 
 
 async def _count_matching_lines(place: GitLocation, commit: str, pattern: str) -> dict[str, int]:
-    """Return the number of matching lines in each file of a commit; files without any are left out."""
+    """Return the number of matching lines in each file of a commit; files without matches are left out."""
     how = ("--text", "--no-textconv", "--no-recurse-submodules", "--full-name", "--no-color", "-z", "--count", "-E")
     done = await call_git(place, "grep", *how, "-e", pattern, commit, timeout=LONGEST)
     if done.code not in (0, 1) or (done.code == 1 and done.err):

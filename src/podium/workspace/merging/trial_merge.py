@@ -1,7 +1,7 @@
 """Trial merges: whether two commits merge, the resulting tree, and the conflicts.
 
-Nothing is changed. Git leaves unreferenced objects, which it removes by itself later. `overlap_forecast`
-reports the outcomes, and `merge_train` builds on them.
+No branch or file changes. Git leaves unreferenced objects, which it removes later. `overlap_forecast` reports the
+outcomes, and `merge_train` builds on them.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ MergeOutcome = CleanMerge | ConflictingMerge
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeSide:
-    """A commit and the name that people know it by."""
+    """A commit and its name for people."""
 
     name: str
     commit: str
@@ -119,7 +119,7 @@ def _parse_conflicts(words: Iterator[bytes]) -> Iterator[Conflict]:
 
 
 def name_conflict_sides(outcome: MergeOutcome, ours: MergeSide, theirs: MergeSide) -> MergeOutcome:
-    """Return the outcome with names in its messages, where git wrote commit ids."""
+    """Return the outcome with names instead of commit ids in its messages."""
     if isinstance(outcome, CleanMerge):
         return outcome
     told = tuple(
@@ -130,7 +130,7 @@ def name_conflict_sides(outcome: MergeOutcome, ours: MergeSide, theirs: MergeSid
 
 
 def replace_commit_ids(text: str, *sides: MergeSide) -> str:
-    """Return `text` with names in place of commit ids."""
+    """Return `text` with names instead of commit ids."""
     for side in sides:
         text = text.replace(side.commit, side.name)
     return text
@@ -139,7 +139,7 @@ def replace_commit_ids(text: str, *sides: MergeSide) -> str:
 async def format_conflict_excerpt(
     repo: GitLocation, clash: ConflictingMerge, ours: MergeSide, theirs: MergeSide
 ) -> str:
-    """Return both sides of each conflict, file by file, with git's markers; long excerpts are cut."""
+    """Return both sides of each conflict, file by file, with git's markers; long excerpts are truncated."""
     parts: list[str] = []
     for file in clash.files[:FILES_SHOWN] if clash.tree else ():
         if marked := await _read_conflict_lines(repo, clash.tree, file):
@@ -150,7 +150,7 @@ async def format_conflict_excerpt(
 
 
 async def _read_conflict_lines(repo: GitLocation, tree: str, file: str) -> str:
-    """Return the lines between the conflict markers of one file; empty if it has none or is too large."""
+    """Return the lines between a file's conflict markers; empty if it has no markers or is too large."""
     try:
         done = await call_git(repo, "cat-file", "blob", f"{tree}:{file}")
     except OutsideFailed:

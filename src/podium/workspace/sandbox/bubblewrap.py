@@ -3,7 +3,7 @@
 Bubblewrap gives a command its own namespaces (users, processes, network, mounts, host name, control
 groups), no capabilities, a read-only system, and a checkout. A filter denies system calls that bypass
 these limits. When the command or this process ends, everything that the command started ends too.
-Whether a command may run at all is decided by the policy; timeouts and output are up to the caller.
+The policy decides whether a command may run at all; the caller handles timeouts and output.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Profile = Literal["read-only", "workspace"]
 
 SHELL = "/bin/sh"
 FILTER_DESCRIPTOR = 9
-"""The descriptor that bubblewrap reads the filter from; shells cannot name a higher one."""
+"""The descriptor from which bubblewrap reads the filter; shells cannot use a higher one."""
 
 NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts")
 PROTECTED_NAMES = (
@@ -57,9 +57,9 @@ PROTECTED_NAMES = (
     *(".vscode", ".idea", ".zed"),
     *(".bashrc", ".bash_profile", ".bash_login", ".profile", ".zprofile", ".zshrc", ".zshenv"),
 )
-"""Paths that a command cannot create either. Other protected paths are read-only if they exist."""
+"""Paths that a command can neither change nor create. Other protected paths are read-only if they exist."""
 LEFTHOOK_NAMES = tuple(f"{dot}lefthook-local.{kind}" for dot in ("", ".") for kind in ("yml", "yaml", "toml", "json"))
-"""What lefthook reads besides its own file; protected like the others where it has one."""
+"""Files that lefthook reads besides its own; protected like the others if lefthook's own file exists."""
 
 INSTALLERS = (
     ("apt-get", "sudo apt-get install bubblewrap"),
@@ -75,8 +75,8 @@ class Sandbox:
     """A sandbox for the commands of one checkout. Get one from `find`, which tests it.
 
     `home` is the Podium home; neither it nor `store` is visible from inside. `protected` are paths below the top of
-    the checkout that commands can read, `submodules` the `.git` of each submodule, which they cannot create either.
-    `report` receives a sentence about each nested repository that was moved aside.
+    the checkout that commands can only read; `submodules` are the `.git` of each submodule, which they cannot create
+    either. `report` receives a sentence about each nested repository that was moved out of the way.
     """
 
     program: str
@@ -107,10 +107,10 @@ class Sandbox:
         limits: SandboxLimits | None = None,
         report: Callable[[str], None] = lambda text: None,
     ) -> Sandbox:
-        """Return the sandbox for a checkout. Raises Mistake if there is none, or if it fails its self-test.
+        """Return the sandbox for a checkout. Raises Mistake if none is available or it fails its self-test.
 
-        `readable` are folders outside the checkout that commands may read. `shown` are files in the checkout
-        that they may read although files with such names usually contain secrets.
+        `readable` are folders outside the checkout that commands can read. `shown` are files in the checkout
+        that they can read although files with such names usually contain secrets.
         """
         checkout = _resolve_checkout(checkout, profile)
         program = find_bubblewrap(outside=checkout)
@@ -141,17 +141,17 @@ class Sandbox:
         return found
 
     async def self_test(self) -> list[str]:
-        """Return what a command could do here but should not; empty if the sandbox passes. Runs once per process."""
+        """Return the actions that the sandbox failed to prevent; empty if it passes. Runs once per process."""
         return await find_failures(self)
 
     def wrap(self, argv: list[str], sealed: Mapping[str, bytes] | None = None) -> list[str]:
         """Return the command line that runs `argv` in the sandbox; start it in a folder that is visible inside.
 
-        `sealed` are files of the checkout with the content that the command sees, even if the files change.
+        `sealed` are files in the checkout with the content that the command sees, even if the files change.
         """
         copies = SealedFiles(self.home / "sandbox").make_copies(self.checkout, sealed or {})
-        # The first process inside stays in the process group that is killed with the command; only the command leaves
-        # it. With bubblewrap's --new-session both would, and a command killed while it starts would keep running.
+        # Only the command leaves the process group that is killed with it; the first process inside stays. With
+        # bubblewrap's --new-session both would leave, and a command killed while it starts would keep running.
         inside = f'{self.limits.ulimit_script()} && echo >&0 && read -r _ && exec setsid "$@" </dev/null'
         held = self._placeholders.acquire() if self.profile == "workspace" else ()
         bwrap = [
@@ -214,11 +214,11 @@ class Sandbox:
 
     @cached_property
     def _build_mount_arguments(self) -> Callable[[tuple[Mount, ...], tuple[Mount, ...]], list[str]]:
-        """Builds the arguments for all mounts; those for the last command are reused if nothing has changed."""
+        """A function that builds the arguments for all mounts, or reuses the last ones if nothing has changed."""
 
         @lru_cache(maxsize=1)
         def build(copies: tuple[Mount, ...], guards: tuple[Mount, ...]) -> list[str]:
-            # The guards come last: of two mounts for one path, the last one counts.
+            # The guards come last: of two mounts for one path, the last one applies.
             return build_mount_arguments((*copies, *self._visible_mounts(guards)), size=self.limits.temporary)
 
         return build
@@ -233,7 +233,7 @@ class Sandbox:
         yield Mount("empty", self.home)
 
     def _anchor_mounts(self, guards: Sequence[Mount]) -> Iterator[Mount]:
-        """Yield mounts for the folders above closed paths in the checkout: a mount point cannot be moved away."""
+        """Yield mounts for the folders above closed paths in the checkout: a mount point cannot be moved."""
         if self.profile != "workspace":
             return
         closed = [mount.place for mount in (*guards, *self._interpreter_mounts())]
@@ -245,18 +245,18 @@ class Sandbox:
             for folder in place.parents[: len(place.relative_to(self.checkout).parts) - 1]
         }
         for folder in above:
-            # Nothing is made writable inside a path that is closed as a whole.
+            # Nothing inside a closed folder becomes writable.
             if closed_as_a_whole.isdisjoint((folder, *folder.parents)) and folder.is_dir():
                 yield Mount("write", folder)
 
     def _interpreter_mounts(self) -> Iterator[Mount]:
-        """Yield our own Python environment if it is in the checkout: a command must not change it."""
+        """Yield Podium's own Python environment if it is in the checkout: a command must not change it."""
         prefix = Path(sys.prefix).resolve()
         if prefix.is_relative_to(self.checkout) and prefix != self.checkout:
             yield Mount("read", prefix)
 
     def _guard_mounts(self, held: Collection[str]) -> Iterator[Mount]:
-        """Yield the protected and secret paths in the checkout, as of now. Links are skipped: a mount follows them."""
+        """Yield the protected and secret paths now in the checkout. Links are skipped: a mount follows them."""
         is_plain = {str(self.checkout): True}
         for one in self._guarded_paths:
             if (kind := one.read_kind(is_plain)) is None:
@@ -276,7 +276,7 @@ class Sandbox:
         )
 
     def _store_mounts(self) -> Iterator[Mount]:
-        """Hide a store in the checkout, with the files that SQLite keeps beside it; other files there stay visible."""
+        """Hide a store in the checkout and the files that SQLite keeps beside it; other files there stay visible."""
         if self.store is None:
             return
         folder = self.store.parent
@@ -313,7 +313,7 @@ class Sandbox:
 def find_bubblewrap(*, outside: Path) -> str:
     """Return the absolute path of bubblewrap. Raises Mistake, with the command that installs it, if it is missing."""
     if sys.platform != "linux":
-        raise Mistake("commands need a sandbox, and there is none for this system; --no-sandbox runs them without one")
+        raise Mistake("commands need a sandbox, and this system has none; --no-sandbox runs them without one")
     program = find_trusted_program("bwrap", outside=outside)
     if program is None:
         raise Mistake(
@@ -328,7 +328,7 @@ def _find_install_command() -> str:
 
 
 def _resolve_checkout(checkout: Path, profile: Profile) -> Path:
-    """Return the absolute path of a checkout. Raises Mistake if no sandbox could protect what it contains."""
+    """Return the absolute path of a checkout. Raises Mistake if no sandbox could protect its contents."""
     checkout = _resolve_path(checkout)
     homes = [Path(os.environ.get("HOME", "/"))]
     with suppress(KeyError):  # a user without a name

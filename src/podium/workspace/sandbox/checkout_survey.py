@@ -1,8 +1,8 @@
-"""A survey of a checkout: which paths in it a sandbox has to hide or to write-protect.
+"""A survey of a checkout: which of its paths a sandbox has to hide or write-protect.
 
-Secrets are untracked files whose names suggest them. Tracked files are not secret to anybody who can read the
-repository, and tests need their certificates. Protected paths change what programs run later; those at the top of
-the checkout are not listed here, because the sandbox protects them whether they exist or not.
+Untracked files count as secret if their names suggest it. Tracked files are not secret to anyone who can read the
+repository, and tests need certificates among them. Protected paths affect what programs run later; those at the top
+of the checkout are not listed here, because the sandbox protects them whether they exist or not.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from ..git.tracked_files import TrackedFiles, list_ignored_folders, read_tracked
 from .nested_repositories import FolderState, Identity, identify, is_git_shaped, read_folder_state
 
 MOST = 20_000
-"""The most files that are examined, those closest to the root first."""
+"""The maximum number of files to examine, those closest to the root first."""
 MOST_PROTECTED = 200
-"""The most protected paths below the top, those closest to it first: each one makes every command start later."""
+"""The maximum number of protected paths below the top, the closest first: each one delays every command's start."""
 LEFT_OUT = frozenset(("node_modules", "__pycache__", ".tox", ".nox", ".mypy_cache", ".ruff_cache"))
-"""Folders that are not examined if git ignores them and tracks nothing in them."""
+"""Folders that are not examined if git ignores them and tracks no files in them."""
 PACKAGES = "lib/python3*/site-packages"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckoutSurvey:
-    """What was found in a checkout, as paths relative to it; a folder includes everything in it.
+    """The findings in a checkout, as paths relative to it; a folder includes everything in it.
 
     `submodules` are the `.git` of each submodule, whether it exists or not. `folders` are the examined folders, and
     `unexamined` the others, by their absolute paths.
@@ -67,7 +67,7 @@ async def survey_checkout(checkout: Path) -> CheckoutSurvey:
 
 
 class _Walk:
-    """A walk through a checkout, and what it has found."""
+    """A walk through a checkout, with its findings."""
 
     def __init__(self, checkout: Path) -> None:
         self._checkout = str(checkout)
@@ -81,20 +81,20 @@ class _Walk:
         self.unexamined: set[str] = set()
 
     def examine_all(self, folders: Iterable[Path]) -> None:
-        """Examine folders that were left out at first."""
+        """Examine folders that were skipped at first."""
         self._examines_all = True
         self.unexamined.difference_update(map(str, folders))
         self.examine(folders)
 
     def examine(self, folders: Iterable[Path]) -> None:
-        """Examine folders and what is below them, breadth first."""
+        """Examine folders and everything below them, breadth first."""
         queue = deque(map(str, folders))
         while queue:
             folder = queue.popleft()
             if self._seen >= MOST:
                 self.unexamined.add(folder)
                 continue
-            # Before the entries are read: whatever changes after that shows as a change.
+            # Read before the entries, so that any later change is noticed.
             state = read_folder_state(folder)
             try:
                 entries = list(os.scandir(folder))
@@ -110,7 +110,7 @@ class _Walk:
             queue.extend(entry.path for entry in entries if self._examine_entry(entry, is_top=folder == self._checkout))
 
     def _examine_entry(self, entry: os.DirEntry[str], *, is_top: bool) -> bool:
-        """Note what an entry is; return whether to examine what is in it."""
+        """Record an entry; return whether to examine its contents."""
         is_git = entry.name == ".git"
         if is_git:
             self.unexamined.add(entry.path)
@@ -134,7 +134,7 @@ class _Walk:
         if entry.name in LEFT_OUT:
             return True
         parts = path.rsplit("/", 3)
-        # Only the packages of a virtual environment, which are most of its files: anybody can write a pyvenv.cfg.
+        # Only the packages of a virtual environment, which are most of its files: anyone can write a pyvenv.cfg.
         return (
             entry.name == "site-packages"
             and len(parts) == 4
@@ -147,7 +147,7 @@ class _Walk:
 
 
 def _select_secrets(checkout: Path, sensitive: Iterable[str], tracked: TrackedFiles) -> list[str]:
-    """Return the sensitive paths that git does not track. If it tracks part of a folder, the rest is listed."""
+    """Return the sensitive paths that git does not track. If it tracks part of a folder, list the rest."""
     found: list[str] = []
     pending = deque(_list_outermost(sensitive))
     while pending:
@@ -163,7 +163,7 @@ def _select_secrets(checkout: Path, sensitive: Iterable[str], tracked: TrackedFi
 
 
 def _list_outermost(paths: Iterable[str]) -> list[str]:
-    """Return the paths that are not below another one of them."""
+    """Return the paths that are not below another given path."""
     found: set[str] = set()
     for path in sorted(paths, key=lambda one: one.count("/")):
         parts = path.split("/")

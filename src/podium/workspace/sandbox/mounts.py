@@ -1,6 +1,6 @@
-"""Mounts: what a command in the sandbox sees of the machine. Each path is readable, writable, private or hidden.
+"""Mounts: the paths that a command in the sandbox sees. Each is readable, writable, private or hidden.
 
-A command sees only what is listed here. A path inside another one takes precedence, in whatever order they
+A command sees only the paths listed here. A path inside another one takes precedence, in whatever order they
 were listed, so a hidden folder stays hidden inside a readable one.
 """
 
@@ -30,11 +30,11 @@ KERNEL_SETTINGS = tuple(
     f"/proc/{name}" for name in ("sys", "sysrq-trigger", "fs", "acpi", "asound", "scsi", "driver", "mtrr")
 )
 OWN_FOLDERS = ("VIRTUAL_ENV", "CONDA_PREFIX", "JAVA_HOME", "GOROOT", "RUSTUP_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR")
-"""Variables that commands receive and that name something they have to read."""
+"""Variables that commands receive whose values are paths that they have to read."""
 TOOLS_AT_HOME = (
     *(".rustup", ".local/share/uv/python", ".local/share/uv/tools", ".local/share/pipx", ".local/pipx"),
     *(".local/share/mise/installs", ".asdf", ".sdkman/candidates"),
-    # Downloaded packages, because there is no network.
+    # Downloaded packages, because the sandbox has no network.
     *("go/pkg/mod", ".cargo/registry", ".m2/repository"),
 )
 PROGRAMS = ("bin", "sbin", "shims")
@@ -62,12 +62,12 @@ class Mount:
             case "empty":
                 yield from ("--perms", "0555", "--size", "4096", "--tmpfs", place)
             case "secret":
-                # A device file on a mount without devices: nobody can open it, not even its owner.
+                # A device file on a mount without devices: no user can open it, not even its owner.
                 yield from ("--ro-bind", os.devnull, place)
 
 
 class GuardedPath:
-    """A path in a checkout that is closed if it exists, with the mounts that may close it."""
+    """A path in a checkout that is closed if it exists, with the mounts that can close it."""
 
     def __init__(self, checkout: Path, name: str, *, is_secret: bool = False) -> None:
         self.name = name
@@ -78,9 +78,9 @@ class GuardedPath:
         self._above = str(place.parent)
 
     def read_kind(self, is_plain: dict[str, bool]) -> Literal["folder", "file"] | None:
-        """Return what is at the path; None for nothing, a link, or a path that leads through a link.
+        """Return whether the path is a folder or a file; None if it does not exist, is a link or is behind a link.
 
-        `is_plain` remembers of folders whether no link leads to them.
+        `is_plain` stores for each folder whether its path is free of links.
         """
         try:
             mode = os.lstat(self._place).st_mode
@@ -94,29 +94,29 @@ class GuardedPath:
 
 
 def build_mount_arguments(mounts: Iterable[Mount], *, size: int) -> list[str]:
-    """Return the arguments for all mounts, outer paths first. Of two mounts for one path, the last one counts."""
+    """Return the arguments for all mounts, outer paths first. Of two mounts for one path, the last one applies."""
     by_place = {mount.place: mount for mount in mounts}
     return [part for place in sorted(by_place) for part in by_place[place].bwrap_arguments(size=size)]
 
 
 def build_system_arguments() -> list[str]:
-    """Return the arguments for the system's own files, the sandbox's processes, and a few devices."""
+    """Return the arguments for system files, the sandbox's processes and a few devices."""
     told: list[str] = []
     for path in (*map(Path, SYSTEM), *(Path("/etc", name) for name in CONFIGURATION)):
-        # A mount takes a tenth of a millisecond, a link almost nothing.
+        # A mount takes a tenth of a millisecond, a link almost no time.
         if path.is_symlink() and path.resolve().is_relative_to("/usr"):
             told += ["--symlink", str(path.readlink()), str(path)]
         elif path.exists():
             told += ["--ro-bind", str(path), str(path)]
     told += ["--proc", "/proc", "--dev", "/dev"]
-    # Here the kernel checks the owner and not capabilities, and what root writes applies to the whole machine.
+    # Here the kernel checks the owner and not capabilities, and root's changes apply to the whole machine.
     for name in KERNEL_SETTINGS if os.geteuid() == 0 else KERNEL_SETTINGS[:1]:
         told += ["--ro-bind", name, name] if Path(name).exists() else []
     return told
 
 
 def choose_sandbox_home(environ: Mapping[str, str], checkout: Path) -> Path:
-    """Return the path of a command's home, which is empty: that of the person's home, if possible."""
+    """Return the path of a command's empty home directory: the same as the person's, if possible."""
     home = Path(environ.get("HOME", ""))
     if not home.is_absolute() or home == Path("/") or home.is_relative_to(checkout) or _is_system_path(home):
         return SPARE_HOME
@@ -124,9 +124,9 @@ def choose_sandbox_home(environ: Mapping[str, str], checkout: Path) -> Path:
 
 
 def find_tool_mounts(environ: Mapping[str, str], *, home: Path, checkout: Path) -> Iterator[Mount]:
-    """Yield the folders that programs on the PATH, interpreters and virtual environments consist of.
+    """Yield the folders needed to run programs on the PATH, interpreters and virtual environments.
 
-    Neither the home nor a folder that contains it is included.
+    Neither the home directory nor a folder that contains it is included.
     """
     found = [Path(sys.prefix), Path(sys.base_prefix)]
     found += [Path(environ[name]) for name in OWN_FOLDERS if environ.get(name)]
@@ -149,15 +149,15 @@ def find_tool_mounts(environ: Mapping[str, str], *, home: Path, checkout: Path) 
 def _find_installation(folder: Path, home: Path) -> Path:
     """Return an entry of the PATH, or the whole installation if its programs need that."""
     above = folder.parent
-    # ~/.local contains much besides programs, including keys.
+    # ~/.local contains more than programs, including keys.
     is_part = folder.name in PROGRAMS and above not in (home, home / ".local")
     return above if is_part and any(_can_read(above / name) for name in ("lib", "libexec")) else folder
 
 
 def _find_python_installation(environment: Path) -> Path | None:
-    """Return the installation that a virtual environment's interpreter belongs to, or None.
+    """Return the installation to which a virtual environment's interpreter belongs, or None.
 
-    Commands may have written the link, so only a real Python installation is accepted.
+    A command may have written the link, so only a real Python installation is accepted.
     """
     program = environment / "bin" / "python"
     if not _can_read(program) or not program.is_symlink():
@@ -167,7 +167,7 @@ def _find_python_installation(environment: Path) -> Path | None:
 
 
 def _can_read(path: Path) -> bool:
-    """Whether we can read a path; the PATH may contain folders of other users."""
+    """Whether this process can read a path; the PATH can contain other users' folders."""
     return os.access(path, os.R_OK)
 
 
@@ -176,9 +176,9 @@ def _is_system_path(path: Path) -> bool:
 
 
 def find_git_mounts(checkout: Path) -> Iterator[Mount]:
-    """Yield mounts for the git data of a checkout that is outside it: readable, so that git works.
+    """Yield readable mounts for a checkout's git data outside it, so that git works.
 
-    Only data that itself names the checkout is included: the files of an unpacked archive could name any
+    Only data that points back to the checkout is included: the files of an unpacked archive could point to any
     repository. For the same reason, no objects are borrowed from another repository.
     """
     try:

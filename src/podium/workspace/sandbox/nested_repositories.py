@@ -1,8 +1,8 @@
-"""Nested repositories: what a command turned into a git repository is moved aside, and reported.
+"""Nested repositories: git repositories that a command creates are moved out of the way and reported.
 
-Git runs programs that a repository's configuration names. A person who enters such a folder, or whose shell prompt
-asks git about it, would run what the command wrote. After each command, the folders that have changed are examined;
-the time at which a folder changed is set by the kernel, so a command cannot hide a change.
+Git runs programs that a repository's configuration specifies. So a command's programs would run as soon as a person
+uses git in such a folder, or their shell prompt does. After each command, the changed folders are examined; the
+kernel sets the time at which a folder changed, so a command cannot hide a change.
 """
 
 from __future__ import annotations
@@ -21,21 +21,21 @@ from ...values.plain_text import escape_unprintable
 from ..git.repository import Repository
 
 MOST_CHANGED = 20_000
-"""The most folders that are examined after a command."""
+"""The maximum number of folders to examine after a command."""
 MOST_TOLD = 8
 UNSURE_FOR = 50_000_000
-"""Nanoseconds. A folder that was examined so soon after a change may change again without a new time stamp."""
+"""Nanoseconds. A folder examined this soon after a change can change again without a new time stamp."""
 
 FolderState = tuple[int, int]
 """The inode of a folder and the time of its last change."""
 UNSURE: FolderState = (0, 0)
 
 Identity = tuple[int, int]
-"""What tells a path from another one that took its place: its inode, and, unless it is a folder, its last change."""
+"""Shows whether a path was replaced: its inode, and, unless it is a folder, the time of its last change."""
 
 
 def read_folder_state(folder: str) -> FolderState:
-    """Return the state of a folder, or UNSURE if it changed just now, is a link or cannot be read."""
+    """Return the state of a folder, or UNSURE if it has just changed, is a link or cannot be read."""
     try:
         found = os.lstat(folder)
     except OSError:
@@ -45,7 +45,7 @@ def read_folder_state(folder: str) -> FolderState:
 
 
 def identify(place: str) -> Identity | None:
-    """Return the identity of a path; None if it is gone."""
+    """Return the identity of a path; None if it no longer exists."""
     try:
         found = os.lstat(place)
     except OSError:
@@ -54,8 +54,8 @@ def identify(place: str) -> Identity | None:
 
 
 def is_git_shaped(names: Iterable[str]) -> bool:
-    """Return whether git takes a folder with these entries for a repository's own folder."""
-    # Lower case, because a file system may ignore it.
+    """Return whether git would use a folder with these entries as a repository's own folder."""
+    # Lower case, because a file system may ignore case.
     found = {name.lower() for name in names}
     return "head" in found and ("commondir" in found or {"objects", "refs"} <= found)
 
@@ -63,8 +63,8 @@ def is_git_shaped(names: Iterable[str]) -> bool:
 class NestedRepositories:
     """Finds the repositories that commands create below a checkout, and moves them to the folder `aside`.
 
-    `folders` are the folders that were there before, with their states. What is in `unexamined` is left alone as
-    long as nothing else takes its place.
+    `folders` are the folders that existed before, with their states. Paths in `unexamined` are left alone as long as
+    they are not replaced.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class NestedRepositories:
         self._unexamined = unexamined
 
     def move_aside(self) -> list[str]:
-        """Move new repositories aside, and return a sentence about each of the first few, and one about the rest."""
+        """Move new repositories, and return a sentence about each of the first few and one about the rest."""
         told = self._move_new_repositories()
         if (rest := len(told) - MOST_TOLD) > 0:
             return [*told[:MOST_TOLD], f"{rest} more repositories were moved to {self._aside} or beside their folders"]
@@ -102,7 +102,7 @@ class NestedRepositories:
         return told
 
     def _list_changed(self) -> list[str]:
-        """Return the known folders that have changed; forget those that are gone."""
+        """Return the known folders that have changed; forget those that no longer exist."""
         changed: list[str] = []
         gone: list[str] = []
         lstat, is_folder = os.lstat, stat.S_ISDIR
@@ -119,7 +119,7 @@ class NestedRepositories:
         return changed
 
     def _list_entries(self, folder: str) -> dict[str, bool]:
-        """Return the names in a folder, and whether each is a folder. A folder that a command closed is opened."""
+        """Return the names in a folder, and whether each is a folder. If a command removed access, restore it."""
         for attempt in (1, 2):
             try:
                 return {entry.name: entry.is_dir(follow_symlinks=False) for entry in os.scandir(folder)}
@@ -135,12 +135,12 @@ class NestedRepositories:
         return [place for place in places if place not in self._folders and not self._is_left_alone(place)]
 
     def _find_marker(self, folder: str, entries: Mapping[str, bool]) -> Path | None:
-        """Return the path whose presence makes git take a folder for a repository; None if it is none."""
+        """Return the path that makes git treat a folder as a repository; None if git does not."""
         place = Path(folder)
         if place == self._checkout:
             return None
         for name, is_folder in entries.items():
-            # A folder is examined by itself: without content, git does not take it for a repository.
+            # A `.git` folder is examined separately: git does not treat an empty one as a repository.
             if name.lower() == ".git" and not is_folder and not self._is_left_alone(f"{folder}/{name}"):
                 return None if self._is_our_own(place) else place / name
         if not is_git_shaped(entries):
@@ -161,21 +161,21 @@ class NestedRepositories:
         path = _format_path(marker.relative_to(self._checkout))
         try:
             parent = _open_without_links(self._checkout, marker.parent)
-        except OSError:  # it is gone, or a folder above it is a link by now: then the path leads elsewhere
+        except OSError:  # it no longer exists, or a folder above it has become a link and leads elsewhere
             return []
         try:
             place = self._rename(parent, marker)
         except OSError as error:
-            return [f"{path} makes a git repository of its folder and could not be moved aside: {error.strerror}"]
+            return [f"{path} turns its folder into a git repository and could not be moved: {error.strerror}"]
         finally:
             os.close(parent)
         return [
-            f"{path} was moved to {_format_path(place)}: it made a git repository of its folder, "
-            "and git runs programs that a repository's configuration names"
+            f"{path} was moved to {_format_path(place)}: it turned its folder into a git repository, "
+            "and git runs programs that a repository's configuration specifies"
         ]
 
     def _rename(self, parent: int, marker: Path) -> Path:
-        """Move a path into the folder for such paths, or rename it if that is on another file system."""
+        """Move a path into the folder for such paths, or rename it if the folder is on another file system."""
         token = secrets.token_hex(4)
         label = _format_path(marker.relative_to(self._checkout)).replace("/", "-")[-40:]
         target = self._aside / f"{time.strftime('%Y%m%d-%H%M%S')}-{token}-{label}"
@@ -192,12 +192,12 @@ class NestedRepositories:
 
 
 def _format_path(path: Path) -> str:
-    """Return a path as text that can be printed and stored: a command chose it."""
+    """Return a path as text that is safe to print and store, because a command chose it."""
     return escape_unprintable(os.fsencode(path).decode("utf-8", "backslashreplace"))
 
 
 def _rename_in_place(parent: int, name: str, holder: str) -> None:
-    """Move a path into a new folder beside it, in which git does not take it for a repository."""
+    """Move a path into a new folder beside it, where git does not treat it as a repository."""
     os.mkdir(holder, 0o700, dir_fd=parent)
     inside = os.open(holder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=parent)
     try:
@@ -209,7 +209,7 @@ def _rename_in_place(parent: int, name: str, holder: str) -> None:
 
 
 def _open_without_links(top: Path, folder: Path) -> int:
-    """Open a folder below another one, following no link. Raises OSError."""
+    """Open a folder below another one without following links. Raises OSError."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(top, flags)
     for name in folder.relative_to(top).parts:

@@ -1,7 +1,7 @@
 """Placeholders: empty folders at protected paths that do not exist, while a command runs.
 
-A sandbox can only write-protect what exists. So while a command runs, an empty folder is put at each missing
-path; git does not show empty folders, not even one that a crash left behind. The names of created placeholders
+A sandbox can only write-protect existing paths. So while a command runs, each missing path is an empty folder; git
+does not show empty folders, not even one that a crash left behind. The names of created placeholders
 are recorded in the Podium home. The last process that runs commands in the checkout removes them.
 """
 
@@ -63,16 +63,16 @@ class Placeholders:
                 self._timer.start()
 
     def remove(self) -> None:
-        """Remove the placeholders now, unless a command still runs here or in another process, which then will."""
+        """Remove the placeholders now, unless a command still runs; the last process to run one then will."""
         with self._lock:
             if self._holders or self._descriptor is None:
                 return
             self._cancel_timer()
             with suppress(BlockingIOError):
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Backwards: a folder comes after what is in it.
+                # Backwards, so that the contents of a folder come before the folder.
                 for name in reversed(self._read_record(self._descriptor)):
-                    with suppress(OSError):  # it is not empty or not a folder any more, so it is not ours
+                    with suppress(OSError):  # no longer an empty folder, so not a placeholder any more
                         (self._checkout / name).rmdir()
                 os.ftruncate(self._descriptor, 0)
             os.close(self._descriptor)
@@ -80,7 +80,7 @@ class Placeholders:
             atexit.unregister(self.remove)
 
     def remove_stale(self) -> None:
-        """Remove the placeholders that a killed process left, unless a command runs."""
+        """Remove the placeholders that a killed process left behind, unless a command is running."""
         with self._lock:
             if self._descriptor is None and self._record.exists():
                 self._descriptor = self._open_record()
@@ -96,7 +96,7 @@ class Placeholders:
         return os.open(self._record, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def _make_placeholder(self, name: str, record: int) -> None:
-        """Create an empty folder, and the folders above it that are missing. It is not created beyond a link."""
+        """Create an empty folder and its missing parents, unless a link is on the way."""
         if "\n" in name:  # the record has one name per line
             return
         *above, _ = PurePosixPath(name).parents
@@ -107,7 +107,7 @@ class Placeholders:
             if not place.exists():
                 # Recorded first: a folder that is not in the record would never be removed.
                 os.write(record, f"{folder}\n".encode(errors="surrogateescape"))
-                with suppress(OSError):  # it exists by now, or the checkout is not writable
+                with suppress(OSError):  # it exists now, or the checkout is not writable
                     place.mkdir(mode=0o755)
 
     def _read_record(self, record: int) -> tuple[str, ...]:

@@ -1,8 +1,8 @@
-"""Resource limits: how many processes, how much memory and which file sizes a command in the sandbox may use.
+"""Resource limits: how many processes, how much memory and how large files a command in the sandbox may use.
 
-Two mechanisms are used, because neither covers everything. Process limits apply to every user, but the number
-of processes is not limited for root, and memory is counted per process. A control group covers everything
-that runs in one checkout together, but only root can create one without the system's service manager.
+Two mechanisms are used, because neither covers everything. Process limits work for every user, but the number of
+processes is not limited for root, and memory is counted per process. A control group limits all processes in one
+checkout together, but only root can create one without the system's service manager.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ def _default_memory_limit() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxLimits:
-    """The most that a command may use; sizes in bytes.
+    """The most that a command can use; sizes in bytes.
 
-    `memory` limits what a process can write to. Memory that is only reserved does not count, because some
+    `memory` limits the memory that a process can write to. Memory that is only reserved does not count, because some
     interpreters reserve far more than any machine has. `temporary` is the size of each private folder. `free_space`
-    is what a command leaves free on the disk of the checkout.
+    is the space that must stay free on the checkout's disk.
     """
 
     processes: int = 512
@@ -43,7 +43,7 @@ class SandboxLimits:
     free_space: int = 1024 * MIB
 
     def ulimit_script(self) -> str:
-        """Return what `/bin/sh` runs in the sandbox before it executes the command. It fails if a limit does."""
+        """Return the script for `/bin/sh` in the sandbox, run before the command. It fails if a limit cannot be set."""
         processes = _cap_to_hard_limit(self.processes, resource.RLIMIT_NPROC)
         limits = (
             "ulimit -c 0",
@@ -58,13 +58,13 @@ class SandboxLimits:
 
 
 def _cap_to_hard_limit(wanted: int, kind: int) -> int:
-    """Return the wanted limit, or our own hard limit if that is lower."""
+    """Return the wanted limit, or this process's hard limit if that is lower."""
     _, hard = resource.getrlimit(kind)
     return wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
 
 
 class DiskSpace:
-    """The free space of a disk while a command runs. At most half of it is used up if little is left at the start."""
+    """The free space on a disk while a command runs. If little is free at the start, at most half of it can be used."""
 
     def __init__(self, folder: Path, limits: SandboxLimits) -> None:
         self._folder = folder
@@ -85,21 +85,21 @@ class DiskSpace:
             found = os.statvfs(self._folder)
         except OSError:
             return 0, 0
-        # Some file systems have no limit on files, and report none.
+        # Some file systems do not limit the number of files, and report 0.
         return found.f_bavail * found.f_frsize, found.f_favail if found.f_files else LEAST_FILES
 
 
 LEAST_FILES = 10_000
-"""How many more files a disk has room for, at least, before a command is ended."""
+"""A command is ended if the disk has room for fewer files than this."""
 
 
 class ControlGroup:
-    """The control groups of one sandbox, of either version; none if they cannot be made. Removed with this object."""
+    """The control groups of one sandbox, in either version, or none if they cannot be created. Removed with it."""
 
     def __init__(self, limits: SandboxLimits) -> None:
         name = f"{_group_prefix()}{os.getpid()}-{next(_numbers)}"
         self.entrances: list[str] = []
-        """Files that a process writes 0 to, meaning itself, to enter a group."""
+        """Files to which a process writes 0, meaning itself, to enter a group."""
         for parents, controller in _find_parent_groups() if os.geteuid() == 0 else ():
             for parent in parents:
                 _remove_stale_groups(parent)
@@ -111,7 +111,7 @@ class ControlGroup:
 
 
 def _group_prefix() -> str:
-    """Return the name prefix for groups of this process id namespace; process ids mean nothing in another."""
+    """Return the name prefix for groups in this process id namespace; process ids have no meaning in another one."""
     return f"podium-{Path('/proc/self/ns/pid').stat().st_ino}-"
 
 
@@ -127,7 +127,7 @@ FILES = {
 
 
 def _find_parent_groups() -> Iterator[tuple[tuple[Path, ...], str]]:
-    """Yield, for each controller with a limit, where groups can be created: in our own group, or beside it."""
+    """Yield the folders where groups can be created for each limited controller: in our own group, or beside it."""
     with suppress(OSError):
         mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8")
         for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
@@ -165,7 +165,7 @@ def _remove_group(group: Path) -> None:
 
 
 def _remove_stale_groups(parent: Path) -> None:
-    """Remove the groups of processes that are gone. The kernel refuses if a process is still in one."""
+    """Remove the groups of processes that have ended. The kernel refuses if a process is still in one."""
     prefix = _group_prefix()
     for group in parent.glob(f"{prefix}*"):
         owner = group.name.removeprefix(prefix).partition("-")[0]

@@ -1,6 +1,6 @@
 """Sealed files: a command runs exactly the content that was approved, even if the file changes later.
 
-A copy is kept in the Podium home, which no command sees, and mounted over the file inside the sandbox.
+A copy is kept in the Podium home, which commands cannot see, and mounted over the file inside the sandbox.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class SealedCopies:
 
 @dataclass(frozen=True, slots=True)
 class SealedFiles:
-    """The folder for sealed copies while their commands run."""
+    """The folder that holds sealed copies while their commands run."""
 
     folder: Path
 
@@ -44,7 +44,7 @@ class SealedFiles:
             copy = self.folder / make_owned_name("seal")
             mounts.append(Mount("read", checkout / name, copy))
             copy.write_bytes(content)
-            # With the original's mode: git would report another mode as a change.
+            # The copy gets the original's mode, because git would report another mode as a change.
             is_executable = bool(_read_mode(checkout / name) & 0o100)
             copy.chmod(0o555 if is_executable else 0o444)
         return SealedCopies(tuple(mounts))

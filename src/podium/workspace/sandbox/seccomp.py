@@ -1,11 +1,11 @@
 """The system calls that a command in the sandbox cannot make.
 
-All others are allowed, because namespaces and missing capabilities limit what they can do. The denied calls
-bypass those limits, or belong to parts of the kernel with many vulnerabilities. A denied call fails with
-EPERM, so that programs which only try it continue.
+All others are allowed, because namespaces and missing capabilities limit their effects. The denied calls bypass
+those limits, or belong to parts of the kernel with many vulnerabilities. A denied call fails with EPERM, so that
+programs that can do without it continue.
 
-Where the kernel reads only the lower half of an argument, only that half is compared: otherwise garbage in
-the upper half would get the call past the filter.
+If the kernel reads only the lower half of an argument, only that half is compared: otherwise garbage in the upper
+half would get the call past the filter.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from typing import TYPE_CHECKING
 from ...values.errors import Mistake
 
 if TYPE_CHECKING:
-    from pyseccomp import Arg, SyscallFilter  # type: ignore[import-untyped]  # it comes without types
+    from pyseccomp import Arg, SyscallFilter  # type: ignore[import-untyped]  # it has no type hints
 
 DENIED = (
     # access to other processes
     *("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "kcmp", "process_madvise"),
-    # request rings that no filter sees
+    # request rings, which filters cannot see
     *("io_uring_setup", "io_uring_enter", "io_uring_register"),
     # keyrings, which no namespace isolates
     *("keyctl", "add_key", "request_key"),
@@ -39,7 +39,7 @@ DENIED = (
     *("iopl", "ioperm", "lookup_dcookie", "nfsservctl", "vhangup"),
 )
 ABSENT = ("clone3", "openat2")
-"""Calls whose arguments no filter can read. They fail as if they did not exist, so programs use the older ones."""
+"""Calls whose arguments no filter can read. They fail as if they did not exist, so programs use older calls."""
 
 NAMESPACES = (0x00000080, 0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000)
 """CLONE_NEWTIME, NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET."""
@@ -54,11 +54,11 @@ sockets (`socketpair`) reaches only its creator unless it sends datagrams, and e
 """
 HIGHEST_FAMILY = 63
 NEWER = {"process_madvise": 440, "mount_setattr": 442, "fchmodat2": 452, "open_tree_attr": 467}
-"""Calls that the kernel may know but an older libseccomp does not, with the number that they have everywhere."""
+"""Calls that an older libseccomp may not know, with their numbers, which are the same on every architecture."""
 UNKNOWN = -1
 LOWER_HALF = 0xFFFFFFFF
 CREATING = (os.O_CREAT, os.O_TMPFILE & ~os.O_DIRECTORY)
-"""The flags with which opening a file gives it a mode."""
+"""The open flags that make the kernel use the mode argument."""
 ADDRESSABLE_PAIRS = (socket.SOCK_DGRAM, socket.SOCK_RAW)
 """Kinds of AF_UNIX socket pairs that can send to any other socket; for AF_UNIX, raw sockets are datagram sockets."""
 SOCKET_KIND = 0xF
@@ -67,7 +67,7 @@ BORROWED_IDENTITY = (stat.S_ISUID, stat.S_ISGID)
 
 @cache
 def compile_filter() -> int:
-    """Return a descriptor of this process that contains the compiled filter. Raises Mistake without libseccomp."""
+    """Return a file descriptor for the compiled filter. Raises Mistake without libseccomp."""
     try:
         # Imported here for start-up time: it loads a system library that only commands need.
         import pyseccomp

@@ -1,4 +1,4 @@
-"""Temporary files whose names say which process made them, so that those of a killed process can be removed."""
+"""Temporary files with their process's id in their names, so that those of a killed process can be removed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ OWNED = re.compile(r"(?P<kind>seal|probe|podium-probe)-(?P<namespace>\d+)-(?P<pi
 
 
 def make_owned_name(kind: str) -> str:
-    """Return a new name for a file or folder of this process."""
+    """Return a new name for a file or folder that belongs to this process."""
     return f"{kind}-{_read_namespace()}-{os.getpid()}-{secrets.token_hex(8)}"
 
 
 def remove_stale_files(home: Path, checkout: Path) -> None:
-    """Remove what processes that are gone have left in a Podium home, a checkout and the temporary folder."""
+    """Remove files that ended processes left in a Podium home, a checkout and the temporary folder."""
     for folder in (home, home / "sandbox", checkout, Path(tempfile.gettempdir())):
         with suppress(OSError):
             for entry in os.scandir(folder):
@@ -41,7 +41,7 @@ def _remove(path: Path) -> None:
 
 
 def _is_gone(found: re.Match[str]) -> bool:
-    # A process id means nothing in another namespace, such as that of a container.
+    # A process id has no meaning in another namespace, such as a container's.
     return found["namespace"] == _read_namespace() and not Path("/proc", found["pid"]).exists()
 
 

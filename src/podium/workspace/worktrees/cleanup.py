@@ -1,6 +1,6 @@
 """Cleaning up worktrees: list them, and remove those that are not needed any more.
 
-Only worktrees that Podium created are removed; every worktree is reported, with the reason.
+Only worktrees that Podium created are removed; the report gives a reason for every worktree.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class WorktreeSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanupResult:
-    """What cleaning up did with one worktree, and why."""
+    """The action that cleanup took for one worktree, and why."""
 
     path: Path
     branch: str
@@ -69,10 +69,10 @@ async def list_worktrees(of: Worktrees) -> list[WorktreeSummary]:
 async def clean_up_worktrees(
     of: Worktrees, *, busy: Callable[[], Collection[str]] = tuple, force: bool = False, dry_run: bool = False
 ) -> list[CleanupResult]:
-    """Remove the worktrees that are not needed any more, and report for each worktree what happened to it.
+    """Remove the worktrees that are not needed any more, and report the action for each worktree.
 
     `busy` returns the runs that have not ended. With `force`, worktrees with unmerged or uncommitted work are
-    removed too, and that work is saved first; with `dry_run`, nothing is changed.
+    also removed, after that work is saved; with `dry_run`, nothing is changed.
     """
     lines = []
     if not dry_run:
@@ -80,7 +80,7 @@ async def clean_up_worktrees(
             if not one.path.exists():
                 lines.append(CleanupResult(path=one.path, branch=one.branch, act="removed", why=one.what))
     there = await list_worktrees(of)
-    # Read only now: a worker that was started in between may have its worktree in this list already.
+    # Read after the list: a worker that started in the meantime may already have its worktree in it.
     unfinished = busy()
     for worktree in there:
         lines.append(await _clean_up_worktree(of, worktree, busy=unfinished, force=force, dry_run=dry_run))
@@ -105,11 +105,11 @@ async def _clean_up_worktree(
     if not one.is_ours:
         return make_result("left", "not created by Podium")
     if one.state in ("making", "removing"):
-        return make_result("kept", "another process is creating or removing it, or died doing so")
+        return make_result("kept", "another process is creating or removing it, or ended while doing so")
     if why := _reason_to_keep(one, busy, force=force):
         return make_result("kept", why)
     if one.state == "missing":
-        why = "its folder is gone"
+        why = "its folder no longer exists"
     elif one.status is not None and not one.status.is_clean:
         why = f"forced, with {one.status.describe_unsaved()}"
     else:

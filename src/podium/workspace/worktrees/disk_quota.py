@@ -1,8 +1,8 @@
-"""The disk quota of worktrees: how much space those of a store use, and whether another one fits.
+"""The disk quota for worktrees: how much space a store's worktrees use, and whether another one fits.
 
-The ledger stores the size of each from when it was last measured: when it was created, when its worker ended,
-or when it was listed. Before another is created, only those in use are measured, and only briefly, so that this
-takes less time than creating it. If stored sizes exceed the quota, all are measured before one is refused.
+The ledger stores each worktree's last measured size: from when it was created, when its worker ended, or when it
+was listed. Before another is created, only those in use are measured, and only briefly, so that this takes less
+time than creating it. If stored sizes exceed the quota, all are measured before a new worktree is refused.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ async def read_disk_usage(ledger: Ledger, quota: int | None) -> WorktreeDiskUsag
 
 
 async def must_be_within_quota(ledger: Ledger, quota: int | None) -> None:
-    """Raise Mistake, naming the largest worktrees, if those of a store have reached their quota."""
+    """Raise Mistake, with a list of the largest worktrees, if a store's worktrees have reached their quota."""
     if quota is None:
         return
     there = await read_disk_usage(ledger, quota)
     if not there.is_reached:
-        # By branch, because a checkout that workers share belongs to the run of their team.
+        # Listed by branch, because a checkout that workers share belongs to their team's run.
         at_work = {hired.name for hired in await to_thread.run_sync(WorkerIndex(ledger.store).list_open)}
         grown = [one for one in there.worktrees if one.branch in at_work or not one.run]
         with move_on_after(MEASURING_SECONDS):
@@ -87,7 +87,7 @@ async def measure_worktrees(ledger: Ledger, worktrees: Iterable[WorktreeRow]) ->
 
 
 def measure_folder(folder: Path) -> int:
-    """Return the size of the files in a folder in bytes, without following links; 0 if it does not exist."""
+    """Return the total size in bytes of the files in a folder, without following links; 0 if it does not exist."""
     total, left = 0, [str(folder)]
     while left:
         path = left.pop()

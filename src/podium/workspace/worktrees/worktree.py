@@ -1,9 +1,9 @@
 """Worktrees: a checkout for each worker, beside the repository, on its own branch.
 
-Each worktree is in the ledger from before it exists until it is gone. What a crash left half done is repaired
-by the next process that creates or removes one. No work is lost: a worktree is removed only if it is clean or
-its work was saved first. The branch stays, because it is the worker's result. Setup and teardown commands of
-the repository are run by the caller.
+Each worktree is in the ledger from before its creation until after its removal. If a crash interrupts either, the
+next process that creates or removes a worktree repairs it. No work is lost: a worktree is removed only if it is
+clean or its work was saved first. The branch stays, because it is the worker's result. The caller runs the
+repository's setup and teardown commands.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .worktree_include import copy_included_files
 from .worktree_status import WorktreeStatus, read_worktree_status
 
 WorktreeHook = Callable[[Checkout], Awaitable[None]]
-"""What a caller does in a worktree, such as running the setup of a trusted repository."""
+"""A caller's action in a worktree, such as running the setup of a trusted repository."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,7 +47,7 @@ class WorktreeRemoval:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorktreeRepair:
-    """A worktree that was found half done, and what happened to it."""
+    """A worktree that was only partly created or removed, and how it was repaired."""
 
     path: Path
     branch: str
@@ -58,7 +58,7 @@ class WorktreeRepair:
 class Worktrees:
     """The worktrees of one repository. `folder` is the pattern for the paths of new ones.
 
-    `quota` is how many bytes all worktrees in the ledger may use together.
+    `quota` is the number of bytes that all worktrees in the ledger may use together.
     """
 
     repository: Repository
@@ -79,7 +79,7 @@ class Worktrees:
     ) -> Checkout:
         """Create a worktree on a new branch that starts at `base`, or on an existing branch. Raises Mistake.
 
-        `at` is the path that was chosen earlier. If `setup` fails, the worktree is removed again.
+        `at` is a path that was chosen earlier. If `setup` fails, the worktree is removed again.
         """
         await must_be_branch_name(self.repository, branch)
         async with self.ledger.hold_worktree_lock() as lock:
@@ -129,7 +129,7 @@ class Worktrees:
         async with self.ledger.hold_worktree_lock() as lock:
             await self._repair_all(lock)
             noted = await self._find_record(branch)
-            # From here on the removal finishes even if the caller is cancelled: half of it helps nobody.
+            # From here on, the removal finishes even if the caller is cancelled, to avoid a partial removal.
             with CancelScope(shield=True):
                 removed = await self._remove_worktree(noted, lock, force=force)
         return removed
@@ -139,7 +139,7 @@ class Worktrees:
         return checkout_from_record(await self._find_record(branch))
 
     async def reconcile(self) -> list[WorktreeRepair]:
-        """Check each worktree in the ledger, and repair what a crash left half done."""
+        """Check each worktree in the ledger, and repair those that a crash left incomplete."""
         async with self.ledger.hold_worktree_lock() as lock:
             return await self._repair_all(lock)
 
@@ -152,7 +152,7 @@ class Worktrees:
         return resolve_worktree_folder(self.folder, main=self.repository.main_folder, branch=branch)
 
     def _resolve_outside(self, path: Path) -> Path:
-        """Resolve a path again, because a part of it may have become a link since it was chosen. Raises Mistake."""
+        """Resolve a path again, because part of it may have become a link since it was chosen. Raises Mistake."""
         path = path.parent.resolve() / path.name
         must_be_outside_repository(path, self.repository.main_folder, label=str(path))
         return path
@@ -166,7 +166,7 @@ class Worktrees:
     # Creating
 
     async def _find_start(self, branch: str, base: str | None) -> tuple[bool, str]:
-        """Return whether the branch is new, and the commit that the work is compared with."""
+        """Return whether the branch is new, and the commit to compare the work with."""
         start = await resolve_commit(self.repository, base) if base else await self._resolve_head()
         there = await list_branches(self.repository)
         if branch not in there:
@@ -178,7 +178,7 @@ class Worktrees:
         return False, await resolve_commit(self.repository, f"{HEADS}{branch}")
 
     async def _resolve_head(self) -> str:
-        """Return the commit at HEAD. Raises Mistake if there is none."""
+        """Return the commit at HEAD. Raises Mistake if the repository has no commits."""
         head = await call_git(self.repository, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         if head.code != 0:
             raise Mistake(f"{self.repository.root} has no commits yet, and a worktree starts from one; commit first")
@@ -191,7 +191,7 @@ class Worktrees:
                 raise Mistake(f"{branch!r} already has a worktree, in {one.path}; podium worktrees lists them all")
             if one.path == path:
                 of = repr(one.branch) if is_ours else f"{one.branch!r} of {one.repository.parent}"
-                raise Mistake(f"{path} is the worktree of {of}; use another name than {branch!r}")
+                raise Mistake(f"{path} is the worktree of {of}; use a name other than {branch!r}")
             if path.is_relative_to(one.path) or one.path.is_relative_to(path):
                 raise Mistake(f"{path} and the worktree {one.path} would be nested; use another folder pattern")
         if not is_new:
@@ -199,7 +199,7 @@ class Worktrees:
                 if other.branch == branch:
                     raise Mistake(f"{branch!r} is checked out in {other.path}; switch that to another branch first")
         if _path_exists(path):
-            raise Mistake(f"{path} exists and is not a Podium worktree; move it away, or use another branch")
+            raise Mistake(f"{path} exists and is not a Podium worktree; move it elsewhere, or use another branch")
 
     async def _add_worktree(self, noted: WorktreeRow, lock: int) -> Checkout:
         which = ("--no-track", "-b", noted.branch) if noted.is_new_branch else ()
@@ -233,7 +233,7 @@ class Worktrees:
                 await to_thread.run_sync(remove_folder, noted.path)
             await self._unregister_worktree(noted, lock)
         if noted.is_new_branch:
-            # Only if the branch has not moved: given the old value, git checks that itself.
+            # Only if the branch has not moved: git compares it with the given old value.
             await call_git(self.repository, "update-ref", "-d", f"{HEADS}{noted.branch}", noted.base)
         await self.ledger.record_state(noted, state="gone")
 
@@ -267,7 +267,7 @@ class Worktrees:
         return status
 
     async def _remove_worktree(self, noted: WorktreeRow, lock: int, *, force: bool) -> WorktreeRemoval:
-        """Move the folder aside, check again, save the work, and only then delete."""
+        """Rename the folder, check again, save the work, and only then delete."""
         if not noted.path.exists():
             return await self._record_missing(noted, lock)
         await self.ledger.record_state(noted, state="removing")
@@ -285,19 +285,19 @@ class Worktrees:
                 await to_thread.run_sync(aside.rename, noted.path)
             await self.ledger.record_state(noted, state="ready")
             if isinstance(error, OSError):
-                raise OutsideFailed(f"cannot move {noted.path} aside ({error.strerror}); it was not removed") from error
+                raise OutsideFailed(f"cannot rename {noted.path} ({error.strerror}); it was not removed") from error
             raise
         await self._finish_removal(noted, lock)
         return WorktreeRemoval(path=noted.path, branch=noted.branch, saved=saved)
 
     async def _save_changes(self, checkout: Checkout, *, is_kept: bool) -> SavedWork | None:
-        """Save the work in a worktree; with `is_kept` False, only if there is any."""
+        """Save the work in a worktree; if `is_kept` is False, only if it has unsaved work."""
         if not is_kept and (await self.read_status(checkout)).is_clean:
             return None
         return await save_work(checkout)
 
     async def _finish_removal(self, noted: WorktreeRow, lock: int) -> None:
-        """Unregister the worktree from git, which marks its work as saved, and delete the moved folder."""
+        """Unregister the worktree from git, which marks its work as saved, and delete the renamed folder."""
         await self._unregister_worktree(noted, lock)
         aside = _removal_path(noted.path)
         if aside.exists():
@@ -307,12 +307,12 @@ class Worktrees:
         await self.ledger.record_state(noted, state="gone")
 
     async def _unregister_worktree(self, noted: WorktreeRow, lock: int) -> None:
-        """Unregister from git a worktree whose folder is gone or moved."""
+        """Unregister from git a worktree whose folder was deleted or renamed."""
         told = ("worktree", "remove", "--force", "--force", "--", str(noted.path))
         await read_git_output(self.repository, *told, lock=lock)
 
     async def _record_missing(self, noted: WorktreeRow, lock: int) -> WorktreeRemoval:
-        """Record a worktree whose folder somebody else removed, and save its commits if nothing else has them."""
+        """Record that someone else removed a worktree's folder, and save its commits if nothing else has them."""
         saved = None
         if noted.git_dir.exists():
             saved = await save_head(replace(self._main_repository, git_dir=noted.git_dir), noted.branch)
@@ -334,7 +334,7 @@ class Worktrees:
                     what = await self._repair_removal(noted, lock)
                 elif not noted.path.exists() and not noted.git_dir.exists():
                     await self.ledger.record_state(noted, state="gone")
-                    what = "was removed by somebody else"
+                    what = "was removed by someone else"
             except PodiumError as error:
                 what = f"could not be repaired: {error}"
             if what:
@@ -347,7 +347,7 @@ class Worktrees:
             await self.ledger.record_state(noted, state="ready")
             return "was about to be removed and is unchanged"
         if aside.exists() and noted.git_dir.exists():
-            # Whether all work was saved is unknown: put it back, so that a removal checks again.
+            # It is unknown whether all work was saved, so restore the folder; the next removal checks again.
             await to_thread.run_sync(aside.rename, noted.path)
             await self.ledger.record_state(noted, state="ready")
             return "was about to be removed and has been restored"
@@ -360,7 +360,7 @@ class Worktrees:
 
 
 def checkout_from_record(noted: WorktreeRow, *, at: Path | None = None) -> Checkout:
-    """Return the checkout as the ledger records it, which no worker could have changed."""
+    """Return the checkout from its record in the ledger, which workers cannot change."""
     return Checkout(
         path=at or noted.path,
         git_dir=noted.git_dir,
@@ -371,10 +371,10 @@ def checkout_from_record(noted: WorktreeRow, *, at: Path | None = None) -> Check
 
 
 def _path_exists(path: Path) -> bool:
-    """Whether anything is at this path, dangling links included."""
+    """Whether this path exists, even as a dangling link."""
     return os.path.lexists(path)
 
 
 def _removal_path(path: Path) -> Path:
-    """Return where a worktree waits for deletion; it derives from the path, so that it is found after a crash."""
+    """Return the path of a worktree that waits for deletion, derived from its own path to be found after a crash."""
     return path.with_name(f".{path.name}.removing")

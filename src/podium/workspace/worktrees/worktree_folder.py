@@ -1,7 +1,7 @@
 """The folder of a worktree, resolved from a pattern that a person can choose.
 
 `{repo}` is the name of the repository's folder, `{branch}` the branch with dashes for slashes, and `~` the home
-folder. A relative pattern is resolved from the repository. Whether the folder is free is checked elsewhere.
+folder. A relative pattern is resolved from the repository. This module does not check whether the folder exists.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ LONGEST_NAME = 255
 _FIELD = re.compile(r"\{(repo|branch)\}")
 _BRACED = re.compile(r"\{[^{}]*\}?|\}")
 _ANY = Path("/above/{repo}")
-"""A stand-in for any repository, to check patterns with."""
+"""An example repository, used to check patterns."""
 
 
 def must_be_folder_pattern(pattern: str) -> None:
@@ -36,10 +36,10 @@ def must_be_folder_pattern(pattern: str) -> None:
 
 
 def resolve_worktree_folder(pattern: str, *, main: Path, branch: str) -> Path:
-    """Return the folder for a branch's worktree, in the repository whose own folder is `main`. Raises Mistake."""
+    """Return the folder for a branch's worktree; `main` is the repository's own folder. Raises Mistake."""
     must_be_folder_pattern(pattern)
     values = {"repo": main.name, "branch": branch.replace("/", "-")}
-    # Without a home folder the ~ stays, and is refused below as a folder inside the repository.
+    # Without a home folder the ~ stays, and is rejected below as a folder inside the repository.
     whole = os.path.expanduser(pattern)  # noqa: PTH111
     expanded = _FIELD.sub(lambda found: values[found[1]], whole)
     path = Path(os.path.normpath(main / expanded))
@@ -51,12 +51,12 @@ def resolve_worktree_folder(pattern: str, *, main: Path, branch: str) -> Path:
 
 
 def must_be_outside_repository(path: Path, main: Path, *, label: str) -> None:
-    """Raise Mistake if a worktree in this folder would be inside or around a repository; `label` names the folder."""
+    """Raise Mistake if this folder is inside a repository or contains it; `label` describes the folder."""
     if any(part.casefold() in (".git", "git~1") for part in path.parts):
         raise Mistake(
             f"{label} would be in git's own folder; use one beside the repository, such as {DEFAULT_FOLDER_PATTERN}"
         )
     if path.is_relative_to(main) or main.is_relative_to(path):
         raise Mistake(
-            f"{label} would be inside the repository or around it; use one beside it, such as {DEFAULT_FOLDER_PATTERN}"
+            f"{label} would be inside the repository or contain it; use one beside it, such as {DEFAULT_FOLDER_PATTERN}"
         )

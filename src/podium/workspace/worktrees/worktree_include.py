@@ -1,7 +1,7 @@
-"""`.worktreeinclude`: which ignored files of a repository are copied into a new worktree.
+"""`.worktreeinclude`: which of a repository's ignored files are copied into a new worktree.
 
-Its syntax is that of `.gitignore`. Only regular files are copied, no link is followed on either side, and
-no existing file of the worktree is replaced.
+It has the syntax of `.gitignore`. Only regular files are copied, links are not followed on either side, and
+existing files in the worktree are not replaced.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ LISTING_SECONDS = 300.0
 
 
 async def copy_included_files(repository: Repository, checkout: Checkout) -> list[str]:
-    """Copy the files that `.worktreeinclude` names into a worktree, and return their paths."""
+    """Copy the files that `.worktreeinclude` matches into a worktree, and return their paths."""
     wanted = await to_thread.run_sync(_read_patterns, repository.root)
     if not wanted:
         return []

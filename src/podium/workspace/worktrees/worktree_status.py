@@ -32,8 +32,8 @@ class ChangedFile:
 class WorktreeStatus:
     """A worktree compared with its base and with the repository.
 
-    `ahead` counts commits since the base, `behind` commits of the repository's own branch that it lacks, and
-    `unmerged` commits that neither that branch nor any remote has. `modified` and `untracked` count uncommitted
+    `ahead` counts commits since the base, `behind` commits on the repository's own branch that the worktree lacks,
+    and `unmerged` commits that neither that branch nor any remote has. `modified` and `untracked` count uncommitted
     files.
     """
 
@@ -69,7 +69,7 @@ class WorktreeStatus:
 
 
 async def read_worktree_status(checkout: Checkout, *, main: str) -> WorktreeStatus:
-    """Return the status of a worktree. `main` is the id of the commit that the repository itself is at."""
+    """Return the status of a worktree. `main` is the id of the repository's current commit."""
     told = split_nul_paths(
         await read_git_output(checkout, "status", "--porcelain=v1", "-z", "--no-renames", timeout=LOOKING_SECONDS)
     )
