@@ -293,7 +293,7 @@ async def test_a_call_beyond_the_end_of_the_script_is_a_client_error() -> None:
         document = await response.json()
 
     assert response.status == 400
-    assert "the script of m has no more moves" in document["error"]["message"]
+    assert "the script of m has no more steps" in document["error"]["message"]
 
 
 async def test_calls_are_counted_by_their_key_and_calls_without_one_by_their_content() -> None:

@@ -44,7 +44,7 @@ async def open_wire(url: str, api_key: str = KEY) -> AsyncIterator[OpenAIWire]:
 async def test_arguments_that_could_not_be_read_are_not_sent_back_to_servers_that_parse_them() -> None:
     broken = Message(role="assistant", text="", calls=(ToolUse(id="1", name="look", unreadable='{"at'),))
     async with ModelServer("one") as server, open_wire(server.url) as wire:
-        with pytest.raises(OutsideFailed, match="script of m has no more moves"):
+        with pytest.raises(OutsideFailed, match="script of m has no more steps"):
             await collect_parts(wire, make_call(Message(role="user", text="hi"), broken))
 
     assert server.calls[0].call.messages[1].calls == (ToolUse(id="1", name="look", arguments={}),)

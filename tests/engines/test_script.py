@@ -49,7 +49,7 @@ async def test_an_exhausted_script_names_its_agent_and_its_length() -> None:
     wire = ScriptedWire({"planner": ["one", "two"]})
 
     with pytest.raises(
-        OutsideFailed, match="script of planner has no more moves: it has 2, and this is call 3"
+        OutsideFailed, match="script of planner has no more steps: it has 2, and this is call 3"
     ) as caught:
         await collect_text(wire, make_call("planner", turns=2))
 
@@ -148,7 +148,7 @@ async def test_an_invalid_script_in_the_prompt_fails_the_call(block: str) -> Non
 
 
 def test_an_invalid_move_is_a_mistake_that_names_its_position() -> None:
-    with pytest.raises(Mistake, match=r"move 2 of the script is invalid: .*sais"):
+    with pytest.raises(Mistake, match=r"step 2 of the script is invalid: .*sais"):
         ScriptedWire(["fine", {"sais": "x"}])
 
 

@@ -1,8 +1,8 @@
 """Scripts, which define a model's replies call by call, and the adapter that plays them in this process.
 
-A script is a list of moves. The first call in a conversation plays the first move, the second call
+A script is a list of steps. The first call in a conversation plays the first step, the second call
 the second, and so on. The position depends only on the conversation, so a script continues correctly
-after a crash. In JSON, a plain string is a move that only replies with text:
+after a crash. In JSON, a plain string is a step that only replies with text:
 
     [
       "a reply",
@@ -65,8 +65,8 @@ class Move(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown
     """The result of one model call.
 
     It waits for `delay` seconds, streams `says` in `pieces` parts, `pace` seconds apart, and then
-    makes its `calls`. A fault that is true affects every attempt; a number limits it to the first that
-    many attempts. `half` disconnects after half the text. `silent` sends nothing until it is
+    makes its `calls`. A fault set to true affects every attempt; a number is how many attempts it affects,
+    counted from the first. `half` disconnects after half the text. `silent` sends nothing until it is
     cancelled. `garbled` corrupts the JSON of the tool arguments, or of the reply if it has no calls.
     `stop` is the stop reason; without it, it follows from the calls.
     """
@@ -102,7 +102,7 @@ Scripts = Mapping[str, Moves] | Moves
 
 
 def parse_script(moves: Moves) -> Script:
-    """Build a script from these moves. Raise Mistake if one is invalid."""
+    """Build a script from these steps. Raise Mistake if one is invalid."""
     return tuple(_parse_move(item, place) for place, item in enumerate([moves] if isinstance(moves, str) else moves, 1))
 
 
@@ -112,7 +112,7 @@ def _parse_move(item: object, place: int) -> Move:
     try:
         return Move(says=item) if isinstance(item, str) else msgspec.convert(item, Move)
     except msgspec.ValidationError as error:
-        raise Mistake(f"move {place} of the script is invalid: {error}") from error
+        raise Mistake(f"step {place} of the script is invalid: {error}") from error
 
 
 def find_script(system: str, messages: Sequence[Message]) -> Script | None:
@@ -126,7 +126,7 @@ def find_script(system: str, messages: Sequence[Message]) -> Script | None:
     except msgspec.DecodeError as error:
         raise Mistake(f"the script in the prompt is not JSON: {error}") from error
     if not isinstance(moves, list):
-        raise Mistake("the script in the prompt is not a list of moves")
+        raise Mistake("the script in the prompt is not a list of steps")
     return parse_script(moves)
 
 
@@ -135,7 +135,7 @@ def find_script(system: str, messages: Sequence[Message]) -> Script | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MoveAttempt:
-    """One attempt at a move: the move, its position in the script, and the attempt's fault."""
+    """One attempt at a step: the step, its position in the script, and the attempt's fault."""
 
     move: Move
     place: int
@@ -148,12 +148,12 @@ def count_earlier_calls(call: ModelCall) -> int:
 
 
 def echo_request(call: ModelCall) -> Move:
-    """Return the move for a call without a script: an echo of the request's first line."""
+    """Return the step for a call without a script: an echo of the request's first line."""
     return Move(says=f"ok: {first_line(last_request(call))}")
 
 
 class ScriptSet:
-    """Finds the move for a call: in the agent's script, the default script or the prompt, or by calling `otherwise`."""
+    """Finds the step for a call: in the agent's script, the default script or the prompt, or by calling `otherwise`."""
 
     def __init__(self, scripts: Scripts = (), *, otherwise: Callable[[ModelCall], Move] = echo_request) -> None:
         self._by_agent: dict[str, Script] = {}
@@ -171,14 +171,14 @@ class ScriptSet:
         return list(self._by_agent)
 
     def next_attempt(self, call: ModelCall) -> MoveAttempt:
-        """Return the move for this call. Raise OutsideFailed if the script has no more moves or is invalid."""
+        """Return the step for this call. Raise OutsideFailed if the script has no more steps or is invalid."""
         moves = self._find_script(call)
         place = count_earlier_calls(call)
         if moves is None:
             return MoveAttempt(move=cut_to_limit(self._otherwise(call), call), place=place)
         if place >= len(moves):
             raise OutsideFailed(
-                f"the script of {call.agent} has no more moves: it has {len(moves)}, and this is call {place + 1}"
+                f"the script of {call.agent} has no more steps: it has {len(moves)}, and this is call {place + 1}"
             )
         move = cut_to_limit(moves[place], call)
         return MoveAttempt(
@@ -291,7 +291,7 @@ def cut_to_limit(move: Move, call: ModelCall) -> Move:
 
 
 def compute_move_usage(move: Move, call: ModelCall) -> Usage:
-    """Return the usage that the move sets, or an estimate of one token for every four characters."""
+    """Return the usage that the step sets, or an estimate of one token for every four characters."""
     if move.usage is not None:
         return msgspec.structs.replace(move.usage, calls=1)
     said = [move.says, move.reasoning]
