@@ -61,7 +61,7 @@ def replace_folder(target: Path, base: Path | None) -> Iterator[Path]:
 
 
 def delete_folder(folder: Path) -> None:
-    """Delete a folder atomically: it is renamed first, so readers never see half of it."""
+    """Delete a folder atomically: it is renamed first, so readers never see it partly deleted."""
     gone = folder.with_name(f"{folder.name}{SAVING_SUFFIX}")
     if gone.exists():
         shutil.rmtree(gone)
@@ -87,7 +87,7 @@ def copy_folder(old: Path, new: Path) -> dict[str, int]:
 
 
 def _raise_error(error: OSError) -> None:
-    """Raise the error: a folder that cannot be listed would be missing from the copy."""
+    """Raise the error, because a folder that cannot be listed would be missing from the copy."""
     raise error
 
 
@@ -142,7 +142,7 @@ def _swap_folders(new: Path, target: Path, before: Path) -> None:
 
 def _exchange_folders(one: Path, other: Path) -> bool:
     """Exchange two folders atomically. Return False if the system cannot do that."""
-    import ctypes  # for start-up time: needed only here
+    import ctypes  # imported here for start-up time: needed only by this function
 
     try:
         system = ctypes.CDLL(None, use_errno=True)

@@ -90,7 +90,7 @@ class _LineEdits:
             self.changes[place] = f"# {name}"
 
     def set_mode(self, mode: Mode) -> None:
-        """Set the mode; a mode line is added only if there is none and the mode is not the default."""
+        """Set the mode; a missing mode line is added only if the mode is not the default."""
         if find_mode(self.lines) == mode:
             return
         word = _MODE_SPELLINGS.get(mode, mode)

@@ -28,7 +28,7 @@ _EXAMPLE = re.compile(r'(?:"[^"]*"|“[^”]*”|[^,"“]|["“])+')
 
 
 class Route(Struct, frozen=True):
-    """A kind of work and the agents that get it."""
+    """A kind of work and the agents it is assigned to."""
 
     work_type: str
     agents: list[str]

@@ -122,7 +122,7 @@ def locate_squad_folder(folder: Path) -> Path:
 
 
 def _read_team(folder: Path, repo: Path, why_none: list[str]) -> Team | None:
-    """Read the team in a folder; None without agents. If there is a team file, the reason is added to `why_none`."""
+    """Read the team in a folder. Without agents, return None; if it has a team file, add the reason to `why_none`."""
     text = read_squad_file(folder / TEAM_FILE, repo)
     if text is None:
         return None
@@ -217,7 +217,7 @@ def _has_charter(folder: Path, folder_name: str) -> bool:
 
 
 def _read_charter(path: Path, repo: Path, notices: list[str]) -> Charter | None:
-    """Read the charter at `path`. An unreadable charter counts as shortened to nothing, so it is not overwritten."""
+    """Read the charter at `path`. An unreadable charter counts as shortened, so it is not overwritten."""
     try:
         text = read_squad_file(path, repo)
     except UnreadableFile as error:

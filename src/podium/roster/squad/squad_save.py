@@ -1,4 +1,4 @@
-"""Saving a team as a squad's folder, without touching anything else in it.
+"""Saving a team as a squad's folder, without changing anything else in it.
 
 A file is written only if its content would change. Text that was truncated on reading is never
 written back.
