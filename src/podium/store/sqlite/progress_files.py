@@ -1,7 +1,7 @@
-"""Progress files: how far each run was written, recorded outside the database.
+"""Progress files: the position of each run's last written entry, recorded outside the database.
 
 SQLite drops damaged transactions at the end of its write-ahead log without an error. A run resumed from the remaining
-entries would repeat what it did in the lost ones. So the position of the last entry that must survive power loss is
+entries would repeat the actions in the lost ones. So the position of the last entry that must survive power loss is
 also written to a separate small file, after the entry and before anything acts on it.
 """
 
@@ -32,7 +32,7 @@ class Progress(NamedTuple):
 
 
 def record_progress(store: Path, run: str, progress: Progress) -> None:
-    """Record how far a run was written. Raises StoreFailed."""
+    """Record the position of a run's last entry. Raises StoreFailed."""
     path = _progress_path(store, run)
     line = f"{progress.seq:020} {progress.hash.hex()} {progress.lost:020}\n".encode()
     try:
@@ -50,7 +50,7 @@ def record_progress(store: Path, run: str, progress: Progress) -> None:
 
 
 def read_progress(store: Path, run: str) -> Progress | None:
-    """Return how far a run was written, or None if the record is missing or cannot be read."""
+    """Return the position of a run's last entry, or None if the record is missing or cannot be read."""
     try:
         seq, digest, lost = _progress_path(store, run).read_text().split()
         return Progress(int(seq), bytes.fromhex(digest), int(lost))
@@ -59,7 +59,7 @@ def read_progress(store: Path, run: str) -> Progress | None:
 
 
 def find_recorded_run(store: Path, prefix: str) -> str | None:
-    """Return the id of a run that starts with `prefix` and was written at some point, even if the store lost it."""
+    """Return the id, starting with `prefix`, of a run that has a progress file, even if the store lost the run."""
     try:
         names = [unquote(path.name) for path in _progress_path(store, "").iterdir()]
     except OSError:
