@@ -38,7 +38,7 @@ def test_a_script_that_changed_is_not_sealed(tmp_path: Path) -> None:
     inputs = hash_named_files("sh deploy.sh", tmp_path)
     (tmp_path / "deploy.sh").write_text("evil")
 
-    with pytest.raises(InvalidCall, match=r"deploy.sh was changed meanwhile"):
+    with pytest.raises(InvalidCall, match=r"deploy.sh has changed since it was approved"):
         read_approved_scripts("sh deploy.sh", tmp_path, inputs)
 
 

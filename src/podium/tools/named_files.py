@@ -1,8 +1,8 @@
-"""The files that a command names: an approval covers their content, and scripts among them run as approved.
+"""The files in the words of a command: an approval covers their content, and scripts among them run as approved.
 
-Words are read as the shell reads them, without quotes and escapes, and in every folder that the command may enter.
-Files named through variables, patterns or other files are not detected. If a command is too large to be read, or
-names too much, its approval covers the whole checkout instead: any change there makes it a new request.
+Words are interpreted as in the shell, without quotes and escapes, and in every folder that the command may enter.
+Files given by variables, patterns or other files are not detected. If a command is too large to parse, or has too
+many files, its approval covers the whole checkout instead: after any change there, the command needs a new approval.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ MOST_LOOKUPS = 20_000
 MOST_CHECKOUT_FILES = 100_000
 LARGEST_FILE = 2**20
 CHECKOUT = "."
-"""The name under which the hash of a whole checkout is recorded."""
+"""The key for the hash of a whole checkout."""
 
 
 def hash_named_files(command: str, directory: Path) -> dict[str, str]:
-    """Return the hashes of the checkout's files that a command names, so that an approval covers their content."""
+    """Return the hashes of the checkout's files in a command's words, so that an approval covers their content."""
     root = directory.resolve()
     found = parse_command(command)
     words = _list_words(command)
@@ -56,13 +56,13 @@ def read_approved_scripts(command: str, directory: Path, inputs: Mapping[str, st
         except OSError as error:
             raise InvalidCall(f"{name} cannot be read any more: {error.strerror}.") from error
         if not is_same:
-            raise InvalidCall(f"{name} was changed meanwhile; look at it, and call again.")
+            raise InvalidCall(f"{name} has changed since it was approved; read it, then call the tool again.")
         scripts[name] = content
     return scripts
 
 
 def _list_words(command: str) -> list[str]:
-    """Return every word of a command that may be a path: as the shell reads it, and as it is written."""
+    """Return every word of a command that can be a path: as the shell interprets it, and as it is written."""
     found = parse_command(command)
     read = (word for words in found.candidates for word in words)
     written = _SEPARATORS.split(command)
@@ -73,7 +73,7 @@ _SEPARATORS = re.compile(r"[\s;|&<>()'\"`=]+")
 
 
 def _find_folders(root: Path, words: list[str]) -> list[Path] | None:
-    """Return the checkout, and every folder of it that the command may enter; None if there are too many."""
+    """Return the checkout and every folder in it that the command may enter; None if there are too many."""
     folders = {root: None}
     waiting = [root]
     while waiting:
@@ -119,7 +119,7 @@ def _hash_checkout(root: Path) -> str:
                 whole.update(os.fsencode(f"{folder}/{name}\0{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}\n"))
         if count > MOST_CHECKOUT_FILES:
             raise InvalidCall(
-                "`command` names too many files and folders for an approval to cover; "
+                "`command` has too many files and folders for an approval to cover; "
                 "split it into several commands, or write a script and run that."
             )
     return whole.hexdigest()
@@ -129,7 +129,7 @@ def _hash_checkout(root: Path) -> str:
 
 
 def _find_scripts(command: str, root: Path, inputs: Mapping[str, str]) -> Iterator[str]:
-    """Yield the named files that a command runs, directly or as the first file after an interpreter."""
+    """Yield the files that a command runs, directly or as the first file after an interpreter."""
     if CHECKOUT in inputs:
         return
     folders = _find_folders(root, _list_words(command)) or [root]
@@ -142,7 +142,7 @@ def _find_scripts(command: str, root: Path, inputs: Mapping[str, str]) -> Iterat
 
 
 def _find_first_input(root: Path, folder: Path, words: list[str], inputs: Mapping[str, str]) -> str | None:
-    """Return the first input that one of the words names in a folder."""
+    """Return the first input that a word refers to from a folder."""
     for word in words:
         with suppress(OSError, ValueError, RuntimeError):
             path = (folder / word).resolve()

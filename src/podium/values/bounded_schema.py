@@ -1,4 +1,4 @@
-"""JSON schemas from outside: checks that take a bounded time, whatever the schema says.
+"""Validation against JSON schemas from outside, in bounded time whatever the schema contains.
 
 A regular expression can take forever on a short text, and nested alternatives can take exponential time. So patterns
 are not checked, and the number of checks is limited. The server that sent the schema checks the values again.
@@ -21,8 +21,8 @@ class TooComplex(Exception):
 
 
 def iter_schema_errors(schema: Mapping[str, Any], value: object) -> Iterator[tuple[str, str]]:
-    """Yield the place and the message of each error of a value. Raises TooComplex, or Unresolvable for a reference."""
-    # Imported here because the import takes longer than most runs take to start.
+    """Yield the location and message of each error in a value. Raises TooComplex, or Unresolvable for a reference."""
+    # Imported here for start-up time: the import takes longer than starting most runs.
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend, validator_for
     from referencing import Registry
@@ -41,7 +41,7 @@ def iter_schema_errors(schema: Mapping[str, Any], value: object) -> Iterator[tup
         return counted
 
     def skip(*arguments: Any) -> None:
-        """Find no error."""
+        """Report no errors."""
 
     def check_additional(validator: Any, allowed: Any, instance: Any, inner: Mapping[str, Any]) -> Any:
         return (
@@ -55,7 +55,7 @@ def iter_schema_errors(schema: Mapping[str, Any], value: object) -> Iterator[tup
         for keyword, check in base.VALIDATORS.items()
     }
     bounded["additionalProperties"] = count_checks(check_additional)
-    # With an empty registry, no schema can make us fetch another one from the network.
+    # With an empty registry, a schema cannot cause another one to be fetched from the network.
     validator = extend(base, bounded)(schema, registry=Registry())  # type: ignore[no-untyped-call]
     try:
         for error in validator.iter_errors(value):

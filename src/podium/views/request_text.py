@@ -1,4 +1,4 @@
-"""The text of a permission request, in which nothing that an agent or a tool wrote can pass for Podium's own words.
+"""The text of a permission request, in which text from an agent or a tool cannot be mistaken for Podium's own.
 
 The terminal, the inbox and its JSON show the same lines.
 """
@@ -15,9 +15,9 @@ from ..values.event import PermissionAsked
 
 HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
 BLANKS = frozenset("\u034f\u115f\u1160\u2800\u3164\uffa0")
-"""Characters outside the hidden categories that look like nothing or like a space."""
+"""Characters outside the hidden categories that are invisible or look like a space."""
 AT_A_GLANCE = 72
-"""Texts that are longer are shown with their length."""
+"""Longer texts are shown with their length."""
 LONGEST_NAME = 60
 
 SANDBOXES = {
@@ -27,14 +27,14 @@ SANDBOXES = {
     "workspace": "workspace: can write only in the checkout; network off",
     "read-only": "read-only: cannot write anything; network off",
 }
-"""The description of each sandbox that an action may run in."""
+"""The description of each sandbox in which an action can run."""
 
 _SPACES = re.compile(r"(?<=\S) {20,}(?=\S)")
 """A run of spaces long enough to move the text after it out of sight."""
 
 
 def format_request_lines(asked: PermissionAsked) -> list[str]:
-    """Return what a person decides on, line by line: the arguments in full, where, why, and what changes."""
+    """Return the lines of a request: the full arguments, the directory, the reason and the changes."""
     action = asked.action
     lines = [
         *(
@@ -55,12 +55,12 @@ def format_request_lines(asked: PermissionAsked) -> list[str]:
 
 
 def escape_hidden_text(text: str) -> str:
-    """Escape characters that cannot be seen, and replace long runs of spaces by their length. Line breaks stay."""
+    """Escape invisible characters, and replace long runs of spaces with their length. Line breaks stay."""
     return _SPACES.sub(lambda run: f" [{len(run[0])} spaces] ", "".join(map(_escape_character, text)))
 
 
 def escape_in_line(name: str) -> str:
-    """Return a name that an agent or a tool chose, on one line, with what cannot be seen escaped."""
+    """Return a name from an agent or a tool on one line, with invisible characters escaped."""
     shown = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
     return "".join(json.dumps(one)[1:-1] if one in "\n\t\r" else _escape_character(one) for one in shown)
 
