@@ -1,4 +1,4 @@
-"""A place to try things in: real parts throughout, and agents that say what they are told to say."""
+"""A test environment made of real parts, with agents that follow scripts."""
 
 from __future__ import annotations
 

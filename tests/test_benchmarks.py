@@ -1,4 +1,4 @@
-"""The benchmarks work. Times are for people to read; no test fails on one."""
+"""The benchmarks run. Their times are for people to read; no test fails because of one."""
 
 from __future__ import annotations
 

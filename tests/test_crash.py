@@ -1,7 +1,7 @@
-"""Death at every persisted transition, and the same answer after it.
+"""A crash at every persisted transition, and the same answer after resuming.
 
-The run has a router and a chain among its advisors, and hands its answer on. A model server on
-loopback plays all of them and counts: a call that was recorded before the death is never made again.
+The run has a router and a chain among its advisors, and hands off its answer. A local model server
+answers for all agents and counts calls: a call that was recorded before the crash is never repeated.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every code block in the documents works: agent files load, programs run, commands succeed."""
+"""Every code block in the documentation works: agent files load, programs run, commands succeed."""
 
 from __future__ import annotations
 

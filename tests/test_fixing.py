@@ -1,4 +1,4 @@
-"""An agent that fixes a failing test: it reads, edits, checks and answers, and survives death at any entry."""
+"""An agent that fixes a failing test: it reads, edits, checks and answers, and survives a crash at any entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A layer is a folder, and an import points down the layers, never up; rooms of one layer do not know each other."""
+"""A layer is a folder. Imports point down the layers, never up; folders of one layer do not import each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What users import: it is there, it is typed, and the documents import nothing else."""
+"""The names that users import: they exist, they are typed, and the documentation imports no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Teams whose process really dies, in every mode: another process goes on, to the same end."""
+"""Teams whose process really dies, in every mode: another process resumes the run, with the same result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What attackers meet: the same desk, studio and repository as everybody, and an ordinary user beside root."""
+"""Fixtures for attack tests: the usual desk, studio and repository, plus an ordinary user besides root."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agent that does whatever it is told, on a stage of real parts: what it asks for, who answers, what came of it."""
+"""Helpers for attack tests: an agent that follows a script, rules for it, and a person who answers its requests."""
 
 from __future__ import annotations
 

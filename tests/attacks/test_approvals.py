@@ -1,4 +1,4 @@
-"""Attacks on the question to a person: all of it is shown, and what was shown is what is done."""
+"""Attacks on approval prompts: the person sees the whole action, and exactly that action is performed."""
 
 from __future__ import annotations
 

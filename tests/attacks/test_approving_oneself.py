@@ -1,4 +1,4 @@
-"""Approving oneself: no command of an agent reaches the store, its bells, or what is posted there."""
+"""Attempts to approve one's own requests: an agent's commands cannot reach the store, its sockets or its mailboxes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Attacks with paths, links and names, through tools as a model calls them and commands as a person types them."""
+"""Attacks using paths, links and file names, both in tool calls from a model and in commands typed by a person."""
 
 from __future__ import annotations
 

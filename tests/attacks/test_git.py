@@ -1,4 +1,4 @@
-"""Attacks through git: what a worker leaves in a checkout, or in git's own folders, is never executed by us."""
+"""Attacks through git: Podium never executes what a worker leaves in a checkout or in a git directory."""
 
 from __future__ import annotations
 

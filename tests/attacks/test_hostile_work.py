@@ -1,4 +1,4 @@
-"""Branches, setup commands and squads that were written to do harm outside of the sandbox."""
+"""Branches, setup commands and squads that try to cause harm outside the sandbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Prompt injection with the worst model there is: it does whatever it reads. What counts is what happens."""
+"""Prompt injection against a model that obeys everything it reads. The tests check what actually happens."""
 
 from __future__ import annotations
 

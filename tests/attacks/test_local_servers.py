@@ -1,4 +1,4 @@
-"""A repository that names a model on this machine sends nothing to its port before the person has agreed."""
+"""A repository that configures a model on this machine: nothing is sent to its port until the person agrees."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A command plants a repository below the checkout, and git runs what its configuration names for whoever looks."""
+"""A command creates a repository inside the checkout whose configuration makes git run a program for the next user."""
 
 from __future__ import annotations
 

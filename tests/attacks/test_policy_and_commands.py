@@ -1,4 +1,4 @@
-"""Attacks on the rules, through the product: what no rule covers and nobody allowed is not done."""
+"""Attacks on the rules, through the whole product: an action needs a rule that covers it or a person's approval."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Attacks on the sandbox, through the product as a person starts it.
 
-Questions are bypassed in most of these tests, so that nothing but the sandbox stands in the way.
+Most of these tests bypass permission prompts, so that only the sandbox can stop the attack.
 """
 
 from __future__ import annotations

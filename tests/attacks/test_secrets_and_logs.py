@@ -1,4 +1,4 @@
-"""Attacks on what is secret and on what is told: keys appear nowhere, and the timeline says what happened."""
+"""Attacks on secrets and on reporting: keys appear nowhere, and the timeline records what happened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table in docs/security.md is true: every row is there, and every test that it names exists."""
+"""The table in docs/security.md is correct: every row is present, and every test that it lists exists."""
 
 from __future__ import annotations
 

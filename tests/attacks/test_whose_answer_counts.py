@@ -1,4 +1,4 @@
-"""Attacks on who answers, for whom and for how long: only a person, for whoever asked, and until its time is over."""
+"""Attacks on answers: only a person can answer, only for the agent that asked, and only until the deadline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A place to call `podium` in: a repository and a home for Podium, both temporary."""
+"""Fixtures for calling `podium`: a temporary repository and a temporary Podium home."""
 
 from __future__ import annotations
 

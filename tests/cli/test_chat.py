@@ -1,4 +1,4 @@
-"""Talking to an agent at a real terminal."""
+"""Chatting with an agent in a real terminal."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store that is damaged, rolled back or deleted: runs stop rather than repeat what they did."""
+"""A store that is damaged, rolled back or deleted: runs stop instead of repeating their actions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The inbox from the command line: requests that wait, and answers that count once."""
+"""The inbox on the command line: pending requests, and answers that count only once."""
 
 from __future__ import annotations
 

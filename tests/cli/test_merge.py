@@ -1,4 +1,4 @@
-"""`podium merge`: what is foreseen, what is merged and checked, and when the target moves."""
+"""`podium merge`: the forecast, merging and checking branches, and a target that moves meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What can think here. Servers are looked for where the tests put them, never at their usual ports."""
+"""`podium models`. Local servers are looked for at the tests' own ports, never at their usual ones."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What agents ask, at a real terminal."""
+"""Agents' requests, prompted for in a real terminal."""
 
 from __future__ import annotations
 

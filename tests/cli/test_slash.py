@@ -1,4 +1,4 @@
-"""What a slash command calls `podium` with."""
+"""Parsing slash commands into `podium` command lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`podium workers`: real workers under a real commander, seen and steered from the command line."""
+"""`podium workers`: real workers under a real commander, listed and controlled from the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers without a checkout: those that only read, and runs that were detached."""
+"""Workers without their own checkout: read-only workers, and detached runs."""
 
 from __future__ import annotations
 

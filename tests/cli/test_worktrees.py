@@ -1,4 +1,4 @@
-"""`podium worktrees`: what there is, and what is put away, told line by line."""
+"""`podium worktrees`: lists worktrees, removes those that are not needed, and reports each on its own line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A yard with real workers, and `podium` called there from the command line."""
+"""A worker lab with real workers, and `podium` called there from the command line."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of the person's home that several processes change: no change is lost."""
+"""Several processes change files in the person's home directory at once: no change is lost."""
 
 from __future__ import annotations
 

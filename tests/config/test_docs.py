@@ -1,4 +1,4 @@
-"""The page about settings: its files are read without a word, and it tells of every key."""
+"""The settings page of the documentation: its examples load without warnings, and it describes every key."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What holds in the end: a repository's file, the person's, the environment and what is given, in layers."""
+"""The layers of settings: the repository's file, the person's file, the environment, and arguments."""
 
 from __future__ import annotations
 

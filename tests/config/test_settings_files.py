@@ -1,4 +1,4 @@
-"""Settings files are read, and everything that is wrong with them is told in one sentence each."""
+"""Reading settings files: every mistake in them is reported in one sentence."""
 
 from __future__ import annotations
 

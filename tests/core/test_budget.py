@@ -1,4 +1,4 @@
-"""Budgets: hard stops that hold for an operation and all below it, over crashes, for parallel agents together."""
+"""Budgets: hard limits for an operation and everything below it, across crashes and for parallel agents together."""
 
 from __future__ import annotations
 

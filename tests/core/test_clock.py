@@ -1,4 +1,4 @@
-"""Limits stand still while a person is waited for."""
+"""Time limits are paused while a run waits for a person."""
 
 from __future__ import annotations
 

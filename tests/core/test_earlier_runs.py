@@ -1,4 +1,4 @@
-"""A conversation goes on from run to run, and whoever speaks in it knows what was said."""
+"""A conversation continues from run to run, and every agent in it knows what was said before."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The gate: nothing acts without a rule or a person, and what was approved is what is done."""
+"""The gate: every action needs a rule or a person's approval, and exactly the approved action is performed."""
 
 from __future__ import annotations
 

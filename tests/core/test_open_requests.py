@@ -1,4 +1,4 @@
-"""Which requests wait for a person, and when an answer comes too late."""
+"""Which requests are waiting for a person, and when an answer comes too late."""
 
 from __future__ import annotations
 

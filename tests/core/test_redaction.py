@@ -1,4 +1,4 @@
-"""Secrets of the environment reach neither the timeline nor a model."""
+"""Secrets from the environment reach neither the timeline nor a model."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whoever acts too often waits."""
+"""Rate limits for tools: an agent that calls a tool too often has to wait."""
 
 from __future__ import annotations
 

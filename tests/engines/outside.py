@@ -1,4 +1,4 @@
-"""Servers with habits of their own, byte by byte, and what the tests of all wires over HTTP need besides."""
+"""Servers whose replies are defined byte by byte, and other helpers for testing the HTTP adapters."""
 
 from __future__ import annotations
 

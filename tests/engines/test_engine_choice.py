@@ -1,4 +1,4 @@
-"""Which models agents think with, by the settings: roles, fallbacks, and what all agents share of a provider."""
+"""Which models agents use according to the settings: roles, fallbacks, and limits shared for each provider."""
 
 from __future__ import annotations
 

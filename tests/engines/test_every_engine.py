@@ -1,4 +1,4 @@
-"""What every engine does, whatever it thinks with. A new engine begins by joining this list."""
+"""What every engine must do, whatever model or program it uses. Add each new engine to the list here first."""
 
 from __future__ import annotations
 

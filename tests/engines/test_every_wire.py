@@ -1,4 +1,4 @@
-"""What every wire over HTTP does, whatever its provider's format. A new wire begins by joining this list."""
+"""What every HTTP adapter must do, whatever its provider's API format. Add each new adapter to the list here first."""
 
 from __future__ import annotations
 

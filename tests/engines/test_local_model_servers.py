@@ -1,4 +1,4 @@
-"""A model on one's own machine, found, agreed to and used, as with Ollama."""
+"""A model server on this machine, such as Ollama: detected, approved and used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is particular to the wire of OpenAI; test_every_wire.py has what all wires do."""
+"""What is specific to OpenAI's API. Behaviour that all adapters share is in test_every_wire.py."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The loop over a model: other models, conversations that grow too long, and what the person says meanwhile."""
+"""The tool loop: fallback models, conversations that grow too long, and messages from the person during a turn."""
 
 from __future__ import annotations
 

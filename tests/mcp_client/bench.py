@@ -1,4 +1,4 @@
-"""Servers to test with, and what a test sees of them."""
+"""MCP servers for tests, and a helper that records what they report."""
 
 from __future__ import annotations
 

@@ -1,16 +1,16 @@
-"""A server written by hand, of an older protocol version, which misbehaves as its arguments say.
+"""An MCP server written by hand, for an older protocol version. Its arguments say how it misbehaves.
 
     silent       never answers
-    stubborn     ignores the request to end, and has a child that does so too
-    leaky        ends when asked, and leaves a child behind
-    crash        says something and exits with code 3
-    banner       prints a line that is no message before the first one
+    stubborn     ignores the request to exit, and has a child that does so too
+    leaky        exits when asked, and leaves a child behind
+    crash        prints something and exits with code 3
+    banner       prints a line that is not a message before its first message
     once         exits at its first call
     described=X  has X as the description of its tool
     flawed       lists tools that cannot be offered
     rename       has tools with names that models do not accept
 
-Its processes' ids stand in the file that PIDS names.
+It writes the ids of its processes to the file specified by PIDS.
 """
 
 from __future__ import annotations

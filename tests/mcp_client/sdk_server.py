@@ -1,4 +1,4 @@
-"""A server made with the SDK: over its standard streams, or with `--http` on a port of this machine that it prints."""
+"""An MCP server built with the SDK: on its standard streams, or with `--http` on a local port, which it prints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must be trusted before it is started or called."""
+"""Which servers and changes to servers must be trusted before they are started or called."""
 
 from __future__ import annotations
 

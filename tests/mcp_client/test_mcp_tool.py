@@ -1,4 +1,4 @@
-"""What agents get from servers that behave."""
+"""The tools that agents get from well-behaved servers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A server that others published."""
+"""A published MCP server, called directly and by an agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Servers that do not start, die, hang or would stay."""
+"""Servers that do not start, crash, hang or refuse to exit."""
 
 from __future__ import annotations
 

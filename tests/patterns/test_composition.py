@@ -1,4 +1,4 @@
-"""Patterns inside patterns: anything nests in anything."""
+"""Patterns inside patterns: every pattern can contain every other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Discussions: who hears what and when, who is cut, what a program may do about it, and how they end."""
+"""Discussions: who hears what and when, who is removed, what a program can change, and how they end."""
 
 from __future__ import annotations
 

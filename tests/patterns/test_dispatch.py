@@ -1,4 +1,4 @@
-"""Reading plans: who is given what, who is not, and that nothing a lead writes breaks it."""
+"""Parsing plans: who is assigned which task, who is not, and that nothing a lead writes breaks the parser."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Work that is shared out: it begins at once, side by side, and nothing of it outlives its team."""
+"""Assigned tasks start at once, run in parallel, and never outlive their team."""
 
 from __future__ import annotations
 

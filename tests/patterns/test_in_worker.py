@@ -1,4 +1,4 @@
-"""Members that work away, in a process and a checkout of their own; and agents that send workers themselves."""
+"""Members that run as workers in their own process and checkout, and agents that delegate to workers themselves."""
 
 from __future__ import annotations
 

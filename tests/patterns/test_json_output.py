@@ -1,4 +1,4 @@
-"""Answers as data, held to a JSON schema."""
+"""Answers as JSON, validated against a schema."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The reflect loop: evidence, repetition, adjustments, pauses, one agent alone, and what ends it."""
+"""The reflect loop: evidence, repetition, adjustments, pauses, a single agent, and what ends the loop."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a loop turns in circles."""
+"""Detecting a loop that makes no progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Team modes: members side by side, one after the other, planned, judged, in discussion; and death at any entry."""
+"""Team modes: parallel, sequential, planned, reviewed and discussing members, and a crash at every entry."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a judge's words mean, and that nobody else's can pass for them."""
+"""Parsing a judge's verdict: no other text can pass for one."""
 
 from __future__ import annotations
 

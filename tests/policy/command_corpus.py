@@ -1,7 +1,7 @@
-"""Commands for the tests of the policy: hostile ones, by the program that they misuse, and everyday ones.
+"""Commands for the policy tests: hostile ones, grouped by the program that they misuse, and everyday ones.
 
 The hostile ones come from the manuals of the programs: options and operands that run another program, load code,
-write or overwrite a file, read a secret, or send data away.
+write or overwrite a file, read a secret, or send data to another machine.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Commands that are too long, too wide or too deep: they are asked about at once, and never hold anything up."""
+"""Commands that are too long, too wide or too deep: the person is asked at once, and checking them never hangs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that try to get past broad allow rules, and commands that people run all day."""
+"""Commands that try to get past broad allow rules, and commands that people run every day."""
 
 from __future__ import annotations
 

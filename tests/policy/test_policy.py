@@ -1,4 +1,4 @@
-"""Verdicts: which rule decides, what holds without one, and what no rule can change."""
+"""Verdicts: which rule decides, what applies without a rule, and what no rule can change."""
 
 from __future__ import annotations
 

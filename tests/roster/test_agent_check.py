@@ -1,4 +1,4 @@
-"""Whether agents fit together: one clear error for every rule that they break."""
+"""Whether agents fit together: one clear error for every violated rule."""
 
 from typing import Any
 

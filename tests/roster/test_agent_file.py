@@ -1,4 +1,4 @@
-"""Reading one agent file: every good form, and one clear sentence for every bad one."""
+"""Reading an agent file: every valid form, and one clear sentence for every invalid one."""
 
 import os
 import re

@@ -1,4 +1,4 @@
-"""Agent names: a name that is taken gets a number, and a mistyped one a suggestion."""
+"""Agent names: a name already in use gets a number, and a mistyped one a suggestion."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Finding agents: which places there are, who wins, and what one bad file does to the others."""
+"""Finding agents: which folders are searched, which definition wins, and how one bad file affects the others."""
 
 import os
 import subprocess

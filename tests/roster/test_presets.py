@@ -1,4 +1,4 @@
-"""The person's own teams."""
+"""Presets: the teams that a person has saved."""
 
 from __future__ import annotations
 

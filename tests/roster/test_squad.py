@@ -1,4 +1,4 @@
-"""Squads: read as data, written back with care."""
+"""Squads: read as data, and written back without losing anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Squads and presets on the roster."""
+"""Agents that squads and presets add to the roster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drawing a workflow: who may give the final answer, as a tree and as a flowchart."""
+"""Drawing a workflow: which agents can give the final answer, as a tree and as a flowchart."""
 
 from xml.etree import ElementTree
 

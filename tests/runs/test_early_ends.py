@@ -1,4 +1,4 @@
-"""A run that ends early delivers what there is: in every team mode, whatever ended it."""
+"""A run that ends early delivers its partial results, in every team mode and whatever the reason."""
 
 from __future__ import annotations
 

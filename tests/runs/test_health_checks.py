@@ -1,4 +1,4 @@
-"""What the checks say of programs that do not do what they should."""
+"""What the health checks report about programs that do not work properly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run and the person: watching, stopping, pausing, talking to it, and walking away from it."""
+"""A run handle: watching, stopping, pausing, sending messages, and detaching."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The outfit: tools are there from the first call on, and the sandbox before any of them is used."""
+"""Run tools: they are available from the first call on, and the sandbox is ready before any of them is used."""
 
 from __future__ import annotations
 

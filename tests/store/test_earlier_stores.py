@@ -1,4 +1,4 @@
-"""Stores that earlier versions wrote: what was under way in them goes on."""
+"""Stores written by earlier versions: unfinished runs in them can be resumed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store and the world: kills, stopped processes, torn files, files that cannot be written."""
+"""A store in difficult conditions: kills, stopped processes, torn files, and files that cannot be written."""
 
 from __future__ import annotations
 

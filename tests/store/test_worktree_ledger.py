@@ -1,4 +1,4 @@
-"""The ledger of worktrees: nothing is made twice, nothing is forgotten, and one process at a time is at it."""
+"""The worktree ledger: no worktree is created twice or forgotten, and one process at a time uses it."""
 
 from __future__ import annotations
 

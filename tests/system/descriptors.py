@@ -1,4 +1,4 @@
-"""Descriptors of this process: how many are open, and how it is to have few."""
+"""File descriptors of this process: how many are open, and running with only a few."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files of others: what is not a short regular text file inside the root is refused in one sentence."""
+"""Reading untrusted files: anything but a short regular text file inside the root is refused in one sentence."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Child processes: how they start, what bounds them, and that nothing of them stays."""
+"""Child processes: how they start, what limits them, and that they leave nothing behind."""
 
 from __future__ import annotations
 

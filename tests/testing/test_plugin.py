@@ -1,4 +1,4 @@
-"""The pytest plug-in as users meet it: its fixtures in tests, and whole little projects that use them."""
+"""The pytest plug-in as users see it: its fixtures in tests, and small projects that use them."""
 
 from __future__ import annotations
 

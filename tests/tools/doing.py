@@ -1,4 +1,4 @@
-"""Calling tools as a gate does, without the gate: made ready, then done."""
+"""Calling tools as the gate does, but without the gate: prepared, then performed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Asking the person and telling them, on a real timeline."""
+"""Asking and notifying the person, on a real timeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Changing parts of files, exactly or not at all."""
+"""Changing parts of files: exactly, or not at all."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What has changed, as git sees it."""
+"""Showing changes, as git sees them."""
 
 from __future__ import annotations
 

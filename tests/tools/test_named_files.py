@@ -1,4 +1,4 @@
-"""The files that a command names: which of them an approval covers, and which of them are scripts."""
+"""The files that a command refers to: which of them an approval covers, and which of them are scripts."""
 
 from __future__ import annotations
 

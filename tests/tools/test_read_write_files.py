@@ -1,4 +1,4 @@
-"""Reading and writing files, as an agent calls for it."""
+"""Reading and writing files with an agent's tools."""
 
 from __future__ import annotations
 

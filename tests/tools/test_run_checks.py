@@ -1,4 +1,4 @@
-"""Running the checks that the person has named."""
+"""Running the checks that the person has configured."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands: what they say, how they end, and that nothing of them stays."""
+"""Shell commands: their output, how they end, and that they leave nothing behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tools an agent's file means."""
+"""Which tools an agent's file gives it."""
 
 from __future__ import annotations
 

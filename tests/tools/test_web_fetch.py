@@ -1,4 +1,4 @@
-"""Pages from the web, from a real server on loopback."""
+"""Fetching web pages, from a real server on loopback."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Images and files that go with a message: they travel with it, and are dropped with it."""
+"""Images and files attached to a message: they are sent with it, and dropped with it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Checking values by schemas from outside takes a bounded time."""
+"""Validating values against untrusted schemas takes a bounded time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fields of a file: each value has the type that its reader names, or one sentence says why not."""
+"""Fields of a file: each value has the type that its reader expects, or one sentence says why not."""
 
 from __future__ import annotations
 

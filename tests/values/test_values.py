@@ -1,4 +1,4 @@
-"""Values: what is written is read for years, and what is approved cannot be something else."""
+"""Values: stored values stay readable for years, and an approved value cannot turn into another one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person reads about a permission request cannot be forged by the names and values in it."""
+"""The names and values in a permission request cannot forge the text that a person reads about it."""
 
 from __future__ import annotations
 

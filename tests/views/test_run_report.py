@@ -1,4 +1,4 @@
-"""The report: a fold over the timeline that tells everything a run has brought so far."""
+"""The run report: a fold over the timeline that lists all results of a run so far."""
 
 from __future__ import annotations
 

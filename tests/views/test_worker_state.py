@@ -1,4 +1,4 @@
-"""How a worker stands: a fold over the timeline of its run, and what several of them come to."""
+"""The state of a worker: a fold over the timeline of its run, and the combined state of several workers."""
 
 from __future__ import annotations
 

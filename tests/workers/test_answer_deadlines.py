@@ -1,4 +1,4 @@
-"""Deadlines: what workers ask is denied in time, as long as somebody is there who could have answered."""
+"""Deadlines: a worker's request is denied in time, provided that somebody was there who could have answered it."""
 
 from __future__ import annotations
 

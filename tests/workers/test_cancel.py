@@ -1,4 +1,4 @@
-"""Ending workers: asked first, then terminated, then killed, and nothing of them survives."""
+"""Cancelling workers: asked to stop, then terminated, then killed, and nothing of them survives."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Resolvers: a conflict of the merge train goes to a worker, and what it leaves is merged in its place."""
+"""Resolvers: a worker resolves a conflict in the merge train, and its branch is merged instead."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Workers that crash, hang or die with their commander, and go on in another process."""
+"""Workers that crash, hang or die with their commander, and continue in another process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a commander answers by the rules, and what it leaves to a person."""
+"""Which requests a commander answers by the rules, and which it leaves to a person."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is accepted when work is delegated, and what is refused at once."""
+"""Which tasks are accepted when work is delegated, and which are refused at once."""
 
 from __future__ import annotations
 

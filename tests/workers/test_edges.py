@@ -1,4 +1,4 @@
-"""Workers at the edges: large requests, a base that is meant now, a checkout in use, work that cannot come home."""
+"""Edge cases for workers: large requests, the base of a branch, a checkout in use, work that cannot be committed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The fence around a worker: what its commands cannot reach, and what nobody can do in its name."""
+"""Isolation of a worker: what its commands cannot reach, and that no other process can act for it."""
 
 from __future__ import annotations
 

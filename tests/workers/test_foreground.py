@@ -1,4 +1,4 @@
-"""A run at the terminal whose members are workers: what they ask is asked there, or denied where nobody is."""
+"""A run in the terminal whose members are workers: their requests are prompted for there, or denied if nobody is."""
 
 from __future__ import annotations
 

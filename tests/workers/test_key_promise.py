@@ -1,4 +1,4 @@
-"""A promise: keys for a run that somebody is still to bring."""
+"""Provider keys that were announced for a run but have not been delivered yet."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Many workers, few places, and commanders that come and go."""
+"""Many workers, few of them at a time, and commanders that start and end meanwhile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pausing a worker that is only just being started: it stays paused."""
+"""A worker that is paused while it is starting stays paused."""
 
 from __future__ import annotations
 

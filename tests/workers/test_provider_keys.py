@@ -1,4 +1,4 @@
-"""The keyring: keys that come to a commander with an errand."""
+"""Provider keys: delivered to a commander with a worker's task, and held only in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one road of a worker's permission request: asked on the timeline, answered in the mailbox."""
+"""How a worker's permission request is answered: asked on the timeline, answered through the mailbox."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The latest settings: what a person or a repository says counts from the next question on."""
+"""Current settings: a change by a person or a repository applies from the next request on."""
 
 from __future__ import annotations
 

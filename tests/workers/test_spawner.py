@@ -1,4 +1,4 @@
-"""The nursery: workers are born at once, in processes of their own, and none outlives it."""
+"""The spawner and its fork server: workers start at once, in their own processes, and none outlives the spawner."""
 
 from __future__ import annotations
 

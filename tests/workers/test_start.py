@@ -1,4 +1,4 @@
-"""How a commander is started: nothing of the folder that it is started in becomes part of it."""
+"""Starting a commander: the folder that it is started in does not affect it."""
 
 from __future__ import annotations
 

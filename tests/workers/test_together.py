@@ -1,4 +1,4 @@
-"""Workers together: several at once, each on its branch, and those that follow others."""
+"""Several workers at once, each on its own branch, and workers that wait for others."""
 
 from __future__ import annotations
 

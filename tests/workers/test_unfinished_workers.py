@@ -1,4 +1,4 @@
-"""How workers stand, read off their timelines."""
+"""The states of unfinished workers, read from their timelines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a worker's commit is called."""
+"""The subject of a worker's commit message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where workers get their checkouts, and that they get none where all of them take too much."""
+"""Where workers get their checkouts, and that none is created when they exceed the disk quota."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The terms that workers are hired on: roles, and what is agreed on beforehand."""
+"""Worker options: roles, models, budgets, and rules that are agreed on in advance."""
 
 from __future__ import annotations
 

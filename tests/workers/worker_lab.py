@@ -1,4 +1,4 @@
-"""A yard: a repository, a store with a short path, a scripted model over HTTP, and who works there."""
+"""A worker lab: a repository, a store with a short path, a scripted model over HTTP, and processes that work there."""
 
 from __future__ import annotations
 

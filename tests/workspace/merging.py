@@ -1,4 +1,4 @@
-"""A real repository with branches, for the tests of merging."""
+"""A real repository with branches, for the merge tests."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands in a sandbox, for tests: as whoever runs the tests, and, where that is root, as an ordinary user, too."""
+"""Commands in a sandbox, for tests: as the user who runs the tests and, if that is root, also as an ordinary user."""
 
 from __future__ import annotations
 

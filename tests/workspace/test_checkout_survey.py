@@ -1,4 +1,4 @@
-"""Whatever a repository contains, secrets that git does not keep are found."""
+"""Untracked secrets are found whatever else the repository contains."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The quota of worktrees: no more are made once they take what they may, and what is remembered suffices."""
+"""The disk quota of worktrees: none is created above the quota, and stored sizes are enough to decide that."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fast-forwarding: the target moves to exactly what was approved, and nothing of the person's gets lost."""
+"""Fast-forwarding: the target moves to exactly what was approved, and none of the person's work gets lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Removing what an agent made: however deep, closed or full of links."""
+"""Removing folders that an agent made, even if they are very deep, unreadable or full of links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A repository is found once, by reading; from then on git is told where everything is."""
+"""A repository is located once, by reading files; from then on git gets explicit paths."""
 
 from __future__ import annotations
 

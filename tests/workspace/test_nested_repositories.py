@@ -1,4 +1,4 @@
-"""Repositories that commands create are moved aside, wherever the folder for that is."""
+"""Repositories that commands create are moved aside, wherever the folder for them is."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The forecast: what branches bring, what they have in common, and what would clash, with nothing touched."""
+"""The overlap forecast: what branches change, what they share, and what would conflict. Nothing is modified."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one git function: git does its work, and nothing that a worker wrote runs."""
+"""Running git: it does its work, and nothing that a worker wrote is executed."""
 
 from __future__ import annotations
 

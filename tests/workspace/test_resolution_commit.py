@@ -1,4 +1,4 @@
-"""Resolutions: a clash as a commit to work on, and no mark of it gets any further."""
+"""Resolution commits: a conflict as a commit to work on, whose conflict markers are never merged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sandbox holds: what a command does stays in the checkout, whoever runs it."""
+"""The sandbox: a command only affects the checkout, whichever user runs it."""
 
 from __future__ import annotations
 

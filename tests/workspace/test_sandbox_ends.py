@@ -1,4 +1,4 @@
-"""What a command starts ends with it, and with us; what it uses has a limit."""
+"""Processes that a command starts end with it, and with Podium; their resources are limited."""
 
 from __future__ import annotations
 

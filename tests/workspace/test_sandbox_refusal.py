@@ -1,4 +1,4 @@
-"""Without a sandbox that holds, no command runs."""
+"""Without a working sandbox, no command runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Snapshots hold all there is and touch nothing; what is tried is tried elsewhere and put away."""
+"""Snapshots include everything and modify nothing; temporary checkouts are made elsewhere and removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The merge train: what goes together and passes is in, what does not is left out with its reason."""
+"""The merge train: branches that merge and pass the checks are in; others are left out, with the reason."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Worktrees: made beside the repository, told about, and removed without losing anything."""
+"""Worktrees: created beside the repository, listed, and removed without losing anything."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A commander that notes what happens, and a bare peer that may send anything: both on a real socket."""
+"""A commander that records what happens, and a raw peer that can send anything, both on a real socket."""
 
 from __future__ import annotations
 

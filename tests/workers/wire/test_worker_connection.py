@@ -1,4 +1,4 @@
-"""The wire on real sockets: what goes through, and what is refused."""
+"""The worker protocol on real sockets: what is accepted, and what is refused."""
 
 from __future__ import annotations
 
