@@ -1,1 +1,1 @@
-"""How fast Podium is, beside the physical limit and beside its peers: `python -m benchmarks`."""
+"""Benchmarks that compare Podium's speed with the physical limit and with its peers: `python -m benchmarks`."""

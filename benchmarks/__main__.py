@@ -1,4 +1,4 @@
-"""`python -m benchmarks`: measure, print one table, write the figures as JSON. No time makes it fail."""
+"""`python -m benchmarks`: measure, print one table, and write the figures as JSON. A slow result is not a failure."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ LATEST = ROOT / "benchmarks" / "results" / "latest.json"
 
 
 def main() -> int:
-    """0 unless something broke or a call failed; a time that misses its goal is only shown."""
+    """Return 0 unless something broke or a call failed; a time that misses its goal is only shown."""
     options = _parse_options()
     if options.list:
         for name, row in ROWS.items():
             print(f"{name:12}{(row.__doc__ or '').splitlines()[0]}")
         return 0
     about: dict[str, Any] = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "load before": read_load_averages()}
-    # Being told to end must leave the blocks that processes belong to, or they would outlive us.
+    # A termination signal must exit the blocks that own processes, or the processes would outlive us.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     raise_open_files()
     peers = {name: ensure_interpreter(name) for name in PEERS} if _wants_peers(options) else {}
@@ -55,7 +55,7 @@ def main() -> int:
 
 
 def _measure_rows(bench: Bench, names: Sequence[str]) -> tuple[list[Line], bool]:
-    """The lines of these rows, and whether a row crashed; the others are measured all the same."""
+    """Return the lines of these rows, and whether a row crashed. The other rows are still measured."""
     lines: list[Line] = []
     has_crashed = False
     for name in names:

@@ -1,7 +1,7 @@
-"""The child's side of a measurement: a long-lived process that is asked for samples, one line of JSON each.
+"""The child's side of a measurement: a long-lived process that returns samples on request, one line of JSON each.
 
-Everything that is compared runs in such a process, so that all are measured alike. Peers import this
-in environments of their own, so it needs nothing but the standard library.
+Everything that is compared runs in such a process, so that all are measured alike. Peers import this module
+in their own environments, so it needs only the standard library.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import Any
 Job = Callable[[dict[str, Any]], Awaitable[dict[str, float]]]
 Call = Callable[[], Awaitable[str]]
 Open = Callable[[str], AbstractAsyncContextManager[Call]]
-"""Given the address of a model server: a block in which the model can be called, each call giving the reply."""
+"""Takes the address of a model server, and opens a block in which calling the model returns its reply."""
 
 REQUEST = "Say something about the sea."
 PROMPT = "You are a poet."
@@ -31,8 +31,8 @@ SAMPLING_SECONDS = 0.02
 
 
 def serve(**jobs: Job) -> None:
-    """Say that we are ready, then answer requests until there are no more."""
-    # What a package prints must not get between the answers.
+    """Report that this process is ready, then answer requests until there are no more."""
+    # Output printed by a package must not get between the answers.
     answers = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     asyncio.run(_serve(answers, jobs))
@@ -56,7 +56,7 @@ def _encode_line(document: dict[str, Any]) -> bytes:
 
 
 class Clock:
-    """A block whose time is taken: by the wall, and of the processor in all threads of this process."""
+    """Measures a block: wall clock time, and processor time of all threads of this process."""
 
     def __enter__(self) -> Clock:
         gc.collect()
@@ -69,14 +69,14 @@ class Clock:
         self.cpu = time.process_time() - self._cpu
 
     def as_sample(self, count: int, **rest: float) -> dict[str, float]:
-        """The sample that this makes, for one of `count` things that were done."""
+        """Return the time as a sample, for one of `count` operations."""
         return {"wall": self.wall / count, "cpu": self.cpu / count, **rest}
 
 
 def make_calls_job(open_: Open) -> Job:
-    """The job of calling the model: `waves` times `at_once` calls, on a client that is new and warmed up.
+    """Make the job that calls the model: `waves` times `at_once` calls, on a new client that is warmed up.
 
-    The time is that of one wave. An answer other than `reply` is a failed call like one that raised.
+    The time is that of one wave. A call that returns anything but `reply` counts as failed, as does one that raises.
     """
 
     async def job(request: dict[str, Any]) -> dict[str, float]:
@@ -95,7 +95,7 @@ def make_calls_job(open_: Open) -> Job:
 
 
 def make_memory_job(open_: Open) -> Job:
-    """The job of measuring what a live call holds: resident memory while all wait for the model, against before."""
+    """Make the job that measures memory per active call: resident memory while all calls wait, compared to before."""
 
     async def job(request: dict[str, Any]) -> dict[str, float]:
         async with open_(request["url"]) as call:
@@ -116,7 +116,7 @@ def make_memory_job(open_: Open) -> Job:
 
 
 class _Wave:
-    """Calls that are made at once, and how they went."""
+    """Calls that are made at once, and their outcomes."""
 
     def __init__(self, call: Call, *, reply: str, at_once: int) -> None:
         self.answered = 0
@@ -146,5 +146,5 @@ class _Wave:
 
 
 def resident_set_size() -> int:
-    """The bytes of this process that are in memory."""
+    """Return the resident memory of this process, in bytes."""
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")

@@ -1,8 +1,8 @@
-"""What the discussion is about: so many members, so many rounds, and what everybody is told.
+"""The scenario of the discussion benchmark: the number of members and rounds, and everybody's instructions.
 
-Which of two models is asked says who asks: a member, or the one that coordinates. Each member says
-something new each time it is asked, always as long, so that what grows is what is sent. Everybody sends
-the same words.
+The requested model shows who is calling: a member or the coordinator. Each member says something
+new of the same length each time, so that only the amount of text sent grows. All programs send
+the same text.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ LEAD_PROMPT = "You chair the council of a small harbour."
 
 
 def make_message(number: int) -> str:
-    """What is said as the `number`th thing: other words than in every message before, and as many characters."""
+    """Return message number `number`: its words differ from those of every other message, its length does not."""
     return " ".join(f"{number:05}{letter}" for letter in ascii_letters)
 
 
 def member_names(members: int) -> list[str]:
-    """Who takes part besides the coordinator."""
+    """Return the names of the participants besides the coordinator."""
     return [f"member{number}" for number in range(1, members + 1)]
 
 
@@ -70,4 +70,4 @@ MEMBER_TOOLS = [
     _describe_tool("vote_conclude", "Vote whether the discussion can end.", ready="boolean", reason="string"),
 ]
 LEAD_TOOLS = [_BROADCAST]
-"""The tools as OpenAI's API wants them, for those who write that themselves."""
+"""The tools in the format of OpenAI's API, for programs that build requests themselves."""

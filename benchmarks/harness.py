@@ -1,7 +1,7 @@
-"""Measuring: what is compared takes turns, in processes that live through all of it.
+"""The measuring harness: the programs that are compared take turns, each in one long-lived process.
 
-Rounds are interleaved and their order rotates, so that whatever else the machine does meets all alike.
-A figure is the median of its rounds, with the quartiles beside it; a ratio is always of one run.
+Rounds are interleaved and their order rotates, so that other load on the machine affects all alike.
+A figure is the median of its rounds, shown with its quartiles; a ratio always compares figures from one run.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ PIECES = 20
 MAX_SAMPLE_SECONDS = 240.0
 MAX_EXIT_SECONDS = 10.0
 MAX_CONTESTANT_SECONDS = 60.0
-"""Seconds after which somebody slow is measured in no further round."""
+"""Seconds after which a slow program is not measured in further rounds."""
 
 WITHOUT_TELEMETRY = {
     "OPENAI_AGENTS_DISABLE_TRACING": "1",
@@ -51,7 +51,7 @@ class BenchmarkFailed(Exception):
 
 
 class Sample(Struct, frozen=True, kw_only=True):
-    """One measurement: seconds by the wall and of the processor, bytes, and calls that failed."""
+    """One measurement: wall clock and processor seconds, bytes, and failed calls."""
 
     wall: float = 0.0
     cpu: float = 0.0
@@ -60,7 +60,7 @@ class Sample(Struct, frozen=True, kw_only=True):
 
 
 class Spread(Struct, frozen=True, kw_only=True):
-    """Several samples of one figure: the middle, and between what half of them lie."""
+    """Several samples of one figure: the median and the quartiles."""
 
     median: float
     low: float
@@ -75,9 +75,9 @@ class Spread(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """What a row is given: how much to measure, whom to compare with, and a folder for what it needs.
+    """The context of a row: how much to measure, which peers to compare with, and a folder for its files.
 
-    `peers` are the interpreters of the peers' environments; those that could not be made are `missing`.
+    `peers` has the interpreters of the peers' environments; `missing` lists those that could not be created.
     """
 
     is_quick: bool
@@ -86,7 +86,7 @@ class Bench:
     missing: Sequence[str] = ()
 
     def scale_count(self, count: int, *, quick: int) -> int:
-        """A count, or the small one where it only matters that everything works."""
+        """Return the count, or the small one if the only question is whether everything works."""
         return quick if self.is_quick else count
 
 
@@ -94,7 +94,7 @@ Take = Callable[[], Sample]
 
 
 def interleave_samples(contestants: Mapping[str, Take], *, rounds: int) -> dict[str, list[Sample]]:
-    """The samples of each, taken in turns. A peer that breaks is left out; the others are measured all the same."""
+    """Return the samples of each program, taken in turns. A peer that fails is left out; the others continue."""
     names = list(contestants)
     taken: dict[str, list[Sample]] = {name: [] for name in names}
     spent = dict.fromkeys(names, 0.0)
@@ -119,16 +119,16 @@ def interleave_samples(contestants: Mapping[str, Take], *, rounds: int) -> dict[
 
 
 class Child:
-    """A process that is asked for samples."""
+    """A process that returns samples on request."""
 
     def __init__(self, name: str, process: subprocess.Popen[bytes], errors: BinaryIO) -> None:
         self.name = name
         self._process = process
         self._errors = errors
-        self._read_answer()  # that it is ready
+        self._read_answer()  # the line that says it is ready
 
     def ask(self, job: str, **request: Any) -> Sample:
-        """One sample of this job."""
+        """Request one sample of this job."""
         assert self._process.stdin is not None
         self._process.stdin.write(msgspec.json.encode({"job": job, **request}) + b"\n")
         self._process.stdin.flush()
@@ -138,7 +138,7 @@ class Child:
         return msgspec.convert(answer, Sample)
 
     def read_errors(self) -> str:
-        """What it wrote to its standard error."""
+        """Return what the process wrote to its standard error."""
         self._errors.seek(0)
         return self._errors.read().decode(errors="replace")
 
@@ -158,7 +158,7 @@ class Child:
 
 @contextmanager
 def start_child(module: str, *, name: str, python: Path | None = None) -> Iterator[Child]:
-    """A module of ours as a process that can be asked, under the interpreter of a peer where one is given."""
+    """Start a module of the benchmarks as a process that returns samples, with a peer's interpreter if one is given."""
     argv = [str(python or sys.executable), "-m", f"benchmarks.{module}"]
     with TemporaryFile() as errors, start_process(argv, stdin=subprocess.PIPE, stderr=errors) as process:
         child = Child(name, process, errors)
@@ -173,9 +173,9 @@ def start_child(module: str, *, name: str, python: Path | None = None) -> Iterat
 
 @contextmanager
 def start_model_server(*, latency: float, log: Path | None = None) -> Iterator[str]:
-    """The address of a model that answers every call with the same reply, in a process of its own.
+    """Start a model server that answers every call with the same reply, and yield its address.
 
-    `log` is a file that says when each call came.
+    `log` is a file that records the time of each call.
     """
     argv = [sys.executable, "-m", "podium.testing.model_server", "--says", REPLY]
     argv += ["--pieces", str(PIECES), "--latency", str(latency)]
@@ -192,7 +192,7 @@ def start_model_server(*, latency: float, log: Path | None = None) -> Iterator[s
 def start_process(
     argv: Sequence[str], *, environ: Mapping[str, str] | None = None, **pipes: Any
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process in a group of its own, which is gone when the block is left; `environ` lies over our own."""
+    """Start a process in its own group, which is ended with the block; `environ` is added to our environment."""
     process = subprocess.Popen(
         argv,
         cwd=ROOT,
@@ -218,11 +218,11 @@ def start_process(
 
 
 def _exit_with_parent(parent: int) -> None:
-    """In a new process: be killed when the one that started it is gone, however it went. Only Linux can do that."""
+    """In a new process: ask to be killed when the parent ends, for whatever reason. Only Linux can do that."""
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
-            os._exit(1)  # it went before it was asked for
+            os._exit(1)  # the parent ended before the request
 
 
 _PR_SET_PDEATHSIG = 1

@@ -1,8 +1,8 @@
-"""The same heap for all that are compared.
+"""The same heap behaviour for all programs that are compared.
 
-An event loop reads into a new block of 256 kB each time. glibc asks the system for every such block, and gives
-it back, until one as large was freed that had not shrunk; from then on it keeps them. Some programs happen to
-free one early and some never do, and those pay for three system calls a read that nobody meant to measure.
+An event loop reads into a new block of 256 kB each time. glibc requests every such block from the system, and
+returns it, until a block of that size that had not shrunk has been freed; from then on it keeps them. Some programs
+happen to free one early and others never do, which costs them three system calls per read that are not the subject.
 """
 
 from __future__ import annotations
@@ -11,5 +11,5 @@ LARGER_THAN_A_READ = 2**20
 
 
 def warm_up_heap() -> None:
-    """Free a large block, so that the C library keeps those of reads from here on."""
+    """Free a large block, so that the C library keeps blocks for reads from now on."""
     bytearray(LARGER_THAN_A_READ)

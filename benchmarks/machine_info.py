@@ -1,4 +1,4 @@
-"""Where it was measured: what a figure means nothing without."""
+"""The machine that the figures were measured on, without which they mean nothing."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ PACKAGES = ("podium", "aiohttp", "anyio", "msgspec")
 
 
 def describe_machine() -> dict[str, Any]:
-    """The processor, the system and the versions of what takes part."""
+    """Return the processor, the system and the versions of the software involved."""
     return {
         "processor": _read_processor_name(),
         "cores": os.cpu_count(),
@@ -29,7 +29,7 @@ def describe_machine() -> dict[str, Any]:
 
 
 def raise_open_files() -> int:
-    """Allow this process and its children as many open files as the system lets us; how many that are.
+    """Raise the limit of open files for this process and its children as far as possible, and return the limit.
 
     A thousand calls at once are a thousand connections, and the usual limit is 1,024.
     """
@@ -39,7 +39,7 @@ def raise_open_files() -> int:
 
 
 def read_load_averages() -> list[float]:
-    """How busy the machine was in the last 1, 5 and 15 minutes."""
+    """Return the load averages of the last 1, 5 and 15 minutes."""
     return [round(value, 2) for value in os.getloadavg()]
 
 

@@ -1,4 +1,4 @@
-"""What the permission row is about: the requests of a worker, another one each time, and the rules that allow them."""
+"""The requests of the permission row, each different from the others, and the rules that allow them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ permissions:
 
 
 def make_request(what: str, number: int) -> PermissionAsked:
-    """The request of this number, for a `command` or for an `edit`."""
+    """Return the request with this number, for a `command` or an `edit`."""
     return PermissionAsked(
         id=f"request-{number}",
         action=_make_edit(number) if what == "edit" else _make_command(number),
@@ -35,5 +35,5 @@ def _make_edit(number: int) -> Action:
 
 
 def make_quantile_sample(taken: list[float], share: float, failed: int) -> dict[str, float]:
-    """The sample that tells how long this share of them took at most."""
+    """Return a sample with the time within which this share of them finished."""
     return {"wall": sorted(taken)[int(len(taken) * share)], "failed": failed}

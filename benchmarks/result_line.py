@@ -1,4 +1,4 @@
-"""A line of the table: one figure of ours beside the limit's and the peers', and the goal for it."""
+"""A line of the table: one of Podium's figures beside the limit's and the peers', and the goal for it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Measure = Literal["wall", "cpu", "memory"]
 
 
 class Unit(Struct, frozen=True):
-    """How a figure is shown: times `factor`, or as so many each second."""
+    """How a figure is shown: multiplied by `factor`, or as a number per second."""
 
     name: str
     factor: float = 1.0
@@ -29,7 +29,7 @@ PER_SECOND = Unit("/s", 1.0, True)
 
 
 class Goal(Struct, frozen=True):
-    """What we are after: a ratio to the limit, or a figure, that is at most or at least so much."""
+    """A goal: a maximum or minimum for a figure, or for its ratio to the limit."""
 
     kind: Literal["ratio", "figure"]
     bound: float
@@ -44,12 +44,12 @@ class Goal(Struct, frozen=True):
 
 
 def max_ratio(ratio: float) -> Goal:
-    """At most so many times what the limit takes."""
+    """Make a goal for the highest acceptable ratio to the limit."""
     return Goal("ratio", ratio)
 
 
 class Line(Struct, frozen=True, kw_only=True):
-    """Figures in one unit. A ratio tells how many times as long, or as much, as the limit somebody takes."""
+    """Figures in one unit. A ratio says how many times as long, or as much, as the limit a program takes."""
 
     row: str
     what: str
@@ -71,16 +71,16 @@ class Line(Struct, frozen=True, kw_only=True):
 
     @property
     def is_met(self) -> bool | None:
-        """Whether all goals are met; None where there is none."""
+        """Whether all goals are met; None if there are none."""
         return all(goal.is_met(self.ratio(), self.ours.median) for goal in self.goals) if self.goals else None
 
     @property
     def has_failed(self) -> bool:
-        """Whether a call failed, of ours or of the limit's. Those of peers are figures like any other."""
+        """Whether one of our calls or of the limit's calls failed. Failed calls of peers are just another figure."""
         return any(self.failed.get(name) for name in (OURS, LIMIT))
 
     def as_document(self) -> dict[str, Any]:
-        """The line in plain values, with what follows from its figures."""
+        """Return the line as plain values, with the values derived from its figures."""
         ratios = {name: self.ratio(name) for name in self.figures}
         plain: dict[str, Any] = to_builtins(self)
         goals = [str(goal) for goal in self.goals]
@@ -98,7 +98,7 @@ def make_line(
     goals: Sequence[Goal] = (),
     has_peers: bool = False,
 ) -> Line:
-    """The line that these samples make."""
+    """Make a line from these samples."""
     figures = {
         name: Spread.from_values([unit.convert(getattr(sample, measure)) for sample in samples])
         for name, samples in taken.items()
@@ -116,6 +116,6 @@ def make_line(
 
 
 def _find_missing_peers(bench: Bench, taken: Container[str]) -> dict[str, str]:
-    """The peers that there are no figures of, and why."""
+    """Return the peers without figures, and why they have none."""
     broken = {name: "broke" for name in bench.peers if name not in taken}
     return dict.fromkeys(bench.missing, "not installed") | broken

@@ -1,4 +1,4 @@
-"""The lines as a table for people."""
+"""Format the lines as a table for people."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .result_line import Line, Unit
 
 
 def format_table(lines: Sequence[Line], peers: Sequence[str]) -> str:
-    """One line each. Figures have their quartiles beside them, and peers their ratio to the limit."""
+    """Format one row for each line, with quartiles beside the figures and the peers' ratios to the limit."""
     head = ["row", "what", "ours", "limit", "ratio", "goal", "met", *peers]
     rows = [head, *([*_format_columns(line), *(_format_peer(line, name) for name in peers)] for line in lines)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -27,11 +27,11 @@ from podium.values.usage import Usage
 
 SENTENCE = "The sea keeps no records and forgives no debts, and still the boats go out each morning. "
 STREAMED = TextStreamed(text=SENTENCE * 2)
-"""What is appended when appending is measured; as a row it has about 400 bytes."""
+"""The event that the append row appends; stored as a row, it has about 400 bytes."""
 
 
 class MemoryLease:
-    """A lease that keeps its rows to itself."""
+    """A lease that keeps its rows in memory."""
 
     epoch = 1
 
@@ -46,7 +46,7 @@ class MemoryLease:
 
 
 async def write_long_run(store: Path, run: str, *, events: int) -> None:
-    """A run of so many events: turns of an agent that streams text and uses a tool."""
+    """Write a run of this many events: turns of an agent that streams text and uses a tool."""
     async with SqliteStore(store) as opened:
         timeline = Timeline(run, opened.begin_run(run))
         agent = Agent(name="poet", prompt="You are a poet.")
@@ -74,7 +74,7 @@ def _record_event(turn: Scope, event: Event) -> None:
 
 
 def _turn_events(run: str) -> Iterator[Event]:
-    """The events of a turn, ten in all."""
+    """Return the ten events of a turn."""
     use = ToolUse(id="call-1", name="read", arguments={"path": "src/sea.py"})
     spent = Usage(input_tokens=900, output_tokens=80, calls=1)
     yield TurnStarted(agent="poet", engine="openai:loopback", prompt=SENTENCE)

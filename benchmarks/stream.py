@@ -1,8 +1,8 @@
-"""The child's side of the streaming row: many replies at once, their pieces stamped by whoever sent them.
+"""The child's side of the streaming row: many replies at once, their pieces stamped by the sender.
 
-A piece says when it was sent, so whoever sees it knows how late it is. Looking costs something, so
-one job takes the processor's time while nobody looks, and another looks. Peers import this in
-environments of their own, so it needs nothing but the standard library.
+A piece contains its sending time, so its receiver can tell how late it is. Checking that costs time, so
+one job measures processor time without checking, and another one checks. Peers import this module in
+their own environments, so it needs only the standard library.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ from .heap import warm_up_heap
 See = Callable[[str], None]
 Call = Callable[[], Awaitable[str]]
 Open = Callable[[str, See | None], AbstractAsyncContextManager[Call]]
-"""Given the address of a model and who looks at the pieces, if anybody: a block in which the model can be called."""
+"""Takes the address of a model and an optional observer of pieces, and opens a block for calling the model."""
 
 STAMP_LENGTH = 18
 
 
 def make_stamped_piece() -> str:
-    """A piece that says when it was made."""
+    """Return a piece that contains the current time."""
     return f"{time.time():.6f} "
 
 
 def piece_ages(text: str, now: float) -> list[float]:
-    """How old the pieces of a text are, in seconds."""
+    """Return how old the pieces of a text are, in seconds."""
     return [now - float(sent) for sent in text.split()]
 
 
@@ -41,29 +41,29 @@ class StreamingJobs:
 
     def __init__(self, open_: Open) -> None:
         self.late: dict[str, list[float]] = {"seen": []}
-        """How old the pieces of the last replies were that somebody looked at, by what became of them."""
+        """The ages of the observed pieces of the last replies, by what happened to them."""
         self._open = open_
 
     def serve(self) -> None:
-        """Stay on one processor, and do what is asked."""
+        """Stay on one processor, and run the requested jobs."""
         warm_up_heap()
         if sys.platform == "linux":
             os.sched_setaffinity(0, {max(os.sched_getaffinity(0))})
         serve(stream=self.stream, watch=self.watch, late=self.report_lateness)
 
     async def stream(self, request: dict[str, Any]) -> dict[str, float]:
-        """So many `agents` at once, each hearing one reply of so many `pieces`."""
+        """Stream to `agents` agents at once, each receiving one reply of `pieces` pieces."""
         return await self._receive_replies(request, None)
 
     async def watch(self, request: dict[str, Any]) -> dict[str, float]:
-        """The same with somebody who looks at every piece."""
+        """Do the same, but check the age of every piece."""
         for late in self.late.values():
             late.clear()
         seen = self.late["seen"]
         return await self._receive_replies(request, lambda text: seen.extend(piece_ages(text, time.time())))
 
     async def report_lateness(self, request: dict[str, Any]) -> dict[str, float]:
-        """How old this `share` of the pieces was at most, of all that were `sent`."""
+        """Return the age within which this `share` of all `sent` pieces arrived."""
         late = sorted(self.late[request["of"]])
         return {"wall": late[int(len(late) * request["share"])], "failed": abs(request["sent"] - len(late))}
 

@@ -1,8 +1,8 @@
-"""What the team is about: a lead that plans, four workers at once, and the lead's answer from what they found.
+"""The scenario of the team benchmark: a lead that plans, four workers at once, and the answer from their results.
 
-The lead's script rides in its prompt, so whoever sends that is played the same plan and the same answer.
-Everybody sends the same words, Podium too. Peers import this in environments of their own, so it needs
-nothing but the standard library.
+The lead's script is part of its prompt, so every program that sends the prompt gets the same plan and the same answer.
+All programs send the same text, including Podium. Peers import this module in their own environments, so it needs
+only the standard library.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ WORKERS = {
     "lights": "knows lighthouses and buoys",
 }
 CALLS_IN_A_ROW = 3
-"""The plan, all workers at once, the synthesis: nobody can do with less than so many times the latency."""
+"""The plan, all workers at once, and the synthesis: every program waits for the model at least this many times."""
 
 REQUEST = "Can we sail from Cuxhaven to Helgoland tonight, and what do we have to look out for?"
 ANSWER = "Leave at the turn of the tide, stay south of the shoals, and keep the great light to starboard. " * 4
@@ -56,29 +56,29 @@ Your workers are done. Write the answer to the request from their results, and f
 
 
 def worker_prompt(worker: str) -> str:
-    """What a worker is told about itself."""
+    """Return a worker's system prompt."""
     return f"You are a sailor who {WORKERS[worker]}."
 
 
 def planning_prompt() -> str:
-    """What the lead is asked first."""
+    """Return the lead's first prompt."""
     workers = "\n".join(f"- {name} (default model): {description}" for name, description in WORKERS.items())
     return PROMPTS["plan"].format(request=REQUEST, workers=workers)
 
 
 def parse_assignments(reply: str) -> list[dict[str, str]]:
-    """What the lead has planned: a worker and a task each."""
+    """Return the lead's plan: a worker and a task for each assignment."""
     plan: list[dict[str, str]] = json.loads(reply)
     return plan
 
 
 def task_prompt(assignment: Mapping[str, str]) -> str:
-    """What a worker is asked."""
+    """Return a worker's prompt."""
     return PROMPTS["task"].format(request=REQUEST, task=assignment["task"])
 
 
 def synthesis_prompt(plan: Sequence[Mapping[str, str]], found: Sequence[str]) -> str:
-    """What the lead is asked last: what became of each assignment."""
+    """Return the lead's last prompt, with the result of each assignment."""
     results = "\n\n".join(
         f"### {assignment['worker']} (succeeded, 0 s)\nTask: {assignment['task']}\n\n{text}"
         for assignment, text in zip(plan, found, strict=True)

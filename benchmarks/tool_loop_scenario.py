@@ -1,7 +1,7 @@
-"""What the tool loop is about: a tool, and a request whose script has the model ask for it before it answers.
+"""The scenario of the tool loop benchmark: a tool, and a request whose script has the model call it before answering.
 
-The script rides in the request, so whoever sends it is played the same conversation. Peers import
-this in environments of their own, so it needs nothing but the standard library.
+The script is part of the request, so every program that sends it gets the same conversation. Peers import
+this module in their own environments, so it needs only the standard library.
 """
 
 from __future__ import annotations
@@ -31,4 +31,4 @@ TOOL = {
         "parameters": {"type": "object", "properties": {"harbour": {"type": "string"}}, "required": ["harbour"]},
     },
 }
-"""The tool as OpenAI's API wants it, for those who write that themselves."""
+"""The tool in the format of OpenAI's API, for programs that build requests themselves."""

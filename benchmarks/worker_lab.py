@@ -1,6 +1,6 @@
-"""A yard: a repository, a model, and a commander that is at work, to which workers can be sent.
+"""A worker lab: a repository, a model, and a running commander to which tasks can be delegated.
 
-The commander stays because some workers, the idlers, wait for a model that says nothing.
+The commander keeps running because some of its workers, the idle ones, wait for a model that never answers.
 """
 
 from __future__ import annotations
@@ -32,10 +32,10 @@ from .harness import (
 
 FOLDERS = 20
 FILES = 10
-"""In each folder, of about a kilobyte."""
+"""Files in each folder, of about a kilobyte each."""
 
 MAX_WORKERS = 24
-"""Workers that the commander lets work at once."""
+"""The number of workers that the commander runs at once."""
 
 POLL_SECONDS = 0.01
 
@@ -44,19 +44,19 @@ _numbers = count()
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerLab:
-    """Where workers are sent. `about` is what the program that sends them has to know."""
+    """A place for workers. `about` is the information that the delegating program needs."""
 
     sender: Child
     about: dict[str, Any]
 
     def time_workers(self, *, workers: int = 1, since: str, until: str) -> Sample:
-        """The time that workers take which are sent now, when all of them are over."""
+        """Delegate to workers, wait until all of them have ended, and return the time between these two moments."""
         branches = [f"work-{next(_numbers)}" for _ in range(workers)]
         return self.sender.ask("send", **self.about, branches=branches, since=since, until=until)
 
     @property
     def idle_pids(self) -> list[int]:
-        """The processes of the workers that wait for their model."""
+        """Return the process ids of the workers that wait for their model."""
         store = Path(self.about["home"], "podium.db")
         with StoreReader(store) as reader:
             timelines = [reader.read_entries(row.run) for row in WorkerIndex(store).list_open()]
@@ -70,7 +70,7 @@ def has_ended(entries: Sequence[Entry]) -> bool:
 
 @contextmanager
 def open_worker_lab(bench: Bench, *, idlers: int = 1) -> Iterator[WorkerLab]:
-    """A yard whose commander is warm."""
+    """Open a worker lab whose commander is warmed up."""
     folder = bench.folder / f"yard-{next(_numbers)}"
     home = folder / "home"
     home.mkdir(parents=True)
@@ -87,12 +87,12 @@ def open_worker_lab(bench: Bench, *, idlers: int = 1) -> Iterator[WorkerLab]:
         stack.enter_context(start_process(argv, environ=environ))
         wait_for_calls(log, idlers)
         lab = WorkerLab(sender=sender, about=about)
-        lab.time_workers(since="asked", until="over")  # what is only loaded once
+        lab.time_workers(since="asked", until="over")  # load what is only loaded once
         yield lab
 
 
 def wait_for_calls(log: Path, count: int) -> None:
-    """Wait until the model was called so often."""
+    """Wait until the model has been called this many times."""
     begin = time.monotonic()
     while log.read_text().count("\n") < count:
         if time.monotonic() > begin + MAX_SAMPLE_SECONDS:
@@ -103,7 +103,7 @@ def wait_for_calls(log: Path, count: int) -> None:
 
 
 def make_repository(root: Path) -> Path:
-    """A repository of a few hundred files."""
+    """Make a repository of a few hundred files."""
     for folder in range(FOLDERS):
         (root / f"part{folder}").mkdir(parents=True)
         for file in range(FILES):
@@ -115,5 +115,5 @@ def make_repository(root: Path) -> Path:
 
 
 def run_git(root: Path, *args: str) -> None:
-    """Run git as it is."""
+    """Run git in a folder."""
     subprocess.run(["git", *args], cwd=root, check=True)

@@ -1,1 +1,1 @@
-"""Programs that are measured: Podium, and the bare parts that are its physical limit."""
+"""The programs that are measured: Podium, and the bare parts that are its physical limit."""

@@ -1,8 +1,8 @@
-"""A model that counts what it is sent: `python -m benchmarks.children.counting_model FILE`.
+"""A model that counts the tokens it receives: `python -m benchmarks.children.counting_model FILE`.
 
-The file gets a line for every call: the model that was asked for, the tokens that are new to it, and those
-with which a conversation that it had before goes on. The model for members says something new each time;
-the other one coordinates, and answers when it is told that the discussion is over.
+The file gets a line for every call: the requested model, the number of tokens that are new to it, and the number
+of tokens that repeat an earlier conversation. The members' model says something new each time; the other model
+coordinates, and gives its answer when the prompt says that the discussion is over.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from podium.testing.model_server import ModelServer
 from ..discussion_scenario import ANSWER, GO_ON, IS_OVER, MEMBER, make_message
 
 Words = tuple[tuple[str, str], ...]
-"""Messages of a conversation: who, and what."""
+"""Messages of a conversation: the role and the text."""
 
 
 class Conversations:
-    """All that were had so far, so that what is only repeated can be told from what is new."""
+    """All conversations so far, to distinguish repeated text from new text."""
 
     def __init__(self) -> None:
         self._numbers = count()
         self._seen: set[tuple[str, Words]] = set()
 
     def answer(self, call: ModelCall) -> tuple[Move, int, int]:
-        """What is said to a call, and how many tokens of it are new and how many repeated."""
+        """Return the reply to a call, and how many of the call's tokens are new and how many repeated."""
         move = Move(says=self._choose_reply(call))
         sent = compute_move_usage(move, call).input_tokens
         before = _messages_up_to_last_reply(call)

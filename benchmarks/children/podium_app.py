@@ -1,4 +1,4 @@
-"""Podium as a program uses it: each call is a run of its own, durable and on the timeline before it is answered."""
+"""Podium as a program uses it: each call is a separate run, durably on the timeline before it is answered."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A worker's end: it asks on its timeline, names the request to the commander, and gets the answer by its mailbox."""
+"""The worker's side: records a request on its timeline, announces it to the commander, gets the answer by mailbox."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _numbers = count()
 
 
 async def ask(request: dict[str, Any]) -> dict[str, float]:
-    """So many `times`, each for something else; the time that a `share` of them took at most."""
+    """Make `times` different requests, and return the time within which a `share` of them was answered."""
     taken: list[float] = []
     failed = 0
     handshake = Handshake(worker=WORKER, token="any")
@@ -39,7 +39,7 @@ async def ask(request: dict[str, Any]) -> dict[str, float]:
             timeline.append(asked, scope="", operation="worker")
             await timeline.wait_written()
             await link.send(PermissionRequest(request=asked.id))
-            answer = await timeline.wait_answer(asked.id)  # one that a person has to decide on would never come
+            answer = await timeline.wait_answer(asked.id)  # an answer that needs a person would never come
             await timeline.wait_written()
             taken.append(time.perf_counter() - begin)
             failed += not (isinstance(answer, PermissionAnswered) and answer.decision == "once")
@@ -47,7 +47,7 @@ async def ask(request: dict[str, Any]) -> dict[str, float]:
 
 
 async def _open_timeline(store: SqliteStore) -> Timeline:
-    """The worker's timeline, whose mail is moved to it as it comes."""
+    """Open the worker's timeline, to which messages in the mailbox are moved as they arrive."""
     rows = await store.read_rows(WORKER)
     lease = await store.claim_run(WORKER) if rows else store.begin_run(WORKER)
     timeline = Timeline(WORKER, lease)

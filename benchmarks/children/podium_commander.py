@@ -1,6 +1,6 @@
-"""A commander whose workers are played by others: `python -m benchmarks.children.podium_commander FOLDER`.
+"""A commander whose workers are simulated: `python -m benchmarks.children.podium_commander FOLDER`.
 
-It starts no process. Everything that a worker says, it hears and decides on as any other commander does.
+It starts no processes. It receives and decides on messages from workers like any other commander.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ async def main(folder: Path) -> None:
 
 
 class AnyWorkerTokens(WorkerTokens):
-    """Takes whoever comes for the worker."""
+    """Accepts every connection as the worker."""
 
     def redeem_token(self, token: str) -> ExpectedWorker | None:
         return ExpectedWorker(worker=WORKER, config={})

@@ -1,4 +1,4 @@
-"""Podium sending workers, and following them until they are over."""
+"""Podium delegating to workers, and waiting until they have ended."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ SILENCE = '```script\n[{"silent": true}]\n```'
 
 
 async def send(request: dict[str, Any]) -> dict[str, float]:
-    """Send a worker to each of the `branches`, one after the other, and wait until all are over.
+    """Delegate to a worker on each of the `branches`, one after the other, and wait until all have ended.
 
-    The time begins when the first is `asked` for or when the last is `hired`, and ends when the last has `called`
-    its model for the first time or is `over`.
+    The time starts when the first is `asked` for, or when the last one has been delegated (`hired`). It ends when
+    the last one has `called` its model for the first time, or has ended (`over`).
     """
     async with _open_app(request) as app:
         moments = {"asked": time.time()}
@@ -41,7 +41,7 @@ async def send(request: dict[str, Any]) -> dict[str, float]:
 
 
 async def queue_silent_workers(request: dict[str, Any]) -> dict[str, float]:
-    """Write down work for workers whose model will say nothing."""
+    """Queue tasks for workers whose model never answers."""
     async with _open_app(request) as app:
         for branch in request["branches"]:
             await _delegate(app, request, branch, SILENCE)
@@ -60,7 +60,7 @@ async def _delegate(app: App, request: dict[str, Any], branch: str, task: str) -
 
 
 async def _wait_for_success(store: Path, run: str) -> bool:
-    """Whether a worker succeeds."""
+    """Wait until a worker ends, and return whether it succeeded."""
     with Follower(store, run) as entries:
         events = [entry.event async for entry in entries]
     end = events[-1]
@@ -71,8 +71,8 @@ async def _wait_for_success(store: Path, run: str) -> bool:
 
 
 def _read_calls(log: Path) -> list[tuple[str, float]]:
-    """The key of each call, which has the run in it, and when it came."""
-    whole, _, _ = log.read_text().rpartition("\n")  # the last line may be only half written as yet
+    """Return the key of each call, which contains the run's id, and the time of the call."""
+    whole, _, _ = log.read_text().rpartition("\n")  # the last line may still be incomplete
     return [(line["key"], line["at"]) for line in map(json.loads, whole.splitlines())]
 
 

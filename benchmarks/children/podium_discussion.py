@@ -1,4 +1,4 @@
-"""Podium with a team that discusses: who said what to whom is on the timeline."""
+"""Podium with a team that discusses: every message, with its sender and recipients, is on the timeline."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from ..heap import warm_up_heap
 
 
 async def discuss(request: dict[str, Any]) -> dict[str, float]:
-    """One discussion of so many `members` in so many `rounds`."""
+    """Run one discussion with this number of `members` and `rounds`."""
     taking_part = [
         Agent(name=name, prompt=MEMBER_PROMPT, model=f"openai:{MEMBER}") for name in member_names(request["members"])
     ]

@@ -18,7 +18,7 @@ from ..sample_timelines import STREAMED, MemoryLease
 
 
 async def append(request: dict[str, Any]) -> dict[str, float]:
-    """`runs` at once append `each` events, and wait after every `settled` of them until they are written."""
+    """Append `each` events to each of `runs` runs at once, waiting for the disk after every `settled` events."""
     runs, each, batch = request["runs"], request["each"], request["settled"]
 
     async def write(timeline: Timeline) -> None:
@@ -46,7 +46,7 @@ async def append(request: dict[str, Any]) -> dict[str, float]:
 
 
 async def load(request: dict[str, Any]) -> dict[str, float]:
-    """Read a run's rows and take them in, as resuming the run does."""
+    """Read and decode a run's rows, as resuming the run does."""
     with Clock() as clock:
         for _ in range(request["times"]):
             with StoreReader(Path(request["store"])) as reader:

@@ -1,4 +1,4 @@
-"""Podium hearing streams, all of it durable; and how late the pieces are with the session and on the timeline."""
+"""Podium receiving streamed replies durably, and how late the pieces reach the session and the timeline."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MODEL_NAME = f"openai:{MODEL}"
 
 
 class WatchedEngine:
-    """An engine whose every piece is looked at on its way to the session."""
+    """An engine that checks every piece on its way to the session."""
 
     def __init__(self, engine: Engine, see: See) -> None:
         self.name = engine.name
@@ -35,7 +35,7 @@ class WatchedEngine:
 
 
 class WatchedSession:
-    """One of its minds."""
+    """One of its sessions."""
 
     def __init__(self, session: EngineSession, see: See) -> None:
         self.is_restored = session.is_restored
@@ -87,7 +87,7 @@ async def open_caller(url: str, see: See | None) -> AsyncIterator[Call]:
 
 
 def timeline_lateness(reader: StoreReader, run: str) -> list[float]:
-    """How old the pieces of a reply were when they were put on the timeline, its last ones with the whole reply."""
+    """Return how old a reply's pieces were when they reached the timeline, the last ones with the whole reply."""
     late: list[float] = []
     for entry in reader.read_entries(run):
         match entry.event:

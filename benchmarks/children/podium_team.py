@@ -1,4 +1,4 @@
-"""Podium with a team that orchestrates: the plan, every worker's part and the answer are on the timeline."""
+"""Podium with a team that orchestrates: the plan, each worker's result and the answer are on the timeline."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Podium with a function as a tool: every call passes the gate and is on the timeline before and after it is made."""
+"""Podium with a function as a tool: every call passes the gate and is recorded before and after it is made."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..tool_loop_scenario import PROMPT, REQUEST, depth
 
 @asynccontextmanager
 async def open_caller(url: str) -> AsyncIterator[Call]:
-    # The tool is named so that it is the only one on offer, as it is to all others.
+    # The tool is listed explicitly so that it is the only one offered, as in the other programs.
     agent = Agent(name="pilot", prompt=PROMPT, tools=("depth",))
     with TemporaryDirectory() as home:
         settings = Settings.load({}, home=Path(home), model=f"openai:{MODEL}", base_url=url)

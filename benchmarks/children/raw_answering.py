@@ -1,7 +1,7 @@
-"""The limit of answering: `python -m benchmarks.children.raw_answering FOLDER` answers whatever is asked.
+"""The limit for answering: `python -m benchmarks.children.raw_answering FOLDER` answers every request.
 
 It has a store with the same tables and pragmas, and is woken by a datagram. It reads the request, writes its answer
-so that it survives a power loss, and wakes whoever asked.
+so that it survives a power loss, and wakes the process that asked.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""The limit of asking: the same rows in SQLite, with the same pragmas, and datagrams that say that there is one."""
+"""The limit for asking: the same rows in SQLite, with the same pragmas, and datagrams that announce them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _numbers = count(1)
 
 
 async def ask(request: dict[str, Any]) -> dict[str, float]:
-    """So many `times`; the time that a `share` of them took at most. The answer is moved to the timeline, too."""
+    """Ask `times` times; return the time within which a `share` was answered. Answers move to the timeline, too."""
     taken: list[float] = []
     failed = 0
     folder = Path(request["where"])

@@ -19,7 +19,7 @@ async def stream_reply(
     *,
     tools: Sequence[dict[str, Any]] = (),
 ) -> str:
-    """What the model says to these messages."""
+    """Return the model's reply to these messages."""
     payload = {"model": model, "messages": messages, "stream": True, "stream_options": {"include_usage": True}}
     if tools:
         payload["tools"] = tools

@@ -1,7 +1,7 @@
-"""The limit of a discussion: aiohttp sending everybody each message once, in the same words, and nothing else.
+"""The limit for a discussion: aiohttp sends each message once to each member, with the same text, and nothing else.
 
-No round repeats what was sent before: each begins a new conversation. Only the coordinator is sent all
-of it a second time, for its answer.
+No round repeats earlier messages: each starts a new conversation. Only the coordinator receives all
+messages a second time, for its answer.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from ..heap import warm_up_heap
 from .raw_chat import Message, stream_reply
 
 Said = dict[str, str]
-"""What each said in a round."""
+"""The message of each member in a round."""
 
 
 async def discuss(request: dict[str, Any]) -> dict[str, float]:
-    """One discussion of so many `members` in so many `rounds`."""
+    """Run one discussion with this number of `members` and `rounds`."""
     async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(limit=0)) as client:
         with Clock() as clock:
             answer = await Discussion(client, request["url"], member_names(request["members"])).answer(
@@ -42,7 +42,7 @@ async def discuss(request: dict[str, Any]) -> dict[str, float]:
 
 
 class Discussion:
-    """Those who talk, and how each is asked."""
+    """The participants, and how each is called."""
 
     def __init__(self, client: aiohttp.ClientSession, url: str, members: list[str]) -> None:
         self._client = client
@@ -51,7 +51,7 @@ class Discussion:
         self._names = ", ".join(members)
 
     async def answer(self, rounds: int) -> str:
-        """What the coordinator makes of all that was said."""
+        """Return the coordinator's answer based on all messages."""
         transcript, said = "", Said()
         for number in range(1, rounds + 1):
             said = await self._run_round(number, said)
@@ -63,7 +63,7 @@ class Discussion:
         return await self._ask_coordinator("conclude", why="max rounds", request=TOPIC, transcript=transcript)
 
     async def _run_round(self, number: int, before: Said) -> Said:
-        """Everybody at once, each with what the others said in the round before."""
+        """Call all members at once, each with the messages of the others from the round before."""
         async with asyncio.TaskGroup() as group:
             speaking = {
                 name: group.create_task(self._ask_member(number, {one: before[one] for one in before if one != name}))
@@ -82,12 +82,12 @@ class Discussion:
 
 
 def start_conversation(system: str, words: str) -> list[Message]:
-    """A conversation that begins."""
+    """Start a conversation."""
     return [{"role": "system", "content": system}, {"role": "user", "content": words}]
 
 
 def format_messages(said: Said, number: int) -> str:
-    """Messages of a round as they are told."""
+    """Format the messages of a round for a prompt."""
     return "".join(f"\n[{name}, round {number}]\n{text}\n" for name, text in said.items())
 
 

@@ -1,4 +1,4 @@
-"""The limit of a timeline: SQLite with the same tables and pragmas, given rows that are ready."""
+"""The limit for a timeline: SQLite with the same tables and pragmas, inserting rows that are already built."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ LONGEST_INSERT = 100
 
 
 async def append(request: dict[str, Any]) -> dict[str, float]:
-    """Insert as many rows, in transactions of `runs` times `settled` rows."""
+    """Insert the same number of rows, in transactions of `runs` times `settled` rows."""
     runs, each = request["runs"], request["each"]
     batch = runs * request["settled"]
     rows = sorted(_build_rows(runs, each), key=lambda row: row.seq)
@@ -40,7 +40,7 @@ async def append(request: dict[str, Any]) -> dict[str, float]:
 
 
 def _make_insert(connection: sqlite3.Connection) -> Callable[[list[JournalRow]], None]:
-    """Many rows in a statement, which is faster than as many statements."""
+    """Build one statement for many rows, which is faster than many statements."""
     statements = {size: INSERT + ",".join([PLACEHOLDERS] * size) for size in (1, 10, LONGEST_INSERT)}
 
     def insert(rows: list[JournalRow]) -> None:
@@ -50,7 +50,7 @@ def _make_insert(connection: sqlite3.Connection) -> Callable[[list[JournalRow]],
 
 
 def _build_rows(runs: int, each: int) -> list[JournalRow]:
-    """The rows that Podium would write."""
+    """Build the rows that Podium would write."""
     lease = MemoryLease()
     for run in range(runs):
         timeline = Timeline(str(run), lease)

@@ -1,4 +1,4 @@
-"""The limit of hearing streams: aiohttp reading them, their pieces parsed and joined, and nothing else."""
+"""The limit for streaming: aiohttp reads the replies, their pieces are parsed and joined, and nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The limit of a team: the same six streamed calls with aiohttp, four of them at once, and nothing else."""
+"""The limit for a team: the same six streamed calls with aiohttp, four of them at once, and nothing else."""
 
 from __future__ import annotations
 

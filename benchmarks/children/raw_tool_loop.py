@@ -1,4 +1,4 @@
-"""The limit of a tool loop: the same streamed calls with aiohttp, the function called in between, and nothing else."""
+"""The limit for a tool loop: the same streamed calls with aiohttp, the function called in between, and nothing else."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def open_caller(url: str) -> AsyncIterator[Call]:
 
 
 async def stream_reply(client: aiohttp.ClientSession, url: str, messages: list[dict[str, Any]]) -> dict[str, Any]:
-    """The model's next message, put together from what is streamed."""
+    """Return the model's next message, assembled from its stream."""
     options = {"stream": True, "stream_options": {"include_usage": True}, "tools": [TOOL]}
     said: list[str] = []
     uses: list[dict[str, Any]] = []

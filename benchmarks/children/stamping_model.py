@@ -1,8 +1,8 @@
-"""A model whose pieces say when they were sent: `python -m benchmarks.children.stamping_model PIECES PACE`.
+"""A model that stamps each piece with its sending time: `python -m benchmarks.children.stamping_model PIECES PACE`.
 
-The shipped model server writes a reply before it sends the first piece of it, so it cannot do that.
-What is asked makes no difference here. Each reply begins a little later than the one before, so
-that the pieces of many come evenly and not all at once.
+The model server that Podium ships writes the whole reply before it sends the first piece, so it cannot do that.
+The prompt makes no difference here. Each reply starts a little later than the one before, so
+that the pieces of many replies arrive evenly and not all at once.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from ..child import MODEL
 from ..stream import make_stamped_piece
 
 GOLDEN = 0.618034
-"""Its multiples, without what is before the point, lie evenly however many there are."""
+"""The fractional parts of its multiples are spread evenly, however many there are."""
 
 
 class StampedParts(Sequence[bytes]):
-    """The parts of a reply, each made when it is taken to be sent."""
+    """The parts of a reply, each made just before it is sent."""
 
     def __init__(self, pieces: int) -> None:
         self._pieces = pieces

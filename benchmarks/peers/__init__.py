@@ -1,1 +1,1 @@
-"""Programs that do the same with other packages, each in an environment of its own, and how those are made."""
+"""Programs that do the same with other packages, each in its own environment, and how those are created."""

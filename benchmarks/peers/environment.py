@@ -1,4 +1,4 @@
-"""The environments of the peers: made when they are first wanted, never part of Podium's own."""
+"""The peers' environments: created when they are first needed, and separate from Podium's own."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from pathlib import Path
 HERE = Path(__file__).parent
 
 PEERS = {"openai": "openai", "openai-agents": "openai_agents", "langgraph": "langgraph"}
-"""Each peer's name and its module here; `NAME.txt` pins what its environment holds."""
+"""Each peer's name and its module here; `NAME.txt` pins the packages of its environment."""
 
 
 def ensure_interpreter(name: str) -> Path | None:
-    """The Python of a peer's environment, made where there is none; None where it cannot be made."""
+    """Return the interpreter of a peer's environment, creating it if needed; None if it cannot be created."""
     pins = (HERE / f"{name}.txt").read_text()
     folder = HERE / f".venv-{name}"
     python = folder / "bin" / "python"
@@ -33,7 +33,7 @@ def ensure_interpreter(name: str) -> Path | None:
 
 
 def read_pinned_versions(name: str) -> dict[str, str]:
-    """What a peer's environment holds."""
+    """Return the packages in a peer's environment, with their versions."""
     pins = (HERE / f"{name}.txt").read_text().split()
     return {package: version for package, _, version in (pin.partition("==") for pin in pins)}
 

@@ -1,4 +1,4 @@
-"""LangGraph: a graph of one node that calls the model through LangChain, streamed; nothing is kept of it."""
+"""LangGraph: a graph of one node that calls the model through LangChain, streamed; nothing is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""LangGraph hearing streams: a graph of one node that calls the model through LangChain; nothing is kept of it."""
+"""LangGraph receiving streams: a graph of one node that calls the model through LangChain; nothing is stored."""
 
 from __future__ import annotations
 

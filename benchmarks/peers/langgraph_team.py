@@ -1,4 +1,4 @@
-"""LangGraph: a node that plans, one that is sent each worker's task, and one that answers; nothing is kept of it."""
+"""LangGraph: a node that plans, one that gets each worker's task, and one that answers; nothing is stored."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ..team_scenario import LEAD, parse_assignments, planning_prompt, synthesis_
 
 
 class State(TypedDict, total=False):
-    """What the nodes hand on. Those that are sent at once add what they found in the order of the plan."""
+    """The state passed between nodes. Nodes that run in parallel add their results in the order of the plan."""
 
     plan: str
     found: Annotated[list[str], add]

@@ -1,4 +1,4 @@
-"""LangGraph: its prebuilt agent with a function as its tool, streamed; nothing is kept of it."""
+"""LangGraph: its prebuilt agent with a function as its tool, streamed; nothing is stored."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..tool_loop_scenario import PROMPT, REQUEST, depth
 async def open_caller(url: str) -> AsyncIterator[Call]:
     model = ChatOpenAI(model=MODEL, base_url=url, api_key="none", streaming=True, stream_usage=True)
     with warnings.catch_warnings():
-        # It tells of its successor, which is in another package.
+        # It warns that its successor is in another package.
         warnings.simplefilter("ignore")
         agent = create_react_agent(model, [depth], prompt=PROMPT)
 

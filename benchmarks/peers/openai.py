@@ -1,4 +1,4 @@
-"""The client of OpenAI's own package, streaming, as its documentation shows it."""
+"""The client from OpenAI's own package, streaming, as its documentation shows it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The OpenAI Agents SDK: one agent, its run streamed to the end; nothing is kept of it."""
+"""The OpenAI Agents SDK: one agent, its run streamed to the end; nothing is stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The OpenAI Agents SDK hearing streams: a run for each; nothing is kept of it."""
+"""The OpenAI Agents SDK receiving streams, with one run for each; nothing is stored."""
 
 from __future__ import annotations
 

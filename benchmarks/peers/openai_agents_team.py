@@ -1,4 +1,4 @@
-"""The OpenAI Agents SDK: a lead and four workers, the workers' runs side by side; nothing is kept of them."""
+"""The OpenAI Agents SDK: a lead and four workers, the workers' runs in parallel; nothing is stored."""
 
 from __future__ import annotations
 

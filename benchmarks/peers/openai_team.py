@@ -1,4 +1,4 @@
-"""The client of OpenAI's own package, streaming, with the team written by hand."""
+"""The client from OpenAI's own package, streaming, with the team written by hand."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The client of OpenAI's own package, streaming, with the loop written by hand."""
+"""The client from OpenAI's own package, streaming, with the loop written by hand."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def open_caller(url: str) -> AsyncIterator[Call]:
         async def call() -> str:
             messages: list[Any] = [{"role": "system", "content": PROMPT}, {"role": "user", "content": REQUEST}]
             while True:
-                # The package's own way to put a streamed reply together.
+                # The package's own way to assemble a streamed reply.
                 async with client.chat.completions.stream(
                     model=MODEL, messages=messages, tools=[TOOL], stream_options={"include_usage": True}
                 ) as stream:

@@ -1,4 +1,4 @@
-"""The rows of the table, one file each. A row measures one thing and gives the lines that tell of it."""
+"""The rows of the table, one file each. A row measures one thing and returns the lines that report it."""
 
 from . import (
     append,

@@ -1,4 +1,4 @@
-"""Appending to a timeline so that it survives kill -9; against SQLite given the same rows in the same batches."""
+"""Appending to a timeline so that it survives kill -9; against SQLite inserting the same rows in the same batches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ SHAPES = (
 
 
 def lines(bench: Bench) -> Iterator[Line]:
-    """Events a second. What waits at once is written at once, so several runs share a transaction."""
+    """Measure events per second. Events that wait together are written together, so runs share transactions."""
     events = bench.scale_count(EVENTS, quick=300)
     with (
         start_child("children.podium_store", name="podium") as ours,

@@ -1,4 +1,4 @@
-"""Whoever calls a model, taking turns: Podium, the raw client and the peers, each in a process of its own."""
+"""The programs that call a model in turns: Podium, the raw client and the peers, each in its own process."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Callers:
         self._children = children
 
     def measure(self, url: str, *, at_once: int, waves: int, rounds: int) -> dict[str, list[Sample]]:
-        """What a wave of calls takes each."""
+        """Return the samples of a wave of calls for each program."""
         request = {"url": url, "reply": REPLY, "at_once": at_once, "waves": waves, "warm_up": WARM_UP}
         asked = {name: partial(one.ask, "calls", **request) for name, one in self._children.items()}
         return interleave_samples(asked, rounds=rounds)
@@ -28,7 +28,7 @@ class Callers:
 
 @contextmanager
 def start_callers(bench: Bench) -> Iterator[Callers]:
-    """Ours, the limit and all peers that start, ready to call."""
+    """Start Podium, the limit and the peers, leaving out peers that do not start."""
     with ExitStack() as stack:
         children = {
             OURS: stack.enter_context(start_child("children.podium_app", name="podium")),

@@ -1,4 +1,4 @@
-"""Whoever takes part in a row that has programs of its own: Podium, the limit and the peers, a process each."""
+"""The programs of a row that has its own: Podium, the limit and the peers, each in its own process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..peers.environment import PEERS
 
 @contextmanager
 def start_contestants(bench: Bench, row: str) -> Iterator[dict[str, Child]]:
-    """Ours, the limit and all peers that start, each running its program for this row."""
+    """Start the row's programs of Podium, the limit and the peers, leaving out peers that do not start."""
     with ExitStack() as stack:
         children = {
             OURS: stack.enter_context(start_child(f"children.podium_{row}", name="podium")),

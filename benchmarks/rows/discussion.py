@@ -1,4 +1,4 @@
-"""How a discussion grows with rounds and members: what the models are sent for each message, and its time."""
+"""How a discussion grows with rounds and members: the tokens sent to the models for each message, and its time."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ from ..result_line import Line, Unit, make_line, max_ratio
 
 TIMES = 7
 SHAPES = ((2, 5), (4, 5), (8, 5), (4, 2), (4, 20))
-"""So many rounds with so many members: first the rounds grow, then the members."""
+"""The number of rounds and of members: first the rounds grow, then the members."""
 
 SMALL_SHAPES = ((2, 2), (4, 2))
 TOKENS = Unit("tokens")
 
 
 class CountedCall(NamedTuple):
-    """A call as the model counted it: who asked, and how many tokens were new to it and how many repeated."""
+    """A call as the model counted it: the caller, and how many tokens were new and how many repeated."""
 
     who: str
     new: int
@@ -50,18 +50,18 @@ FIGURES: dict[str, Count] = {
     "sent to coordinator": lambda call: call.new + call.repeated if call.who == COORDINATOR else 0,
     "new to coordinator": lambda call: call.new if call.who == COORDINATOR else 0,
 }
-"""What is counted of the calls."""
+"""The figures that are counted for the calls."""
 
 GOAL = max_ratio(1.25)
-"""For what is new: where a prompt repeats rounds before it, there is a number of rounds that exceeds any bound.
+"""The goal for new tokens: if prompts repeated earlier rounds, enough rounds would exceed any bound.
 
-What is sent in all has none. A member goes on with its own conversation, which the wire carries anew each time,
-word for word as before, so that providers can keep it; forgetting it would be cheaper, and a worse discussion.
+There is no goal for all tokens sent. A member continues its own conversation, which is sent again each time,
+verbatim, so that providers can cache it. Dropping it would be cheaper, but would make the discussion worse.
 """
 
 
 def lines(bench: Bench) -> Iterator[Line]:
-    """Where no round repeats those before it, as much is sent for a message however many rounds there are."""
+    """If no round repeats earlier ones, the amount sent per message does not depend on the number of rounds."""
     with ExitStack() as stack:
         file = bench.folder / "heard"
         url = stack.enter_context(start_counting_model(file))
@@ -70,7 +70,7 @@ def lines(bench: Bench) -> Iterator[Line]:
             LIMIT: stack.enter_context(start_child("children.raw_discussion", name="raw aiohttp")),
         }
         for one in children.values():
-            one.ask("discuss", url=url, rounds=1, members=1)  # what is only loaded once
+            one.ask("discuss", url=url, rounds=1, members=1)  # load what is only loaded once
         for rounds, members in SMALL_SHAPES if bench.is_quick else SHAPES:
             talks = {name: Discussions(one, file, rounds=rounds, members=members) for name, one in children.items()}
             asked = {name: partial(one.take, url) for name, one in talks.items()}
@@ -86,7 +86,7 @@ def lines(bench: Bench) -> Iterator[Line]:
 
 
 class Discussions:
-    """Discussions of one shape by one program, and what the models were sent in each."""
+    """Discussions of one size by one program, and the calls that the models received in each."""
 
     def __init__(self, one: Child, file: Path, *, rounds: int, members: int) -> None:
         self._one = one
@@ -96,7 +96,7 @@ class Discussions:
         self._counted_calls: list[list[CountedCall]] = []
 
     def take(self, url: str) -> Sample:
-        """One discussion. It has failed where members were not asked once a round."""
+        """Run one discussion. It has failed if members were not called exactly once a round."""
         before = self._file.stat().st_size
         sample = self._one.ask("discuss", url=url, **self._shape)
         with self._file.open() as file:
@@ -107,13 +107,13 @@ class Discussions:
         return structs.replace(sample, failed=sample.failed + missing)
 
     def count_per_message(self, count: Count) -> list[float]:
-        """A count of the calls of each discussion, divided among its messages."""
+        """Return a count over the calls of each discussion, divided by its number of messages."""
         return [sum(map(count, calls)) / self._messages for calls in self._counted_calls]
 
 
 @contextmanager
 def start_counting_model(file: Path) -> Iterator[str]:
-    """The address of a model that writes down what it is sent, in a process of its own."""
+    """Start a model server that logs the size of each call, and yield its address."""
     argv = [sys.executable, "-m", "benchmarks.children.counting_model", str(file)]
     with start_process(argv) as process:
         assert process.stdout is not None

@@ -13,7 +13,7 @@ ROUNDS = 7
 
 
 def lines(bench: Bench) -> Iterator[Line]:
-    """The time until all have answered, on connections that are new each time."""
+    """Measure the time until all have answered, on new connections each time."""
     with start_model_server(latency=LATENCY) as url, start_callers(bench) as calling:
         for agents in (10, 20) if bench.is_quick else (200, 1000):
             taken = calling.measure(url, at_once=agents, waves=1, rounds=bench.scale_count(ROUNDS, quick=2))

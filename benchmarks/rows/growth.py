@@ -1,4 +1,4 @@
-"""How the cost of an agent grows with the number of agents at once: its time, and the memory that it holds."""
+"""How the cost of an agent grows with the number of agents at once: its time and its memory."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ ROUNDS = 5
 CALLS = 1000
 WARM_UP = 1
 FEWEST_FOR_MEMORY = 10
-"""Memory is given out in pages; with fewer agents than this the pages are what one measures."""
+"""Memory is allocated in pages; with fewer agents than this, page granularity would dominate the figure."""
 
 CHILDREN = {OURS: "children.podium_app", LIMIT: "children.raw_aiohttp"}
 
 
 def lines(bench: Bench) -> Iterator[Line]:
-    """Time and memory per agent, each time in a process that has not held more agents before."""
+    """Measure time and memory per agent, each time in a process that has never held more agents."""
     sizes = (1, 10) if bench.is_quick else (1, 10, 100, 1000)
     with start_model_server(latency=0) as fast, start_model_server(latency=0.2 if bench.is_quick else 2) as slow:
         for agents in sizes:
@@ -36,7 +36,7 @@ def lines(bench: Bench) -> Iterator[Line]:
 
 
 def _measure_in_new_processes(bench: Bench, job: str, **request: Any) -> dict[str, list[Sample]]:
-    """The samples of a job, each taken in a new process."""
+    """Return the samples of a job, each taken in a new process."""
 
     def take(name: str) -> Sample:
         with start_child(CHILDREN[name], name=name) as one:

@@ -1,4 +1,4 @@
-"""One agent, one streamed call of a model without latency; against the raw client making the same call."""
+"""One agent and one streamed call to a model without latency; against the raw client making the same call."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from .calling import start_callers
 
 ROUNDS = 12
 CALLS = 400
-"""So many that a sample has its share of what Podium puts off: now and then SQLite's log goes into the file."""
+"""Enough calls for a sample to include its share of deferred work, such as SQLite's checkpoints."""
 
 
 def lines(bench: Bench) -> Iterator[Line]:
-    """The time of a call and what the processor has to do with it; ours is durable and on the timeline."""
+    """Measure the time and processor time of a call; Podium's call is also stored durably on the timeline."""
     with start_model_server(latency=0) as url, start_callers(bench) as calling:
         taken = calling.measure(
             url, at_once=1, waves=bench.scale_count(CALLS, quick=10), rounds=bench.scale_count(ROUNDS, quick=3)

@@ -1,4 +1,4 @@
-"""A worker's request for permission and the commander's answer by the rules; against SQLite given the same rows."""
+"""A worker's permission request and the commander's answer by the rules; against SQLite writing the same rows."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ FIGURES: tuple[tuple[str, float, list[Goal]], ...] = (
     ("command", 0.5, [max_ratio(5)]),
     ("command", 0.95, []),
 )
-"""What is asked for, and the share of the answers that are there by then."""
+"""The kind of request, the share of answers that have arrived by the measured time, and the goals."""
 
 
 def lines(bench: Bench) -> Iterator[Line]:
-    """From the request's being made to the answer's being on the timeline, between two processes."""
+    """Measure the time from the request to the answer on the timeline, between two processes."""
     with ExitStack() as stack:
         where = stack.enter_context(start_server("podium_commander", bench.folder / "commander"))
         raw = stack.enter_context(start_server("raw_answering", bench.folder / "raw"))
@@ -44,7 +44,7 @@ def lines(bench: Bench) -> Iterator[Line]:
 
 @contextmanager
 def start_server(module: str, folder: Path) -> Iterator[str]:
-    """Where a program listens that answers, in a process of its own."""
+    """Start a program that answers, and yield the address at which it listens."""
     folder.mkdir()
     argv = [sys.executable, "-m", f"benchmarks.children.{module}", str(folder)]
     with start_process(argv) as process:

@@ -1,4 +1,4 @@
-"""What the rules say about an action; against splitting the same command into words."""
+"""Checking an action against the rules; against splitting the same command into words."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RULES = Rules(
 
 
 def lines(bench: Bench) -> Iterator[Line]:
-    """A command that was never seen before, and a path."""
+    """Measure the check of a new command, and of a path."""
     rounds = bench.scale_count(ROUNDS, quick=2)
     fresh = count()
 
@@ -47,17 +47,17 @@ def lines(bench: Bench) -> Iterator[Line]:
 
 
 def make_command(number: int) -> str:
-    """A command of three parts, different for every number."""
+    """Return a command of three parts, different for every number."""
     return f"git status && ls -la src/{number} | grep {number}"
 
 
 def make_edit(number: int) -> Action:
-    """A change of a file, another one for every number."""
+    """Return an edit of a file, different for every number."""
     return Action(run="r", agent="a", tool="edit_file", arguments={"path": f"src/{number}.py", "edits": []})
 
 
 def _time_call(call: Callable[[], object]) -> Sample:
-    """What one call takes."""
+    """Return the time of one call."""
     begin, used = perf_counter(), process_time()
     for _ in range(CHECKS):
         call()

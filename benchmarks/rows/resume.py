@@ -1,4 +1,4 @@
-"""Loading the timeline of a long run, as resuming it begins; against reading its rows with bare SQLite."""
+"""Loading the timeline of a long run, the first step of resuming it; against reading its rows with bare SQLite."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TIMES = 5
 
 
 def lines(bench: Bench) -> Iterator[Line]:
-    """The time until everything that was recorded can be answered from memory."""
+    """Measure the time until all recorded results are available in memory."""
     events = bench.scale_count(EVENTS, quick=500)
     store = bench.folder / "long.db"
     asyncio.run(write_long_run(store, "long", events=events))

@@ -1,4 +1,4 @@
-"""One command in the sandbox; against the same command bare."""
+"""One command in the sandbox; against the same command without it."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from ..result_line import Goal, Line, make_line
 ROUNDS = 50
 COMMAND = ["/bin/true"]
 MAX_ADDED_SECONDS = 0.010
-"""Seconds that the sandbox may add on a quiet machine."""
+"""The most seconds that the sandbox may add on an idle machine."""
 
 
 def lines(bench: Bench) -> Iterator[Line]:
-    """From the start of the command to its end, with all that is done before and after."""
+    """Measure the time from the start of the command to its end, including setup and cleanup."""
     checkout = bench.folder / "checkout"
     checkout.mkdir()
     try:

@@ -1,4 +1,4 @@
-"""Starting `podium`; against starting the same interpreter for nothing."""
+"""Starting `podium`; against starting the same interpreter with nothing to do."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOTHING = (sys.executable, "-c", "pass")
 
 
 def lines(bench: Bench) -> Iterator[Line]:
-    """From the start of the process to its end."""
+    """Measure the time from the start of the process to its end."""
     environ = {**os.environ, "PODIUM_HOME": str(bench.folder / "home")}
     asyncio.run(_fill_store(bench.folder / "home"))
     commands: tuple[tuple[str, tuple[str, ...], list[Goal]], ...] = (
@@ -38,7 +38,7 @@ def lines(bench: Bench) -> Iterator[Line]:
 
 
 def time_process(command: tuple[str, ...], environ: dict[str, str]) -> Sample:
-    """What a process takes from its start to its end."""
+    """Return the time of a process from its start to its end."""
     quiet = [(os.POSIX_SPAWN_OPEN, 1, os.devnull, os.O_WRONLY, 0)]
     begin = perf_counter()
     pid = os.posix_spawn(command[0], command, environ, file_actions=quiet)
@@ -50,7 +50,7 @@ def time_process(command: tuple[str, ...], environ: dict[str, str]) -> Sample:
 
 
 async def _fill_store(home: Path) -> None:
-    """A small store, as one has it after some use."""
+    """Fill a small store, as it looks after some use."""
     async with App(Settings.load({}, home=home, model="rehearsal"), environ={}) as app:
         for _ in range(RUNS):
             await app.run(Agent(name="poet", prompt="You are a poet."), "Say something about the sea.")

@@ -1,4 +1,4 @@
-"""Many agents at once, each hearing 50 pieces a second, on one core; against the raw client hearing the same."""
+"""Many agents at once, each receiving 50 pieces a second, on one core; against the raw client doing the same."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ PIECES = 250
 PACE = 0.02
 
 FIGURES = (("seen", 0.5), ("seen", 0.95), ("on the timeline", 0.5), ("on the timeline", 0.95))
-"""What becomes of a piece, and the share of all pieces that it has become of by then."""
+"""What happens to a piece, and the share of all pieces for which it has happened by the measured time."""
 
 Late = dict[tuple[str, float], dict[str, list[Sample]]]
 
 
 def lines(bench: Bench) -> Iterator[Line]:
-    """What the processor has to do with all of it, and how old the pieces are when somebody has them."""
+    """Measure the processor time for all of it, and how old the pieces are when they are received."""
     agents, pieces = bench.scale_count(AGENTS, quick=10), bench.scale_count(PIECES, quick=10)
     what = f"{agents} agents streaming"
     with start_stamping_model(pieces) as url, start_contestants(bench, "streaming") as children:
@@ -47,7 +47,7 @@ def lines(bench: Bench) -> Iterator[Line]:
 
 
 def measure_lateness(children: dict[str, Child], request: dict[str, Any], *, rounds: int) -> Late:
-    """How late the pieces are. There is a timeline with us only."""
+    """Measure how late the pieces are. Only Podium has a timeline."""
     late: Late = {figure: {} for figure in FIGURES}
 
     def take(name: str) -> Sample:
@@ -64,7 +64,7 @@ def measure_lateness(children: dict[str, Child], request: dict[str, Any], *, rou
 
 @contextmanager
 def start_stamping_model(pieces: int) -> Iterator[str]:
-    """The address of a model whose pieces say when they were sent, in a process of its own."""
+    """Start a model server that stamps each piece with its sending time, and yield its address."""
     argv = [sys.executable, "-m", "benchmarks.children.stamping_model", str(pieces), str(PACE)]
     with start_process(argv) as process:
         assert process.stdout is not None

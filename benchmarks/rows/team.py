@@ -12,7 +12,7 @@ from .contest import start_contestants
 
 ROUNDS = 12
 TEAMS = 40
-"""So many that a sample has its share of what Podium puts off, as with single calls."""
+"""Enough for a sample to include its share of deferred work, as with single calls."""
 
 LATENCY = 0.05
 LATENCY_ROUNDS = 9
@@ -20,7 +20,7 @@ LATENCY_TEAMS = 10
 
 
 def lines(bench: Bench) -> Iterator[Line]:
-    """The time of a team whose model answers at once, and of one that has to wait for it three times 50 ms at least."""
+    """Measure a team whose model answers at once, and one that has to wait for it at least three times 50 ms."""
     with start_contestants(bench, "team") as children:
         with start_model_server(latency=0) as url:
             taken = measure_teams(
@@ -43,7 +43,7 @@ def lines(bench: Bench) -> Iterator[Line]:
 
 
 def measure_teams(children: dict[str, Child], url: str, *, teams: int, rounds: int) -> dict[str, list[Sample]]:
-    """What a team takes each."""
+    """Return the samples of a team for each program."""
     request = {"url": url, "reply": ANSWER, "at_once": 1, "waves": teams, "warm_up": 2}
     return interleave_samples(
         {name: partial(one.ask, "calls", **request) for name, one in children.items()}, rounds=rounds

@@ -12,11 +12,11 @@ from .contest import start_contestants
 
 ROUNDS = 12
 CONVERSATIONS = 70
-"""So many that a sample has its share of what Podium puts off, as with single calls."""
+"""Enough for a sample to include its share of deferred work, as with single calls."""
 
 
 def lines(bench: Bench) -> Iterator[Line]:
-    """The time of six model calls and five tool calls, and what the processor has to do with them."""
+    """Measure the time and processor time of six model calls and five tool calls."""
     conversations = bench.scale_count(CONVERSATIONS, quick=3)
     with start_model_server(latency=0) as url, start_contestants(bench, "tool_loop") as children:
         request = {"url": url, "reply": ANSWER, "at_once": 1, "waves": conversations, "warm_up": 2}

@@ -28,7 +28,7 @@ _numbers = count()
 
 
 def lines(bench: Bench) -> Iterator[Line]:
-    """From the wish for a worker to its first model call, with a commander that is there already."""
+    """Measure the time from the request for a worker to its first model call, with a commander already running."""
     with open_worker_lab(bench, idlers=bench.scale_count(IDLERS, quick=1)) as lab:
         limit = BareWorker(make_repository(bench.folder / "limit"))
         yield from _measure_memory(bench, lab)
@@ -55,20 +55,20 @@ def _measure_many(bench: Bench, lab: WorkerLab, limit: BareWorker) -> Iterator[L
 
 
 class BareWorker:
-    """What nobody can do without: a checkout, and a process of the same interpreter."""
+    """The minimum that every worker needs: a checkout, and a process of the same interpreter."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
         self._git_lock = Lock()
 
     def make_one(self) -> Sample:
-        """One of each."""
+        """Make one of each."""
         begin = perf_counter()
         self._make_checkout_and_process()
         return Sample(wall=perf_counter() - begin)
 
     def make_many(self, many: int) -> Sample:
-        """So many: the checkouts one after the other, the processes beside each other."""
+        """Make several: the checkouts one after the other, the processes in parallel."""
         begin = perf_counter()
         with ThreadPoolExecutor(many) as pool:
             for done in [pool.submit(self._make_checkout_and_process) for _ in range(many)]:
@@ -98,18 +98,18 @@ def _measure_memory(bench: Bench, lab: WorkerLab) -> Iterator[Line]:
 
 
 def resident_set_size(pid: int) -> int:
-    """The bytes of a process that are in memory."""
+    """Return the resident memory of a process, in bytes."""
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
 def proportional_set_size(pid: int) -> int:
-    """The same, where what several processes have in common is divided among them."""
+    """Return the same, with shared memory divided among the processes that share it."""
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("Pss:"))
 
 
 def measure_bare_interpreter(read: Callable[[int], int]) -> Sample:
-    """The memory of an interpreter that waits for a line."""
+    """Return the memory of an interpreter that waits for a line of input."""
     with start_process([sys.executable, "-c", BARE], stdin=subprocess.PIPE) as process:
         assert process.stdout is not None
         if not process.stdout.readline():
