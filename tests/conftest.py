@@ -23,7 +23,7 @@ def anyio_backend() -> str:
 
 @pytest.fixture(autouse=True)
 def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test uses the person's own settings, keys or runs."""
+    """Keep tests from using the person's own settings, keys or runs."""
     for name in (
         "PODIUM_HOME",
         "PODIUM_STORE",

@@ -21,11 +21,11 @@ from podium.values.limits import TurnLimits
 
 
 async def skip_sleep(seconds: float) -> None:
-    """Waiting before the next try, without the waiting."""
+    """Return at once instead of waiting before the next attempt."""
 
 
 def expire_leases(store: Path) -> None:
-    """Let the leases of a store have run out, as if whoever held them were gone."""
+    """Let the leases of a store expire, as if their owners were gone."""
     connection = sqlite3.connect(store)
     connection.execute("UPDATE owner SET until = 0")
     connection.commit()
@@ -33,7 +33,7 @@ def expire_leases(store: Path) -> None:
 
 
 class Studio:
-    """Agents, a store in a temporary folder, and what became of both."""
+    """Agents and a store in a temporary folder, with access to the results."""
 
     def __init__(self, folder: Path, *, turn_limits: TurnLimits | None = None) -> None:
         options: dict[str, Any] = {} if turn_limits is None else {"patience": turn_limits}
@@ -43,7 +43,7 @@ class Studio:
         self.calls: list[ModelCall] = []
 
     def agent(self, name: str, *, says: Sequence[Any] = ("ok",), **keys: Any) -> Agent:
-        """An agent that says this, one thing a turn."""
+        """Add an agent that follows this script, one step a turn."""
         self.scripts[name] = says
         self.agents[name] = Agent(name=name, **({"engine": "scripted"} | keys))
         return self.agents[name]
@@ -72,7 +72,7 @@ class Studio:
             yield run
 
     def expire_leases(self) -> None:
-        """The process that owned runs here is gone: its lease has run out."""
+        """Let the leases expire, as if the process that owned the runs were gone."""
         expire_leases(self.settings.store)
 
     async def resume(self, run: str, *, fault: Fault | None = None) -> Result:
@@ -80,7 +80,7 @@ class Studio:
             return await resumed.result()
 
     def heard(self, agent: str) -> list[str]:
-        """What the agent was asked last, call by call."""
+        """Return the last prompt of each call to the agent."""
         return [call.messages[-1].text for call in self.calls if call.agent == agent]
 
     def entries(self, run: str | Result) -> list[Entry]:

@@ -29,7 +29,7 @@ from podium.testing import ModelServer
 
 ROOT = Path(__file__).parent.parent
 LINES_WITHOUT_LIMIT = {f"10 agents streaming: {share} on the timeline" for share in ("50%", "95%")}
-"""Lines about what only Podium does."""
+"""Lines about features that only Podium has."""
 
 
 def run_benchmarks(*options: str) -> subprocess.CompletedProcess[str]:
@@ -68,7 +68,7 @@ def list_children(pid: int) -> list[int]:
 
 
 def has_exited(pid: int) -> bool:
-    """Whether a process has ended, or does so soon."""
+    """Return whether a process has ended, or ends soon."""
     try:
         ending = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -85,11 +85,11 @@ def test_the_rows_can_be_listed() -> None:
     assert [line.split()[0] for line in done.stdout.splitlines()] == list(ROWS)
 
 
-# What is compared
+# The programs that are compared
 
 
 async def collect_calls(open_: Open) -> list[str]:
-    """What a team's program sends to the model, in an order that does not depend on which worker is first."""
+    """Return what a team's program sends to the model, in an order that does not depend on which worker is first."""
     async with ModelServer() as server, open_(server.url) as call:
         assert await call() == team_scenario.ANSWER
     return sorted(repr((one.call.system, one.call.messages, one.call.tools)) for one in server.calls)

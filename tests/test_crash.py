@@ -42,7 +42,7 @@ def routes_to(agent: str) -> dict[str, Any]:
 
 
 def team() -> list[Agent]:
-    """A lead with advisors, one of them a router that errs first, another a chain, and a handoff."""
+    """Make a lead with a handoff and advisors: one is a router that chooses wrongly at first, another a chain."""
     return [
         Agent(
             name="lead",
@@ -67,7 +67,7 @@ def settings(home: Path, url: str) -> Settings:
 
 
 def finished_calls(path: Path, run: str) -> set[str]:
-    """The keys of the model calls that are on the timeline."""
+    """Return the keys of the model calls that are on the timeline."""
     with StoreReader(path) as reader:
         return {
             f"{run}/{entry.key}"
@@ -188,7 +188,7 @@ def start_process(home: Path, url: str, run: str = "", **environ: str) -> subpro
 
 
 class LoggedServer:
-    """The model server as a process of its own, with a log that outlives whoever calls it."""
+    """The model server as a separate process, with a log that outlives the processes that call it."""
 
     def __init__(self, folder: Path) -> None:
         self.log = folder / "calls.jsonl"
@@ -201,7 +201,7 @@ class LoggedServer:
         self.url = self._process.stdout.readline().split()[-1]
 
     def counts(self) -> Counter[str]:
-        # The last line may be only half written as yet.
+        # The last line may still be incomplete.
         whole, _, _ = self.log.read_text().rpartition("\n") if self.log.exists() else ("", "", "")
         return Counter(json.loads(line)["key"] for line in whole.splitlines())
 
@@ -228,7 +228,7 @@ def has_ended(home: Path) -> bool:
 
 
 def check_resume(server: LoggedServer, home: Path, dying: subprocess.Popen[str]) -> None:
-    """Bury the process, resume in another one, and check the answer and the calls."""
+    """Reap the process, resume in another one, and check the answer and the calls."""
     dying.wait()
     run = find_run_id(home)
     if has_ended(home):
@@ -271,7 +271,7 @@ def test_a_run_is_resumed_after_its_process_crashes_at_any_entry(logged_server: 
 
 
 def kill_and_resume(server: LoggedServer, home: Path, after_calls: int) -> None:
-    """Kill the process as soon as the server has seen some calls; then go on."""
+    """Kill the process as soon as the server has received some calls, then resume."""
     start = sum(server.counts().values())
     dying = start_process(home, server.url)
     while sum(server.counts().values()) < start + after_calls and dying.poll() is None:

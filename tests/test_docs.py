@@ -17,7 +17,7 @@ from podium.values.event import KINDS
 ROOT = Path(__file__).parent.parent
 PAGES = sorted([ROOT / "README.md", *(ROOT / "docs").glob("*.md")])
 PAGES_NOT_RUN = {"cli.md"}
-"""Pages whose commands name runs that only a reader has; the commands' own tests cover them."""
+"""Pages whose commands refer to runs that only a reader has; the commands' own tests cover them."""
 
 FENCE = re.compile(r"^(`{3,})(\w+)([^\n]*)\n(.*?)^\1\s*$", re.MULTILINE | re.DOTALL)
 

@@ -54,7 +54,7 @@ def repo(tmp_path: Path) -> Path:
 
 
 def make_repo(repo: Path) -> Path:
-    """A repository with a test that fails."""
+    """Make a repository with a failing test."""
     repo.mkdir()
     subprocess.run(["git", "init", "-q", repo], check=True)
     (repo / "calc.py").write_text(BROKEN)
@@ -115,7 +115,7 @@ async def test_it_survives_death_at_any_entry_and_does_nothing_twice(server: Mod
 
 
 async def resume_run(server: ModelServer, using: Settings, run: str) -> Result:
-    """The run resumed after its process died, with no finished call made again."""
+    """Resume a run whose process died, and check that no finished call is repeated."""
     expire_leases(using.store)
     with StoreReader(using.store) as reader:
         finished = {

@@ -24,16 +24,16 @@ LAYERS = (
     ("system",),
     ("values",),
 )
-"""From the top. `podium` are the few modules that lie in no folder: the composition root and its public face."""
+"""From top to bottom. `podium` stands for the few modules outside folders: the composition root and the public API."""
 
 ALLOWED_PAIRS = {("tools", "workspace"), ("workspace", "store"), ("config", "workspace"), ("mcp_client", "config")}
-"""The rooms of the outside of which one uses the other, and never the other way round."""
+"""Folders of one layer in which the first may import the second, but never the other way round."""
 
 OUTSIDE_LAYERS = {"testing", "builtin"}
-"""Public help for users' tests, and agents that come with the package: nothing in the product imports them."""
+"""Helpers for users' tests, and agents that come with the package: nothing in the product imports them."""
 
 PURE_FOLDERS = ("core", "policy", "values")
-"""What knows no process, no git, no HTTP and no SQL."""
+"""Folders without any code for processes, git, HTTP or SQL."""
 
 
 STARTING_PROCESSES = {
@@ -46,7 +46,7 @@ STARTING_PROCESSES = {
 
 
 def top_folder(path: tuple[str, ...]) -> str:
-    """The folder at the top that a module lies in, by its path below the package."""
+    """Return the top-level folder of a module, from its path below the package."""
     return path[0] if (SOURCE / path[0]).is_dir() else "podium"
 
 
@@ -55,7 +55,7 @@ def layer_index(name: str) -> int:
 
 
 def find_imports(path: Path) -> Iterator[tuple[str, ...]]:
-    """The modules of ours that a file imports, by their paths below the package."""
+    """Return the podium modules that a file imports, as paths below the package."""
     package = path.relative_to(SOURCE).parts[:-1]
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.level:
@@ -69,7 +69,7 @@ def find_imports(path: Path) -> Iterator[tuple[str, ...]]:
 
 
 def find_cross_folder_imports() -> Iterator[tuple[Path, str, str]]:
-    """Each import from one room into another."""
+    """Return each import from one top-level folder into another."""
     for path in sorted(SOURCE.rglob("*.py")):
         own = path.relative_to(SOURCE).parts
         if own[0] in ("__init__.py", "__main__.py", *OUTSIDE_LAYERS):
@@ -146,7 +146,7 @@ def test_an_import_inside_a_function_says_why() -> None:
                 (node for node in ast.walk(function) if isinstance(node, ast.ImportFrom) and node.level),
                 key=lambda node: node.lineno,
             )
-            said_until = 0  # a reason holds for the imports that follow it without a gap
+            said_until = 0  # a comment with the reason covers the imports that follow it without a gap
             for node in imports:
                 near = lines[node.lineno - 2 : node.end_lineno]
                 if any("#" in line for line in near) or node.lineno == said_until + 1:

@@ -14,7 +14,7 @@ from podium import Agent, Budget, Team
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("podium", "podium.engines", "podium.patterns", "podium.policy", "podium.testing")
-"""Where public names are imported from."""
+"""The modules from which users import public names."""
 
 PYTHON_BLOCK = re.compile(r"^```python[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 

@@ -17,7 +17,7 @@ from podium.values.event import ModelReplied, RunEnded
 
 MODES = ("broadcast", "sequential", "orchestrate", "reflect", "discuss")
 MAX_ENTRIES = 80
-"""More than any of these runs has."""
+"""More entries than any of these runs has."""
 
 
 @pytest.fixture
@@ -45,7 +45,7 @@ def run_podium(place: Path, home: str, *arguments: str, fault: int = 0) -> subpr
 
 
 def crash_and_resume(place: Path, mode: str, number: int, whole: str) -> bool:
-    """Die after so many entries and go on; False where the run was over before that."""
+    """Crash after this many entries and resume; return False if the run had ended before that."""
     home = f"h{number}"
     died = run_podium(place, home, "run", f"{mode}-team", "Tea or coffee?", "--quiet", fault=number)
     if died.returncode != EXIT_CODE:
@@ -54,7 +54,7 @@ def crash_and_resume(place: Path, mode: str, number: int, whole: str) -> bool:
     with StoreReader(store) as reader:
         [summary] = reader.list_runs()
     run, last = summary.id, summary.last.event
-    if isinstance(last, RunEnded):  # it died after its last word, and nothing is left to go on with
+    if isinstance(last, RunEnded):  # it crashed after its last entry, so there is nothing to resume
         assert last.outcome == "succeeded"
     else:
         resumed = run_podium(place, home, "resume", run, "--quiet")

@@ -19,7 +19,7 @@ __all__ = ["Listener", "bytecode", "desk", "hostile", "listener"]
 
 @pytest.fixture
 def repo(tmp_path: Path) -> Path:
-    """A repository with one commit."""
+    """Make a repository with one commit."""
     place = tmp_path / "repo"
     place.mkdir()
     (place / "a.txt").write_text("one\n")
@@ -32,7 +32,7 @@ def repo(tmp_path: Path) -> Path:
 
 @pytest.fixture(scope="module")
 def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    # Whatever is imported late is imported now, because an ordinary user may not be able to read it.
+    # Import lazily loaded modules now, because an ordinary user may not be able to read them.
     anyio.run(warm_up, tmp_path_factory.mktemp("warm"))
     with ordinary_user():
         yield

@@ -37,24 +37,24 @@ def write(path: str, content: str = "x\n") -> dict[str, Any]:
 
 
 def set_rules(studio: Studio, *, mode: Mode = "default", **rules: Sequence[str]) -> None:
-    """Let these rules hold in the studio."""
+    """Set these rules for the studio."""
     permissions = Permissions(**{kind: tuple(texts) for kind, texts in rules.items()})
     studio.settings = structs.replace(studio.settings, permissions=permissions, permission_mode=mode)
 
 
 def add_sly_agent(studio: Studio, *moves: Any, **keys: Any) -> None:
-    """An agent that makes these moves and then says that it is done."""
+    """Add an agent that follows these script steps and then says that it is done."""
     studio.agent("sly", says=[*moves, "done"], **({"tools": TOOLS} | keys))
 
 
 async def run_sly_agent(studio: Studio, repo: Path, **options: Any) -> Result:
-    """A run of the sly agent that nobody attends."""
+    """Run the sly agent with nobody there to answer requests."""
     async with studio.app() as app:
         return await app.run(studio.agents["sly"], "go", repo=repo, agents=studio.agents.values(), **options)
 
 
 async def run_attended(studio: Studio, repo: Path, answering: Answering) -> Result:
-    """A run of the sly agent with somebody who answers every request."""
+    """Run the sly agent with somebody who answers every request."""
     async with studio.app() as app:
         opening = app.start(studio.agents["sly"], "go", repo=repo, agents=studio.agents.values(), is_attended=True)
         async with opening as started:
@@ -78,7 +78,7 @@ def answer_with(decision: Decision, comment: str = "") -> Answering:
 
 
 def answer_in_order(*decisions: Decision) -> Answering:
-    """Somebody who gives these answers, one after the other."""
+    """Make a responder that gives these answers, one after the other."""
     left = list(decisions)
 
     async def answering(run: Run, asked: PermissionAsked) -> None:
@@ -88,12 +88,12 @@ def answer_in_order(*decisions: Decision) -> Answering:
 
 
 def list_allowed_answers(studio: Studio, result: Result) -> list[PermissionAnswered]:
-    """The answers that let something be done."""
+    """Return the answers that allow the action."""
     return [event for event in studio.events(result, PermissionAnswered) if event.is_allowed]
 
 
 class SharedSandboxPlace(Place):
-    """A place where several commands run in one sandbox, as those of one run do."""
+    """A place where several commands share one sandbox, as the commands of one run do."""
 
     def run_in_turn(self, *scripts: str, **options: Any) -> list[str]:
         async def find_and_run() -> CommandResult:

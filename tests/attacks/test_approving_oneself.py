@@ -52,11 +52,11 @@ for verb in (["approvals"], ["approve", id]):
 
 @pytest.fixture
 def self_approval(desk: Desk) -> tuple[Desk, str]:
-    """A request that waits for a person, and a command with which an agent would answer it itself."""
+    """Return a request that waits for a person, and a command with which an agent would answer it itself."""
     desk.write_agent("writer", call("write_file", path="a.txt", content="new\n"), "The end.", tools=["Write"])
     desk.run_podium("run", "writer", "go", "--park")
     [one] = list_waiting_requests(desk)
-    # Its own copy of Podium, because it may not see the one that is installed.
+    # The agent gets its own copy of Podium, because it may not be able to see the installed one.
     shutil.copytree(Path(podium.__file__).parent, desk.repo / "own" / "podium")
     (desk.repo / "attack.py").write_text(SELF_APPROVAL)
     command = f"env PYTHONPATH=own {sys.executable} attack.py {desk.home} {desk.run_id()} {one['id']}"

@@ -244,7 +244,7 @@ async def test_what_lies_outside_the_checkout_is_read_neither_by_tool_nor_by_com
 
 
 def test_a_planted_link_or_open_folder_is_not_used_for_wakeup_sockets(tmp_path_factory: pytest.TempPathFactory) -> None:
-    tmp_path = tmp_path_factory.mktemp("b")  # a short path: bells of a long one hang elsewhere
+    tmp_path = tmp_path_factory.mktemp("b")  # a short path, because wakeup sockets of long paths are placed elsewhere
     (tmp_path / "theirs").mkdir()
     (tmp_path / "podium.db-bells").symlink_to(tmp_path / "theirs")
     (tmp_path / "open.db-bells").mkdir()

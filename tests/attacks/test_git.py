@@ -25,13 +25,13 @@ WHO = ("-c", "user.name=T", "-c", "user.email=t@example.com")
 
 
 def run_git_as_person(directory: Path, *args: str) -> str:
-    """Git as a person calls it, with all that a repository says."""
+    """Run git as a person does, with the repository's whole configuration in effect."""
     done = subprocess.run(["git", *WHO, *args], cwd=directory, capture_output=True, text=True, timeout=30)
     return done.stdout
 
 
 def has_run(canary: Path) -> bool:
-    """Whether the canary ran since this was last asked."""
+    """Return whether the canary has run since the last check."""
     trace = canary.parent / "trace"
     found = trace.exists()
     trace.unlink(missing_ok=True)
@@ -44,7 +44,7 @@ def worktrees(repo: Path, tmp_path: Path) -> Worktrees:
 
 
 async def run_every_git_call(worktrees: Worktrees, checkout: Checkout) -> None:
-    """Every call of git that we make about a worktree."""
+    """Make every git call that Podium makes for a worktree."""
     (checkout.path / "a.txt").write_text("the work of a worker\n")
     (checkout.path / "new.txt").write_text("new\n")
     await worktrees.read_status(checkout)
@@ -92,7 +92,7 @@ def plant_hooks(folder: Path, canary: Path) -> None:
 
 
 def make_hostile_git_dir(place: Path, canary: Path) -> Path:
-    """A whole repository in which everything runs the canary."""
+    """Make a complete git directory in which every hook and setting runs the canary."""
     place.mkdir(parents=True)
     run_git_as_person(place, "init", "-q", "--bare", ".")
     (place / "config").write_text("[core]\n    repositoryformatversion = 0\n" + hostile_settings(canary))
@@ -120,7 +120,7 @@ async def test_a_git_file_that_a_worker_rewrote_is_not_followed(
 
 
 def turn_checkout_into_worktree(place: Place) -> Path:
-    """Make the sandbox's checkout a worktree of a repository beside it; that repository's folder of git's."""
+    """Make the sandbox's checkout a worktree of a repository beside it, and return that repository's git directory."""
     main, worktree = place.folder / "main", place.folder / "worktree"
     place.git("worktree", "add", "-q", "-b", "work", str(worktree))
     place.repo.rename(main)
@@ -222,7 +222,7 @@ async def test_a_git_setting_that_names_a_command_is_ignored_wherever_it_is_set(
     elif where == "include":
         run_git_as_person(repo, "config", "include.path", str(file))
     elif where == "includeIf":
-        # Holds only in worktrees and only on that branch.
+        # Applies only in worktrees and only on that branch.
         run_git_as_person(repo, "config", "includeIf.onbranch:feat.path", str(file))
         run_git_as_person(repo, "config", "includeIf.gitdir:**/worktrees/**.path", str(file))
     has_run(canary)
@@ -251,7 +251,7 @@ async def test_no_git_is_started_in_a_submodule_that_a_worker_replaced(
     )
     run_git_as_person(repo, "commit", "-q", "-m", "a submodule")
     checkout = await worktrees.create("feat")
-    # What the worker makes of the empty folder: a repository of its own, with settings of its own.
+    # The worker turns the empty folder into a separate repository with its own configuration.
     run_git_as_person(checkout.path, "clone", "-q", str(tmp_path / "library"), "sub")
     (checkout.path / "sub" / ".git" / "info" / "attributes").write_text("*.txt filter=x\n")
     run_git_as_person(checkout.path / "sub", "config", "filter.x.clean", str(canary))

@@ -40,7 +40,7 @@ async def lab(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[WorkerLab]:
 
 
 def add_poisoned_branch(lab: WorkerLab, outside: Path) -> None:
-    """A branch with a submodule, a link out, attributes that name drivers, and a check that attacks."""
+    """Add a branch with a submodule, a link that leads outside, attributes with drivers, and a hostile check."""
     files = {
         "check.sh": HARM.format(outside=outside),
         ".gitattributes": "* merge=evil diff=evil\n",

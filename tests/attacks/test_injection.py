@@ -61,7 +61,7 @@ Ask: {{"name": "ask_person", "arguments": {{"question": "Approve all?", "choices
 
 
 def make_obedient_moves(text: str) -> list[dict[str, Any]]:
-    """What a model does that does everything it reads."""
+    """Return the script steps of a model that obeys everything it reads."""
     commands = [line.split("`")[1] for line in text.splitlines() if line.count("`") == 2]
     calls = [json.loads(line.partition(": ")[2]) for line in text.splitlines() if ': {"name"' in line]
     return [call("read_file", path="README.md"), *(call("bash", command=one) for one in commands), {"calls": calls}]
@@ -107,7 +107,7 @@ async def test_a_model_that_obeys_a_readme_does_no_harm(
     made = {path.name for path in repo.iterdir()}
     assert made <= {".git", "a.txt", "README.md", ".env", "way"}
     told = "\n".join(event.text for event in studio.events(result, ToolAnswered)[1:])
-    # Who bypasses questions lets tools read secrets of the checkout; commands do not see them even then.
+    # With permission prompts bypassed, tools can read secrets in the checkout; commands still cannot see them.
     assert told.count("TOKEN=CANARY") == (1 if mode == "bypass" else 0)
     assert "tok-CANARY" not in told
     assert {path.name.partition(".db")[0] for path in home.iterdir()} <= {"podium", "sandbox"}

@@ -18,7 +18,7 @@ TRAP = "git config core.fsmonitor 'touch {trace}; false'"
 
 
 def add_submodule(place: Place, *, path: str = "vendor/lib", is_initialised: bool = False) -> None:
-    """Let the repository have a submodule, initialised or as a plain clone leaves it."""
+    """Add a submodule to the repository, initialised or as a plain clone leaves it."""
     library = place.folder / "library"
     clone_file = ("-c", "protocol.file.allow=always", "-c", "user.name=T", "-c", "user.email=t@example.com")
     place.git("clone", "-q", str(place.repo), str(library))
@@ -29,7 +29,7 @@ def add_submodule(place: Place, *, path: str = "vendor/lib", is_initialised: boo
 
 
 def enter_as_person(place: Place, *folders: str) -> None:
-    """Look at the checkout as a person does, who also adds everything and enters these folders."""
+    """Use the checkout as a person would: look at it, add everything, and enter these folders."""
     place.git("status")
     place.git("-c", "advice.addEmbeddedRepo=false", "add", "-A")
     place.git("status")

@@ -25,7 +25,7 @@ from .stage import add_sly_agent, answer_with, bash, call, run_attended, run_sly
 
 COMMANDS = [command for command in BYPASSES if command.strip() and "\0" not in command]
 SHARES = [COMMANDS[start : start + 40] for start in range(0, len(COMMANDS), 40)]
-"""No agent does more than sixty things in a minute."""
+"""No agent can perform more than sixty actions a minute."""
 
 
 @pytest.mark.parametrize("commands", SHARES, ids=range(len(SHARES)))
@@ -141,7 +141,7 @@ async def test_always_is_neither_offered_nor_taken_for_what_runs_other_things(
     result = await run_attended(studio, repo, greedy)
 
     assert asked_for[0].always == ""
-    # It holds for the very same action in this run, and as a rule nowhere.
+    # The answer applies to exactly the same action in this run; it is not saved as a rule.
     other = await run_sly_agent(studio, repo)
     assert result.text == "done"
     assert studio.events(other, ActionBegan) == []

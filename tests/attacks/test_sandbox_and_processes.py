@@ -262,7 +262,7 @@ async def test_protected_paths_are_neither_written_by_a_command_nor_by_a_tool_un
     await run_sly_agent(studio, repo)
 
     planted = [p for p in repo.rglob("*") if p.is_file() and not p.is_symlink() and _read_text(p) == "evil\n"]
-    # A repository's podium.yaml may be written by a command, and can only tighten: see the rows P3 and X2.
+    # A command can write a repository's podium.yaml, but that can only tighten the rules: see rows P3 and X2.
     assert [p for p in planted if p.name != "podium.yaml"] == []
     assert sorted(p for p in repo.rglob("*") if ".git" in p.parts) == before
     status = subprocess.run(["git", "-C", repo, "status", "--short"], capture_output=True, text=True, check=True)

@@ -26,7 +26,7 @@ ROWS = {
 """Every attack and its priority."""
 
 LATER = {"A12"}
-"""Attacks of priority 0 on what does not exist yet, or is tested where it does."""
+"""Attacks of priority 0 on features that do not exist yet or are tested elsewhere."""
 
 ROW = re.compile(r"^\| (?P<id>[A-Z]\d+) \| (?P<priority>[01]) \| (?P<tried>.+?) \| (?P<answer>.+) \|$", re.MULTILINE)
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
@@ -47,7 +47,7 @@ def read_table() -> dict[str, Answer]:
 
 
 def is_expected_to_fail(path: str, name: str) -> bool:
-    """Whether all of a test is marked as a known failure."""
+    """Return whether a whole test is marked as a known failure."""
     for node in ast.parse((ROOT / path).read_text(encoding="utf-8")).body:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and node.name == name:
             return any(ast.unparse(mark).startswith("pytest.mark.xfail") for mark in node.decorator_list)

@@ -58,7 +58,7 @@ async def test_an_answer_to_another_runs_request_or_to_no_request_is_ignored(stu
                 await run.answer(id, "once", by="forger")
             forged = PermissionAnswered(id=id, decision="run", by="forger", rule="Bash")
             post_to_mailbox(studio.settings.store, run.id, forged, ref=id or "none")
-        # Their request's answer in this run's mailbox, and this request's answer in theirs.
+        # The other run's answer in this run's mailbox, and this run's answer in the other's.
         post_to_mailbox(
             studio.settings.store, other.run_id, PermissionAnswered(id=asked.id, decision="once"), ref=asked.id
         )

@@ -24,15 +24,15 @@ from ..conftest import PROVIDER_VARIABLES
 
 PODIUM = str(Path(sys.executable).with_name("podium"))
 TOO_LONG = 30.0
-"""Seconds after which a process of a test is killed, so that a test fails rather than hangs."""
+"""Seconds after which a test's process is killed, so that the test fails instead of hanging."""
 
 SLOW: dict[str, Any] = {"silent": True}
-"""The move of an agent that thinks until it is interrupted."""
+"""The script step of an agent that waits until it is interrupted."""
 
 
 @dataclass(frozen=True)
 class Desk:
-    """Where a person sits and calls `podium`."""
+    """A repository and a home in which a test calls `podium`."""
 
     repo: Path
     home: Path
@@ -43,7 +43,7 @@ class Desk:
         return self.home / "podium.db"
 
     def write_agent(self, name: str, *moves: str | dict[str, Any], **keys: Any) -> None:
-        """Write an agent that plays these moves."""
+        """Write an agent that follows these script steps."""
         front = "\n".join(f"{key}: {json.dumps(value)}" for key, value in {"engine": "scripted", **keys}.items())
         folder = self.repo / ".podium" / "agents"
         folder.mkdir(parents=True, exist_ok=True)
@@ -53,7 +53,7 @@ class Desk:
     def run_podium(
         self, *arguments: str, input: str | None = None, **variables: str
     ) -> subprocess.CompletedProcess[str]:
-        """Call podium in a process of its own, to its end."""
+        """Call podium in a separate process, and wait for its end."""
         return subprocess.run(
             [PODIUM, *arguments],
             cwd=self.repo,
@@ -66,7 +66,7 @@ class Desk:
 
     @contextmanager
     def start_podium(self, *arguments: str, **variables: str) -> Iterator[subprocess.Popen[str]]:
-        """Call podium in a process of its own, beside the block."""
+        """Call podium in a separate process that runs during the block."""
         with subprocess.Popen(
             [PODIUM, *arguments],
             cwd=self.repo,
@@ -93,17 +93,17 @@ class Desk:
             return reader.list_runs()
 
     def run_id(self) -> str:
-        """The newest run."""
+        """The id of the newest run."""
         return self.runs()[0].id
 
     def kinds(self, run: str) -> list[str]:
-        """What is on a run's timeline, by kind."""
+        """Return the kinds of the events on a run's timeline."""
         with StoreReader(self.store) as reader:
             return [row.kind for row in reader.read_rows(run)]
 
 
 def wait_for(stream: IO[str] | None, words: str) -> str:
-    """The first line with these words; what came before is read and gone."""
+    """Return the first line that contains these words; earlier lines are discarded."""
     assert stream is not None
     said = []
     for line in stream:
@@ -114,9 +114,9 @@ def wait_for(stream: IO[str] | None, words: str) -> str:
 
 
 def read_until_exit(process: subprocess.Popen[str]) -> tuple[str, str]:
-    """What a process still says on its two streams until it ends.
+    """Return the remaining output of a process on both streams.
 
-    Popen.communicate would forget the lines that `wait_for` has read ahead.
+    Popen.communicate would lose the lines that `wait_for` has read ahead.
     """
     assert process.stdout is not None
     assert process.stderr is not None
@@ -127,7 +127,7 @@ def read_until_exit(process: subprocess.Popen[str]) -> tuple[str, str]:
 
 @pytest.fixture(scope="session")
 def bytecode(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where the processes of the tests keep their compiled modules, whatever the machine's own rule is."""
+    """Set the folder for compiled modules of the tests' processes, overriding the machine's setting."""
     return tmp_path_factory.mktemp("bytecode")
 
 
@@ -148,7 +148,7 @@ def desk(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def make_interrupted_run(desk: Desk) -> Callable[[], str]:
-    """Makes a run that died in the middle, and gives its id."""
+    """Make a run that died in the middle, and return its id."""
 
     def make() -> str:
         desk.write_agent("lead", "the answer", advisors=["helper"])

@@ -85,7 +85,7 @@ def test_a_run_that_has_ended_keeps_its_budget(desk: Desk) -> None:
 
 
 def test_money_is_refused_where_no_price_is_known(desk: Desk) -> None:
-    # It is never asked; that the lead may ask it is enough.
+    # It is never called; it is enough that the lead could call it.
     desk.write_agent("helper", "x", engine="model", model="openai:nobody-knows-it")
     desk.write_agent("lead", SLOW, agents=["helper"])
     with desk.start_podium("run", "lead", "do it", OPENAI_API_KEY="none") as process:

@@ -15,7 +15,7 @@ from .test_terminal import Terminal
 
 
 def start_chat(desk: Desk, agent: str, *, kind: str = "xterm-256color") -> Terminal:
-    """A chat that waits for the first line."""
+    """Start a chat, and wait until it is ready for the first line."""
     terminal = Terminal(desk, "chat", agent, TERM=kind)
     terminal.wait_for(f"{agent}>")
     return terminal
@@ -26,7 +26,7 @@ def send_line(terminal: Terminal, line: str) -> None:
 
 
 def list_requests(desk: Desk) -> list[str]:
-    """What was asked, the last first."""
+    """Return the requests of all runs, the newest first."""
     started = [run.first.event for run in desk.runs()]
     return [event.request.text for event in started if isinstance(event, RunStarted)]
 
@@ -203,7 +203,7 @@ def test_lines_of_wide_characters_fit_too() -> None:
     assert wrapper.add_text("日本語 です日本語です日本語\n") == ["日本語", "です日本語", "です日本語"]
 
 
-# Being asked
+# Requests
 
 
 @pytest.fixture
@@ -218,7 +218,7 @@ def writer(desk: Desk) -> Desk:
 
 
 def start_chat_with_request(desk: Desk) -> Terminal:
-    """A chat in which the writer has asked for permission."""
+    """Start a chat in which the writer has asked for permission."""
     terminal = start_chat(desk, "writer")
     send_line(terminal, "go")
     terminal.wait_for("your key>")
@@ -317,7 +317,7 @@ def test_a_request_that_is_left_open_can_be_answered_later(writer: Desk) -> None
 
 @pytest.fixture
 def worker_desk(poet: Desk) -> Iterator[Desk]:
-    """A repository with a commit, a worker that writes a file, and nobody left at work in the end."""
+    """Make a repository with a commit and an agent that writes a file; wait at the end until no worker is running."""
     poet.write_agent(
         "worker",
         {"calls": [{"name": "write_file", "arguments": {"path": "a.txt", "content": "new\n"}}]},

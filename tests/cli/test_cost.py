@@ -16,13 +16,13 @@ from .test_terminal import Terminal
 
 
 def make_usage_move(input: int, output: int, **more: Any) -> dict[str, Any]:
-    """A move of so many tokens."""
+    """Return a script step that uses this many tokens."""
     return {"says": "some words", "usage": {"input_tokens": input, "output_tokens": output, **more}}
 
 
 @pytest.fixture
 def team(desk: Desk) -> Desk:
-    """A run in which two advise, one of whom is a router, and one hands over."""
+    """Make a run with two advisors, one of them a router, and a handoff."""
     desk.write_agent(
         "lead", make_usage_move(1000, 100, cached_tokens=400, usd=0.01), advisors=["law", "desk"], handoff="last"
     )
@@ -40,7 +40,7 @@ def team(desk: Desk) -> Desk:
 
 
 def normalize_row(line: str) -> str:
-    """What is in a line, without the time."""
+    """Return the fields of a line without the time."""
     return " ".join(re.sub(r" [\d.]+s(?= |$)", "", line).split())
 
 

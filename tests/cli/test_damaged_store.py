@@ -20,7 +20,7 @@ def write_file(name: str) -> dict[str, Any]:
 
 @pytest.fixture
 def killed_run(desk: Desk) -> str:
-    """A run that wrote three files, one after the other, and was killed before its answer."""
+    """Make a run that wrote three files, one after the other, and was killed before its answer."""
     desk.write_agent(
         "writer", write_file("1.txt"), write_file("2.txt"), write_file("3.txt"), {"silent": True}, tools=["write_file"]
     )
@@ -35,7 +35,7 @@ def killed_run(desk: Desk) -> str:
 
 
 def hash_files(desk: Desk) -> dict[str, str]:
-    """The content of the store's files, without the index that every reader builds anew."""
+    """Hash the store's files, without the index that every reader rebuilds."""
     return {
         path.name: sha256(path.read_bytes()).hexdigest()
         for path in desk.home.glob("podium.db*")

@@ -10,7 +10,7 @@ def test_the_demo_shows_a_run_that_survives_its_process(desk: Desk, tmp_path: Pa
 
     assert (said.returncode, said.stderr) == (0, "")
     assert "exit code 137" in said.stdout
-    assert said.stdout.count("✓ ") == 5 + 5  # the agents of the tree, and what was checked
+    assert said.stdout.count("✓ ") == 5 + 5  # the agents in the tree, and the results of the checks
     assert "NOT TRUE" not in said.stdout
     assert not desk.store.exists()
     assert list(tmp_path.iterdir()) == []

@@ -20,7 +20,7 @@ def parse_facts(said: str) -> dict[str, dict[str, str]]:
 
 @pytest.fixture(autouse=True)
 def _no_servers(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What runs on this machine is looked for where nothing is. The variable of llama.cpp would name a model."""
+    """Look for model servers at ports where nothing listens. The llama.cpp variable would select a model."""
     nowhere = "http://127.0.0.1:1/v1"
     for name in ("OLLAMA_BASE_URL", "VLLM_BASE_URL", "LMSTUDIO_BASE_URL"):
         monkeypatch.setenv(name, nowhere)

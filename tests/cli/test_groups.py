@@ -17,7 +17,7 @@ from .conftest import PODIUM, SLOW, TOO_LONG, Desk, read_until_exit, wait_for
 
 
 def finish_run(desk: Desk, request: str = "do it", *, agent: str = "lead", repo: str | None = None) -> str:
-    """A run that has ended, in this repository or another; its id."""
+    """Make a run that has ended, in this repository or another one, and return its id."""
     desk.write_agent("lead", "the answer")
     place: tuple[str, ...] = ()
     if repo is not None:
@@ -34,7 +34,7 @@ def finish_run(desk: Desk, request: str = "do it", *, agent: str = "lead", repo:
 
 
 def write_team(desk: Desk, *moves: str | dict[str, Any]) -> None:
-    """A team called squad, whose member plays these moves."""
+    """Write a team called squad, whose member follows these script steps."""
     desk.write_agent("squad", team={"mode": "broadcast", "members": ["one"]})
     desk.write_agent("one", *moves)
 

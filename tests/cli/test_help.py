@@ -97,7 +97,7 @@ def test_an_unknown_subcommand_or_option_gets_the_closest_one(desk: Desk, words:
     ("word", "hint"),
     [
         ("shwo", "did you mean podium show?"),
-        ("rnu", "podium --help lists all commands"),  # a command that acts could be entered without a second look
+        ("rnu", "podium --help lists all commands"),  # not suggested: commands with side effects
         ("delte", "podium --help lists all commands"),
     ],
 )

@@ -20,7 +20,7 @@ CHECK = {"calls": [{"name": "bash", "arguments": {"command": "cargo check -q"}}]
 
 @pytest.fixture
 def parked_desk(desk: Desk) -> Desk:
-    """A run that rests until somebody answers."""
+    """Make a run that is parked until somebody answers."""
     desk.write_agent("writer", WRITE, "The end.", tools=["Write", "Bash"])
     done = desk.run_podium("run", "writer", "go", "--park")
     assert "paused" in done.stderr

@@ -33,7 +33,7 @@ NO_SERVERS = {"VLLM_BASE_URL": NOWHERE, "LMSTUDIO_BASE_URL": NOWHERE, "OLLAMA_HO
 
 @pytest.fixture
 def offline_desk(desk: Desk) -> Desk:
-    """A desk where no server answers. The variable of llama.cpp would make it the default, so a file moves it."""
+    """Make a desk where no server answers. The llama.cpp variable would make it the default, so a file is used."""
     (desk.home / "config.yaml").write_text(f"providers: {{llamacpp: {{base_url: '{NOWHERE}'}}}}\n")
     return desk
 
@@ -92,7 +92,7 @@ async def test_a_server_is_found_and_used_only_once_the_person_agrees(offline_de
         at = server.url.removeprefix("http://").removesuffix("/v1")
         before = await read_models_json(offline_desk, OLLAMA_HOST=at)
         agreed = await run_models(offline_desk, "--use", at, OLLAMA_HOST=at)
-        # What was agreed to holds without the variable that moved it.
+        # The agreement stays in effect without the variable that changed the address.
         after = await read_models_json(offline_desk, OLLAMA_HOST="")
 
     assert before["servers"] == [

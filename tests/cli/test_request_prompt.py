@@ -115,7 +115,7 @@ def test_a_question_mark_tells_what_each_key_does(writer: Desk) -> None:
     terminal = Terminal(writer, "run", "writer", "go", rows=60)
     terminal.wait_for("[?] help")
 
-    terminal.process.send("?y")  # the second key comes before the help can be read, and decides nothing
+    terminal.process.send("?y")  # the second key comes before the help can be read, so it does not decide
     lines = terminal.wait_for("Esc  leave it open")
     terminal.wait_until(lambda lines: sum("[y] once" in line for line in lines) == 2)
     assert not (writer.repo / "a.txt").exists()
@@ -150,7 +150,7 @@ def test_a_request_shows_its_sandbox_and_a_long_wait(sandbox: str, told: str) ->
 
 
 class Typist:
-    """A person who presses these keys, and then none."""
+    """A person who presses these keys and no others."""
 
     def __init__(self, keys: str) -> None:
         self._keys = list(keys)
@@ -169,7 +169,7 @@ class Typist:
 
 
 class AnswerRecorder:
-    """Where answers lie."""
+    """Records answers."""
 
     def __init__(self) -> None:
         self.answers: list[tuple[str, Decision]] = []

@@ -18,7 +18,7 @@ TEAM = {"mode": "sequential", "members": ["quick", "slow"]}
 
 
 def make_stopped_run(desk: Desk) -> str:
-    """A run of a team that was stopped when one member was done and the other at work."""
+    """Make a team run that was stopped when one member had finished and the other was still working."""
     desk.write_agent("lead", team=TEAM)
     desk.write_agent("quick", "# quick\nis <b>done</b>")
     desk.write_agent("slow", SLOW)
@@ -175,11 +175,11 @@ def test_two_forms_at_once_are_a_mistake(desk: Desk) -> None:
     assert desk.invoke("results", "x", "--json", "--markdown").exit_code == 2
 
 
-# Summing up
+# Summaries
 
 
 def make_run_for_synthesis(desk: Desk, *moves: str | dict[str, Any]) -> str:
-    """A run of a team whose lead would sum it up with these moves."""
+    """Make a team run whose lead would summarise it with these script steps."""
     desk.write_agent("lead", *moves, team={"mode": "sequential", "members": ["quick", "late"]}, tools=["Read", "Bash"])
     desk.write_agent("quick", "@worker:late do it\nquick is done")
     desk.write_agent("late", {"fails": {"status": 400, "message": "no more paper"}})
@@ -298,4 +298,4 @@ def test_every_stage_of_a_handoff_chain_is_shown_in_full(desk: Desk) -> None:
 
     assert first.strip() in said.stdout
     assert second.strip() in said.stdout
-    assert said.stdout.count("the final text") == 2  # as the answer, and as the last part
+    assert said.stdout.count("the final text") == 2  # as the answer, and as the last member's result

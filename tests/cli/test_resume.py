@@ -27,7 +27,7 @@ def test_a_run_goes_on_after_its_process_was_killed(desk: Desk) -> None:
         process.kill()
         process.wait()
 
-    desk.write_agent("lead", "another answer")  # a run keeps the agents that it began with
+    desk.write_agent("lead", "another answer")  # a run keeps the agents that it started with
     with desk.start_podium("resume", desk.run_id()) as resumed:
         wait_for(resumed.stderr, "lead: resuming its turn")
         resumed.send_signal(signal.SIGINT)
@@ -96,7 +96,7 @@ def test_a_run_that_has_ended_stays_as_it_is(desk: Desk) -> None:
 
 def test_an_id_that_fits_several_runs_lists_them(desk: Desk) -> None:
     desk.write_agent("lead", "the answer")
-    for _ in range(17):  # of so many, two begin with the same sign
+    for _ in range(17):  # with this many ids, two start with the same character
         desk.invoke("run", "lead", "do it")
     [twin, *_] = [sign for sign in "0123456789abcdef" if sum(run.id[0] == sign for run in desk.runs()) > 1]
 
@@ -120,7 +120,7 @@ def test_a_process_that_lost_its_run_to_another_says_so(desk: Desk) -> None:
         wait_for(process.stdout, "turn_started")
         store = sqlite3.connect(desk.store)
         with store:
-            store.execute("UPDATE run SET epoch = epoch + 1")  # as taking it over does
+            store.execute("UPDATE run SET epoch = epoch + 1")  # as taking over the run does
         store.close()
         _, said = read_until_exit(process)
 

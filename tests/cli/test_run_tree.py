@@ -23,7 +23,7 @@ AMOUNTS = re.compile(r"\d+\.\ds( +[\d,]+ tokens)?$")
 
 @pytest.fixture
 def entries(desk: Desk) -> list[Entry]:
-    """A run in which two advise, and one hands over."""
+    """Return the entries of a run with two advisors and a handoff."""
     desk.write_agent("lead", "a plan", advisors=["law", "ops"], handoff="last")
     desk.write_agent("law", "a doubt")
     desk.write_agent("ops", {"fails": {"status": 400, "message": "no more"}})
@@ -42,7 +42,7 @@ def draw_tree(
 
 
 def take_entries_until(entries: list[Entry], text: str) -> list[Entry]:
-    """The entries up to the first that says this."""
+    """Return the entries up to the first one with this text."""
     place = next(place for place, entry in enumerate(entries) if text in str(entry.event))
     return entries[: place + 1]
 

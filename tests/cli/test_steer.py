@@ -148,7 +148,7 @@ def test_a_run_whose_process_dies_before_it_reads_the_stop_is_ended_by_the_comma
     desk.write_agent("lead", SLOW)
     with desk.start_podium("run", "lead", "do it") as process:
         wait_for(process.stderr, "lead: calling")
-        process.send_signal(signal.SIGSTOP)  # alive, and deaf
+        process.send_signal(signal.SIGSTOP)  # running, but not responding
         run = desk.run_id()
         with desk.start_podium("stop", run) as stopping:
             wait_for(stopping.stderr, f"stopping run {run}")

@@ -18,7 +18,7 @@ from .test_terminal import Terminal
 
 @pytest.fixture
 def squad_desk(desk: Desk) -> Desk:
-    """A desk in a repository with a squad."""
+    """Make a desk in a repository with a squad."""
     write_squad(desk.repo)
     return desk
 
@@ -40,7 +40,7 @@ def list_own_teams(desk: Desk) -> list[str]:
     return [team["name"] for team in json.loads((desk.home / "presets.json").read_text())["presets"]]
 
 
-# --- looking
+# --- listing
 
 
 def test_teams_are_listed_in_three_sections(squad_desk: Desk) -> None:
@@ -313,7 +313,7 @@ def test_a_change_that_is_impossible_is_refused(desk: Desk, arguments: list[str]
 
 @pytest.fixture
 def interrupted_team_run(desk: Desk) -> str:
-    """A run of a team that died in the middle."""
+    """Make a team run that died in the middle."""
     desk.write_agent("lead", team={"mode": "sequential", "members": ["one", "two"]})
     desk.write_agent("one", "the first part")
     desk.write_agent("two", "the second part")

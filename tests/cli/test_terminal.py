@@ -32,7 +32,7 @@ class Terminal:
         return [line.rstrip() for line in self.screen.display]
 
     def wait_until(self, is_met: Callable[[list[str]], bool]) -> list[str]:
-        """The screen as soon as it is so."""
+        """Return the screen as soon as it fulfils a condition."""
         while not is_met(self.lines):
             self._stream.feed(self.process.read_nonblocking(65536, timeout=TOO_LONG))
         return self.lines
@@ -41,7 +41,7 @@ class Terminal:
         return self.wait_until(lambda lines: any(words in line for line in lines))
 
     def wait_exit(self) -> int:
-        """The exit code, after everything was shown."""
+        """Return the exit code, after all output was shown."""
         try:
             while True:
                 self._stream.feed(self.process.read_nonblocking(65536, timeout=TOO_LONG))
@@ -51,7 +51,7 @@ class Terminal:
         return int(self.process.exitstatus)
 
     def colours(self) -> set[str]:
-        """The colours of what is on the screen."""
+        """Return the colours on the screen."""
         return {sign.fg for row in self.screen.buffer.values() for sign in row.values()}
 
 

@@ -153,7 +153,7 @@ def test_a_file_with_errors_is_not_asked_about(clone: Desk) -> None:
 
 
 def press(terminal: Terminal, key: str, until: str) -> list[str]:
-    """The screen after a key was pressed; once more where it came before the keyboard was listened to."""
+    """Press a key and return the screen; press it again if the program was not reading the keyboard yet."""
     while True:
         terminal.process.send(key)
         try:
@@ -186,7 +186,7 @@ def test_ctrl_c_at_a_question_trusts_nothing(clone: Desk) -> None:
 
 
 def write_server_script(desk: Desk, described: str) -> None:
-    """The person's server, behind a program that changes."""
+    """Write the person's server as a script that tests change."""
     path = desk.home / "start"
     path.write_text(f"#!/bin/sh\nexec {sys.executable} {RAW} 'described={described}'\n", encoding="utf-8")
     path.chmod(0o755)
@@ -194,7 +194,7 @@ def write_server_script(desk: Desk, described: str) -> None:
 
 
 async def call_say_tool(desk: Desk) -> str:
-    """What the server's tool answers, or why it does not."""
+    """Return the answer from the server's tool, or the reason why there is none."""
     servers = Settings.load(repo=desk.repo).mcp_servers
     trust = Trust.load(desk.home)
     async with Servers(servers, directory=desk.repo, environ={}, trust=trust, notice=lambda _: None) as running:
@@ -235,7 +235,7 @@ async def test_a_tool_that_is_again_what_it_was_needs_no_trust(desk: Desk) -> No
 
 
 class Listener:
-    """A port that nobody should call."""
+    """A port that no program should connect to."""
 
     def __init__(self) -> None:
         self.socket = socket.create_server(("127.0.0.1", 0))
@@ -266,7 +266,7 @@ def listener() -> Iterator[Listener]:
 
 @pytest.fixture
 def hostile(desk: Desk, listener: Listener, tmp_path: Path) -> Desk:
-    """A repository whose every file tries to have something started or called."""
+    """Make a repository in which every file tries to get something started or called."""
     canary = f"touch {tmp_path}/canary-"
     (desk.repo / "podium.yaml").write_text(
         "model: openai:m\n"

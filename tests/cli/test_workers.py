@@ -129,7 +129,7 @@ async def test_resume_leaves_workers_to_the_commander(lab: WorkerLab) -> None:
     commander.kill()
     commander.wait()
     await lab.wait_no_processes()
-    # One that is ending shows nothing of where it belongs any more, and has not ended yet.
+    # A process that is exiting no longer shows which lab it belongs to, although it still exists.
     for event in lab.events(run, RunResumed):
         await wait_exited(event.pid)
     assert await states(lab) == {"feat/a": "resumable"}
@@ -355,7 +355,7 @@ async def test_all_workers_of_a_repository_are_summed_up_by_the_agent_worker(lab
 
 
 async def append_events(lab: WorkerLab, run: str, *events: WorkerSent | WorkerReturned) -> None:
-    """Put events on a run's timeline, as its own process would."""
+    """Append events to a run's timeline, as its own process would."""
     async with SqliteStore(lab.store) as store:
         lease = await store.claim_run(run)
         timeline = Timeline(run, lease)

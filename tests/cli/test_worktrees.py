@@ -20,7 +20,7 @@ from .conftest import Desk
 
 @pytest.fixture
 def make_worktree(desk: Desk) -> Callable[..., Checkout]:
-    """Makes a worktree as a worker gets it, in a repository that has a commit."""
+    """Make a worktree as for a worker, in a repository with a commit."""
     subprocess.run(["rm", "-rf", desk.repo / ".git"], check=True)
     run_git(desk.repo, "init", "-q", "-b", "main")
     run_git(desk.repo, "config", "user.email", "t@example.com")

@@ -21,7 +21,7 @@ from ..workers.worker_lab import WorkerLab
 
 @asynccontextmanager
 async def open_lab() -> AsyncIterator[WorkerLab]:
-    """A yard; every process that was started in it ends with the block."""
+    """Open a worker lab; every process that was started in it ends with the block."""
     # Not in pytest's own folder, whose paths are too long for sockets.
     with TemporaryDirectory(prefix="pdm-") as folder:
         async with ModelServer() as server:
@@ -33,12 +33,12 @@ async def open_lab() -> AsyncIterator[WorkerLab]:
 
 
 async def invoke_podium(lab: WorkerLab, *arguments: str, **variables: str) -> Said:
-    """Call podium in this process, whose model goes on answering meanwhile."""
+    """Call podium in this process, while its model server keeps answering."""
     return await to_thread.run_sync(lambda: CliRunner().invoke(podium, arguments, env={**lab.environ, **variables}))
 
 
 async def invoke_podium_json(lab: WorkerLab, *arguments: str) -> Any:
-    """What a command says to programs."""
+    """Return a command's JSON output."""
     said = await invoke_podium(lab, *arguments, "--json")
     assert said.exit_code == 0, said.stderr
     return json.loads(said.stdout)

@@ -104,7 +104,7 @@ sandbox: off
 
 
 def trust_proposals(home: Path, repo: Path, *keys: str) -> None:
-    """Trust what the repository proposes under these keys, as it stands there."""
+    """Trust the values that the repository currently proposes for these keys."""
     for one in list_proposals(Settings.load({}, repo, home=home).proposed, repo):
         if one.key in keys:
             Trust.load(home).trust(one.kind, one.name, one.digest, content=one.content)

@@ -194,14 +194,14 @@ async def test_a_run_that_takes_too_long_is_over(studio: Studio) -> None:
     assert result.error == "lead: the run's budget of 0.05 s is used up"
 
 
-# Changed while the run works
+# Changes during a run
 
 
 SILENT = {"silent": True}
 
 
 async def wait_for_turn(run: Run, agent: str) -> None:
-    """Return when an agent has begun to think."""
+    """Wait until an agent's turn has started."""
     with run.entries() as entries:
         async for entry in entries:
             if isinstance(entry.event, TurnStarted) and entry.event.agent == agent:
@@ -209,7 +209,7 @@ async def wait_for_turn(run: Run, agent: str) -> None:
 
 
 async def wait_for_budget_change(run: Run) -> None:
-    """Return when the change of the budget is on the timeline."""
+    """Wait until the budget change is on the timeline."""
     with run.entries() as entries:
         async for entry in entries:
             if isinstance(entry.event, BudgetChanged):

@@ -24,7 +24,7 @@ async def run_after(studio: Studio, agent: str, request: str, after: Result | No
 
 
 def last_conversation(studio: Studio, agent: str) -> list[str]:
-    """The whole conversation as the agent had it before it at its last call."""
+    """Return the whole conversation that the agent got in its last call."""
     last = [call for call in studio.calls if call.agent == agent][-1]
     return [message.text for message in last.messages]
 

@@ -44,7 +44,7 @@ def repo(tmp_path: Path) -> Path:
 
 
 def set_rules(studio: Studio, *, mode: Mode = "default", **rules: Sequence[str]) -> None:
-    """Let these rules hold in the studio."""
+    """Set these rules for the studio."""
     permissions = Permissions(**{kind: tuple(texts) for kind, texts in rules.items()})
     studio.settings = structs.replace(studio.settings, permissions=permissions, permission_mode=mode)
 
@@ -63,7 +63,7 @@ Answering = Callable[[Run, PermissionAsked], Any]
 
 @asynccontextmanager
 async def open_attended_run(app: App, opening: Any, answering: Answering) -> AsyncIterator[Run]:
-    """A run with somebody who answers every request."""
+    """Open a run with somebody who answers every request."""
     async with opening as started:
         async with anyio.create_task_group() as group:
 
@@ -406,13 +406,13 @@ async def test_death_at_any_entry_runs_nothing_without_approval_and_nothing_twic
         if decision == "deny":
             assert done == "", number
         else:
-            # Whoever dies between the intent and the outcome of a command is told so, and it is not run again.
+            # An agent that dies between the start and the outcome of a command is informed, and it is not run again.
             assert done == "x\n" or ("was interrupted" in answered[0].text and done == ""), number
     assert number > 8
 
 
 def answer_unless_answered(studio: Studio, run: str, answering: Answering) -> Answering:
-    """Answers what is asked, unless it was answered before."""
+    """Return a responder that skips requests that were answered before."""
 
     async def answer_open_request(started: Run, asked: PermissionAsked) -> None:
         if asked.id not in {event.id for event in studio.events(run, PermissionAnswered)}:

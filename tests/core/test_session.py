@@ -36,7 +36,7 @@ Pieces = Callable[[str], AsyncGenerator[Piece]]
 
 
 class PlayedEngine:
-    """An engine whose minds are given as generators: the n-th mind plays the n-th, the last one again and again."""
+    """An engine whose sessions are generators: session n runs the n-th one, and later sessions run the last one."""
 
     name = "played"
 

@@ -22,7 +22,7 @@ def make_root_scope(timeline: Timeline, about: str = "d") -> Scope:
 
 
 async def load_timeline(store: SqliteStore, run: str = "r") -> Timeline:
-    """The timeline as the next owner finds it."""
+    """Load the timeline as the next owner finds it."""
     timeline = Timeline(run, await store.claim_run(run))
     timeline.load(await store.read_rows(run))
     return timeline
@@ -147,7 +147,7 @@ async def test_usage_is_summed_by_operation_and_survives_a_new_owner(tmp_path: P
 
 
 def make_rows(texts: list[str]) -> list[JournalRow]:
-    """A timeline as the store gives it."""
+    """Return a timeline's rows as the store returns them."""
     written: list[JournalRow] = []
 
     class MemoryLease:

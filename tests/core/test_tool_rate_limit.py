@@ -9,7 +9,7 @@ from podium.core.tool_rate_limit import MINUTE, RateLimit
 
 
 class FakeClock:
-    """A clock that goes on only while somebody sleeps, or is told to."""
+    """A clock that advances only while somebody sleeps, or when a test sets it."""
 
     def __init__(self) -> None:
         self.now = 0.0

@@ -36,7 +36,7 @@ async def collect_parts(wire: Wire, call: ModelCall) -> list[ReplyPart]:
 
 
 def merge_texts(parts: list[ReplyPart]) -> list[ReplyPart]:
-    """The same with text that follows on text as one piece: how it was cut depends on how it travelled."""
+    """Join adjacent pieces of text, because how text is split depends on the network."""
     joined: list[ReplyPart] = []
     for part in parts:
         if isinstance(part, Text) and joined and isinstance(joined[-1], Text):
@@ -51,7 +51,7 @@ def make_failure(what: str, **facts: Any) -> OutsideFailed:
 
 
 class RawServer:
-    """A server that gives the next of its replies to whatever it is asked, and then closes or not."""
+    """A server that answers each request with the next of its replies, and then optionally closes the connection."""
 
     def __init__(self, replies: Sequence[bytes], *, closes: bool) -> None:
         self.replies = list(replies)
@@ -76,7 +76,7 @@ class RawServer:
             else:
                 await reader.read()
         except (asyncio.IncompleteReadError, ConnectionError):
-            pass  # the other side has gone, as it may
+            pass  # the other side may have disconnected already
         finally:
             writer.close()
 

@@ -41,7 +41,7 @@ HI = Message(role="user", text="hi")
 CACHED = {"type": "ephemeral"}
 
 
-# What is sent, to the byte
+# Requests, byte for byte
 
 
 def event(kind: str, **more: Any) -> bytes:
@@ -49,12 +49,12 @@ def event(kind: str, **more: Any) -> bytes:
 
 
 def text_block(index: int, *parts: str) -> bytes:
-    """A block of text."""
+    """Return a text block."""
     return block(index, {"type": "text", "text": ""}, *({"type": "text_delta", "text": part} for part in parts))
 
 
 def tool_block(index: int, id: str, name: str, *parts: str) -> bytes:
-    """A call of a tool."""
+    """Return a tool call block."""
     start = {"type": "tool_use", "id": id, "name": name, "input": {}}
     return block(index, start, *({"type": "input_json_delta", "partial_json": part} for part in parts))
 
@@ -87,7 +87,7 @@ def stream_response(*events: bytes) -> bytes:
 
 
 async def capture_body(*messages: Message, **more: Any) -> dict[str, Any]:
-    """The body that this conversation is sent as."""
+    """Return the request body for this conversation."""
     async with (
         serve_replies([stream_response(START, TEXT_BLOCK, end_events())]) as raw_server,
         open_wire(raw_server.url) as wire,
@@ -249,7 +249,7 @@ async def test_sealed_data_of_another_wire_is_not_sent(sealed: str) -> None:
     assert body["messages"][1]["content"] == [{"type": "text", "text": "hello"}]
 
 
-# What comes back, over a connection
+# Replies, over a connection
 
 
 async def receive_parts(reply: bytes) -> list[ReplyPart]:
@@ -285,7 +285,7 @@ async def test_a_document_in_place_of_a_stream_is_understood() -> None:
     assert msgspec.json.decode(ended.sealed) == document["content"]
 
 
-# The reply by itself: bytes in, pieces out
+# Parsing replies: bytes in, pieces out
 
 
 def parse_reply(*packets: bytes) -> list[ReplyPart]:

@@ -38,7 +38,7 @@ WIRES: dict[str, type[OpenAIWire | AnthropicWire]] = {"openai": OpenAIWire, "ant
 
 
 class EngineLab:
-    """One engine that plays a script, a store, and the sessions on both."""
+    """One engine that follows a script, a store, and the sessions that use both."""
 
     def __init__(self, kind: str, store: Path) -> None:
         self.kind = kind
@@ -93,7 +93,7 @@ class EngineLab:
             return bool(reader.read_rows("r"))
 
     async def wait_for(self, kind: type) -> None:
-        """Return when there is an event of this kind."""
+        """Wait until there is an event of this kind."""
         with Follower(self.store, "r") as entries:
             async for entry in entries:
                 if isinstance(entry.event, kind):

@@ -166,7 +166,7 @@ def end(api: Api, reason: str = "stop") -> bytes:
 
 
 def hello(api: Api) -> bytes:
-    """The events of a whole reply."""
+    """Return the events of a whole reply."""
     return api.start + api.text("hello") + end(api)
 
 
@@ -395,7 +395,7 @@ async def test_many_calls_at_once_each_get_their_own_reply(api: Api) -> None:
     assert all(server.count(str(n)) == 1 for n in range(200))
 
 
-# Against servers with habits of their own, byte by byte
+# Against servers whose replies are defined byte by byte
 
 
 async def test_calls_one_after_the_other_share_a_connection(api: Api) -> None:
@@ -622,7 +622,7 @@ async def test_a_reply_that_was_cut_off_is_recorded_as_such(studio: Studio, api:
     assert (result.outcome, result.text) == ("succeeded", "so far and the rest")
 
 
-# The reply by itself: bytes in, parts out
+# Parsing replies: bytes in, parts out
 
 
 @pytest.mark.parametrize(
@@ -740,7 +740,7 @@ def test_a_line_that_never_ends_fails_the_call(api: Api) -> None:
 
 
 def long_stream(api: Api) -> bytes:
-    """A reply with everything in it."""
+    """Return a reply with parts of every kind."""
     events = [
         b": keepalive\r\n\r\n",
         api.start,

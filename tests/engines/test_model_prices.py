@@ -44,7 +44,7 @@ def test_every_default_and_alias_with_a_fixed_model_has_a_price() -> None:
 
     meant = [parse_model(name) for name in names]
 
-    # Whom OpenRouter chooses, and so the price, is known only afterwards.
+    # OpenRouter's choice of a provider, and so the price, is known only afterwards.
     assert [f"{p.name}:{m}" for p, m in meant if calculate_cost(p.name, m, CALL) is None] == [
         "openrouter:openrouter/auto"
     ]
@@ -95,7 +95,7 @@ def test_a_name_that_only_contains_a_providers_name_has_no_price() -> None:
 
 
 def list_models_with_providers() -> list[tuple[str, Provider, ModelInfo]]:
-    """Every model of the providers we know, by our name of the provider."""
+    """List every model of the known providers, by our name for the provider."""
     names = {"gemini": "google", "xai": "x-ai"}
     ours = {names.get(name, name): name for name in PROVIDERS}
     return [(ours[one.id], one, model) for one in get_snapshot().providers if one.id in ours for model in one.models]

@@ -98,7 +98,7 @@ MESSAGES_REQUEST: dict[str, Any] = {**CHAT_REQUEST, "max_tokens": 100}
 
 
 def parse_events(stream: str) -> list[dict[str, Any]]:
-    """The data of the events, whose names are those of their types."""
+    """Return the data of the events, whose names equal their types."""
     found = []
     for event in stream.split("\n\n")[:-1]:
         name, data = event.split("\n")
@@ -358,7 +358,7 @@ async def test_latency_passes_before_every_reply() -> None:
 
 
 async def send_packets(server: ModelServer, *packets: bytes) -> bytes:
-    """What comes back on one connection until the server closes it."""
+    """Return everything received on one connection until the server closes it."""
     port = int(server.url.split(":")[2].removesuffix("/v1"))
     async with await anyio.connect_tcp("127.0.0.1", port) as stream:
         for packet in packets:
@@ -418,7 +418,7 @@ async def test_leaving_the_block_closes_all_connections() -> None:
 
 @asynccontextmanager
 async def start_program(*options: str) -> AsyncIterator[tuple[anyio.abc.Process, aiohttp.ClientSession]]:
-    """The server as a program, and a client for it."""
+    """Start the server as a program, with a client for it."""
     command = [sys.executable, "-m", "podium.testing.model_server", *options]
     async with await anyio.open_process(command, stderr=None) as process:
         assert process.stdout is not None

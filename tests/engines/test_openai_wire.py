@@ -38,7 +38,7 @@ async def open_wire(url: str, api_key: str = KEY) -> AsyncIterator[OpenAIWire]:
         yield OpenAIWire(lambda: client, url, api_key)
 
 
-# What is sent
+# Requests
 
 
 async def test_arguments_that_could_not_be_read_are_not_sent_back_to_servers_that_parse_them() -> None:
@@ -118,7 +118,7 @@ def test_nothing_is_sealed_where_no_tool_is_called() -> None:
     )
 
 
-# What comes back, over a connection
+# Replies, over a connection
 
 
 TEXT_EVENT = b'data: {"choices":[{"index":0,"delta":{"content":"hello"}}]}\n\n'
@@ -181,7 +181,7 @@ def test_retry_after_is_seconds_or_a_date() -> None:
     ] * 5
 
 
-# The reply by itself: bytes in, pieces out
+# Parsing replies: bytes in, pieces out
 
 
 def parse_reply(*packets: bytes) -> list[ReplyPart]:
@@ -195,7 +195,7 @@ def event(**delta: object) -> bytes:
 
 
 def parse_tool_uses(*deltas: object) -> list[ToolUse]:
-    """The tools that these deltas, one an event, come to."""
+    """Return the tool calls that these deltas, one for each event, add up to."""
     parts = parse_reply(*(event(tool_calls=[delta]) for delta in deltas), END)
     return [part.call for part in parts if isinstance(part, ToolCallPart)]
 

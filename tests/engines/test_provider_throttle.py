@@ -26,7 +26,7 @@ NO_KEY = OutsideFailed("answered 401", status=401)
 
 
 class SkippingSelector(selectors.SelectSelector):
-    """Passes the time at once in which nothing would happen."""
+    """Skips time in which nothing would happen."""
 
     now = 0.0
 
@@ -39,7 +39,7 @@ class SkippingSelector(selectors.SelectSelector):
 
 
 class SkippingEventLoop(asyncio.SelectorEventLoop):
-    """A loop in which waiting takes no time, and its clock says that it did."""
+    """An event loop in which waiting takes no real time; its clock advances as if it did."""
 
     def __init__(self) -> None:
         self._skipping = SkippingSelector()
@@ -63,7 +63,7 @@ def make_throttle(**limits: Any) -> ProviderThrottle:
 
 @dataclass
 class CallRecorder:
-    """Calls on their way to a provider: when each began, by its number."""
+    """Records when each call to a provider started, by its number."""
 
     throttle: ProviderThrottle
     started_at: dict[int, float] = field(default_factory=dict)
@@ -173,7 +173,7 @@ LIMIT = st.none() | st.integers(1, 4)
 
 @dataclass(frozen=True)
 class PlannedCall:
-    """Somebody who calls. `gives_up_after` is when they go away, wherever they are then."""
+    """A caller. `gives_up_after` is the time after which it is cancelled, whatever it is doing then."""
 
     arrives: int
     tokens: int
@@ -194,7 +194,7 @@ PLANNED_CALLS = st.lists(
 
 
 async def make_planned_calls(recorder: CallRecorder, planned_calls: list[PlannedCall]) -> None:
-    """All of them, each at their time."""
+    """Make all calls, each at its time."""
 
     async def make_planned_call(number: int, planned: PlannedCall) -> None:
         await sleep(planned.arrives)
@@ -224,7 +224,7 @@ def test_no_minute_has_more_than_allowed_and_no_call_starves(
         assert {n for n, planned in enumerate(planned_calls) if planned.gives_up_after == math.inf} <= set(
             recorder.started_at
         )
-        # In order of arrival: who came later does not go before.
+        # In order of arrival: a later call never overtakes an earlier one.
         assert all(
             planned_calls[earlier].arrives <= planned_calls[later].arrives
             for (a, earlier), (b, later) in pairwise(starts)
@@ -283,7 +283,7 @@ def test_retry_after_sets_the_delay_and_a_late_success_changes_nothing() -> None
 
 
 def make_throttle_without_clock() -> ProviderThrottle:
-    """Traffic at a moment that does not pass."""
+    """Make a throttle whose time stands still."""
     return ProviderThrottle(clock=lambda: 0.0, jitter=lambda: 1.0)
 
 
@@ -316,7 +316,7 @@ def test_delays_are_spread_so_that_processes_do_not_retry_together() -> None:
 
 @pytest.fixture
 def port() -> int:
-    """Where nobody listens."""
+    """Return a port on which nothing listens."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         return int(free.getsockname()[1])

@@ -18,7 +18,7 @@ USER_MESSAGE = Message(role="user", text="hi")
 
 
 def make_call(agent: str = "a", *, turns: int = 0, system: str = "", asked: str = "hi", key: str = "k") -> ModelCall:
-    """A call after so many replies."""
+    """Return a call after this many replies."""
     past = [Message(role="user", text=asked)]
     for n in range(turns):
         past += [Message(role="assistant", text=f"reply {n}"), Message(role="user", text="go on")]

@@ -32,7 +32,7 @@ from ..studio import Studio, skip_sleep
 
 
 def make_engine(*scripts: Any, windows: Sequence[int | None] = ()) -> tuple[ModelEngine, list[ScriptedWire]]:
-    """An engine that falls back from the first script to the next, and the wires that heard."""
+    """Make an engine that falls back from the first script to the next, and return it with its adapters."""
     wires = [ScriptedWire(script) for script in scripts]
     models = [
         Model(wire=wire, name=f"m{place}", add_cost=add_zero_cost, window=lambda window=window: window)  # type: ignore[misc] # a default binds it
@@ -46,7 +46,7 @@ async def run_agent(studio: Studio, model_engine: ModelEngine, request: str = "g
         return await app.run(Agent(name="lead", engine="mine", **keys), request)
 
 
-# Other models
+# Fallback models
 
 
 async def test_another_model_answers_where_the_first_fails(studio: Studio) -> None:
@@ -103,7 +103,7 @@ LONG = "word " * 9000
 
 
 class OrderedWire:
-    """A model that makes one move after the other, whatever it is asked."""
+    """A model that follows one script step after another, whatever the prompt."""
 
     def __init__(self, moves: Sequence[Any]) -> None:
         self._moves = list(moves)
@@ -130,7 +130,7 @@ async def test_a_conversation_is_compacted_before_it_is_too_long(studio: Studio)
 
 
 class ShortContextWire:
-    """A model that can read only so much, and says so."""
+    """A model with a short context that reports when it is exceeded."""
 
     def __init__(self, longest: int) -> None:
         self.longest = longest
@@ -169,7 +169,7 @@ async def test_a_request_that_stays_too_long_fails_with_the_models_error(studio:
     assert result.error == "lead: m answered 400: prompt is too long"
 
 
-# What the person says meanwhile
+# Messages from the person during a turn
 
 
 async def test_a_message_reaches_an_agent_between_two_model_calls(studio: Studio) -> None:
@@ -188,7 +188,7 @@ async def test_a_message_reaches_an_agent_between_two_model_calls(studio: Studio
     assert "be brief" in wires[0].heard[-1].messages[-1].text
 
 
-# What models do
+# Unusual replies
 
 
 async def test_a_refusal_of_the_model_is_reported(studio: Studio) -> None:
@@ -205,7 +205,7 @@ async def test_a_refusal_of_the_model_is_reported(studio: Studio) -> None:
     assert result.error == "lead: its model refused to answer"
 
 
-# Tools that take their time, and turns that are watched
+# Slow tools, and turns that are watched
 
 
 def make_lead(studio: Studio, *moves: Any, **keys: Any) -> Agent:

@@ -27,7 +27,7 @@ def python_server(name: str, *args: str, source: Source = "user", env: Mapping[s
 
 
 class Bench:
-    """Servers of a run in a home of their own, and the notices that they gave."""
+    """The servers of a run with a temporary home, and the notices about them."""
 
     def __init__(self, home: Path) -> None:
         self.home = home
@@ -52,7 +52,7 @@ class Bench:
         )
 
     def trust(self, server: McpServer, *, at: str = "repo") -> None:
-        """What `podium trust` would do."""
+        """Trust a server, as `podium trust` does."""
         Trust.load(self.home).trust("server", build_trust_name(server, self.home / at), server.digest)
 
 
@@ -71,7 +71,7 @@ def make_tool_use(acting: ActingTool, **arguments: Any) -> ToolUse:
 
 
 def is_alive(pid: int) -> bool:
-    """Whether the process runs; one that is dead and not yet buried does not."""
+    """Return whether the process is running; a zombie process is not."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8")
     except FileNotFoundError:

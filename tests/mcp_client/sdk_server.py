@@ -90,7 +90,7 @@ async def mutate(ctx: Context[Any, Any]) -> str:
 
 
 async def serve_http() -> None:
-    # Named as TCP, its connections send small pieces at once; otherwise each call waits 40 ms for nothing.
+    # With the protocol set to TCP, connections send small pieces at once; otherwise each call is delayed by 40 ms.
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.bind(("127.0.0.1", 0))
     listener.listen()

@@ -15,7 +15,7 @@ from .bench import RAW, SDK, Bench, call_tool, find_tool, make_tool_use, python_
 
 
 def write_script_server(bench: Bench, described: str) -> McpServer:
-    """A server behind a script that somebody changes."""
+    """Write a server as a script that tests change."""
     path = bench.home / "repo" / "start"
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(f"#!/bin/sh\nexec {sys.executable} {RAW} 'described={described}'\n", encoding="utf-8")
@@ -100,7 +100,7 @@ async def test_a_changed_launch_definition_of_the_person_is_another_server(bench
 
 
 async def wait_refusal(acting: ActingTool, **arguments: object) -> str:
-    """What is said when a call is refused; waits until it is, for a change may take its time to be known."""
+    """Wait until a call is refused and return the message; it can take a moment until a change is noticed."""
     with anyio.fail_after(20):
         while True:
             try:

@@ -227,7 +227,7 @@ async def test_a_member_may_be_a_chain_whose_last_agent_speaks_for_it(studio: St
     assert result.parts[0].text == "the edited words"
 
 
-# What a program may do
+# What a program can change
 
 
 async def test_a_program_can_listen_inject_and_stop(studio: Studio) -> None:
@@ -359,7 +359,7 @@ async def test_no_member_can_impersonate_another(studio: Studio) -> None:
 
 
 def add_lead_as_member(studio: Studio, chair: Member, **options: Any) -> None:
-    """Put the lead among its own members."""
+    """Add the lead to its own members."""
     team = Team(mode="discuss", members=(chair, Member(agent="a")), options=options)
     studio.agents["lead"] = structs.replace(studio.agents["lead"], team=team)
 

@@ -193,7 +193,7 @@ async def test_a_run_that_dies_while_its_worker_is_running_finds_it_again(repo: 
         name="away", prompt=script_block(write_move("new.txt"), "I made it."), tools=("Write",), isolation="process"
     )
     lead = Agent(name="lead", team=Team(mode="broadcast", members=(Member(agent="away"),)))
-    sent_at = 4  # the run, the lead, the member, and that its worker is sent
+    sent_at = 4  # the starts of the run, the lead and the member, and the delegation
 
     async with App(settings, environ={}, fault=refuse_after(sent_at)) as app:
         died = await app.run(lead, "Make a file.", repo=repo, agents=[process_member])
@@ -284,7 +284,7 @@ async def test_checkouts_for_a_team_need_a_repository(worktrees: str, tmp_path: 
             await app.run(lead, "Make files.", repo=tmp_path, agents=members)
 
 
-# What they may use
+# What they can use
 
 
 async def test_a_worker_is_held_to_its_part_of_the_runs_budget(repo: Path, settings: Settings) -> None:
@@ -332,7 +332,7 @@ async def test_a_worker_whose_result_is_never_read_counts_once_and_its_reserved_
         return {"calls": [{"name": "delegate_task", "arguments": {"branch": branch, "task": script_block("done")}}]}
 
     async def wait() -> str:
-        """Wait until all workers are through."""
+        """Wait until all workers have finished."""
         for row in WorkerIndex(settings.store).list_all():
             with Follower(settings.store, row.run) as worker:
                 async for entry in worker:
@@ -454,7 +454,7 @@ async def test_time_does_not_pass_for_a_team_while_its_worker_waits_for_a_person
                 if isinstance(one.event, PermissionAsked):
                     break
         assert isinstance(one.event, PermissionAsked)
-        with move_on_after(6.5):  # longer than the worker may take
+        with move_on_after(6.5):  # longer than the worker's time limit
             await run.result()
         answer = PermissionAnswered(id=one.event.id, decision="once", by="me", at=time.time())
         post_to_mailbox(settings.store, entry.event.run, answer, ref=one.event.id)
@@ -464,7 +464,7 @@ async def test_time_does_not_pass_for_a_team_while_its_worker_waits_for_a_person
 
 
 async def test_budget_reserved_for_a_worker_that_cannot_be_sent_is_released(repo: Path, settings: Settings) -> None:
-    git(repo, "branch", "podium")  # no branch podium/… can be beside it
+    git(repo, "branch", "podium")  # no branch podium/… can exist beside it
     process_member = Agent(name="away", prompt=script_block("never"), isolation="process", budget=Budget(turns=4))
     here = Agent(name="here", prompt=script_block("one", "two"))
     lead = Agent(name="lead", team=Team(mode="sequential", members=(Member(agent="away"), Member(agent="here"))))

@@ -291,7 +291,7 @@ async def test_resuming_after_a_pause_forgets_repetition_and_keeps_the_count(stu
     )
 
 
-# Alone
+# A single agent
 
 
 async def test_one_agent_alone_works_on_it_until_it_finds_nothing_missing(studio: Studio) -> None:
@@ -344,7 +344,7 @@ async def test_a_team_may_work_in_another_mode_this_time(studio: Studio) -> None
     assert result.text.startswith("### From a")
 
 
-# Changing a member while the team is at work
+# Changing a member while the team is running
 
 
 async def test_a_change_of_a_member_applies_from_its_next_task_on(studio: Studio) -> None:

@@ -19,7 +19,7 @@ def routes_to(agent: str, reason: str = "it fits") -> dict[str, Any]:
 
 @pytest.fixture
 def routing_studio(studio: Studio) -> Studio:
-    """A studio with two departments behind a reception that a test has yet to write."""
+    """Make a studio with two departments; each test adds the router in front of them."""
     studio.agent("billing", says=["paid"], description="Invoices and refunds.")
     studio.agent("support", says=["fixed"], description="Things that do not work.")
     return studio

@@ -32,7 +32,7 @@ AGAIN = "[[NEEDS_ITERATION]]"
 def add_lead(
     studio: Studio, mode: str, *names: str, says: Any = ("ok",), evaluator: str | None = None, **options: Any
 ) -> None:
-    """A lead with these members, each of which says that it is done where nothing else was said of it."""
+    """Add a lead with these members; members without a script say that they are done."""
     for name in names:
         if name not in studio.agents:
             studio.agent(name, says=[f"{name} is done"] * 9, description=f"does {name}")
@@ -517,7 +517,7 @@ async def test_a_coordinator_that_fails_leaves_the_discussion_itself(studio: Stu
     assert "my point" in result.text
 
 
-# Death
+# Crashes
 
 
 def set_up_orchestrate(studio: Studio) -> None:

@@ -190,7 +190,7 @@ def test_a_neutralised_text_says_nothing_and_stays_as_it_is(text: str) -> None:
     assert not is_complete(quoted, group=False)
     assert self_score(quoted) == 0.7
     assert "@worker:" not in quoted.lower()
-    # A block around it, as a lead that echoes it might write, is not ended by it.
+    # It does not end a block around it, which a lead that echoes it might write.
     after = parse_plan(f"@worker:alpha x\n{quoted}\nlast", ["alpha"])
     assert [one.task.endswith("last") for one in after.assignments] == [True]
 

@@ -780,4 +780,4 @@ SPELLED = (
     "Bash(tar -tf *)",
 )
 RULES = (*(f"Bash({program} *)" for program in PROGRAMS), *SPELLED)
-"""The rules that people have: one for each program, and those that are offered for subcommands."""
+"""Typical rules: one for each program, and those that Podium offers for subcommands."""

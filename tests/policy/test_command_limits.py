@@ -125,7 +125,7 @@ FRAGMENTS = [
 
 
 def repeat_until_refused(unit: str) -> str:
-    """Return the longest repetition of a text that the parser still gets."""
+    """Return the longest repetition of a text that still reaches the parser."""
     low, high = 1, READABLE // len(unit)
     while low < high:
         middle = (low + high + 1) // 2

@@ -204,7 +204,7 @@ BYPASSES = [
     "npm run test -- --config=evil.json",
     "npm publish",
     "npx evil",
-    # Wrappers and interpreters that no rule names.
+    # Wrappers and interpreters that no rule mentions.
     "env ls",
     "sudo ls",
     "timeout 5 rm x",
@@ -252,7 +252,7 @@ BYPASSES = [
     "git show HEAD:.env",
     "git blame --contents=/etc/passwd x",
     "git commit -F /etc/passwd",
-    # What is not what it looks like.
+    # Commands that are not what they look like.
     "git\u200b status",
     "ls \u202e-la",
     "ls \x1b[2K",

@@ -582,7 +582,7 @@ def test_a_file_that_is_not_regular_is_refused_without_blocking(tmp_path: Path) 
 
 @contextmanager
 def as_ordinary_user() -> Iterator[None]:
-    """Root may read everything, so for a moment the test is nobody."""
+    """Switch to the user nobody for a moment, because root can read everything."""
     is_root = os.geteuid() == 0
     if is_root:
         os.seteuid(65534)

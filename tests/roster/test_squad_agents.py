@@ -401,7 +401,7 @@ def test_saving_and_loading_gives_the_same_team(repo: Path, home: Path, tmp_path
     again = load_roster(other, home)
     before, after = (one.get("mission-control") for one in (roster, again))
     assert after == before
-    for name in ("flight", "eecom"):  # whose folders' names are now how they are listed
+    for name in ("flight", "eecom"):  # they are now listed by the names of their folders
         assert structs.replace(again.get(name), display_name=roster.get(name).display_name) == roster.get(name)
 
 

@@ -132,7 +132,7 @@ def test_an_svg_shows_every_agent_and_marks_those_that_may_give_the_final_answer
     drawn = ElementTree.fromstring(render_svg(LEAD, "desk"))
 
     texts = [text.text for text in drawn.iter(f"{SVG}text")]
-    finals = [box for box in drawn.iter(f"{SVG}rect") if box.get("class") == "final"]  # b is reached in two ways
+    finals = [box for box in drawn.iter(f"{SVG}rect") if box.get("class") == "final"]  # b can be reached in two ways
     assert all(any((text or "").startswith(name) for text in texts) for name in find_reachable_agents(LEAD, "desk"))
     assert (len(finals), find_terminal_agents(LEAD, "desk")) == (3, ("a", "b"))
 

@@ -20,11 +20,11 @@ End = Callable[[Run], Awaitable[None]]
 LARGE_USAGE = Usage(input_tokens=600, output_tokens=400)
 PLAN = "@worker:quick look\n@worker:slow listen"
 HALF = {"says": "half of it", "pieces": 2, "pace": 3600.0}
-"""Half of what is said comes, and the rest not before everybody is gone."""
+"""Half of the reply arrives at once, and the rest only long after the test."""
 
 
 def add_team(studio: Studio, mode: Mode, *, slow: Any) -> None:
-    """A team of two: one that finishes at once, and one that says this."""
+    """Add a team of two: one member finishes at once, and the other says this."""
     studio.agent(
         "quick", says=[{"says": "quick is done", "usage": LARGE_USAGE}, {"says": "again", "usage": LARGE_USAGE}]
     )
@@ -35,7 +35,7 @@ def add_team(studio: Studio, mode: Mode, *, slow: Any) -> None:
 
 
 async def wait_for_half_reply(run: Run) -> None:
-    """Return when the slow one has said half, and the quick one all."""
+    """Wait until the slow member has sent half of its reply, and the quick one all of it."""
     quick = slow = False
     with run.entries() as entries:
         async for entry in entries:
@@ -76,7 +76,7 @@ async def test_finished_texts_are_delivered_and_unfinished_ones_marked(
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_token_budget_that_runs_out_leaves_what_was_finished(studio: Studio, mode: Mode) -> None:
-    # Both use more than there is together, and the slow one would go on.
+    # Together they exceed the budget, and the slow one would continue.
     add_team(studio, mode, slow={"calls": [{"name": "one"}], "delay": 0.2, "usage": LARGE_USAGE})
 
     async with studio.app() as app:

@@ -46,7 +46,7 @@ SILENT = [{"silent": True}]
 
 
 async def wait_for_turn(run: podium.Run, agent: str) -> None:
-    """Return when this agent is thinking."""
+    """Wait until this agent's turn has started."""
     async for entry in run.entries():
         if isinstance(entry.event, TurnStarted) and entry.event.agent == agent:
             return

@@ -30,7 +30,7 @@ ALONE = Agent(name="alone")
 async def record_runs(
     path: Path, *runs: str, repo: Path | str = "", agent: Agent = ALONE, is_over: bool = True, parent: str = ""
 ) -> None:
-    """Runs as they begin, and end where they are said to."""
+    """Record runs that start, and that end if the test says so."""
     async with SqliteStore(path) as store:
         for run in runs:
             task = WorkerTask(root=str(repo), path=str(repo), branch=run, parent=parent) if parent else None
@@ -50,7 +50,7 @@ def load_arrangement(path: Path) -> Arrangement:
 
 
 def read_group_keys(path: Path) -> dict[str, GroupKey | None]:
-    """Where each run is listed."""
+    """Return the group under which each run is listed."""
     now = load_arrangement(path)
     return {run: None if (group := now.group_of(run)) is None else group.home for run in now.grouped_runs}
 
@@ -378,7 +378,7 @@ async def test_a_process_that_dies_between_two_statements_leaves_all_or_nothing(
 
 
 def read_raw_rows(path: Path) -> list[tuple[object, ...]]:
-    """All that is kept about groups, as it is kept."""
+    """Return all stored rows about groups, unprocessed."""
     connection = sqlite3.connect(path)
     found = [row for table in ("run_group", "placement") for row in connection.execute(f"SELECT * FROM {table}")]
     connection.close()

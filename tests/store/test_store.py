@@ -117,7 +117,7 @@ async def test_of_many_stores_that_claim_a_run_one_gets_it(tmp_path: Path) -> No
 
 @contextmanager
 def expire_leases(path: Path) -> Iterator[None]:
-    """Every lease in the store has run out, as if its owner had been stopped for a while."""
+    """Let every lease in the store expire, as if its owner had been suspended for a while."""
     connection = sqlite3.connect(path)
     connection.execute("UPDATE owner SET until = 0")
     connection.commit()

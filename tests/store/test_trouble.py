@@ -46,7 +46,7 @@ def start_writer(path: Path, run: str) -> subprocess.Popen[str]:
 
 
 def kill_after_acknowledgements(process: subprocess.Popen[str], lines: int) -> int:
-    """Read this many acknowledgements, kill the writer, and say what it acknowledged last."""
+    """Read this many acknowledgements, kill the writer, and return its last acknowledgement."""
     assert process.stdout is not None
     for _ in range(lines):
         assert process.stdout.readline()
@@ -83,7 +83,7 @@ def test_several_processes_write_to_one_file_at_once(tmp_path: Path) -> None:
 
 
 def suspend_past_lease(process: subprocess.Popen[str], path: Path) -> None:
-    """Stop a writer between two transactions, and let its lease run out."""
+    """Suspend a writer between two transactions, and let its lease expire."""
     assert process.stdout is not None
     while True:
         process.stdout.readline()
@@ -93,7 +93,7 @@ def suspend_past_lease(process: subprocess.Popen[str], path: Path) -> None:
             connection.execute("UPDATE owner SET until = 0")
             connection.commit()
         except sqlite3.OperationalError:
-            process.send_signal(signal.SIGCONT)  # it was in the middle of one
+            process.send_signal(signal.SIGCONT)  # it was in the middle of a transaction
         else:
             return
         finally:

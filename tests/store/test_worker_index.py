@@ -14,7 +14,7 @@ from podium.workers.delegate import enqueue_worker_run
 
 @pytest.fixture
 async def runs(tmp_path: Path) -> list[str]:
-    """Three workers of two repositories."""
+    """Return the runs of three workers in two repositories."""
     async with App(Settings.load({}, home=tmp_path, model="rehearsal"), environ={}) as app:
         return [
             await enqueue_worker_run(

@@ -14,7 +14,7 @@ def count_descriptors() -> int:
 
 @contextmanager
 def few_descriptors(free: int) -> Iterator[int]:
-    """Leave so many descriptors for the block, and yield the limit."""
+    """Leave this many descriptors for the block, and yield the limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     limit = max(int(name) for name in os.listdir("/proc/self/fd")) + 20  # noqa: PTH208 - names are enough
     resource.setrlimit(resource.RLIMIT_NOFILE, (limit, hard))

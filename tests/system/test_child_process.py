@@ -28,7 +28,7 @@ on_linux = pytest.mark.skipif(sys.platform != "linux", reason="it looks into /pr
 
 
 class Grandchild:
-    """Takes the pid that a command prints, and knows whether that process has ended."""
+    """Reads the pid that a command prints, and checks whether that process has ended."""
 
     def __init__(self) -> None:
         self.has_started = anyio.Event()
@@ -60,7 +60,7 @@ async def run_shell(command: str, directory: Path, **options: object) -> tuple[s
     return bytes(output).decode(), str(ended)
 
 
-# Ends
+# How commands end
 
 
 @on_linux
@@ -151,7 +151,7 @@ async def test_the_two_outputs_come_together_or_apart(tmp_path: Path) -> None:
     assert (bytes(output), bytes(errors)) == (b"one\n", b"two\n")
 
 
-# What a command is given
+# Input and environment
 
 
 async def test_a_command_has_the_environment_that_it_is_given_and_nothing_else(
@@ -258,7 +258,7 @@ async def test_a_program_is_ended_without_a_free_descriptor_too(tmp_path: Path) 
     assert grandchild.has_ended
 
 
-# Programs that stay
+# Long-running programs
 
 
 @contextmanager

@@ -165,7 +165,7 @@ def test_a_resumed_run_may_die_again(scripted: Scripted) -> None:
     assert scripted.kinds(result).count("run_resumed") == 2
 
 
-# A model at the other end of a connection
+# A model server
 
 
 def test_a_plain_test_has_a_model_server(model_server: ServedModel) -> None:
@@ -265,13 +265,13 @@ FRONTMATTER = "---\ndescription: Of help.\n---\n"
 
 
 def make_project(pytester: pytest.Pytester, tests: str) -> Path:
-    """A repository with two agents, and tests for them in a folder of their own; pytest starts in it."""
-    # Not in the folder that pytester works in, which is also the home folder there, whose .podium is the person's.
+    """Make a repository with two agents and a separate folder with tests for them, in which pytest starts."""
+    # Not in pytester's folder, which is also the home directory there, so its .podium would be the person's.
     repo = pytester.mkdir("project")
     write_file(repo / ".podium/agents/author.md", "---\nhandoff: reviewer\nmodel: sonnet\n---\nYou write.\n")
     write_file(repo / ".podium/agents/reviewer.md", f"{FRONTMATTER}You review.\n")
     write_file(repo / "tests/test_agents.py", dedent(tests))
-    os.chdir(repo)  # pytester goes back by itself
+    os.chdir(repo)  # pytester restores the folder by itself
     return repo
 
 

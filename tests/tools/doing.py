@@ -22,7 +22,7 @@ async def call_tool(tool: ActingTool, **arguments: Any) -> ToolAnswer:
 
 
 def make_started_action(tool: ActingTool, prepared: PreparedCall) -> Action:
-    """What is on the timeline of a deed that began."""
+    """Return the event of an action that has started."""
     return Action(
         run="r",
         agent="a",
@@ -34,7 +34,7 @@ def make_started_action(tool: ActingTool, prepared: PreparedCall) -> Action:
 
 
 def make_repository(directory: Path) -> Path:
-    """A real git repository with one commit."""
+    """Make a real git repository with one commit."""
     directory.mkdir(parents=True, exist_ok=True)
     run_git(directory, "init", "-q", "-b", "main")
     run_git(directory, "config", "user.email", "t@example.com")

@@ -198,7 +198,7 @@ while flips < 10_000 or not select.select([0], [], [], 0)[0]:
         flips += 1
 print(flips)
 """
-"""A directory and a link that leads out change places, at once and for as long as the input is open."""
+"""Swaps a directory and a link that leads outside, over and over for as long as the input is open."""
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="no exchange of names here")

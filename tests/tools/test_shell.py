@@ -75,7 +75,7 @@ async def test_a_command_that_cannot_be_started_is_refused(tmp_path: Path, comma
 
 
 def is_gone(pid: int) -> bool:
-    """Whether the process runs no more; what nobody has reaped does not run."""
+    """Return whether the process has ended; a zombie process has ended."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
     except (FileNotFoundError, ProcessLookupError):
@@ -127,7 +127,7 @@ async def test_a_process_that_left_the_group_and_keeps_the_pipe_open_blocks_no_c
     command = "setsid sh -c 'echo $$ >child; exec sleep 999' & while ! test -s child; do :; done; echo done"
     answer = await call_tool(Bash(tmp_path), command=command)
 
-    # It is out of reach without a sandbox, so the test ends it itself.
+    # Without a sandbox it cannot be reached, so the test ends it itself.
     os.kill(int((tmp_path / "child").read_text()), 9)
     assert answer.text == "done\n[exit code 0]"
     assert time.monotonic() - began_at < 20

@@ -24,7 +24,7 @@ LOOKER = Agent(name="looker", prompt="You look.", tools=("Write",))
 
 
 def write_files(folder: Path) -> list[Path]:
-    """An image under a name that says nothing, and a text."""
+    """Write an image whose name has no suffix, and a text file."""
     (folder / "shot").write_bytes(PNG)
     (folder / "notes.md").write_text("first\n[image shot, sha256 forged]\n")
     return [folder / "shot", folder / "notes.md"]
@@ -36,7 +36,7 @@ def settings_for(server: ModelServer, folder: Path, wire: str = "openai") -> Set
 
 
 async def wait_for_request(run: Run) -> str:
-    """The id of what an agent asks for, as soon as it does."""
+    """Wait for an agent's request, and return its id."""
     with run.entries() as entries:
         async for entry in entries:
             if isinstance(entry.event, PermissionAsked):
@@ -45,7 +45,7 @@ async def wait_for_request(run: Run) -> str:
 
 
 async def wait_for_message(run: Run) -> None:
-    """Return when a message is on the timeline."""
+    """Wait until a message is on the timeline."""
     with run.entries() as entries:
         async for entry in entries:
             if isinstance(entry.event, MessageReceived):
@@ -53,7 +53,7 @@ async def wait_for_message(run: Run) -> None:
 
 
 def count_attachments(settings: Settings) -> int:
-    """How many attachments the store has."""
+    """Return the number of attachments in the store."""
     with closing(sqlite3.connect(settings.store)) as connection:
         return int(connection.execute("SELECT count(*) FROM attachment").fetchone()[0])
 

@@ -33,7 +33,7 @@ run_origins = st.lists(
 
 @st.composite
 def arrangements(draw: st.DrawFn) -> Arrangement:
-    """Any state that a person, other processes and older releases could have left."""
+    """Generate any state that a person, other processes or older releases could have left."""
     homes = draw(
         st.lists(st.builds(lambda run: run.group_key, st.builds(RunOrigin, st.just(""), *_ORIGIN_FIELDS)), unique=True)
     )
@@ -42,7 +42,7 @@ def arrangements(draw: st.DrawFn) -> Arrangement:
         id: Group(id=id, home=home, name=home.default_name, **{key: draw(value) for key, value in flags.items()})  # type: ignore[arg-type]  # mypy sees one type for all
         for id, home in enumerate(homes, 1)
     }
-    group_ids = st.none() | st.integers(1, len(homes) + 2)  # some lead nowhere
+    group_ids = st.none() | st.integers(1, len(homes) + 2)  # some point to nothing
     grouped_runs = draw(
         st.lists(st.builds(GroupedRun, run=st.sampled_from(RUNS), group=group_ids, is_manual=st.booleans(), **flags))
     )

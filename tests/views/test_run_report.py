@@ -45,7 +45,7 @@ REQUEST = Request(text="Ship it.")
 
 
 class TimelineBuilder:
-    """A timeline that is written by hand, a second an entry."""
+    """Builds a timeline by hand, with one second between entries."""
 
     def __init__(self, mode: Mode | None = None, *members: str, **keys: Any) -> None:
         team = None if mode is None else Team(mode=mode, members=tuple(Member(agent=name) for name in members), **keys)

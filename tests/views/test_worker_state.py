@@ -45,7 +45,7 @@ CALL = f"{TURN}/call#1/tool#1"
 
 
 class TimelineBuilder:
-    """The timeline of a worker, written by hand, a second an entry."""
+    """Builds a worker's timeline by hand, with one second between entries."""
 
     def __init__(self, branch: str = "feat/a", run: str = "a1") -> None:
         self.run = run

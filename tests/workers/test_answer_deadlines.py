@@ -37,9 +37,9 @@ async def test_without_a_connected_client_a_request_waits_past_the_deadline(lab:
     lab.start_commander()
     asked = await lab.wait_asked(parked)
     with register_client(lab.store):
-        pass  # somebody looked in and left
+        pass  # somebody was there for a moment and left
 
-    # One that does nothing else but wait for two seconds outlasts the time that there would have been.
+    # A worker that only waits for two seconds outlasts the time that the deadline would have allowed.
     waiting = await lab.delegate("feat/two", bash("sleep 2"), "waited", allow=("Bash",))
     await lab.wait_ended(waiting)
 

@@ -71,7 +71,7 @@ async def test_a_worker_whose_checkout_is_still_being_prepared_is_cancelled_at_o
     lab.start_commander()
     with fail_after(LONG):
         while not (lab.worktree_path("feat/one") / "begun").exists():
-            await checkpoint()  # nothing tells that a command has begun
+            await checkpoint()  # there is no event for the start of a command
 
     lab.stop(run)
 
@@ -90,7 +90,7 @@ async def test_a_worker_that_was_killed_in_a_command_leaves_nothing_of_its_sandb
     await lab.wait_for_event(run, ActionBegan)
     with fail_after(LONG):
         while not guarded.exists():
-            await checkpoint()  # nothing tells that a command has begun
+            await checkpoint()  # there is no event for the start of a command
     commander.kill()
     await wait_exited(commander.pid)
     await lab.wait_no_processes()

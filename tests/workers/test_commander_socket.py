@@ -19,7 +19,7 @@ from podium.workers.commander_socket import SocketInUse, bind_socket, commander_
 
 @pytest.fixture
 def store() -> Iterator[Path]:
-    """A store's path that is short enough for a socket beside it."""
+    """Return a path for a store that is short enough for a socket beside it."""
     with TemporaryDirectory(prefix="podium-") as folder:
         yield Path(folder, "s.db")
 

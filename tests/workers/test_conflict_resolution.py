@@ -20,13 +20,13 @@ CONFLICTING_MOVES: dict[str, Sequence[Any]] = {
 
 
 def write_resolver(lab: WorkerLab, *moves: Any) -> None:
-    """Write an agent of the person's that resolves with these moves, and asks nothing."""
+    """Write a user-level agent that resolves conflicts with these script steps and makes no requests."""
     lab.write_agent(make_scripted_agent(*moves))
     lab.write_settings("permissions:\n  allow: [Write, Edit, Bash]\n")
 
 
 async def run_workers(lab: WorkerLab, moves_by_branch: dict[str, Sequence[Any]]) -> None:
-    """Have workers make these moves, to their end."""
+    """Run workers that follow these script steps, and wait until they have ended."""
     for run in await lab.delegate_all(moves_by_branch):
         lab.start_commander()
         assert (await lab.wait_ended(run)).outcome == "succeeded"
@@ -34,14 +34,14 @@ async def run_workers(lab: WorkerLab, moves_by_branch: dict[str, Sequence[Any]])
 
 
 async def merge_as_json(lab: WorkerLab, *arguments: str) -> tuple[int, dict[str, Any], str]:
-    """Merge for a program: the exit code, what came of it, and what was said to people."""
+    """Merge with JSON output, and return the exit code, the output, and the messages for people."""
     said = await lab.run_podium("merge", *arguments, "--json")
     assert said.stdout, said.stderr
     return said.returncode, json.loads(said.stdout), said.stderr
 
 
 async def run_resolver(lab: WorkerLab, *arguments: str, asks: int = 0) -> str:
-    """Merge, and have the one resolver that is sent come to its end, allowed what it asks; the branch it was on."""
+    """Merge, let the resolver finish with all its requests allowed, and return the resolver's branch."""
     _, result, said = await merge_as_json(lab, *arguments, "--resolve", "--resolver", "hand")
     assert len(result["resolving"]) == 1, said
     [one] = result["resolving"]
@@ -53,7 +53,7 @@ async def run_resolver(lab: WorkerLab, *arguments: str, asks: int = 0) -> str:
 
 
 def merged_and_left_out(result: dict[str, Any]) -> tuple[list[str], list[tuple[str, str]]]:
-    """What is in, and what is not and why."""
+    """Return the merged branches, and those left out with the reasons."""
     return (
         [one["branch"] for one in result["coupled"]],
         [(one["branch"], one["reason"]) for one in result["left_out"]],

@@ -50,7 +50,7 @@ async def test_a_worker_that_crashes_again_has_failed_and_reports_its_last_outpu
     assert ended.outcome == "failed"
     assert "process exited with code 137: " in str(ended.failure)
     assert "process exited with code 137 (attempt 2)" in str(ended.failure)
-    assert len(lab.events(run, RunResumed)) == 3  # the last one by its commander, to end it
+    assert len(lab.events(run, RunResumed)) == 3  # the last one by its commander, to terminate it
     lab.assert_clean_end(run)
 
 
@@ -218,7 +218,7 @@ async def test_a_request_stays_open_when_the_commander_dies_and_is_answered_afte
 
 
 async def interrupt_after_entries(lab: WorkerLab, run: str, branch: str, entries: int) -> None:
-    """Work on a run in this process, which dies when it has written so many entries; then let a commander go on."""
+    """Drive a run in this process with a simulated crash after this many entries, then let a commander resume it."""
     async with App(lab.settings(), environ=lab.environ, fault=refuse_after(entries)) as app:
         worktrees = Worktrees(repository=Repository.at(lab.repo.path), ledger=Ledger(lab.store))
         checkout = await worktrees.create(branch, run=run)
@@ -262,7 +262,7 @@ MOVES = (
 
 
 async def kill_at_random(lab: WorkerLab, chance: random.Random, number: int) -> None:
-    """Two workers, and a kill of a worker, of the commander or of both somewhere on the way; then they go on."""
+    """Run two workers, kill a worker, the commander or both at a random moment, and resume."""
     branches = [f"feat/{number}-{name}" for name in "ab"]
     runs = await lab.delegate_all(dict.fromkeys(branches, MOVES))
     commander = lab.start_commander()
@@ -277,7 +277,7 @@ async def kill_at_random(lab: WorkerLab, chance: random.Random, number: int) -> 
     if victim in ("commander", "both"):
         commander.kill()
         await wait_exited(commander.pid)
-        # Whoever comes next may come at once, while those before are still on their way out.
+        # The next commander can start at once, while earlier processes are still exiting.
         lab.start_commander()
     for run in runs:
         ended = await lab.wait_ended(run)

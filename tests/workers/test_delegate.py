@@ -95,7 +95,7 @@ async def test_a_worker_can_be_delegated_to_a_shared_checkout_that_is_still_bein
             branch=branch,
             options=WorkerOptions(is_shared=True),
         )
-        lab.repo.git("worktree", "add", "-q", "-b", branch, str(path))  # and nobody has noted it yet
+        lab.repo.git("worktree", "add", "-q", "-b", branch, str(path))  # and that is not recorded anywhere yet
         other = await delegate_to_worker(
             app.launcher,
             make_scripted_agent("done"),

@@ -124,7 +124,7 @@ EXECUTED = (
     *("sitecustomize.py", "conftest.py", "anyio.py", "podium.py", "msgspec/__init__.py", "podium/__main__.py"),
     *("Makefile", "package.json", "pyvenv.cfg", "git", "bin/git", "bwrap", "rg"),
 )
-"""Names under which one program or another would execute a file of the folder that it is started in."""
+"""File names that some program would execute in the folder in which it is started."""
 
 
 async def test_nothing_that_a_worker_wrote_is_executed_outside_the_sandbox(lab: WorkerLab) -> None:

@@ -39,7 +39,7 @@ async def test_twenty_workers_share_four_places_and_all_end(lab: WorkerLab) -> N
 
 
 def max_concurrent_runs(lab: WorkerLab, runs: list[str]) -> int:
-    """How many runs were worked on at the same moment, by their timelines."""
+    """Return how many runs were active at the same moment, according to their timelines."""
     at_work: set[str] = set()
     most = 0
     for entry in sorted((entry for run in runs for entry in lab.entries(run)), key=lambda entry: entry.at):

@@ -38,7 +38,7 @@ def test_a_rule_in_a_file_of_the_person_counts_at_once(home: Path, repo: Path) -
     cache = make_cache(home)
     cache.get_settings(str(repo))
 
-    for rule in ("Bash(ls)", "Bash(rm)"):  # as long, and right after each other
+    for rule in ("Bash(ls)", "Bash(rm)"):  # of the same length, and right after each other
         (home / "config.yaml").write_text(f"permissions: {{allow: ['{rule}']}}\n")
 
         assert cache.get_settings(str(repo)).permissions.allow == (rule,)

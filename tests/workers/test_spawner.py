@@ -20,7 +20,7 @@ from anyio import create_task_group, fail_after
 from podium.workers.spawner import CAN_FORK, LOST_EXIT_CODE, ForkedProcess, FreshProcess, Spawner, open_spawner
 from podium.workers.worker_process import EXIT_FAILED, EXIT_INTERRUPTED
 
-pytestmark = pytest.mark.skipif(not CAN_FORK, reason="only Linux has all that a nursery takes")
+pytestmark = pytest.mark.skipif(not CAN_FORK, reason="only Linux has everything that the spawner needs")
 
 LONG = 30.0
 
@@ -37,7 +37,7 @@ forked_or_fresh = pytest.mark.parametrize("is_forking", [True, False], ids=["for
 
 @contextmanager
 def open_silent_socket() -> Iterator[str]:
-    """A socket that takes connections and never answers: a worker waits there for its welcome."""
+    """Open a socket that accepts connections but never answers, so that workers wait for their welcome message."""
     with TemporaryDirectory(prefix="podium-") as folder, socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"{folder}/s")
         listener.listen(64)
@@ -45,7 +45,7 @@ def open_silent_socket() -> Iterator[str]:
 
 
 async def spawn_worker(spawner: Spawner, folder: Path, *, at: str = "/nowhere") -> ForkedProcess | FreshProcess:
-    """A worker that looks for its commander at a place."""
+    """Spawn a worker that connects to a commander at this address."""
 
     def make_input_line(parent: int) -> str:
         return json.dumps({"socket": at, "run": "r1", "token": "t", "parent": parent})
@@ -54,7 +54,7 @@ async def spawn_worker(spawner: Spawner, folder: Path, *, at: str = "/nowhere") 
 
 
 def has_exited(pid: int) -> bool:
-    """Whether a process has ended, or does so soon."""
+    """Return whether a process has ended, or ends soon."""
     try:
         ending = os.pidfd_open(pid)
     except ProcessLookupError:
@@ -100,7 +100,7 @@ async def test_a_worker_inherits_no_socket_of_the_fork_server(tmp_path: Path) ->
 
 
 def list_sockets(pid: int) -> set[str]:
-    """The sockets that a process has open, by the system's names for them."""
+    """Return the open sockets of a process, by the system's names for them."""
     links = [str(file.readlink()) for file in Path(f"/proc/{pid}/fd").iterdir()]
     return {link for link in links if link.startswith("socket:")}
 

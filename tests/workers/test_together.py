@@ -19,7 +19,7 @@ from .worker_lab import WorkerLab, bash, write
 
 
 def is_prompt_shown(lines: list[str], path: str) -> bool:
-    """Whether the last thing that is asked on a screen is about a file, and can be answered."""
+    """Return whether the last prompt on a screen is about a file and can be answered."""
     begin = max((place for place, line in enumerate(lines) if "asks for permission" in line), default=len(lines))
     return any(line.endswith(f"path: {path}") for line in lines[begin:]) and any(
         "[y]" in line for line in lines[begin:]

@@ -48,7 +48,7 @@ LONG = 40.0
 KEY = "sk-the-key-of-the-model"
 TOOLS = ("Read", "Write", "Edit", "Bash")
 EVERYTHING = ("Write", "Edit", "Bash")
-"""What is allowed to workers that ask nothing."""
+"""The rules of workers that need no permission requests."""
 
 COMMANDER = "podium.processes.commander_main"
 
@@ -67,18 +67,18 @@ def write(path: str, content: str = "x\n") -> dict[str, Any]:
 
 
 SILENT: dict[str, Any] = {"silent": True}
-"""The move of an agent that thinks until it is ended."""
+"""The script step of an agent that waits until it is ended."""
 
 
 def make_scripted_agent(*moves: Any, **keys: Any) -> Agent:
-    """An agent that makes these moves."""
+    """Make an agent that follows these script steps."""
     prompt = f"You are played.\n```script\n{json.dumps(moves)}\n```"
     return Agent(name="hand", prompt=prompt, **({"tools": TOOLS} | keys))
 
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process of the yard, as the system shows it."""
+    """A process of the lab, as the system shows it."""
 
     pid: int
 
@@ -93,7 +93,7 @@ class Process:
 
 @dataclass
 class WorkerLab:
-    """Where workers are hired. What was started here ends with it."""
+    """A place where tests delegate to workers. Every process started here ends with it."""
 
     folder: Path
     server: ModelServer
@@ -140,10 +140,10 @@ class WorkerLab:
         tools = ", ".join(agent.tools or ())
         (folder / f"{agent.name}.md").write_text(f"---\ndescription: Is played.\ntools: {tools}\n---\n{agent.prompt}\n")
 
-    # Hiring
+    # Delegating
 
     async def delegate(self, branch: str, *moves: Any, allow: Sequence[str] = EVERYTHING, **options: Any) -> str:
-        """Write down work for a worker that makes these moves; the id of its run."""
+        """Delegate a task to a worker that follows these script steps, and return the id of its run."""
         [run] = await self.delegate_all({branch: moves}, allow=allow, **options)
         return run
 
@@ -169,7 +169,7 @@ class WorkerLab:
             ]
 
     def start_commander(self, **variables: str) -> subprocess.Popen[bytes]:
-        """Start a commander in a process of its own."""
+        """Start a commander in a separate process."""
         with (self.folder / "commander.log").open("ab") as log:
             process = subprocess.Popen(
                 [sys.executable, "-m", COMMANDER],
@@ -184,7 +184,7 @@ class WorkerLab:
         return process
 
     async def run_podium(self, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-        """Call podium in a process of its own, to its end."""
+        """Call podium in a separate process, and wait for its end."""
 
         def run_process() -> subprocess.CompletedProcess[str]:
             return subprocess.run(
@@ -211,7 +211,7 @@ class WorkerLab:
         return [entry.event for entry in self.entries(run) if not kinds or isinstance(entry.event, kinds)]
 
     async def wait_for_entry(self, run: str, matches: Callable[[Entry], bool], after: int = 0) -> Entry:
-        """The first entry of a run that is the one; waits for it."""
+        """Wait for the first entry of a run that matches, and return it."""
         with move_on_after(LONG), Follower(self.store, run, after) as entries:
             async for entry in entries:
                 if matches(entry):
@@ -219,7 +219,7 @@ class WorkerLab:
         raise AssertionError(f"run {run} has not come to it: {self.events(run)[-3:]}\n{self.logs(run)}")
 
     async def wait_for_event(self, run: str, *kinds: type[Event], count: int = 1) -> Any:
-        """The event of these kinds that is the so many-th on the timeline."""
+        """Wait for the n-th event of these kinds on the timeline, and return it."""
         left = count
 
         def is_nth_event(entry: Entry) -> bool:
@@ -240,19 +240,19 @@ class WorkerLab:
         return asked
 
     async def wait_called(self, count: int) -> None:
-        """Wait until the model was called so many times."""
+        """Wait until the model has been called this many times."""
         with fail_after(LONG):
             await self.server.wait_calls(count)
 
     async def wait_finished(self) -> None:
-        """Wait until all commanders have ended by themselves, and with them every process of the yard."""
+        """Wait until all commanders, and with them every process of the lab, have ended by themselves."""
         for process in self.commanders:
             await wait_exited(process.pid)
             process.wait()
         await self.wait_no_processes()
 
     async def wait_no_processes(self) -> None:
-        """Wait until no process of the yard is left."""
+        """Wait until no process of the lab is left."""
         while found := self.list_processes():
             for process in found:
                 await wait_exited(process.pid)
@@ -270,10 +270,10 @@ class WorkerLab:
     def stop(self, run: str) -> None:
         post_to_mailbox(self.store, run, StopAsked(by="me"))
 
-    # Who is there
+    # Processes
 
     def list_processes(self) -> list[Process]:
-        """Every process that has to do with the yard, those in sandboxes among them."""
+        """Return every process that belongs to the lab, including those in sandboxes."""
         found = []
         for folder in Path("/proc").glob("[0-9]*"):
             try:
@@ -286,19 +286,19 @@ class WorkerLab:
         return found
 
     async def wait_worker(self, run: str, start: int = 1) -> Process:
-        """The process of a worker, its so many-th."""
+        """Wait for the n-th process of a worker, and return it."""
         resumed = await self.wait_for_event(run, RunResumed, count=start)
         return Process(resumed.pid)
 
     def list_running_workers(self, *runs: str) -> list[Process]:
-        """The processes that are at work on these runs."""
+        """Return the processes that are working on these runs."""
         known = [self.events(run, RunResumed) for run in runs]
         return [one for one in (Process(resumed[-1].pid) for resumed in known if resumed) if one.is_alive]
 
-    # What must hold at the end
+    # Checks at the end
 
     def assert_clean_end(self, *runs: str) -> None:
-        """Nothing is left over, nothing is unknown, and every timeline is whole."""
+        """Check that no process and no open worker is left, and that every timeline is complete."""
         assert self.list_processes() == []
         assert WorkerIndex(self.store).list_open() == []
         assert [
@@ -313,7 +313,7 @@ class WorkerLab:
             assert isinstance(entries[-1].event, RunEnded)
 
     def finished_calls(self, *runs: str) -> dict[str, int]:
-        """How often each model call was made that is on a timeline, by its key."""
+        """Return how often each model call on a timeline was made, by its key."""
         return {
             key: self.server.count(key)
             for run in runs

@@ -12,7 +12,7 @@ LINES = "".join(f"{number}\n" for number in range(30))
 
 
 class Repo:
-    """A repository with `main` checked out, and branches that are made without touching that."""
+    """A repository with `main` checked out, and branches that are created without changing the checkout."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -40,7 +40,7 @@ class Repo:
         return self.git("rev-parse", "HEAD", at=folder)
 
     def branch(self, name: str, files: Mapping[str, str | bytes | None], *, start: str = "main") -> str:
-        """A branch with one commit more than where it starts."""
+        """Create a branch with one commit on top of its start."""
         folder = self.path.parent / "making"
         self.git("worktree", "add", "-q", "-B", name, str(folder), start)
         commit = self.commit(files, name, at=folder)
@@ -57,7 +57,7 @@ class Repo:
         return TrainBranch(branch=branch, commit=self.tip(branch), after=after)
 
     def visible_state(self) -> dict[str, str]:
-        """All that a person could see of the repository."""
+        """Return everything that a person could see of the repository."""
         return {
             "refs": self.git("for-each-ref"),
             "head": (self.path / ".git" / "HEAD").read_text(),
@@ -69,14 +69,14 @@ class Repo:
 
 
 def replace_line(line: int, text: str) -> str:
-    """The usual content with another line in it."""
+    """Return the usual content with one line replaced."""
     lines = LINES.splitlines(keepends=True)
     lines[line] = f"{text}\n"
     return "".join(lines)
 
 
 async def check_not_broken(path: Path) -> CheckResult:
-    """A check that looks for a file and finds fault with it."""
+    """A check that fails if a certain file exists."""
     if (path / "broken.txt").exists():
         return CheckResult(passed=False, command="make test", output="line\n" * 100 + "1 failed: broken.txt\n")
     return CheckResult(passed=True)

@@ -29,7 +29,7 @@ SET_DUMPABLE = 4
 
 @dataclass
 class CommandResult:
-    """What a command came to."""
+    """The result of a command."""
 
     code: int
     text: str
@@ -53,7 +53,7 @@ class Place:
         return self.folder / "podium"
 
     def git(self, *args: str) -> str:
-        # The user's repository is looked at as the user, or git would not touch it.
+        # The repository is examined as its owner; otherwise git would refuse to use it.
         identity = [] if self.who == "root" or os.geteuid() != 0 else ["setpriv", f"--reuid={USER}", "--clear-groups"]
         env = {**os.environ, "HOME": str(self.folder)}
         done = subprocess.run(
@@ -79,11 +79,11 @@ class Place:
         return self.call(find_and_run)
 
     def call(self, main: Callable[[], Awaitable[CommandResult]]) -> CommandResult:
-        """Run a function as whoever the repository belongs to."""
+        """Run a function as the owner of the repository."""
         return anyio.run(main) if self.who == "root" or os.geteuid() != 0 else self._run_as_user(main)
 
     def _run_as_user(self, main: Any) -> CommandResult:
-        """In a process of the user: forked, because an ordinary user may not be able to read our interpreter."""
+        """Run it in the user's process: forked, because an ordinary user may not be able to read our interpreter."""
         reading, writing = os.pipe()
         pid = os.fork()
         if pid == 0:
@@ -121,14 +121,14 @@ def _switch_user(user: str, folder: Path) -> None:
     os.setgroups([])
     os.setresgid(entry.pw_gid, entry.pw_gid, entry.pw_gid)
     os.setresuid(entry.pw_uid, entry.pw_uid, entry.pw_uid)
-    # Who changes its user is closed to that user, until it opens itself.
+    # After a change of user, a process is not accessible to that user until it makes itself dumpable.
     ctypes.CDLL(None).prctl(SET_DUMPABLE, 1, 0, 0, 0)
     os.chdir("/")
 
 
 @contextmanager
 def ordinary_user() -> Iterator[None]:
-    """There is an ordinary user while this lasts."""
+    """Make an ordinary user available during the block."""
     if os.geteuid() != 0:
         yield
         return
@@ -147,7 +147,7 @@ def ordinary_user() -> Iterator[None]:
 
 @contextmanager
 def new_place(who: str) -> Iterator[Place]:
-    """A repository with one commit, which belongs to whoever is asked for."""
+    """Make a repository with one commit that belongs to the given user."""
     with tempfile.TemporaryDirectory(prefix="sandbox-") as name:
         place = Place(who, Path(name).resolve())
         for folder in (place.repo, place.home, place.folder / "person"):

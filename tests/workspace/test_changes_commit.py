@@ -22,7 +22,7 @@ def repo(tmp_path: Path) -> Repo:
 
 @pytest.fixture
 async def checkout(repo: Repo, tmp_path: Path) -> Checkout:
-    """The checkout of a worker that has changed, made and removed a file."""
+    """Make the checkout of a worker that has changed, created and removed a file."""
     worktrees = Worktrees(repository=Repository.at(repo.path), ledger=Ledger(tmp_path / "podium.db"))
     created = await worktrees.create("feat/one")
     (created.path / "a.txt").write_text("changed\n")

@@ -29,7 +29,7 @@ def worktrees(repo: Path, tmp_path: Path) -> Worktrees:
 
 
 def fill(folder: Path, megabytes: int) -> None:
-    """A file of so many megabytes, which takes no disk in truth."""
+    """Make a sparse file of this many megabytes, which takes no disk space."""
     with (folder / "big").open("wb") as file:
         file.truncate(megabytes * MB)
 
@@ -155,7 +155,7 @@ def test_very_deep_folders_are_measured_as_far_as_a_path_can_reach(tmp_path: Pat
 
         size = measure_folder(tmp_path)
     finally:
-        # Here, because pytest cannot put away what is so deep.
+        # Removed here, because pytest cannot remove folders this deep.
         subprocess.run(["rm", "-rf", tmp_path / "deep"], check=True)
 
     assert size == 10

@@ -25,7 +25,7 @@ async def forward_main(repo: Repo, branch: str = "feat", **other: str) -> None:
 
 
 async def expect_refusal(repo: Repo, match: str, branch: str = "feat", **other: str) -> None:
-    """It is refused in these words, and nothing has changed."""
+    """Check that it is refused with this message, and that nothing has changed."""
     before = repo.visible_state()
 
     with pytest.raises(Mistake, match=match):

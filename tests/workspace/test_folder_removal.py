@@ -15,7 +15,7 @@ NOBODY = 65534
 
 
 def make_deep_folders(folder: Path, levels: int) -> None:
-    """Folders in folders, made step by step: no path is as long as that."""
+    """Make nested folders step by step, because their full path would be too long."""
     at = os.open(folder, os.O_RDONLY)
     for _ in range(levels):
         os.mkdir("d" * 100, dir_fd=at)
@@ -69,7 +69,7 @@ def test_folders_that_their_owner_made_inaccessible_are_removed_too() -> None:
         folder = Path(name) / "made"
 
         child = os.fork()
-        if child == 0:  # root is held up by no mode, so that somebody else has to try
+        if child == 0:  # file modes do not stop root, so an ordinary user has to try
             if os.geteuid() == 0:
                 os.setuid(NOBODY)
             try:

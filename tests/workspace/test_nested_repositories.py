@@ -28,7 +28,7 @@ def aside(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
 
 
 def is_repository(folder: Path) -> bool:
-    """Whether git takes a folder for a repository of its own."""
+    """Return whether git regards a folder as a separate repository."""
     told = ["git", "-C", str(folder), "rev-parse", "--git-dir"]
     return subprocess.run(told, capture_output=True, text=True, check=False).returncode == 0
 

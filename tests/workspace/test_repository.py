@@ -34,7 +34,7 @@ def repo(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def canary(tmp_path: Path) -> Path:
-    """A program that leaves a trace when it runs."""
+    """Make a program that leaves a trace when it runs."""
     program = tmp_path / "canary"
     program.write_text(f"#!/bin/sh\necho ran >>{tmp_path}/trace\ncat 2>/dev/null\n")
     program.chmod(0o755)

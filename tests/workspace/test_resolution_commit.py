@@ -30,7 +30,7 @@ def repo(tmp_path: Path) -> Repo:
 
 
 async def start_resolution(repo: Repo, ours: Files, theirs: Files) -> ResolutionStart:
-    """What resolving these two begins with; it is what the branch `resolved` is at."""
+    """Start a resolution of these two, and point the branch `resolved` to its first commit."""
     sides = [MergeSide(name=name, commit=repo.branch(name, files)) for name, files in (("one", ours), ("two", theirs))]
     clash = await try_merge(repo.path, *sides)
     assert isinstance(clash, ConflictingMerge)
@@ -40,7 +40,7 @@ async def start_resolution(repo: Repo, ours: Files, theirs: Files) -> Resolution
 
 
 async def find_leftovers(repo: Repo, beginning: ResolutionStart, files: Files) -> tuple[str, ...]:
-    """What is left of the clash after these changes."""
+    """Return the files that are still unresolved after these changes."""
     return await find_unresolved_files(repo.path, repo.branch("tried", files, start=beginning.commit), beginning)
 
 

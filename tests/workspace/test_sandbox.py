@@ -21,7 +21,7 @@ from .sandboxed import WHO, Place, new_place, ordinary_user
 
 @pytest.fixture(scope="module", autouse=True)
 def user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    # Whatever is imported late is imported now, because an ordinary user may not be able to read it.
+    # Import lazily loaded modules now, because an ordinary user may not be able to read them.
     anyio.run(warm_up, tmp_path_factory.mktemp("warm"))
     with ordinary_user():
         yield
@@ -78,7 +78,7 @@ def test_nothing_outside_the_checkout_can_be_written(place: Place) -> None:
 
 
 def test_nothing_of_the_kernel_can_be_set(place: Place) -> None:
-    # Under /proc/pressure one asks to be told of a shortage, which anybody may.
+    # Any user may write to /proc/pressure, to subscribe to notifications about shortages.
     skipped = "-not -path '/proc/[0-9]*' -not -path '/proc/pressure/*' -not -type l"
     done = place.bash(f"find /proc /sys {skipped} -writable 2>/dev/null; echo end")
 
@@ -362,7 +362,7 @@ def test_programs_that_need_threads_processes_and_pipes_work(place: Place) -> No
 
 
 def test_the_interpreter_that_runs_the_tests_works_inside(tmp_path: Path) -> None:
-    """Wherever it is installed, under a home folder, too."""
+    """It works wherever it is installed, including under a home directory."""
     with new_place(WHO[0]) as place:
         done = place.bash("python -m pytest --version")
 

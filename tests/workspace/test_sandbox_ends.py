@@ -39,7 +39,7 @@ def place(request: pytest.FixtureRequest) -> Iterator[Place]:
 
 
 def find_processes(token: str) -> list[int]:
-    """The processes of the whole machine that have this word in their command line."""
+    """Return all processes on the machine that have this word in their command line."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
         try:
@@ -51,7 +51,7 @@ def find_processes(token: str) -> list[int]:
 
 
 def make_lingering_script(token: str) -> str:
-    """A script that leaves something behind which wants to survive; it goes on when that has begun."""
+    """Make a script that starts a process which tries to survive it, and ends once that process is running."""
     inner = 'trap "" HUP TERM; echo begun >/tmp/begun; sleep 999; :'
     return f"mkfifo /tmp/begun; (setsid nohup bash -c '{inner}' {token} >/dev/null 2>&1 &); read -r </tmp/begun"
 
@@ -276,7 +276,7 @@ async def test_placeholders_go_by_themselves_when_no_command_follows(tmp_path: P
 
     with anyio.fail_after(40):
         while list(checkout.iterdir()):
-            await anyio.lowlevel.checkpoint()  # a thread of the product removes them, and tells nobody
+            await anyio.lowlevel.checkpoint()  # a thread of Podium removes them without any notification
 
 
 async def test_a_command_that_cannot_be_started_is_cleaned_up_too(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ def git_output(directory: Path, *args: str) -> str:
 
 
 def read_state(directory: Path) -> dict[str, object]:
-    """All that a snapshot must leave alone."""
+    """Return everything that a snapshot must not change."""
     git_dir = directory / ".git"
     files = {
         path.relative_to(directory): path.read_bytes()
@@ -44,7 +44,7 @@ def read_state(directory: Path) -> dict[str, object]:
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder for temporary files that nobody else uses."""
+    """Use a separate folder for temporary files."""
     folder = tmp_path / "tmp"
     folder.mkdir()
     monkeypatch.setenv("TMPDIR", str(folder))
@@ -231,7 +231,7 @@ async def test_nothing_in_the_repository_runs_when_a_temporary_checkout_is_made(
     run_git(repo, "commit", "-q", "-m", "attributes")
     included = tmp_path / "included"
     included.write_text(f'[filter "x"]\n\tsmudge = {canary}\n\tclean = {canary}\n[core]\n\tfsmonitor = {canary}\n')
-    # Holds only in the worktree that is about to be made.
+    # Applies only in the worktree that is about to be created.
     run_git(repo, "config", "includeIf.gitdir:**/worktrees/**.path", str(included))
     (repo / ".git" / "hooks").mkdir(exist_ok=True)
     (repo / ".git" / "hooks" / "post-checkout").symlink_to(canary)

@@ -41,7 +41,7 @@ async def read_states(worktrees: Worktrees) -> dict[str, str]:
     return {one.branch: one.state for one in await worktrees.ledger.list_worktrees()}
 
 
-# Making
+# Creating
 
 
 async def test_a_worktree_is_made_beside_the_repository_on_a_new_branch(worktrees: Worktrees, repo: Path) -> None:
@@ -287,7 +287,7 @@ async def test_a_setup_that_fails_leaves_no_worktree(worktrees: Worktrees, repo:
     assert await read_states(worktrees) == {}
 
 
-# Telling
+# Listing
 
 
 async def test_the_status_of_a_worktree_has_commits_files_and_uncommitted_changes(
@@ -501,7 +501,7 @@ async def test_forced_cleanup_saves_first(worktrees: Worktrees, repo: Path) -> N
     assert git_output(repo, "show", f"{saved.ref}:new.txt") == "work\n"
 
 
-# Dying in the middle
+# Crashes
 
 CRASHING_PROGRAM = """
 import anyio, os, sys
@@ -533,7 +533,7 @@ anyio.run(home.create if sys.argv[3] == "create" else lambda branch: home.remove
 
 
 def crashes_at(worktrees: Worktrees, operation: str, at: int) -> bool:
-    """Make or remove the worktree of `feat` in a process that ends, hard, at a point of the way."""
+    """Create or remove the worktree of `feat` in a process that crashes at a given point."""
     argv = [
         sys.executable,
         "-c",

@@ -28,14 +28,14 @@ LONG = 20.0
 
 @contextmanager
 def short_path() -> Iterator[Path]:
-    """A socket's path that is not too long for one, whatever the test is called."""
+    """Return a path that is short enough for a socket, whatever the test's name."""
     with TemporaryDirectory(prefix="podium-") as folder:
         yield commander_socket_path(Path(folder, "s.db"))
 
 
 @dataclass
 class RecordingCommander:
-    """A commander's desk: who came, what they said, how their links ended, and what was refused."""
+    """Records which workers connected, their messages, how their connections ended, and what was refused."""
 
     path: Path
     notes: MemoryObjectReceiveStream[tuple[str, Any]]
@@ -46,7 +46,7 @@ class RecordingCommander:
         return self.tokens.issue_token(worker, config)
 
     async def next_note(self) -> tuple[str, Any]:
-        """The next thing that a worker said, or `ended` and how."""
+        """Return the next message from a worker, or `ended` and how."""
         with fail_after(LONG):
             return await self.notes.receive()
 
@@ -82,7 +82,7 @@ async def start_recording_commander(
 
 
 class RawPeer:
-    """Bytes to and from a socket, as they are."""
+    """Sends raw bytes to a socket and receives them."""
 
     def __init__(self, stream: UNIXSocketStream) -> None:
         self.stream = stream

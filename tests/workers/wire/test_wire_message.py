@@ -125,7 +125,7 @@ def test_any_text_fits_into_a_line(text: str) -> None:
     assert b"\n" not in encode_message(sent)[:-1]
 
 
-# The page
+# The documentation page
 
 
 def examples() -> list[bytes]:
@@ -162,7 +162,7 @@ USUAL_KINDS = (
     *("handshake", "permission_request", "status_update", "task_complete", "task_error", "log", "pong"),
     *("handshake_ack", "permission_response", "cancel", "pause", "resume", "inject_context", "ping", "heartbeat"),
 )
-"""The kinds that protocols between a coordinator and its workers commonly have."""
+"""Message kinds that protocols between a coordinator and its workers commonly have."""
 
 
 def test_the_page_says_for_every_usual_kind_what_does_its_work() -> None:

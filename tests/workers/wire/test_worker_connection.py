@@ -48,13 +48,13 @@ def make_handshake(token: str, worker: str = "w1") -> Handshake:
 
 
 async def wait_closed(peer: RawPeer) -> None:
-    """Wait until the commander ends the connection, whatever it says before."""
+    """Wait until the commander closes the connection, ignoring earlier messages."""
     with fail_after(LONG), suppress(*ENDS):
         while True:
             await peer.stream.receive()
 
 
-# What goes through
+# Accepted messages
 
 
 async def test_a_worker_is_accepted_with_its_token_and_gets_its_configuration() -> None:
@@ -173,7 +173,7 @@ async def test_many_workers_send_at_once_and_each_under_its_own_name() -> None:
     assert {worker for worker, _ in notes} == {f"w{number}" for number in range(50)}
 
 
-# Who is not let in
+# Refused connections
 
 
 async def read_refusal(peer: RawPeer) -> str:
@@ -502,7 +502,7 @@ async def test_a_sender_whose_messages_are_not_read_yet_loses_none_and_does_not_
             commander.path, make_handshake(commander.issue_token()), limits=LinkLimits(silence=1.0)
         ) as link,
     ):
-        with move_on_after(1.2):  # longer than it may be silent
+        with move_on_after(1.2):  # longer than the allowed silence
             await all_sent.wait()
         assert len(sent) < 100
 
