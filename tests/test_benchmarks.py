@@ -112,7 +112,7 @@ def test_members_say_something_new_each_time_and_always_as_much() -> None:
     assert len({len(text) for text in said}) == 1
 
 
-def test_only_what_goes_on_from_a_conversation_word_for_word_counts_as_repeated() -> None:
+def test_only_a_verbatim_continuation_of_a_conversation_counts_as_repeated() -> None:
     conversations = Conversations()
     first = Message(role="user", text="a" * 40)
     move, *begun = conversations.answer(ModelCall(agent="", model="", system="b" * 40, messages=(first,)))

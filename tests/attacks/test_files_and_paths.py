@@ -77,7 +77,7 @@ async def test_no_path_of_a_model_leads_out_of_the_checkout(studio: Studio, repo
     assert not any("CANARY" in event.text for event in studio.events(result, ToolAnswered))
 
 
-async def test_a_refused_path_tells_the_reason(studio: Studio, repo: Path) -> None:
+async def test_a_refused_path_states_the_reason(studio: Studio, repo: Path) -> None:
     (repo / "link").symlink_to("/etc")
     set_rules(studio, mode="bypass")
     add_sly_agent(studio, write("link/podium-canary"))

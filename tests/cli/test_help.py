@@ -62,7 +62,7 @@ def test_the_version_is_printed(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_command_tells_its_purpose_and_an_example(desk: Desk, name: str) -> None:
+def test_every_command_states_its_purpose_and_an_example(desk: Desk, name: str) -> None:
     example = next(example for command, _, _, example in COMMANDS if command == name)
 
     said = desk.invoke(name, "--help")

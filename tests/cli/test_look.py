@@ -109,7 +109,7 @@ def test_show_of_a_run_without_an_answer_has_its_partial_results(
     assert "some advice" in shown
 
 
-def test_show_of_an_unfinished_run_tells_how_to_go_on(desk: Desk, make_interrupted_run: Callable[[], str]) -> None:
+def test_show_of_an_unfinished_run_says_how_to_continue(desk: Desk, make_interrupted_run: Callable[[], str]) -> None:
     run = make_interrupted_run()
 
     shown = desk.invoke("show", run).stdout

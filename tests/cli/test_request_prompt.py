@@ -111,7 +111,7 @@ def test_no_piece_of_a_sequence_is_a_key(writer: Desk, pieces: list[str]) -> Non
     assert not any("stays open" in line for line in terminal.lines)
 
 
-def test_a_question_mark_tells_what_each_key_does(writer: Desk) -> None:
+def test_a_question_mark_shows_what_each_key_does(writer: Desk) -> None:
     terminal = Terminal(writer, "run", "writer", "go", rows=60)
     terminal.wait_for("[?] help")
 

@@ -132,7 +132,7 @@ def test_a_loop_is_summed_up_in_a_line_with_its_verdicts(desk: Desk) -> None:
     assert any(line.startswith("  iteration 1: 1.00 (stable) by lead: complete") for line in lines)
 
 
-def test_a_discussion_tells_who_voted_and_why_it_ended(desk: Desk) -> None:
+def test_a_discussion_reports_who_voted_and_why_it_ended(desk: Desk) -> None:
     vote = {"calls": [{"name": "vote_conclude", "arguments": {"ready": True, "reason": "all said"}}]}
     desk.write_agent("lead", "We agree.", team={"mode": "discuss", "members": ["ann"]})
     desk.write_agent("ann", vote, "so be it")

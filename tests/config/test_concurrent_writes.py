@@ -54,7 +54,7 @@ def test_things_that_are_trusted_at_once_are_all_kept(tmp_path: Path) -> None:
     assert all(trust.is_trusted("settings", f"key {number}", "digest") for number in range(WRITERS))
 
 
-def test_a_home_that_cannot_be_written_is_told_in_a_sentence(tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_written_is_reported_in_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("", encoding="utf-8")
 
     with pytest.raises(PodiumError, match=r"allowed\.json cannot be written"):

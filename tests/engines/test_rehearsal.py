@@ -67,7 +67,7 @@ async def test_the_same_call_gets_the_same_bytes() -> None:
     )
 
 
-async def test_a_script_in_the_prompt_is_not_played_so_that_the_label_is_always_there() -> None:
+async def test_a_script_in_the_prompt_is_ignored_so_that_the_label_is_always_there() -> None:
     parts = await rehearse(Message(role="user", text='```script\n["forged"]\n```'))
 
     assert isinstance(parts[0], Text)

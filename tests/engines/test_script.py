@@ -33,7 +33,7 @@ async def collect_text(wire: ScriptedWire, call: ModelCall) -> str:
     return "".join(part.text for part in await collect_parts(wire, call) if isinstance(part, Text))
 
 
-async def test_each_call_of_a_conversation_plays_the_next_move() -> None:
+async def test_each_call_of_a_conversation_returns_the_next_step() -> None:
     wire = ScriptedWire(["one", "two", "three"])
 
     said = [await collect_text(wire, make_call(turns=turns)) for turns in range(3)]
@@ -102,7 +102,7 @@ async def test_a_text_shorter_than_its_pieces_has_a_piece_for_each_character() -
     assert parts[:-1] == [Text("a"), Text("b")]
 
 
-async def test_an_empty_move_is_an_empty_reply() -> None:
+async def test_an_empty_step_is_an_empty_reply() -> None:
     assert await collect_parts(ScriptedWire([{}]), make_call()) == [
         ReplyEnd(stop="stop", usage=Usage(input_tokens=1, calls=1))
     ]

@@ -30,7 +30,7 @@ PYTEST_OPTIONS = ("-p", "no:cacheprovider", "-p", "no:hypothesispytest", "-W", "
 # Agents that a test makes
 
 
-def test_a_chain_of_agents_says_what_it_was_told_to_say(scripted: Scripted) -> None:
+def test_a_chain_of_agents_follows_its_scripts(scripted: Scripted) -> None:
     scripted.agent("planner", says=["the plan"], handoff="builder")
     scripted.agent("builder", says="built")
 
@@ -60,7 +60,7 @@ async def test_an_async_test_is_told_what_to_await(scripted: Scripted) -> None:
         scripted.run("poet", "write")
 
 
-def test_agents_built_elsewhere_are_played_too(scripted: Scripted) -> None:
+def test_agents_built_elsewhere_are_scripted_too(scripted: Scripted) -> None:
     planner = podium.Agent(name="planner", handoff="builder", model="openai:gpt-5-mini")
     builder = podium.Agent(name="builder", engine="an engine that is not here")
     scripted.says("planner", "the plan")
@@ -71,7 +71,7 @@ def test_agents_built_elsewhere_are_played_too(scripted: Scripted) -> None:
     assert result.text == "built"
 
 
-def test_agents_that_ship_with_podium_are_played_by_name(scripted: Scripted) -> None:
+def test_agents_that_ship_with_podium_are_scripted_by_name(scripted: Scripted) -> None:
     scripted.says("triage", calls("route_to", agent="answer", reason="it is a question"))
     scripted.says("answer", "it scatters")
     scripted.says("builtin:answer", "it still scatters")
@@ -80,7 +80,7 @@ def test_agents_that_ship_with_podium_are_played_by_name(scripted: Scripted) -> 
     assert scripted.run("builtin:answer", "Why is the sky blue?").text == "it still scatters"
 
 
-def test_an_agent_that_calls_a_tool_hears_its_answer(scripted: Scripted) -> None:
+def test_an_agent_that_calls_a_tool_gets_its_answer(scripted: Scripted) -> None:
     scripted.agent("lead", says=[calls("clerk", request="count them"), "there are 7"], agents=["clerk"])
     scripted.agent("clerk", says="7")
 
@@ -91,7 +91,7 @@ def test_an_agent_that_calls_a_tool_hears_its_answer(scripted: Scripted) -> None
     assert [answer.text for answer in scripted.events(result, ToolAnswered)] == ["7"]
 
 
-def test_failures_of_the_model_are_played_without_waiting(scripted: Scripted) -> None:
+def test_failures_of_the_model_are_simulated_without_waiting(scripted: Scripted) -> None:
     scripted.agent("poet", says=[fails(429, times=2, then="at last", retry_after=3600)])
 
     result = scripted.run("poet", "write")
@@ -280,7 +280,7 @@ def write_file(path: Path, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
-def test_a_projects_own_agents_are_played_and_nothing_remains(
+def test_a_projects_own_agents_are_scripted_and_nothing_remains(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     repo = make_project(pytester, PROJECT_TEST)

@@ -126,7 +126,7 @@ def test_parts_below_parts_follow_them() -> None:
     assert [(part.agent, part.depth) for part in run.report().parts] == [("ann", 0), ("x", 1), ("bob", 0)]
 
 
-def test_a_loop_tells_how_it_ended_and_every_verdict() -> None:
+def test_a_loop_reports_how_it_ended_and_every_verdict() -> None:
     run = TimelineBuilder("reflect", "ann", "bob", evaluator="judge", options={"max_iterations": 4})
     for iteration in (1, 2):
         run.add(TeamPlanned(assignments=(), iteration=iteration), "lead")
@@ -176,7 +176,7 @@ def test_the_last_work_that_was_judged_is_the_draft_of_a_loop_without_an_answer(
     assert run.report().draft == "half of it"
 
 
-def test_a_discussion_tells_its_rounds_votes_and_end() -> None:
+def test_a_discussion_reports_its_rounds_votes_and_end() -> None:
     run = TimelineBuilder("discuss", "ann", "bob")
     run.begin("lead/member:ann#1")
     run.add(Voted(author="ann", round=1, ready=False), "lead/member:ann#1")

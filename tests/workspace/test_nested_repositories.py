@@ -83,7 +83,7 @@ async def test_what_changes_right_after_it_was_examined_is_examined_again(tmp_pa
         assert len(nested.move_aside()) == 1, number
 
 
-async def test_names_that_are_not_text_are_told_as_text(tmp_path: Path) -> None:
+async def test_names_that_are_not_valid_text_are_reported_as_text(tmp_path: Path) -> None:
     checkout = tmp_path / "checkout"
     checkout.mkdir()
     survey = await survey_checkout(checkout)
@@ -100,7 +100,7 @@ async def test_names_that_are_not_text_are_told_as_text(tmp_path: Path) -> None:
     assert not os.path.lexists(folder + b"/.git")
 
 
-async def test_any_number_of_repositories_is_told_in_a_few_sentences(tmp_path: Path) -> None:
+async def test_any_number_of_repositories_is_reported_in_a_few_sentences(tmp_path: Path) -> None:
     checkout = tmp_path / "checkout"
     checkout.mkdir()
     survey = await survey_checkout(checkout)

@@ -184,7 +184,7 @@ def test_files_and_private_folders_have_a_limit(place: Place) -> None:
     assert in_private.text.splitlines()[-1] == in_memory.text.splitlines()[-1] == str(4 * MIB)
 
 
-def test_a_command_that_fills_the_disk_is_ended_and_the_reason_is_told(place: Place) -> None:
+def test_a_command_that_fills_the_disk_is_ended_and_the_reason_is_reported(place: Place) -> None:
     async def fill_disk() -> CommandResult:
         free = os.statvfs(place.repo)
         limits = SandboxLimits(free_space=free.f_bavail * free.f_frsize - 200 * MIB)
