@@ -157,7 +157,7 @@ def test_a_discussion_in_which_nobody_voted_is_one_sentence(desk: Desk) -> None:
 def test_what_held_a_verdict_back_stays_on_its_line(desk: Desk) -> None:
     subprocess.run(["git", "init", "-q", desk.repo], check=True)
     plan = "@worker:ann do it\n@end"
-    team = {"mode": "reflect", "members": ["ann"], "checks": ["false"], "max_iterations": 1}
+    team = {"mode": "reflect", "members": ["ann"], "checks": ["make test"], "max_iterations": 1}
     desk.write_agent("lead", plan, "done\n[[GROUP_REFLECT_COMPLETE]]", team=team)
     desk.write_agent("ann", "did it")
     git = ["git", "-C", str(desk.repo), "-c", "user.name=A", "-c", "user.email=a@b"]

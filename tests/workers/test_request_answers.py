@@ -18,7 +18,7 @@ def make_worker(lab: WorkerLab, run: str) -> ActiveWorker:
 
 
 async def test_a_commander_answers_only_open_requests_of_the_worker_that_names_them(lab: WorkerLab) -> None:
-    asking = await lab.delegate("feat/one", bash("ls"), "done", allow=())
+    asking = await lab.delegate("feat/one", bash("make one"), "done", allow=())
     other = await lab.delegate("feat/two", SILENT, allow=())
     lab.start_commander()
     asked = await lab.wait_asked(asking)
@@ -63,7 +63,7 @@ async def test_a_request_can_be_answered_while_neither_worker_nor_commander_is_t
 
 
 async def test_a_request_that_is_open_at_a_restart_is_named_to_the_next_commander(lab: WorkerLab) -> None:
-    run = await lab.delegate("feat/one", bash("ls"), "done", allow=())
+    run = await lab.delegate("feat/one", bash("make one"), "done", allow=())
     commander = lab.start_commander()
     asked = await lab.wait_asked(run)
     commander.kill()
