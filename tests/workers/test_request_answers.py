@@ -22,7 +22,7 @@ async def test_a_commander_answers_only_open_requests_of_the_worker_that_names_t
     other = await lab.delegate("feat/two", SILENT, allow=())
     lab.start_commander()
     asked = await lab.wait_asked(asking)
-    lab.write_settings("permissions: {allow: ['Bash(ls)']}\n")
+    lab.write_settings("permissions: {allow: ['Bash(make one)']}\n")
     answers = RequestAnswers(lab.store, SettingsCache(lab.environ), WorkerLogs(lab.home))
 
     await answers.handle_request(make_worker(lab, other), asked.id)
@@ -69,7 +69,7 @@ async def test_a_request_that_is_open_at_a_restart_is_named_to_the_next_commande
     commander.kill()
     commander.wait()
     await lab.wait_no_processes()
-    lab.write_settings("permissions: {allow: ['Bash(ls)']}\n")
+    lab.write_settings("permissions: {allow: ['Bash(make one)']}\n")
 
     lab.start_commander()
 
