@@ -16,6 +16,7 @@ from ...system.locations import find_repo
 from ...values.agent import Budget, Mode
 from ...values.event import SCHEMA
 from ...values.plain_text import format_count
+from ...values.usage import Usage
 from ..terminal import exit_codes
 from ..terminal.budget_text import BudgetParamType
 from ..terminal.command_options import permissions_option, read_text_argument
@@ -34,7 +35,7 @@ RUNNABLE_MODES = tuple(mode for mode in MODES if mode != "collaborate")
 @click.argument("agent")
 @click.argument("request")
 @click.option("--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Repository to work in.")
-@click.option("--model", help="Model for agents that do not name one, e.g. openai:gpt-5-mini.")
+@click.option("--model", help="Model for agents that do not specify one, e.g. openai:gpt-5-mini.")
 @click.option("--provider", help="Provider of --model; alone, its default model or the only one that it has.")
 @click.option("--force-model", help="Model for all agents, in place of the models in their files.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Rehearse the whole flow without calling a model.")
@@ -86,13 +87,9 @@ def run_command(
     shown = OutputOptions(**output)
     text = read_text_argument(request)
     place = find_repo(repo or Path())
-    if force_model is not None and (model is not None or provider is not None):
-        raise click.UsageError("--force-model cannot be combined with --model or --provider; it replaces all models")
-    if provider is not None:
-        model = choose_model(provider, model, Settings.load(repo=place), os.environ)
     settings = Settings.load(
         repo=place,
-        model=REHEARSAL if is_dry else force_model or model or None,
+        model=REHEARSAL if is_dry else choose_run_model(place, provider, model, force_model),
         budget=budget,
         permission_mode=permission_mode,
         unattended="park" if parks else None,
@@ -117,12 +114,25 @@ def run_command(
     if shown.is_json:
         click.echo(as_json(result_fields(ending.result)))
     if is_dry and ending.result is not None:
-        usage = ending.result.usage
-        print_to_stderr(
-            f"dry run: {format_count(usage.calls, 'model call')} and about {format_count(usage.tokens, 'token')}, "
-            "estimated from rehearsed replies at four characters per token; no model was called"
-        )
+        print_estimate(ending.result.usage)
     return code
+
+
+def choose_run_model(place: Path, provider: str | None, model: str | None, force_model: str | None) -> str | None:
+    """Return the model that the options choose, or None if they choose none. Raises UsageError if they conflict."""
+    if force_model is not None and (model is not None or provider is not None):
+        raise click.UsageError("--force-model cannot be combined with --model or --provider; it replaces all models")
+    if provider is not None:
+        model = choose_model(provider, model, Settings.load(repo=place), os.environ)
+    return force_model or model or None
+
+
+def print_estimate(usage: Usage) -> None:
+    """Print what a rehearsed run would have used."""
+    print_to_stderr(
+        f"dry run: {format_count(usage.calls, 'model call')} and about {format_count(usage.tokens, 'token')}, "
+        "estimated from rehearsed replies at four characters per token; no model was called"
+    )
 
 
 def require_compatible_options(mode: Mode | None, *, reflects: bool, most: int | None) -> None:
