@@ -537,3 +537,16 @@ def test_a_narrow_and_low_terminal_is_enough(desk: Desk) -> None:
     terminal.process.sendcontrol("d")
 
     assert terminal.wait_exit() == 0
+
+
+def test_a_chat_in_plain_lines_works_in_a_home_that_does_not_exist_yet(desk: Desk) -> None:
+    home = desk.home / "new"
+    terminal = Terminal(desk, "chat", "--plain", "answer", PODIUM_HOME=str(home))
+    terminal.wait_for("answer>")
+
+    send_line(terminal, "hello")
+    terminal.wait_for("[rehearsed]")
+    terminal.process.sendcontrol("d")
+
+    assert terminal.wait_exit() == 0
+    assert (home / "podium.db").exists()

@@ -201,7 +201,7 @@ async def _order_candidates(
 async def _find_replacements(
     repository: Repository, candidates: Sequence[MergeCandidate], tips_by_branch: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return which branch replaces which: it resolves the other's conflict, or the same conflict later."""
+    """Map each replaced branch to the one that resolves its conflict, or that resolves the same conflict later."""
     replacements: dict[str, str] = {}
     for place, candidate in enumerate(candidates):
         for other_place, other in enumerate(candidates):

@@ -112,6 +112,8 @@ def ensure_socket_folder(store: Path) -> Path:
         folders = [shared, shared / sha256(os.fsencode(whole)).hexdigest()[:12]]
     for folder in folders:
         try:
+            # The home folder may not exist yet: a chat waits for requests before the first run creates the store.
+            folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
             folder.mkdir(mode=0o700, exist_ok=True)
         except OSError as error:
             raise StoreFailed(f"cannot create the folder {folder}: {error.strerror}") from error

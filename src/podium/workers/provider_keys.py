@@ -4,7 +4,7 @@ A commander has the keys of the shell that started it. A later caller can delega
 addresses, or with none. It sends them over a socket that only its user can reach, before the task is written
 to the store. If no commander is running, the caller starts one, which gets the keys from its environment. If
 another commander was just starting or exiting, the keys are sent to that one, which waits for them as long as
-they are announced.
+they are registered.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ MAX_KEYS_BYTES = 65536
 SEND_TIMEOUT_SECONDS = 1.0
 """How long to wait for a busy commander."""
 KEYS_TIMEOUT_SECONDS = 30.0
-"""How long to wait for announced keys."""
+"""How long to wait for keys that are on their way."""
 POLL_SECONDS = 0.02
-"""How often to check whether keys are still announced."""
+"""How often to check whether the keys are still on their way."""
 
 
 class ProviderKeys(Struct, frozen=True):
@@ -77,9 +77,9 @@ class KeyReceiver:
             self._receive_pending()
 
     async def wait_for_keys(self, run: str, *, within: float = KEYS_TIMEOUT_SECONDS) -> None:
-        """Wait for a run's keys while they are announced. Raises OutsideFailed if that takes too long."""
+        """Wait for a run's keys while a sender has them registered. Raises OutsideFailed if that takes too long."""
         with move_on_after(within):
-            # In this order: the sender delivers the keys before it ends the announcement.
+            # In this order: the sender delivers the keys before it ends the registration.
             while is_delivery_pending(self._store, run) and not self.get_keys(run):  # noqa: ASYNC110 - a lock cannot be awaited
                 await sleep(POLL_SECONDS)
             return
@@ -114,7 +114,7 @@ def _keys_socket_path(store: Path) -> Path:
 
 
 class KeyDelivery(NamedTuple):
-    """A run whose keys are announced, and the file descriptor of its lock, which a child can inherit as its stdin."""
+    """A run whose keys are on their way, and the descriptor of its lock, which a child can inherit as its stdin."""
 
     run: str
     descriptor: int
@@ -122,7 +122,7 @@ class KeyDelivery(NamedTuple):
 
 @contextmanager
 def announce_keys(store: Path, run: str = "") -> Iterator[KeyDelivery]:
-    """Announce keys for a run until the block ends. The run need not exist yet."""
+    """Register until the block ends that keys for a run will be delivered. The run need not exist yet."""
     run = run or secrets.token_hex(6)
     path = _delivery_lock_path(store, run)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -137,7 +137,7 @@ def announce_keys(store: Path, run: str = "") -> Iterator[KeyDelivery]:
 
 
 def is_delivery_pending(store: Path, run: str) -> bool:
-    """Return whether keys for a run are announced."""
+    """Return whether a sender has registered keys for a run."""
     path = _delivery_lock_path(store, run)
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -155,7 +155,7 @@ def is_delivery_pending(store: Path, run: str) -> bool:
 
 
 def finish_delivery(store: Path, run: str) -> None:
-    """End the announcement that this process inherited."""
+    """End the registration of keys that this process inherited."""
     with Path(os.devnull).open() as nothing:
         os.dup2(nothing.fileno(), 0)
     _delivery_lock_path(store, run).unlink(missing_ok=True)

@@ -287,7 +287,7 @@ def _must_be_own_file(path: Path) -> None:
 def _read_path_file(file: Path, start: str = "") -> Path:
     """Return the absolute path stored in one of git's small files."""
     if not stat.S_ISREG(file.lstat().st_mode) or file.stat().st_size > LONGEST_PATH:
-        raise ValueError(f"{file} is not one of git's files")
+        raise ValueError(f"{file} is not a file in git's own folder")
     text = os.fsdecode(file.read_bytes()).removesuffix("\n")
     if not text.startswith(start) or "\n" in text or "\0" in text:
         raise ValueError(f"{file} does not contain a path")
