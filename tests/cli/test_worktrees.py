@@ -132,6 +132,27 @@ def test_remove_refuses_work_and_with_force_saves_it(desk: Desk, make_worktree: 
     assert (desk.repo / "new.txt").read_text() == "work\n"
 
 
+def test_remove_deletes_a_merged_branch_if_asked_and_keeps_an_unmerged_one(
+    desk: Desk, make_worktree: Callable[..., Checkout]
+) -> None:
+    make_worktree("feat/merged")
+    unmerged = make_worktree("feat/unmerged")
+    (unmerged.path / "new.txt").write_text("work\n")
+
+    merged = desk.run_podium("worktrees", "remove", "feat/merged", "--branch")
+    run_git(unmerged.path, "add", "new.txt")
+    run_git(unmerged.path, "commit", "-q", "-m", "the work")
+    kept = desk.run_podium("worktrees", "remove", "feat/unmerged", "--branch", "--force")
+
+    assert "deleted the branch feat/merged" in merged.stdout
+    assert "kept the branch feat/unmerged: it is not merged" in kept.stdout
+    branches = subprocess.run(
+        ["git", "branch", "--format=%(refname:short)"], cwd=desk.repo, capture_output=True, text=True
+    )
+    assert "feat/unmerged" in branches.stdout
+    assert "feat/merged" not in branches.stdout
+
+
 def test_an_unknown_worktree_cannot_be_removed(desk: Desk, make_worktree: Callable[..., Checkout]) -> None:
     said = desk.invoke("worktrees", "remove", "nothing")
 

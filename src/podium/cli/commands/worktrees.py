@@ -16,7 +16,9 @@ from ...runs.worker_lookup import open_worktrees
 from ...values.byte_size import format_size
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
-from ...workspace.git.repository import Repository
+from ...workspace.git.repository import Repository, read_git_output
+from ...workspace.git.revision import HEADS, branch_tip, contains_commit
+from ...workspace.git.snapshot import resolve_commit
 from ...workspace.worktrees.cleanup import CleanupResult, WorktreeSummary, clean_up_worktrees, list_worktrees
 from ...workspace.worktrees.disk_quota import WorktreeDiskUsage, read_disk_usage
 from ...workspace.worktrees.worktree import Worktrees
@@ -93,9 +95,10 @@ def worktrees_cleanup_command(worktrees: Worktrees, dry_run: bool, force: bool, 
 @worktrees_command.command("remove")
 @click.argument("branch")
 @force_option
+@click.option("--branch", "deletes_branch", is_flag=True, help="Also delete BRANCH if it is merged.")
 @click.pass_obj
-def worktrees_remove_command(worktrees: Worktrees, branch: str, force: bool) -> None:
-    """Remove the worktree of BRANCH; the branch is kept."""
+def worktrees_remove_command(worktrees: Worktrees, branch: str, force: bool, deletes_branch: bool) -> None:
+    """Remove the worktree of BRANCH; the branch is kept unless --branch is given."""
 
     async def remove_worktree() -> str:
         rows = [
@@ -105,9 +108,20 @@ def worktrees_remove_command(worktrees: Worktrees, branch: str, force: bool) -> 
         ]
         if rows and rows[0].run in list_unfinished_runs(worktrees.ledger.store):
             raise Mistake(f"a worker is still using {branch}; cancel it first with: podium workers cancel {branch}")
-        return str(await worktrees.remove(branch, force=force))
+        removed = str(await worktrees.remove(branch, force=force))
+        return f"{removed}\n{await delete_merged_branch(worktrees.repository, branch)}" if deletes_branch else removed
 
     click.echo(escape_for_terminal(anyio.run(remove_worktree)))
+
+
+async def delete_merged_branch(repository: Repository, branch: str) -> str:
+    """Delete a branch whose commits are all on the current branch, and return what was done."""
+    tip = await branch_tip(repository, branch)
+    head = await resolve_commit(repository, "HEAD")
+    if not await contains_commit(repository, head, tip):
+        return f"kept the branch {branch}: it is not merged; git branch -D {branch} deletes it anyway"
+    await read_git_output(repository, "update-ref", "-d", f"{HEADS}{branch}", tip)
+    return f"deleted the branch {branch} (was {tip[:12]})"
 
 
 def list_unfinished_runs(store: Path) -> set[str]:
