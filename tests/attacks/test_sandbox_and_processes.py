@@ -315,14 +315,17 @@ async def test_an_agents_own_file_cannot_change_the_sandbox(desk: Desk) -> None:
         "The end.",
         tools=["Bash"],
         sandbox="off",
-        permissionMode="bypassPermissions",
         permissions={"allow": ["Bash"]},
     )
+    desk.write_agent("bold", "never said", permissionMode="bypassPermissions")
 
     unasked = desk.run_podium("run", "sly", "go")
+    refused = desk.run_podium("run", "bold", "go")
     desk.run_podium("run", "sly", "go", *BYPASS)
 
     assert "nobody is there to ask" in unasked.stderr
+    assert refused.returncode == 2
+    assert "agent files can only tighten permissions" in refused.stderr
     assert "Seccomp:\\t2" in desk.run_podium("logs", desk.run_id(), "--jsonl").stdout
 
 

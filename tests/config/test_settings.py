@@ -376,7 +376,7 @@ def test_a_worktree_folder_inside_the_repository_is_refused_with_its_line(home: 
     (repo / ".git").mkdir()
 
     with pytest.raises(
-        Mistake, match=r"config\.yaml:3: worktrees\.folder: /.* would be inside the repository or around"
+        Mistake, match=r"config\.yaml:3: worktrees\.folder: /.* would be inside the repository or contain it"
     ):
         Settings.load({}, repo, home=home)
     assert elsewhere.worktrees.folder == f"{repo}/trees/{{branch}}"

@@ -23,9 +23,6 @@ from ..values.errors import Mistake
 from .engine_lookup import find_engine, list_models
 from .settings import Settings
 
-UNUSED_OPTIONS = ("adr", "lockout", "max_attempts", "max_concurrent", "approve_plan", "decide_by")
-"""Options of teams that are stored and that no mode uses."""
-
 
 class AgentDiagnostics:
     """Checks agents for one repository, environment and settings."""
@@ -43,9 +40,6 @@ class AgentDiagnostics:
             yield from self._check_models(agent)
             for entry in self._toolbox.find_unknown_tools(agent.tools or ()):
                 yield _diagnose(agent, "tools", f"tool {entry!r} not found; runs continue without it", "warning")
-            for key in UNUSED_OPTIONS:
-                if agent.team is not None and key in agent.team.options:
-                    yield _diagnose(agent, f"team.{key}", "kept, but has no effect", "warning")
 
     def _check_start(self, agent: Agent) -> Iterator[Diagnostic]:
         """Yield an error for everything that a run of this agent refuses at its start."""

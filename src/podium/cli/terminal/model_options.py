@@ -18,7 +18,7 @@ def choose_model(provider: str | None, model: str | None, settings: Settings, en
     A provider alone means its default model, or the only model of a server on this machine.
     """
     if model is not None and not model.strip():
-        raise click.UsageError("--model is empty; name a model, or omit the option to use the agent's own")
+        raise click.UsageError("--model is empty; specify a model, or omit the option to use the agent's own")
     if provider is None:
         return model
     if model is not None:

@@ -271,7 +271,7 @@ class ModelSession:
 
     def _answer_unknown_tool(self, call: ToolUse) -> ToolAnswer:
         known = ", ".join(self._tools) or "none"
-        return ToolAnswer(text=f"There is no tool {call.name!r}; the tools are: {known}.", is_error=True)
+        return ToolAnswer(text=f"Tool {call.name!r} not found; available: {known}.", is_error=True)
 
 
 class AnswerProgress:
