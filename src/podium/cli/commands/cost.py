@@ -23,6 +23,7 @@ from ..terminal.text import (
     escape_for_terminal,
     format_age,
     format_duration,
+    format_money,
     print_to_stderr,
     truncate_line,
 )
@@ -160,7 +161,7 @@ def format_cost(usage: Usage) -> str:
         return ""
     if usage.unpriced >= usage.calls and not usage.usd:
         return "unpriced"
-    known = "<$0.0001" if 0 < usage.usd < 0.0001 else f"${usage.usd:,.4f}"
+    known = format_money(usage.usd)
     return f"{'~' if usage.estimated else ''}{known}{' + unpriced' if usage.unpriced else ''}"
 
 

@@ -76,7 +76,12 @@ def format_age(seconds: float) -> str:
 def format_usage(usage: Usage) -> str:
     """Return model usage as text: calls, tokens and cost."""
     words = f"{format_count(usage.calls, 'model call')}, {format_count(usage.tokens, 'token')}"
-    return f"{words}, ${usage.usd:.4f}" if usage.usd else words
+    return f"{words}, {format_money(usage.usd)}" if usage.usd else words
+
+
+def format_money(usd: float) -> str:
+    """Return an amount of money as text: `$0.0123`, `$1,234.5000`, `<$0.0001`."""
+    return "<$0.0001" if 0 < usd < 0.0001 else f"${usd:,.4f}"
 
 
 def display_width(text: str) -> int:

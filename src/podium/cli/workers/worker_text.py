@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ...views.worker_state import WorkerState
 from ...workspace.worktrees.worktree_status import WorktreeStatus
+from ..terminal.text import format_money
 
 NO_WORKERS = 'no workers yet; start one with: podium delegate BRANCH "task"'
 
@@ -19,7 +20,7 @@ def format_line_count(worker: WorkerState, status: WorktreeStatus | None = None)
 def format_worker_cost(worker: WorkerState) -> str:
     """Return the cost of a worker's model calls, as far as prices are known."""
     if worker.usage.usd:
-        return f"${worker.usage.usd:.4f}"
+        return format_money(worker.usage.usd)
     return "unpriced" if worker.usage.unpriced else "-"
 
 
