@@ -70,6 +70,9 @@ def test_runs_of_several_groups_are_listed_apart_the_newest_first(desk: Desk) ->
 
     lines = desk.invoke("ps").stdout.splitlines()
 
+    flat = desk.invoke("ps", "--flat").stdout.splitlines()
+
+    assert [line.split()[0] for line in flat] == ["RUN", ours, there, here]
     assert [line.split()[0] if line else "" for line in lines] == [
         *("RUN", "", "squad", ours, "", "lib", there, "", desk.repo.name, here)
     ]

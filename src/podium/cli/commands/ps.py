@@ -34,8 +34,9 @@ LONGEST_HEADING = 40
 
 @click.command("ps")
 @click.option("--all", "is_all", is_flag=True, help=f"Include archived runs, and more than {MOST_ENDED} ended ones.")
+@click.option("--flat", "is_flat", is_flag=True, help="Print one list without sections for groups.")
 @click.option("--json", "is_json", is_flag=True, help="Print the list as JSON.")
-def ps_command(is_all: bool, is_json: bool) -> None:
+def ps_command(is_all: bool, is_flat: bool, is_json: bool) -> None:
     """List runs, newest first, with their state: running, queued, paused, resumable (interrupted) or outcome.
 
     If the runs belong to several groups, each group has its own section; see podium group.
@@ -60,6 +61,8 @@ def ps_command(is_all: bool, is_json: bool) -> None:
     elif not runs:
         print_to_stderr(NO_RUNS)
     else:
+        if is_flat and parts:
+            parts = [GroupSection(parts[0].group, [run.id for run in short])]
         click.echo(format_runs_table(short, parts, arrangement, now=now, most=shutil.get_terminal_size().columns))
         if missing := format_omissions(older=len(listed) - len(short), archived=len(runs) - len(listed)):
             print_to_stderr(f"not shown: {missing}; podium ps --all lists them")
