@@ -21,8 +21,8 @@ async def run(
     """Send a request to an agent and wait for the result.
 
     `agent` is an Agent, or the name of one defined in a file in the repository, in the user's home directory or
-    in Podium itself. `agents` are further agents built in code that it refers to. With a `repo`, agents work on
-    the files there as far as the rules allow. `tools` are functions that agents can call. `budget` limits the
+    in Podium itself. `agents` are further agents, built in code, that `agent` refers to. With a `repo`, agents work
+    on its files within the permission rules. `tools` are functions that agents can call. `budget` limits the
     whole run.
     """
     async with App(settings or _load_settings(options)) as app:

@@ -129,7 +129,7 @@ class App:
 def _make_placement(
     launcher: RunLauncher, settings: Settings, run: str, started: RunStarted, unattended: Unattended | None
 ) -> Placement:
-    from .workers.local_placement import LocalPlacement  # for start-up time: most runs send no workers
+    from .workers.local_placement import LocalPlacement  # for start-up time: most runs start no workers
 
     return LocalPlacement(
         launcher, settings, run, Path(started.repo), worker_task=started.errand, is_unattended=unattended == "deny"

@@ -16,7 +16,7 @@ from ..workers.commander import run_commander
 
 
 async def open_and_command(environ: Mapping[str, str], delivery_run: str = "") -> None:
-    """Open the store set in the environment, and act as its commander while there is work."""
+    """Open the store that the environment specifies, and act as its commander while there is work."""
     async with App(Settings.load(environ), environ=environ) as app:
         await run_commander(app.launcher, environ, delivery_run)
 

@@ -1,4 +1,4 @@
-"""Entry point of a worker process: resumes the run named on standard input, for the commander that started it."""
+"""Entry point of a worker process: resumes the run given on standard input, for the commander that started it."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str],
 
 
 def main() -> int:
-    """Work on the run named on standard input."""
+    """Work on the run given on standard input."""
     try:
         startup_message = msgspec.json.decode(sys.stdin.buffer.readline(), type=StartupMessage)
     except msgspec.MsgspecError as error:
@@ -57,7 +57,7 @@ def main() -> int:
         # Not uvloop, even if it is installed: it forks this process for each program that is started, and a worker
         # starts many programs and has few connections.
         return anyio.run(run_worker, startup_message, resume_run)
-    except RunIsPaused:  # another process was faster
+    except RunIsPaused:  # another process paused it first
         return EXIT_DONE
     except PodiumError as error:
         sys.stderr.write(f"podium: {error}\n")

@@ -147,7 +147,7 @@ class TranscriptPrinter:
     def _is_answering(self, operation: str) -> bool:
         """Return whether the text of this operation is the answer.
 
-        It is if the agent answers alone and is the first agent or one that it routed to.
+        This is true if the agent answers alone and is the first agent, or was reached from it only by routing.
         """
         first, *below = operation.split("/")
         agent = self._agents.get(parse_agent_name(operation))

@@ -2,7 +2,7 @@
 
 Every message starts a new run that continues the conversation of the previous run. So each message is
 listed, can be inspected, and survives this process. A message that is sent while an agent is working goes to
-that agent; if the agent does not receive it, it becomes the next message.
+that agent; a message that the agent does not receive becomes the next message.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ from ..terminal.text import as_json, escape_for_terminal, fit_columns
 @click.option("--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Repository to look in.")
 @click.option("--json", "is_json", is_flag=True, help="Print the list as JSON.")
 def agents_command(repo: Path | None, is_json: bool) -> None:
-    """List all agents with their sources. Agents overridden by another one of the same name come last."""
+    """List all agents with their sources. Agents overridden by an agent of the same name come last."""
     home = find_home_folder()
     roster = load_roster(repo or find_repo(Path.cwd(), home=home), home)
     click.echo(

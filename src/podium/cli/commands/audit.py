@@ -1,4 +1,4 @@
-"""`podium audit`: list who or which rule approved what in a run, and what was executed."""
+"""`podium audit`: list the allowed and denied actions of a run, and who or which rule decided."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def budget_command(run: str, limits: Budget | None, is_json: bool) -> None:
 
 
 def change_budget(store: Path, summary: RunSummary, limits: Budget) -> str:
-    """Request the change and return a message with its result. Raise Mistake if it cannot be made."""
+    """Request the change and return a message with its result. Raise Mistake if it is not possible."""
     run = summary.id
     if is_over(summary):
         raise Mistake(

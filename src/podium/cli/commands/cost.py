@@ -97,7 +97,7 @@ class TreeLabel(NamedTuple):
 
 
 def format_cost_tree(run_view: RunView, *, now: float, most: int, signs: TreeSymbols) -> list[str]:
-    """Return the tree of operations with their total usage; those with children also show their own usage."""
+    """Return the tree of operations with their total usage; operations with children also show their own."""
     if run_view.root is None:
         return [f"run {run_view.run} has not started and has cost nothing"]
     lines = list(walk_cost_lines(run_view.root, now=now, signs=signs))
@@ -124,7 +124,7 @@ def walk_cost_lines(
 
 
 class Column(NamedTuple):
-    """A column of a table. One with a `spare` above 0 is dropped if it is empty or does not fit.
+    """A column of a table. If `spare` is above 0, the column is dropped if it is empty or does not fit.
 
     The columns with the highest `spare` are dropped first.
     """

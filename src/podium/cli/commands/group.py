@@ -1,7 +1,7 @@
 """`podium group`: organise the list of runs into groups.
 
-Most subcommands accept a group or a run; a run is given by a prefix of its id. Subcommands that
-make sense for only one of the two accept only that.
+Most subcommands accept a group or a run; a run is given by a prefix of its id. Some
+subcommands accept only groups or only runs.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def group_order_command(names: tuple[str, ...], is_newest: bool) -> None:
 
 
 def clear_order(groups: Groups, named: Sequence[Group], runs: Sequence[GroupedRun]) -> None:
-    """Sort the runs in the given groups newest first again, or the groups if none is given."""
+    """Sort the runs in the given groups newest first again or, if no group is given, all groups."""
     if runs:
         raise Mistake("--newest sorts all runs in a group; give the group instead of the run")
     for group in named:
@@ -199,7 +199,7 @@ def group_delete_command(group: str, is_agreed: bool) -> int:
             end_group_runs(settings, groups, target)
             runs = groups.list_runs(target)
         while groups.delete(target):
-            end_group_runs(settings, groups, target)  # a run was started in the group since
+            end_group_runs(settings, groups, target)  # a run was started in the meantime
             runs = groups.list_runs(target)
     if runs and target.home.repo:
         remove_clean_worktrees(Path(target.home.repo), runs)
@@ -242,7 +242,7 @@ def remove_clean_worktrees(repo: Path, runs: Sequence[str]) -> None:
     try:
         worktrees = open_worktrees(Repository.at(repo))
     except Mistake:
-        return  # the repository is gone, and its worktrees with it
+        return  # the repository and its worktrees no longer exist
     for line in anyio.run(clean_up_worktrees_of_runs, worktrees, runs):
         print_to_stderr(f"worktree {line.path} ({line.branch}) was {line.act}: {line.why}")
 

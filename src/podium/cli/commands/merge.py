@@ -84,7 +84,7 @@ def merge_command(
     is left out. When you confirm, or with --yes, the target moves to exactly the tree that was checked. With
     --tree, it moves only if the result has the tree that you reviewed.
     With --resolve, a worker is started for each branch that conflicts or fails a check. It works on a new
-    branch, which is merged in place of the old one.
+    branch, which is merged instead of the old one.
     """
     if bool(branches) == is_all:
         raise click.UsageError(
@@ -146,7 +146,7 @@ async def _build_train(
 
 
 class _CheckRunner:
-    """Runs the checks on a step of the train, in the sandbox, because workers wrote the code that they run."""
+    """Runs the checks on a step of the train, in the sandbox, because they execute code from workers."""
 
     def __init__(self, settings: Settings, checks: Checks) -> None:
         self._settings = settings
@@ -247,7 +247,7 @@ async def _move_target(repository: Repository, result: Train) -> None:
 
 
 async def _delete_integration_branch(repository: Repository, result: Train) -> None:
-    """Delete the integration branch, because the target contains all of it."""
+    """Delete the integration branch, because the target contains its commits."""
     assert result.ref is not None
     await call_git(repository, "update-ref", "-d", result.ref, result.commit)
 

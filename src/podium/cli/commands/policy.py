@@ -264,7 +264,7 @@ class RuleTestRun:
 
 
 def _find_rule_files(home: Path, repo: Path | None) -> Iterator[tuple[Path, Path | None]]:
-    """Yield every file that can have rules, and the folder that its symlinks must stay in."""
+    """Yield every file that can contain rules, and the folder that its symlinks must stay in."""
     place = repo or find_repo(Path.cwd(), home=home)
     for path, root in ((home / USER_FILE, None), (place / REPO_FILE, place)):
         if path.exists():

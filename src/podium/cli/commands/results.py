@@ -298,7 +298,7 @@ def _format_point_label(point: OpenPoint) -> str:
 
 
 def format_report_markdown(run_state: RunState, report: Report) -> list[str]:
-    """Return the report as blocks of Markdown. Text from agents is quoted, so that it cannot affect the rest."""
+    """Return the report as blocks of Markdown. Text from agents is quoted, so that it cannot affect other blocks."""
     blocks = [
         f"# Run {report.run}: {run_state}",
         f"{escape_inline(report.agent)} was asked:\n{quote_block(report.request)}",

@@ -125,11 +125,11 @@ def _worker_id_fields(workers: list[WorkerState]) -> list[dict[str, str]]:
 
 
 def _resume_all_runs(settings: Settings, shown: OutputOptions, overrides: dict[str, Any]) -> int:
-    """Resume all runs one after another; return the exit code of the first one without an answer."""
+    """Resume all runs one after another; return the exit code of the first run without an answer."""
     resumable_runs = list_resumable_runs(settings.store)
     workers = _load_workers(settings.store, resumable_runs)
     own_runs = [run for run in resumable_runs if run not in {worker.run for worker in workers}]
-    # A commander may have started some of them since.
+    # A commander may have started some workers since the list was read.
     workers = [worker for worker in workers if worker.state in INACTIVE_STATUSES]
     if workers:
         resume_workers(settings, workers)

@@ -119,7 +119,7 @@ def run_command(
 
 
 def choose_run_model(place: Path, provider: str | None, model: str | None, force_model: str | None) -> str | None:
-    """Return the model that the options choose, or None if they choose none. Raises UsageError if they conflict."""
+    """Return the model that the options specify, if any. Raises UsageError if they conflict."""
     if force_model is not None and (model is not None or provider is not None):
         raise click.UsageError("--force-model cannot be combined with --model or --provider; it replaces all models")
     if provider is not None:

@@ -93,7 +93,7 @@ def format_run_header(run_state: RunState, run_view: RunView, *, now: float, mos
 
 
 def format_run_answer(run_state: RunState, run_view: RunView) -> list[str]:
-    """Return the answer, or the partial results and the next command if there is none."""
+    """Return the answer or, without an answer, the partial results and the next command."""
     if run_view.ended is not None and run_view.ended.outcome == "succeeded":
         return [escape_for_terminal(run_view.build_result().text)]
     so_far = format_parts(run_view.ended.parts if run_view.ended else run_view.collect_parts())

@@ -20,7 +20,7 @@ def verify_command(run: str, is_json: bool) -> int:
     """Check that no entry of RUN was changed, removed, inserted or moved. The exit code is 8 if one was.
 
     Entries removed from the end leave no gap. Their removal is detected only up to the last entry that was
-    synced to disk, such as the start of an action. For later entries, compare the printed last hash.
+    synced to disk, such as the start of an action. For later entries, compare the last hash with a copy.
     """
     store = Settings.load().store
     with open_reader(store) as reader:

@@ -58,7 +58,7 @@ def confirm_replacement(preset: Preset, repo: Path, *, is_agreed: bool) -> None:
 
 
 def read_team_file(file: str) -> Preset:
-    """Return the team in a file. Raise Mistake if the file has none."""
+    """Return the team in a file. Raise Mistake if it contains no team."""
     try:
         text = read_text_argument("-") if file == "-" else Path(file).read_text(encoding="utf-8")
         preset = msgspec.json.decode(text, type=Preset)

@@ -39,8 +39,8 @@ def team_set_command(name: str, member: str | None, model: str | None, prompt: s
     """Change the model or the prompt of MEMBER in the stored definition of the team NAME.
 
     This edits the charter in a squad, or a preset. A built-in team is copied to a team of your own with the
-    same name. Agent files are not changed; edit them yourself. With RUN/MEMBER in place of both, change
-    the member only in that unfinished run, from its next task on.
+    same name. Agent files are not changed; edit them yourself. With RUN/MEMBER instead of NAME and
+    MEMBER, change the member only in that unfinished run, starting with its next task.
     """
     if member is None and "/" not in name:
         raise click.UsageError("give the team and the member, or RUN/MEMBER")

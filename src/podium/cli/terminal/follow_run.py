@@ -142,7 +142,7 @@ def cancel_on_signal(scope: CancelScope) -> Iterator[Interruption]:
     def handle_first_signal(number: int) -> None:
         interruption.signal = number
         for each in _SIGNALS:
-            # Not in the event loop: the cancellation may keep it busy.
+            # The cancellation may keep the event loop too busy to handle a second signal.
             loop.remove_signal_handler(each)
             signal.signal(each, _exit_at_once)
         scope.cancel()
@@ -187,7 +187,7 @@ class RunPrompter:
         """Prompt for requests as they arrive, until cancelled."""
         async with create_task_group() as group:
             group.start_soon(self._prompter.serve_requests)
-            # Most runs send no workers, so there is nothing to watch.
+            # Most runs start no workers, so there is nothing to watch.
             await self._has_workers.wait()
             await self._watcher.watch_requests()
 

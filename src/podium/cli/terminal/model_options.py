@@ -13,7 +13,7 @@ from ...values.errors import Mistake
 
 
 def choose_model(provider: str | None, model: str | None, settings: Settings, environ: Mapping[str, str]) -> str | None:
-    """Return the model that the options name, as `provider:model`; None if they name none.
+    """Return the model that the options specify, as `provider:model`, or None.
 
     A provider alone means its default model, or the only model of a server on this machine.
     """
@@ -28,8 +28,8 @@ def choose_model(provider: str | None, model: str | None, settings: Settings, en
 
 
 def _find_only_model(provider: Provider, environ: Mapping[str, str]) -> str:
-    """Return the only model of a provider's server. Raises Mistake if there is none, or more than one."""
-    # Here for start-up time: most commands ask no server.
+    """Return the only model of a provider's server. Raises Mistake unless there is exactly one."""
+    # imported here for start-up time: most commands query no server
     from ...engines.local_model_servers import ServerAddress, find_servers
 
     url = resolve_base_url(provider, environ)

@@ -206,7 +206,7 @@ class RequestPrompter:
         """Return the first key that answers the request, postpones it or leaves it open."""
         offered = list_answer_keys(asked)
         while True:
-            # Neither a key still held down from the last answer nor the rest of pasted text must decide this one.
+            # A key still held down from the last answer, or remaining pasted text, must not decide this request.
             await sleep(GUARD_SECONDS)
             self._keyboard.discard_input()
             rows = ("  ".join(f"[{key}] {offered[key]}" for key in row if key in offered) for row in KEY_ROWS)

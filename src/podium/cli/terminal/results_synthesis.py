@@ -26,7 +26,7 @@ MODEL_SETTINGS = ("model", "base_url", "models")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SynthesisAuthor:
-    """The agent that writes a synthesis, what it is about, and the repository and settings to use.
+    """The agent that writes a synthesis, the subject, and the repository and settings to use.
 
     `repo` is None if the repository no longer exists.
     """
@@ -126,7 +126,7 @@ def run_synthesis(author: SynthesisAuthor, report: Iterable[str]) -> Synthesis:
     request = make_synthesis_request(author.agent, report, about=author.about)
     if request.left_out:
         print_to_stderr(f"the report is too long: {request.left_out:,} characters were omitted for {by}")
-    # As with --json, because the caller prints the text together with the report.
+    # With `is_json`, the text is not printed here: the caller prints it with the report.
     output = OutputOptions(is_json=True)
     try:
         ending = work_on_run(

@@ -54,7 +54,7 @@ class OutputOptions:
         return LiveTree(run_view)
 
     def print_ending(self, ending: RunEnding) -> int:
-        """Print how the run ended, except for the object that `--json` prints, and return the exit code."""
+        """Print how the run ended and return the exit code. The caller prints the object for `--json`."""
         result = ending.result
         if result is None:
             print_to_stderr("interrupted before the run started")

@@ -135,7 +135,7 @@ def describe_activity(node: OperationNode, *, is_live: bool) -> str:
 
 
 def _format_detail(node: OperationNode, most: int, is_live: bool) -> StyledText | None:
-    """Return why an operation failed, or the end of an active one's streamed text. None if a child shows the same."""
+    """Return why an operation failed or, while it is active, the end of its text. None if a child shows the same."""
     if (failure := node.failure) is not None:
         if any(child.failure and child.failure.message in failure.message for child in node.children):
             return None

@@ -155,7 +155,7 @@ def fit_columns(rows: Sequence[Sequence[str]], *, most: int, least: int = 20) ->
 
 
 def drop_columns(rows: Sequence[Sequence[str]], *, most: int, spare: Sequence[str]) -> list[list[str]]:
-    """Drop columns named in `spare`, in that order, until the rows fit into `most` columns.
+    """Drop columns listed in `spare`, in that order, until the rows fit into `most` columns.
 
     The first row is the header. Columns without any values are dropped first.
     """

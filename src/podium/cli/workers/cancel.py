@@ -33,7 +33,7 @@ def cancel_worker(context: RepoContext, worker: WorkerState) -> int:
     except RunOver:
         _require_not_over(*load_worker_states(context.store, [worker.run]))
         raise
-    # A commander would record this too, but none may be running.
+    # A commander would record this too, but might not be running.
     WorkerIndex(context.store).mark_closed(worker.run)
     print_to_stderr(f"{worker.name} has ended ({ended.outcome}); podium workers diff {worker.name} shows its changes")
     return exit_codes.GOAL_MET if ended.outcome == "cancelled" else exit_codes.GOAL_NOT_MET

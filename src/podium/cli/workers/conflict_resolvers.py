@@ -30,7 +30,7 @@ def load_resolver_team(context: RepoContext, name: str) -> tuple[Agent, ...]:
 
 
 async def send_resolvers(context: RepoContext, result: Train, team: tuple[Agent, ...]) -> list[ResolverRun]:
-    """Start a worker for each branch that conflicts or fails a check and that nobody has resolved or is resolving."""
+    """Start a worker for each branch that conflicts or fails a check, unless a worker resolved or is resolving it."""
     unresolved_branches = [one for one in result.left_out if one.reason in ("conflict", "check")]
     if not unresolved_branches:
         return []
@@ -61,7 +61,7 @@ async def send_resolvers(context: RepoContext, result: Train, team: tuple[Agent,
 async def _reason_to_skip(
     context: RepoContext, left_out: LeftOutBranch, resolvers_by_branch: Mapping[str, Resolver]
 ) -> str:
-    """Return why a branch needs no resolver, or an empty string if it does."""
+    """Return why a branch needs no resolver, or an empty string if it needs one."""
     for branch, resolver in reversed(list(resolvers_by_branch.items())):
         if resolver.resolves.theirs != left_out.commit:
             continue

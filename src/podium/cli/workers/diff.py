@@ -25,7 +25,7 @@ DIFF_TIMEOUT_SECONDS = 300.0
 @click.option("--stat", "is_stat", is_flag=True, help="Show only the files and how many lines changed in each.")
 @click.pass_obj
 def workers_diff_command(context: RepoContext, branch: str, is_stat: bool) -> None:
-    """Print what the worker on BRANCH changed since its base: on its branch, or in its checkout until it ends."""
+    """Print what the worker on BRANCH changed since its base: in its checkout or, once it has ended, on its branch."""
     worker = context.find_worker(branch)
     if worker.worker_task.is_reader:
         raise Mistake(f"{worker.name} is read-only and has no changes; podium workers output shows its answer")

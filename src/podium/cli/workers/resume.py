@@ -76,7 +76,7 @@ async def mark_runs_resumed(store: Path, runs: list[str]) -> None:
             lease = await opened.claim_run(run)
             try:
                 rows = await opened.read_rows(run)
-                require_not_ended(run, decode_entry(rows[-1].line))  # it may have been cancelled in the meantime
+                require_not_ended(run, decode_entry(rows[-1].line))  # the run may have been cancelled meanwhile
                 timeline = Timeline(run, lease)
                 timeline.load(rows)
                 timeline.append(RunResumed(host=socket.gethostname(), pid=os.getpid()), scope="")

@@ -93,7 +93,7 @@ class WorkerWaiter:
         return [self._states[run] for run in self._wanted]
 
     async def wait_until_over(self, timeout: float | None) -> bool:
-        """Wait until the workers cannot make further progress. Return whether the timeout came first."""
+        """Wait until the workers cannot make further progress. Return whether the timeout expired first."""
         folder = ensure_socket_folder(self._store)
         wakeup = WakeupSocket(folder, "follower")
         try:
@@ -116,7 +116,7 @@ class WorkerWaiter:
             wakeup.close()
 
     def _load_states(self) -> dict[str, WorkerState]:
-        """Return the states of the workers to wait for, of all open workers, and of those that they depend on."""
+        """Return the states of the workers to wait for, of all open workers, and of their dependencies."""
         assert self._reader is not None
         runs = [*self._wanted, *(row.run for row in WorkerIndex(self._store).list_open())]
         states: dict[str, WorkerState] = {}
@@ -153,7 +153,7 @@ class WorkerWaiter:
                     f"the commander did not start after {MAX_COMMANDER_STARTS} attempts; logs/commander.log in "
                     "Podium's home directory may say why"
                 )
-            from ...workers.delegate import start_commander  # imported here for start-up time: usually one is running
+            from ...workers.delegate import start_commander  # imported here for start-up time: rarely needed
 
             start_commander(self._settings)
             self._starts, self._quiet_since = self._starts + 1, now

@@ -18,12 +18,12 @@ def format_line_count(worker: WorkerState, status: WorktreeStatus | None = None)
 
 
 def format_worker_cost(worker: WorkerState) -> str:
-    """Return the cost of a worker's model calls, as far as prices are known."""
+    """Return the cost of a worker's model calls that have a known price."""
     if worker.usage.usd:
         return format_money(worker.usage.usd)
     return "unpriced" if worker.usage.unpriced else "-"
 
 
 def first_line(text: str) -> str:
-    """Return the first line of a task that is not blank."""
+    """Return the first non-blank line of a task."""
     return next((line for line in text.splitlines() if line.strip()), "")
