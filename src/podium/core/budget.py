@@ -1,12 +1,12 @@
 """Budgets: limits on what a run's operations can use, arranged in the same tree as the run.
 
 A limit applies to an operation and everything below it. Before each model call, its prompt and the
-longest reply that it may get are reserved at every level up to the run, so that parallel agents cannot
-overspend together; afterwards the recorded usage counts instead. A call that fits only once others
-have ended waits for them. Usage is computed from the timeline, so a resumed run keeps its totals.
-Reaching a limit is a hard stop. It can be exceeded only by as much as a provider counts more for a
-call than was reserved for it. A worker gets its own share, which stays reserved until the worker
-returns; then its actual usage counts. The limits of the whole run can be changed while it works: calls
+longest possible reply are reserved at every level up to the run, so that parallel agents cannot
+overspend together; afterwards the recorded usage counts instead. A call that fits only after other
+calls end waits for them. Usage is computed from the timeline, so a resumed run keeps its totals.
+Reaching a limit is a hard stop. A limit is exceeded only if a provider counts more for a call than was
+reserved, and only by the difference. A worker gets its own share, which stays reserved until the worker
+returns; then its actual usage counts. The limits of the whole run can be changed during the run: calls
 that were refused stay refused, and the next call uses the new limits.
 """
 
@@ -40,7 +40,7 @@ SHORTEST_REPLY = 16
 SMALL_RESERVATION = 8_192
 LARGE_RESERVATION = 32_768
 RESERVED_SHARE = 8
-"""The longest reply of a call under a limit is an eighth of what is left, in tokens, within these two bounds.
+"""The longest reply of a call under a limit is an eighth of the remaining amount, in tokens, within these two bounds.
 
 A smaller share would cut long replies off, a larger one would make parallel agents wait for each other.
 """
@@ -87,19 +87,19 @@ class Allowance:
         return self if budget is None else Allowance(self.timeline, path, budget, of=of, above=self)
 
     def change_limits(self, limits: Budget) -> None:
-        """Apply these limits from the next call on; limits that are not given stay unchanged."""
+        """Apply these limits, starting with the next call; limits that are not given stay unchanged."""
         self.budget = override_limits(self.budget, limits)
         self._announce_release()
 
     @property
     def limits_money(self) -> bool:
-        """Whether this or any allowance above limits money, so that prices must be known."""
+        """Whether this allowance or one above it has a cost limit, so that prices must be known."""
         return any(one.budget is not None and one.budget.usd is not None for one in self._iter_with_parents())
 
     def has_room(self, estimate: CallEstimate, *, agent: str) -> bool:
-        """Return whether a call can be made now; False if it has to wait until calls under way have ended.
+        """Return whether a call can be made now; False if it has to wait for running calls to end.
 
-        Raises AgentFailed if it would exceed a limit even then.
+        Raises AgentFailed if it would exceed a limit even after those calls end.
         """
         for limit in self._iter_with_parents():
             if (stop := limit._explain_exceeded_limit(estimate.least, alone=True)) is not None:
@@ -107,19 +107,19 @@ class Allowance:
         return all(limit._explain_exceeded_limit(estimate.least) is None for limit in self._iter_with_parents())
 
     async def wait_for_release(self, seconds: float) -> None:
-        """Wait until a call under way has ended or the limits have changed, at most for these seconds."""
+        """Wait until a running call ends or the limits change, but at most this many seconds."""
         with move_on_after(seconds):
             await self._root._released.wait()
 
     @contextmanager
     def reserve_call(self, estimate: CallEstimate) -> Iterator[int | None]:
-        """Reserve one model call while the block runs, for which there is room.
+        """Reserve a model call, for which there is room, while the block runs.
 
-        Yield how many tokens its reply may have; None if neither tokens nor money are limited.
+        Yield the maximum length of its reply in tokens; None if there is no limit on tokens or cost.
         """
         longest = self._longest_reply(estimate)
         reserved = estimate.least if longest is None else estimate.with_reply(longest)
-        # Allowances without limits are counted too: they may get limits before the call is over.
+        # Allowances without limits are counted too: they can get limits before the call ends.
         limits = list(self._iter_with_parents())
         for limit in limits:
             limit._reserved = limit._reserved + reserved
@@ -131,7 +131,7 @@ class Allowance:
             self._announce_release()
 
     def _longest_reply(self, estimate: CallEstimate) -> int | None:
-        """Return how many tokens the reply to a call may have, given what is left."""
+        """Return the maximum length of the reply to a call, in tokens; None if it is unlimited."""
         left = self._remaining_limits()
         room = left.get("tokens", inf) - estimate.prompt.tokens
         if "usd" in left and estimate.usd_per_token:
@@ -149,7 +149,7 @@ class Allowance:
         return next((one.message for one in failures if one.message.startswith(refusals)), None)
 
     def describe_overshoot(self) -> str | None:
-        """Return by how much a limit was exceeded; None if none was."""
+        """Return a sentence about an exceeded limit; None if no limit was exceeded."""
         for limit, used, _, name in self._iter_limits():
             if limit is not None and used > limit:
                 return f"{self._describe_limit(limit, name)} was exceeded by the last reply: {used:,.6g} used"
@@ -213,7 +213,7 @@ class Allowance:
         return root
 
     def _announce_release(self) -> None:
-        """Wake the calls that wait for room; those that still have none wait for the next time."""
+        """Wake the calls that wait for room; calls that still do not fit wait again."""
         root = self._root
         root._released.set()
         root._released = asyncio.Event()
@@ -221,7 +221,7 @@ class Allowance:
     def _explain_exceeded_limit(self, estimate: Usage, *, alone: bool = False) -> str | None:
         """Return why a call with this estimate would exceed a limit; None if it would not.
 
-        With `alone`, calls under way are left out.
+        With `alone`, running calls are not counted.
         """
         for limit, used, kept, name in self._iter_limits():
             counted = USAGE_FIELDS[name]

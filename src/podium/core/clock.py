@@ -48,7 +48,7 @@ class PausableTimeout:
         self._pause_count += 1
 
     def resume(self) -> None:
-        """Undo one `pause`; the last one restarts the clock with the remaining time."""
+        """Undo one `pause`; undoing the last one restarts the clock with the remaining time."""
         self._pause_count -= 1
         if self._pause_count == 0:
             now = monotonic()

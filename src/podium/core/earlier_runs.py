@@ -41,7 +41,7 @@ def _iter_past_turns(rows: Sequence[JournalRow], started: RunStarted) -> Iterato
         return
     timeline = Timeline(rows[0].run, _ReadOnlyLease())
     timeline.load(rows)
-    # Use the recorded digest: nothing is executed again here, so this release does not need to compute the same one.
+    # Use the recorded digest: nothing is executed again here, so it need not match what this release would compute.
     place = Scope(timeline, started.agent, operation=started.agent, digest=begun.digest)
     first = started.agents[0]
     is_alone = first.team is None and first.router is None and first.handoff is None

@@ -19,7 +19,7 @@ from .budget import Allowance
 from .scope import Scope
 
 CUT_OFF_MARK = "\n\n[This answer was cut off at the token limit.]"
-"""The end of an answer that an engine could not complete, because the model may say no more."""
+"""The end of an answer that is incomplete because the model reached its token limit."""
 
 # Pieces of a reply, in the order in which they arrive. Thousands are created per second, and creating
 # a Struct is five times as fast as creating a frozen dataclass.
@@ -79,7 +79,7 @@ Piece = Text | Reasoning | ToolStarted | ToolFinished | Superseded | Postponed |
 class ToolAnswer:
     """A tool's result for the model; with `ends_turn`, the model is not called again in this turn.
 
-    With `is_reply`, the call itself is what the agent had to say, so that the turn may end without text.
+    With `is_reply`, the call itself is the agent's reply, so the turn can end without text.
     If the call was not permitted, `refusal` is the reason to show to people.
     """
 
@@ -92,7 +92,7 @@ class ToolAnswer:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tool:
-    """A tool that an engine session may call during a turn.
+    """A tool that an engine session can call during a turn.
 
     A resumed turn calls `answer` again for calls that were already answered. So `answer` either has no
     effects or records them as steps of the scope it is given. With `is_step`, the call itself is the

@@ -1,7 +1,7 @@
 """The gate: every action that an agent takes outside its conversation passes through it.
 
 It checks the policy, asks a person if the policy says so, records the intent on the timeline, then
-runs the call. Engine sessions get acting tools only through the gate of their operation. Podium
+runs the call. Engine sessions get tools with side effects only through their operation's gate. Podium
 executes exactly what a person approved: the call is prepared again after the answer, and if the result
 differs, the person is asked again.
 """
@@ -29,7 +29,7 @@ from .scope import Scope
 from .timeline import Denial
 from .tool_rate_limit import RateLimit
 
-# Acting tools
+# Tools with side effects
 
 
 class InvalidCall(Exception):
@@ -38,7 +38,7 @@ class InvalidCall(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PreparedCall:
-    """A call to an acting tool, ready to execute: a description of its effect, and the function that performs it.
+    """A tool call that is ready to execute: a description of its effect, and the function that performs it.
 
     `arguments` are the call's arguments in canonical form, with paths resolved; rules are matched against
     them. `inputs` and `outputs` are hashes of the files that the call changes, before and after. `shown`
@@ -72,7 +72,7 @@ class ActingTool(Protocol):
 
     @property
     def timeout(self) -> float:
-        """How many seconds a call may take."""
+        """How many seconds a call can take."""
         ...
 
     @property
@@ -127,7 +127,7 @@ class Gate:
         self._approval_seconds = approval_seconds
 
     def wrap_tool(self, acting: ActingTool, *, is_given: bool = False) -> Tool:
-        """Wrap an acting tool for an engine session. A tool from code (`is_given`) is allowed if no rule matches."""
+        """Wrap a tool for an engine session. A tool from code (`is_given`) is allowed if no rule matches."""
 
         async def answer_call(call: ToolUse, place: Scope) -> ToolAnswer:
             return await self._answer_call(acting, call, place, is_given=is_given)
@@ -188,7 +188,7 @@ class Gate:
     async def permit(
         self, place: Scope, action: Action, *, reason: str, shown: str
     ) -> tuple[PermissionAnswered, Action]:
-        """Return a person's answer and the action it is about; if nobody is available, the answer is a denial."""
+        """Return a person's answer and the action it applies to; if nobody is available, return a denial."""
         timeline = place.timeline
         if action.repeat_key in timeline.approvals:
             return PermissionAnswered(id="", decision="run", by=timeline.approvals[action.repeat_key]), action

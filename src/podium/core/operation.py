@@ -70,7 +70,7 @@ class RunContext:
     engine_for: Callable[[Agent], Engine]
     session_tasks: EngineSessionTasks
     offer_tools: Callable[[Operation], Awaitable[tuple[Tool, ...]]]
-    """Returns the acting tools that an operation's agent is allowed to use."""
+    """Returns the tools that an operation's agent is allowed to use, each behind the gate."""
     make_check_tool: Callable[[tuple[str, ...]], ActingTool] | None = None
     """Creates the tool that runs commands on a clean checkout of the work; None if there is no repository."""
     get_placement: Callable[[], Placement] | None = None
@@ -123,7 +123,7 @@ class Operation:
         self.rules: Rules = _narrow_rules(above.rules, agent)
         """The permission rules of this agent; never more permissive than those of the operation above."""
         self.mode: Mode = above.mode if above.mode == "plan" else agent.permission_mode or above.mode
-        """The permission mode of this agent; `plan` applies to everything below, too."""
+        """The permission mode of this agent; `plan` also applies to all operations below."""
         self.coordination_tools: tuple[Tool, ...] = ()
         """Tools for working with other agents, set by a pattern."""
         self._context = context
@@ -198,7 +198,7 @@ class Operation:
 
     @property
     def placement(self) -> Placement | None:
-        """The placement that starts workers, or None if there is none."""
+        """The placement that starts workers; None if there is no repository for them."""
         return None if self._context.get_placement is None else self._context.get_placement()
 
     async def stop_workers(self) -> None:
@@ -209,7 +209,7 @@ class Operation:
         await self.placement.stop_workers(runs)
         with move_on_after(STOP_SECONDS):
             for run in runs:
-                # Their usage counts even if their answers are no longer needed.
+                # A worker's usage counts even if its answer is no longer needed.
                 self.scope.child(f"worker:{run}").record_outcome(await self.placement.wait_for_result(run))
 
     async def record_ended_workers(self) -> None:
@@ -239,7 +239,7 @@ class Operation:
         return [*self._earlier_turns(), *read_past_turns(self.scope)]
 
     def _earlier_turns(self) -> list[PastTurn]:
-        """Return the turns before this operation; an agent called as a tool has none."""
+        """Return the turns before this operation; an agent called as a tool starts without earlier turns."""
         if self._continues_from is not None:
             return self._continues_from.past_turns()
         return [] if self.trigger == "tool" else list(self._context.earlier_turns)
@@ -304,7 +304,7 @@ class Operation:
         return place.record_outcome(Checked(commands=commands, passed=not answer.is_error, output=output))
 
     async def offer_tools(self) -> tuple[Tool, ...]:
-        """Return the acting tools that the agent is allowed to use, each behind the gate."""
+        """Return the tools that the agent is allowed to use, each behind the gate."""
         return await self._context.offer_tools(self)
 
     def make_error(self, kind: FailureKind, message: str, *, so_far: str = "") -> AgentFailed:

@@ -52,7 +52,7 @@ class Placement(Protocol):
 
     @property
     def is_worker(self) -> bool:
-        """Whether this run is itself a worker's, and so already has its own checkout."""
+        """Whether this run belongs to a worker, and so already has its own checkout."""
         ...
 
     async def send_worker(

@@ -17,7 +17,7 @@ SECRET_NAME = re.compile(
     re.IGNORECASE,
 )
 NAME_OF_PATH = re.compile(r"(?:FILE|PATH|DIR|DIRECTORY|FOLDER|HOME|CACHE|STORE|SOCK|CREDENTIALS)$", re.IGNORECASE)
-"""Names of variables that say where a secret is, if their value is a path."""
+"""Names of variables that contain the location of a secret if their value is a path."""
 MIN_KEY_LENGTH = 8
 """A shorter key is a placeholder such as "x"; redacting it would garble ordinary text."""
 
@@ -86,7 +86,7 @@ def _is_secret(name: str, value: str) -> bool:
 
 
 def _list_secrets_in_address(value: str) -> list[str]:
-    """Return the secrets in an address such as postgres://me:password@host, and the address itself if it has one."""
+    """Return the secrets in an address such as postgres://me:password@host, and the whole address if there are any."""
     if "://" not in value:
         return []
     from urllib.parse import unquote  # imported here for start-up time: few environments hold addresses
@@ -101,6 +101,6 @@ def _list_secrets_in_address(value: str) -> list[str]:
 
 
 def _is_unusual(text: str) -> bool:
-    """Return whether a part of an address is no ordinary word or number, which redacting would remove everywhere."""
+    """Return whether a part of an address is not an ordinary word or number, so that redacting it is safe."""
     is_plain = text.isalpha() or text.isdigit()
     return len(text) >= (MIN_SECRET_LENGTH if is_plain else MIN_KEY_LENGTH)

@@ -65,7 +65,7 @@ class Scope:
         )
 
     def record_outcome(self, event: E) -> E:
-        """Record the outcome of this scope. A scope has at most one."""
+        """Record the outcome of this scope. A scope has at most one outcome."""
         entry = self.timeline.append(
             event, scope=self.path, operation=self.operation, key=self.path, digest=self.digest
         )

@@ -134,7 +134,7 @@ class Session:
         ended = place.find_outcome(TurnEnded) or await self._attempt_turn(place, prompt)
         if ended.failure is not None and ended.failure.kind == "empty_reply":
             place.record(SessionRevived(agent=self._spec.agent.name, reason=ended.failure.message))
-            # Messages that the person sent during the first attempt also go into the second one.
+            # Messages that the person sent during the first attempt are also added to the second attempt.
             told = [message.text for message in turn.timeline.find_events_below(turn.path, MessagesDelivered)]
             prompt = "\n\n".join([prompt, *(text for text in told if text not in prompt)])
             place = turn.for_attempt(2)
@@ -247,7 +247,7 @@ class TurnListener:
 
     @property
     def text(self) -> str:
-        """The text since the last tool call; if that is blank, the text before it."""
+        """The text since the last tool call; if that is blank, the last text before that call."""
         return next((said for said in map("".join, reversed(self._segments)) if said.strip()), "")
 
     @property
@@ -307,7 +307,7 @@ class TurnListener:
         return self._turn_limits.resumed if self._is_unconfirmed else self._turn_limits.thinking
 
     def _flush_streamed(self) -> None:
-        with suppress(StoreFailed):  # the next wait for the store raises it
+        with suppress(StoreFailed):  # the next wait for the store raises this error
             self.flush()
 
     def stop_streaming(self) -> None:

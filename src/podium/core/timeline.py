@@ -7,7 +7,7 @@ parent, so that parallel branches never share a counter.
 
 Writes are queued in order and committed as fast as the store can. Nothing acts on an entry that is
 not yet written: `wait_written` is awaited before every effect and before anything is reported outside
-the run. So a crash loses at most the last entries, and nothing depends on those.
+the run. So a crash loses at most the last entries, and nothing depends on them.
 
 The store decides who can write and how lines are stored. Other modules interpret the events.
 """
@@ -164,12 +164,12 @@ class Timeline:
         return [event for event in found if isinstance(event, kinds)]
 
     def outcome_time(self, key: str) -> float | None:
-        """Return when the outcome of a step was recorded, or None if it has none."""
+        """Return when the outcome of a step was recorded, or None if the step has no outcome."""
         line = self._outcomes.get(key)
         return None if line is None else decode_entry(line).at
 
     def find_outcome(self, key: str, wanted: str) -> Event | None:
-        """Return the recorded outcome of a step, or None if it has none yet."""
+        """Return the recorded outcome of a step, or None if the step has no outcome yet."""
         line = self._outcomes.get(key)
         if line is None:
             return None
@@ -233,7 +233,7 @@ class Timeline:
             await sleep_forever()
 
     def pause(self) -> None:
-        """Do not start any more effects, and call `on_quiet` when the last running one has ended."""
+        """Do not start any more effects, and call `on_quiet` when the last running effect ends."""
         self.is_pausing = True
         if self.running_effects == 0:
             self.on_quiet()

@@ -27,7 +27,7 @@ class RateLimit:
         self._start_times: deque[float] = deque(maxlen=per_minute)
 
     async def acquire(self) -> None:
-        """Wait until one more can start."""
+        """Wait until another start is allowed."""
         while (
             len(self._start_times) == self._per_minute and (wait := self._start_times[0] + MINUTE - self._clock()) > 0
         ):

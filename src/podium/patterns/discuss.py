@@ -35,7 +35,7 @@ PASS = "pass"
 
 
 async def run_discuss(op: Operation, request: Request) -> Answer:
-    """Return the coordinator's answer. If there is none, return the discussion itself, marked as such."""
+    """Return the coordinator's answer. If the coordinator fails, return the messages with a notice."""
     return await Discussion(op, request).run()
 
 
@@ -122,7 +122,7 @@ class Discussion:
         return self._has_round_started(self.rounds + 1) or self.should_continue(self)
 
     def _has_round_started(self, number: int) -> bool:
-        """Return whether the timeline already has a member's turn in this round."""
+        """Return whether the timeline already contains a member's turn in this round."""
         stages = (self._op.scope.child(f"member:{agent.name}#{number}") for agent in self._members.values())
         return any(stage.child("operation_started#1").has_outcome for stage in stages)
 
@@ -152,7 +152,7 @@ class Discussion:
                 news=news[name],
             )
             asked = Request(text=words, origin=self._request.original)
-            # A member keeps its conversation, so once is enough; a worker begins a new one in each round.
+            # A member gets the context once and keeps its conversation; a worker starts a new one in each round.
             if name not in self.channel.read_until or runs_in_worker(stage):
                 asked = add_shared_context(self._own, asked, stage.agent)
             requests.append(asked)
@@ -229,7 +229,7 @@ class Discussion:
         return True
 
     async def _write_conclusion(self, ended: EndReason) -> str:
-        """Return the coordinator's conclusion; ask for one if needed. If that fails, return the discussion, marked."""
+        """Return the coordinator's conclusion; ask for it if needed. On failure, return the messages with a notice."""
         if ended == "coordinator":
             return self._conclusion
         op = self._op

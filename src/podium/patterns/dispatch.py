@@ -139,9 +139,9 @@ class _WorkerNames:
         return None
 
     def guess_unknown_name(self, header: str, *, has_more: bool) -> str:
-        """Return the name that a header line most likely means, although no worker has it.
+        """Return the most likely name in a header line that matches no worker.
 
-        It is the quoted text or the first word. If names contain spaces and the task is below, it is the whole line.
+        This is the quoted text or the first word, or the whole line if names contain spaces and the task is below.
         """
         header = header.strip()
         if quoted := re.match(r"(?:`([^`]+)`|\"([^\"]+)\"|\*\*([^*]+)\*\*)", header):
@@ -285,7 +285,7 @@ class _Block(NamedTuple):
     is_fenced: bool
 
     def extract_task(self, text: str) -> str:
-        """Return the task in `text`, without a fence around the blocks that is not part of the task."""
+        """Return the task in `text`, without the lines of a code fence around the blocks."""
         return (text if self.is_ended else _strip_outer_fence(text, is_fenced=self.is_fenced)).strip()
 
 
@@ -302,7 +302,7 @@ def _find_blocks(text: str) -> Iterator[_Block]:
 
 
 def _strip_outer_fence(text: str, *, is_fenced: bool) -> str:
-    """Remove the line that closes a fence opened before `text`, or that opens one for the text after it."""
+    """Remove the line that closes a fence opened before `text`, or that opens a fence for the text after `text`."""
     lines = text.split("\n")
     opened: int | None = None
     closes: int | None = None

@@ -23,7 +23,7 @@ from ..values.request import Answer, Request
 
 BRANCH_PREFIX = "podium"
 DEFAULT_BUDGET_SHARE = 0.25
-"""Share of the remaining budget for a worker that has no budget. The rest is left for other workers."""
+"""Share of the remaining budget for a worker without its own budget. The remainder is for other workers."""
 UNSENT = "no worker could be sent"
 
 

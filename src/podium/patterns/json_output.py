@@ -1,7 +1,7 @@
 """Structured output: validate an agent's answer against the JSON schema in its file.
 
-The request includes the schema. If the answer does not match, the agent is told why in the same conversation and
-can answer again. This works with any engine. Models with native structured output use that as well.
+The request includes the schema. If the answer does not match, the agent gets the reason in the same conversation
+and can answer again. This works with any engine. Models with native structured output use that as well.
 """
 
 from __future__ import annotations

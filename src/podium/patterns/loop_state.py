@@ -56,7 +56,7 @@ class LoopState:
 
     @property
     def score_drop(self) -> float:
-        """How far the last score is below the one before."""
+        """How far the last score is below the previous score."""
         return round(self.scores[-2] - self.scores[-1], 9) if len(self.scores) > 1 else 0.0
 
 

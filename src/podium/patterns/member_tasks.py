@@ -161,8 +161,8 @@ async def run_assignments(
 ) -> list[TaskResult]:
     """Run all workers at once on their tasks and return the results, in member order.
 
-    A worker that fails or times out is a result like any other and does not stop the others. `before` has the last
-    operation of each worker, whose conversation it continues unless the team wants fresh ones; it is updated.
+    A worker that fails or times out is a result like any other and does not stop the others. `before` maps each
+    worker to its last operation, whose conversation continues, and is updated. It is ignored if `fresh` is set.
     """
     own = get_team_options(op)
     last = {} if before is None or own.fresh else before
@@ -193,7 +193,7 @@ async def run_members(
 ) -> list[Part]:
     """Run members, as many at once as the team allows, and return their outcomes in the same order.
 
-    A member has `timeout` seconds from its start, and all together have `collection_timeout`.
+    Each member can take `timeout` seconds, and all of them together `collection_timeout` seconds.
     """
     parts: dict[int, Part] = {}
     limiter = CapacityLimiter(own.max_concurrent or inf)
@@ -201,7 +201,7 @@ async def run_members(
 
     async def run_member(place: int, member: Operation, request: Request) -> None:
         async with limiter:
-            # Members that start at once have the whole time; only those that waited have less.
+            # Members that start at once get the full time; only members that had to wait get less.
             left = collection_timeout if place < limiter.total_tokens else max(0.0, deadline - current_time())
             parts[place] = await member.run_as_part(request, timeout=min(timeout, left))
 

@@ -78,11 +78,11 @@ async def parse_plan_with_retries(
     iteration: int = 1,
     may_answer: bool = True,
 ) -> Plan:
-    """Return the plan in a reply. Ask the lead again if it assigns nothing.
+    """Return the plan in a reply. Ask the lead again if the plan assigns nothing.
 
-    The plan is empty if the first reply itself is the answer, which needs `may_answer`, or if the lead says in a
-    later iteration, with the sentinel, that the goal is met. A plan that names only unknown workers, or only says that
-    more is needed, does not count as empty: there is work, and no worker would do it.
+    An empty plan is accepted in two cases: the first reply is itself the answer, and `may_answer` is set; or the lead
+    uses the sentinel in a later iteration to say that the goal is met. A plan with only unknown
+    workers, or with only a request for more work, does not count as empty: work remains that no worker would do.
     """
     is_first = iteration == 1
     for attempt in range(MOST_PLANS + 1):
@@ -108,9 +108,9 @@ async def parse_plan_with_retries(
 
 
 def was_claim_accepted(op: Operation, iteration: int) -> bool:
-    """Return whether the timeline has a plan without assignments for this iteration.
+    """Return whether the timeline contains a plan without assignments for this iteration.
 
-    Earlier versions accepted such a plan without the sentinel, and runs that they began are resumed as they were.
+    Earlier versions accepted such a plan without the sentinel, and their runs must stay resumable.
     """
     plans = op.scope.timeline.find_events_below(op.scope.path, TeamPlanned, operation=op.scope.path)
     return any(plan.iteration == iteration and not plan.assignments for plan in plans)

@@ -163,7 +163,7 @@ class TeamReflection:
         return is_met
 
     def _accept_direct_answer(self, iteration: int) -> bool:
-        """Accept the lead's first reply as the answer, as the team allows. There is nothing to judge."""
+        """Accept the lead's first reply as the answer, without judging it; the team allows this."""
         by = self._op.agent.name
         evaluated = Evaluated(iteration=iteration, score=1.0, rationale="answered directly", by=by, is_complete=True)
         self.state.scores.append(self._op.scope.record(evaluated).score)
@@ -308,7 +308,7 @@ def propose_adjustments(
     results: Sequence[TaskResult],
     iteration: int,
 ) -> None:
-    """Record proposed adjustments. With `adjust: auto` they apply from the next iteration on."""
+    """Record proposed adjustments. With `adjust: auto`, they apply to all later iterations."""
     is_applied = own.adjust == "auto"
     for text, member in _find_adjustments(state, results, iteration):
         model = _choose_other_model(op, workers, member, results) if member else ""
@@ -337,7 +337,7 @@ def _find_adjustments(state: LoopState, results: Sequence[TaskResult], iteration
 
 
 def _choose_other_model(op: Operation, workers: Mapping[str, Agent], member: str, results: Sequence[TaskResult]) -> str:
-    """Return a model that this member does not use: a successful member's or the lead's. Empty if there is none."""
+    """Return a model that this member does not use, from a successful member or the lead, or an empty string."""
     change = op.scope.timeline.member_changes.get(member)
     own = workers[member].model if change is None or not change.model else change.model
     good = [workers[result.worker].model for result in results if result.state == "succeeded"]

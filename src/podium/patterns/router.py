@@ -1,4 +1,4 @@
-"""Routing: an agent chooses another agent, which answers in its place.
+"""Routing: an agent chooses another agent, which then answers the request.
 
 The router chooses with the tool `route_to`, or with a JSON object on engines without tools. After a choice
 that is not in the list, the router is shown the list and asked again. If it still makes no valid choice, the
@@ -44,7 +44,7 @@ async def route_request(op: Operation, request: Request) -> Answer:
 
 
 async def choose_destination(op: Operation, request: Request) -> Routed:
-    """Return the router's choice, or the fallback if it makes no valid one. Raise AgentFailed if neither exists."""
+    """Return the router's choice, or the fallback if no choice is valid. Raise AgentFailed if there is no fallback."""
     destinations, router = op.agent.destinations, op.agent.router
     assert router is not None
     session = op.session(make_route_tool(op), *await get_router_tools(op), max_turns=router.max_turns)
@@ -72,7 +72,7 @@ async def _ask_router(session: Session, prompt: str) -> Reply:
         return await session.ask(prompt)
     except AgentFailed as error:
         if error.failure.kind == "limit":
-            return Reply(text="")  # it used up its turns without choosing
+            return Reply(text="")  # the router used up its turns without choosing
         raise
 
 

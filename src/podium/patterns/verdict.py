@@ -44,7 +44,7 @@ class PassFail(Struct, frozen=True):
 
 
 def is_complete(text: str, group: bool = True) -> bool:
-    """Return whether a reply is an answer that its writer calls complete. A reply of sentinels alone is none."""
+    """Return whether a reply is an answer that its writer calls complete. A reply of only sentinels does not count."""
     return claims_completion(text, group) and bool(strip_verdict(text))
 
 
@@ -54,7 +54,7 @@ def claims_completion(text: str, group: bool = True) -> bool:
 
 
 def needs_iteration(text: str) -> bool:
-    """Return whether the judge asks for another iteration, with or without text behind the sentinel."""
+    """Return whether the judge asks for another iteration, with or without text after the sentinel."""
     return _has_sentinel(NEEDS_ITERATION, text)
 
 
@@ -152,7 +152,7 @@ _LINES[NEEDS_ITERATION] = re.compile(
     rf"^(?:{_BLANK}|[*_])*+{re.escape(NEEDS_ITERATION)}(?:{_BLANK}|[*_:])*+",
     re.IGNORECASE | re.MULTILINE | re.ASCII,
 )
-"""Complete sentinels must be alone on their line; the other one may be followed by what is missing."""
+"""Completion sentinels must be alone on their line; the needs-iteration sentinel can be followed by text."""
 _NAMES = "|".join(re.escape(sentinel.strip("[]")) for sentinel in _LINES)
 _ANY_SENTINEL = re.compile(rf"\[\[({_NAMES})\]\]", re.IGNORECASE | re.ASCII)
 _ANY_LINE = _compile_line_pattern(_ANY_SENTINEL.pattern)
@@ -160,7 +160,7 @@ _INLINE = re.compile(rf"[*_]{{0,3}}{_ANY_SENTINEL.pattern}", re.IGNORECASE | re.
 
 
 def _has_sentinel(sentinel: str, text: str) -> bool:
-    """Return whether a sentinel is on a line where it counts."""
+    """Return whether a text contains a sentinel at a valid position."""
     return _LINES[sentinel].search(text.replace("\r\n", "\n").replace("\r", "\n")) is not None
 
 
@@ -199,7 +199,7 @@ def _parse_score_label(pattern: re.Pattern[str], text: str) -> Score | None:
 
 
 def _parse_rationale(text: str, *, score: int = 0) -> str:
-    """Return the text after the label, up to a sentinel or up to the score if that comes later."""
+    """Return the text after the rationale label, up to a sentinel or to a score that follows the label."""
     if (label := _RATIONALE.search(text)) is None:
         return ""
     sentinels = (pattern.search(text, label.end()) for pattern in (_ANY_LINE, _INLINE))
@@ -209,7 +209,7 @@ def _parse_rationale(text: str, *, score: int = 0) -> str:
 
 
 def _parse_score_object(text: str, *, whole: bool) -> Score | None:
-    """Return the score in a JSON object: the whole reply if `whole`, otherwise the first object in it."""
+    """Return the score in a JSON object: the whole reply if `whole`, otherwise the first object with a score."""
     for found in _find_json_objects(text.strip(), whole=whole):
         told = {str(key).casefold(): value for key, value in found.items()}
         if "score" in told:

@@ -200,9 +200,9 @@ class GroupSection(NamedTuple):
 
 
 def reconcile_groups(runs: Iterable[RunOrigin], now: Arrangement, *, next_id: int) -> GroupChanges:
-    """Return the changes that put each run into a group. Once they are applied, a second call returns none.
+    """Return the changes that put each run into a group. Once they are applied, a second call returns no changes.
 
-    A new run unarchives its group, so that every new run is visible. New groups get ids from `next_id` on.
+    A new run unarchives its group, so that every new run is visible. New groups get ids starting at `next_id`.
     """
     by_key = {group.home: group for group in now.groups.values()}
     changed: dict[int, Group] = {}
@@ -239,9 +239,9 @@ def _keeps_group(run: RunOrigin, grouped: GroupedRun, now: Arrangement) -> bool:
 
 
 def build_sections(runs: Iterable[str], arrangement: Arrangement) -> list[GroupSection]:
-    """Return every group with its runs: pinned ones first, then by manual position, then in the order of `runs`.
+    """Return every group with its runs: pinned first, then by manual position, then in the order of `runs`.
 
-    `runs` are ordered newest first. Groups without runs come last.
+    `runs` is ordered newest first. Groups without runs come last.
     """
     found: dict[int, GroupSection] = {}
     for run in runs:

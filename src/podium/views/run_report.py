@@ -102,7 +102,7 @@ class DiscussionReport(Struct, frozen=True, kw_only=True):
 
 
 class OpenPoint(Struct, frozen=True, kw_only=True):
-    """An unanswered request or question, an undelivered message, or a rejected claim to be complete."""
+    """An unanswered request or question, an undelivered message, or a rejected claim of completion."""
 
     kind: Literal["request", "question", "message", "claim"]
     agent: str
@@ -188,7 +188,7 @@ class ReportBuilder:
     _discussion_records: dict[str, _DiscussionRecord] = field(default_factory=dict)
     _numbers: dict[str, int] = field(default_factory=dict)
     _own_texts: dict[str, str] = field(default_factory=dict)
-    """What operations answered themselves before they handed off."""
+    """The operations' own answers, before their handoffs."""
 
     def apply(self, entry: Entry) -> None:
         """Apply the next entry."""
@@ -323,7 +323,7 @@ class ReportBuilder:
         yield from self._iter_parts(root, 0)
 
     def _iter_parts(self, node: OperationNode, depth: int) -> Iterator[ReportPart]:
-        """Yield the parts of all operations below; a team's parts are in member order, without its evaluator."""
+        """Yield the parts of all operations below `node`; a team's parts are in member order, without its evaluator."""
         places = {name: place for place, name in enumerate(node.members)}
         judge = "" if node.team is None else node.team.evaluator or ""
         children = [child for child in node.children if child.agent != judge or judge in places]

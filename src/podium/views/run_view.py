@@ -309,7 +309,7 @@ def _iter_parts(node: OperationNode) -> Iterator[Part]:
 
 
 def _select_reporting_children(node: OperationNode) -> list[OperationNode]:
-    """Return the operations below whose parts are reported: a team's members in order, without its evaluator."""
+    """Return the child operations whose parts are reported: a team's members in order, without its evaluator."""
     if node.team is None:
         return node.children
     chosen = [child for child in node.children if child.trigger != "member"]

@@ -76,7 +76,7 @@ WORKERS_TOOL = "workers"
 
 CHECKS_TOOL = "run_checks"
 VERDICT = re.compile(r"(PASS|FAIL) (.+?)(?=, (?:PASS|FAIL) |$)")
-"""The result of each check, from the first line of the tool's answer, if it ran several."""
+"""Pattern for the result of each check in the first line of the tool's answer, if the tool ran several checks."""
 
 
 class CheckRun(Struct, frozen=True, kw_only=True):
@@ -90,8 +90,8 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     """A worker's state. If `answer` is None, `why` explains why there is none.
 
     `waiting_since` is the time of the oldest unanswered request or question, or 0 if there is none; `waiting_for`
-    lists the ids of all of them. The fields about its branch are set once its work is committed. `counts` lists the
-    runs of workers that it started and that have returned; their usage is included in its own.
+    lists the ids of all unanswered ones. The branch fields are set once the work is committed. `counts` lists the
+    runs of workers that this worker started and that have returned; its usage includes theirs.
     """
 
     run: str
@@ -160,7 +160,7 @@ class WorkerStateBuilder:
     _placed: WorkerPlaced | None = None
     _committed: WorkCommitted | None = None
     _checking: dict[str, str] = field(default_factory=dict)
-    """The running checks, by the scopes of their calls; a denied check never gets here."""
+    """The running checks, by the scopes of their calls; denied checks are not included."""
     _checks: list[CheckRun] = field(default_factory=list)
     _counts: dict[str, None] = field(default_factory=dict)
 
@@ -184,7 +184,7 @@ class WorkerStateBuilder:
                 self._apply_progress(entry)
 
     def _apply_resume(self, at: float) -> None:
-        """Apply a resume by a new process; the previous process's running turns and tools are gone."""
+        """Apply a resume by a new process; the previous process's running turns and tools no longer count."""
         self._restarts += self._is_under_way
         self._begun_at = self._begun_at or at
         self._is_under_way = self._has_turned = False
@@ -282,7 +282,7 @@ class WorkerStateBuilder:
         return "idle" if self._has_turned else "starting"
 
     def _find_current_tool(self, asked: dict[str, Entry]) -> str:
-        """Return the tool that it requests permission for, or the last one that it started."""
+        """Return the tool that the worker requests permission for, or the last tool that it started."""
         for entry in asked.values():
             match entry.event:
                 case PermissionAsked(action=action):

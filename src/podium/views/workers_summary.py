@@ -22,7 +22,7 @@ class SharedFile(Struct, frozen=True, kw_only=True):
 
 
 class SentWorker(Struct, frozen=True, kw_only=True):
-    """A worker that a run started; `why` is its error, as far as that run knows."""
+    """A worker that a run started; `why` is the error that the run recorded for it, if any."""
 
     run: str
     branch: str
