@@ -79,7 +79,7 @@ class Engines:
         return not model and not self._is_reachable(parse_model(model_names[0])[0])
 
     def _is_reachable(self, provider: Provider) -> bool:
-        """Return whether a provider can be called: it needs no key, has one, or has a custom address."""
+        """Return whether a provider can be called: it needs no key, its key is set, or it has a custom address."""
         has_moved = resolve_base_url(provider, self._environ) != provider.base_url
         return provider.key_name is None or bool(self._environ.get(provider.key_name)) or has_moved
 
@@ -116,7 +116,7 @@ class Engines:
         )
 
     def _prepare_price(self, provider: str, model: str) -> None:
-        """Have the price of a model ready before its first reply: from the cache, or loaded in the background."""
+        """Get the price of a model before its first reply, from the cache or by loading it in the background."""
         if self._price_cache is None:
             if not self._throttles:
                 self._run_in_background(model_prices.load_prices)

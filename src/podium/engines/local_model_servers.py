@@ -57,7 +57,7 @@ class ModelListing(Struct):
 
 
 def list_local_addresses(environ: Mapping[str, str]) -> tuple[ServerAddress, ...]:
-    """Return the addresses to probe: providers that need no key and have a loopback address."""
+    """Return the addresses to probe: the loopback addresses of providers that need no key."""
     addresses = (
         ServerAddress(provider=one.name, url=resolve_base_url(one, environ))
         for one in PROVIDERS.values()
@@ -79,7 +79,7 @@ async def find_servers(
     addresses: Iterable[ServerAddress], *, seconds: float = PROBE_SECONDS
 ) -> tuple[LocalServer, ...]:
     """Probe all addresses at once and return the servers that list their models within `seconds`."""
-    # Importing these two takes longer than most commands take to run.
+    # Importing these packages takes longer than most commands take to run.
     from aiohttp import ClientSession, DummyCookieJar
     from anyio import create_task_group, move_on_after
 

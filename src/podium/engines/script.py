@@ -1,7 +1,7 @@
-"""Scripts, which define a model's replies call by call, and the adapter that plays them in this process.
+"""Scripts, which define a model's replies call by call, and the adapter that replies from them in this process.
 
-A script is a list of steps. The first call in a conversation plays the first step, the second call
-the second, and so on. The position depends only on the conversation, so a script continues correctly
+A script is a list of steps. The first call in a conversation gets the first step, the second call
+the second step, and so on. The position depends only on the conversation, so a script continues correctly
 after a crash. In JSON, a plain string is a step that only replies with text:
 
     [
@@ -65,10 +65,10 @@ class Move(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown
     """The result of one model call.
 
     It waits for `delay` seconds, streams `says` in `pieces` parts, `pace` seconds apart, and then
-    makes its `calls`. A fault set to true affects every attempt; a number is how many attempts it affects,
-    counted from the first. `half` disconnects after half the text. `silent` sends nothing until it is
-    cancelled. `garbled` corrupts the JSON of the tool arguments, or of the reply if it has no calls.
-    `stop` is the stop reason; without it, it follows from the calls.
+    makes its `calls`. A fault set to true affects every attempt; a fault set to a number affects
+    that many attempts, starting with the first. `half` disconnects after half the text. `silent`
+    sends nothing until it is cancelled. `garbled` corrupts the JSON of the tool arguments, or of the
+    reply if it has no calls. `stop` is the stop reason; by default, it depends on whether there are calls.
     """
 
     says: str = ""
@@ -130,7 +130,7 @@ def find_script(system: str, messages: Sequence[Message]) -> Script | None:
     return parse_script(moves)
 
 
-# Playing a script
+# Running a script
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -203,7 +203,7 @@ class ScriptSet:
 
 
 class ScriptedWire:
-    """The adapter that plays scripts. `heard` lists the calls in order."""
+    """The adapter that replies from scripts. `heard` lists the calls in order."""
 
     def __init__(self, scripts: Scripts = (), *, otherwise: Callable[[ModelCall], Move] = echo_request) -> None:
         self.heard: list[ModelCall] = []
@@ -281,7 +281,7 @@ def stop_reason(move: Move) -> str:
 def cut_to_limit(move: Move, call: ModelCall) -> Move:
     """Return the move as a provider would send it: text beyond the call's `max_tokens` is cut off.
 
-    A move that sets its usage is not cut. It plays a server that ignores the limit.
+    A move that sets its usage is not cut: it simulates a server that ignores the limit.
     """
     longest = inf if call.max_tokens is None else call.max_tokens * CHARACTERS_PER_TOKEN
     if move.calls or move.usage is not None or len(move.says) + len(move.reasoning) <= longest:

@@ -71,7 +71,7 @@ class Servers:
         return await self._group.__aexit__(kind, error, trace)
 
     async def acting(self, names: Sequence[str], *, disallowed: Sequence[str] = ()) -> list[ActingTool]:
-        """Return the MCP tools in an agent's list: `mcp__server`, `mcp__server__tool`, with `*` in the tool's name.
+        """Return the MCP tools in an agent's list: `mcp__server` or `mcp__server__tool`; the tool can contain `*`.
 
         Other names are ignored. If a server or tool does not exist, is not trusted or does not start,
         the person gets a notice and the agent works without it.
@@ -201,7 +201,7 @@ class McpTool:
         return PreparedCall(arguments=call.arguments, act=call_server)
 
     async def recover(self, began: Action) -> ToolAnswer | None:
-        """Return None to repeat the call if the server hints that this is safe and the person added the server."""
+        """Return None, to repeat the call, if the server hints that this is safe and the person added the server."""
         is_harmless = self.definition.is_read_only or self.definition.is_idempotent
         return None if is_harmless and self.shared.server.source == "user" else make_interrupted_answer(self.name)
 
@@ -213,5 +213,5 @@ def _find_schema_errors(schema: Mapping[str, Any], arguments: Mapping[str, Any])
         for place, message in iter_schema_errors(schema, arguments):
             yield escape_unprintable(truncate_text(f"{place}: {message}" if place else message, 300))
     except (TooComplex, Unresolvable):
-        # The server checks what is too complex here, or refers to other documents.
+        # The server itself checks schemas that are too complex or that refer to other documents.
         return

@@ -2,7 +2,7 @@
 
 The SDK keeps task groups and cancel scopes open while a connection is open, and these must be closed
 by the task that opened them, in reverse order. So each connection has its own task, `run`, and all
-other tasks call through it. After it has ended, the connection reports how and why.
+other tasks call through it. After the task has ended, the connection reports how and why it ended.
 """
 
 from __future__ import annotations
@@ -147,7 +147,7 @@ class Connection:
         self._is_watched = False
 
     async def _refresh_on_change(self) -> None:
-        """Review changed tools as soon as a change is known, not only when one is called."""
+        """Review changed tools as soon as a change is known, not only when a tool is called."""
         while True:
             await self._may_have_changed.wait()
             try:
@@ -203,7 +203,7 @@ class Connection:
         return ToolAnswer(text=text, is_error=True)
 
     async def _explain_unavailable(self) -> ServerUnavailable:
-        """Wait until the connection has ended and return an error that says how."""
+        """Wait until the connection has ended and return an error with the reason."""
         self._end_requested.set()
         with move_on_after(CLOSE_SECONDS + 2 * self._limits.grace):
             await self._ended.wait()
@@ -296,7 +296,7 @@ def _build_definition(tool: Tool) -> ToolDefinition:
 
 
 def _explain_end(error: Exception) -> str:
-    """Return why a connection ended; "" if it was just closed."""
+    """Return why a connection ended; "" if the error says only that it was closed."""
     first = find_first_error(error)
     if isinstance(first, MCPError) and first.code == CONNECTION_CLOSED:
         return ""

@@ -101,7 +101,7 @@ class SharedServer:
         return f"the MCP server {self.server.name} is not available: {error}{again}"
 
     def explain_refusal(self, tool: str) -> str | None:
-        """Return why a tool is not called; None if it can be called."""
+        """Return why a tool must not be called; None if it can be called."""
         if tool not in self._changed:
             return None
         return (

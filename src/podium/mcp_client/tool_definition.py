@@ -36,7 +36,7 @@ class ToolDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def from_json(cls, content: str) -> ToolDefinition | None:
-        """Parse a definition; return None if `content` is not one."""
+        """Parse a definition; return None if `content` is not a definition."""
         try:
             return msgspec.json.decode(content, type=cls)
         except msgspec.MsgspecError:
@@ -46,7 +46,7 @@ class ToolDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
 def build_mcp_tool_name(server: str, tool: str) -> str:
     """Return the name under which models call the tool, unique among the tools of all servers.
 
-    A server's name has no double underscore. A tool name that is too long is shortened and gets a
+    A server's name contains no double underscore. A tool name that is too long is shortened and gets a
     hash of the full name.
     """
     prefix = f"mcp__{server}__"

@@ -25,7 +25,7 @@ from anyio import CancelScope, create_task_group, move_on_after, sleep, wait_rea
 from .process_group import CHUNK, GRACE, ChildProcess, ProgramNotStarted, read_pipe, start_process
 
 BREACH_SECONDS = 0.25
-"""How often to check what a sandboxed command uses."""
+"""Seconds between checks of what a sandboxed command uses."""
 LARGEST_PIPE = 1024 * 1024
 """The maximum content of a pipe; more can only come from a process that has left the group."""
 
@@ -206,8 +206,8 @@ async def _supervise_process(
 
 
 async def _watch_for_breach(command: SandboxedCommand, running: CancelScope) -> None:
-    """End a command, by cancelling `running`, as soon as it uses more than it may."""
-    while not (breach := command.find_breach()):  # noqa: ASYNC110 - nothing announces it
+    """End a command, by cancelling `running`, as soon as it exceeds a limit."""
+    while not (breach := command.find_breach()):  # noqa: ASYNC110 - there is no event to wait for
         await sleep(BREACH_SECONDS)
     command.notes.append(breach)
     running.cancel()

@@ -113,7 +113,7 @@ class ChildProcess:
                 self._process.stdin.close()
 
     async def wait(self) -> int:
-        """Wait until the program has exited, terminate the rest of its group and return its exit code."""
+        """Wait until the program has exited, terminate the other processes in its group and return its exit code."""
         await self.wait_exit()
         await self.end(grace=0)
         return self._process.wait()
@@ -141,7 +141,7 @@ class ChildProcess:
         await self.end(grace=grace)
 
     async def end(self, *, grace: float = GRACE) -> None:
-        """Terminate the process group and reap the program: SIGTERM, then SIGKILL for the rest after `grace` seconds.
+        """Terminate the process group and reap the program: SIGTERM, then SIGKILL after at most `grace` seconds.
 
         Without grace, SIGKILL is sent at once. Every wait is bounded and cannot be interrupted by a cancellation.
         """
@@ -161,13 +161,13 @@ class ChildProcess:
         self._process.poll()
 
     def signal_group(self, number: signal.Signals) -> None:
-        """Send a signal to the process group; do nothing if it has ended."""
+        """Send a signal to the process group; do nothing if the group has ended."""
         if self.returncode is None:
             with suppress(ProcessLookupError, PermissionError):  # macOS raises the latter for a group that has ended
                 os.killpg(self.pid, number)
 
     def close(self) -> None:
-        """Close the pipes. No task must still be reading or writing."""
+        """Close the pipes. All tasks must have stopped reading and writing."""
         for pipe in (self._process.stdin, self.stdout, self.stderr):
             if pipe is not None:
                 pipe.close()
@@ -251,7 +251,7 @@ async def read_pipe(pipe: IO[bytes] | None) -> bytes:
 
 
 def _open_pidfd(pid: int) -> int | None:
-    """Return a descriptor that becomes readable when the process exits; None if the system has none."""
+    """Return a descriptor that becomes readable when the process exits; None if none can be opened."""
     if sys.platform == "linux":
         with suppress(OSError):
             return os.pidfd_open(pid)
@@ -259,11 +259,11 @@ def _open_pidfd(pid: int) -> int | None:
 
 
 def _is_group_running(group: int) -> bool:
-    """Return whether a process in the group is running; one that has exited but is not reaped does not count."""
+    """Return whether a process in the group is running; a process that has exited but is not reaped does not count."""
     if sys.platform == "linux":
         with suppress(OSError):
             return any(_is_running_in(group, int(name)) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208 - names are enough
-        return True  # no descriptor is free to check
+        return True  # /proc cannot be read, so assume that one is running
     try:
         os.killpg(group, 0)
     except (ProcessLookupError, PermissionError):

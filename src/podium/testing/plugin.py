@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Module-scoped, so that it is resolved before a test's fixtures change PODIUM_HOME.
 @pytest.fixture(scope="module")
 def podium_repo(request: pytest.FixtureRequest) -> Path:
-    """The repository that agents are loaded from: the one that contains the test file. Override it to use another."""
+    """The repository that agents are loaded from: the one that contains the test file. Override this to use another."""
     from ..system.locations import find_repo  # for start-up time: pytest loads this plug-in in every project
 
     return find_repo(request.path.parent)
@@ -73,7 +73,7 @@ def model_server(podium_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 
 def _remove_wakeup_folder(store: Path) -> None:
-    """Remove the folder of the store's sockets, which is elsewhere if the path of the store is too long."""
+    """Remove the folder of the store's sockets, which is in /tmp if the path of the store is too long."""
     if store.exists():
         from ..store.wakeup import ensure_socket_folder  # for start-up time: pytest loads this plug-in in every project
 

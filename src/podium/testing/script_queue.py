@@ -9,7 +9,7 @@ class MutableScriptSet(ScriptSet):
     """Scripts that a test can set and replace at any time."""
 
     def set_script(self, agent: str, moves: Moves) -> None:
-        """Set the script of an agent from now on. Every conversation starts at its first move."""
+        """Set the script that an agent uses from now on. Every conversation starts at the first move."""
         self._by_agent[agent] = parse_script(moves)
 
     def set_default_script(self, moves: Moves) -> None:

@@ -68,7 +68,7 @@ class Scripted:
     # Defining agents
 
     def agent(self, name: str, *, says: Moves = "ok", **keys: Any) -> Agent:
-        """Define an agent that plays these moves, one for each model call; `keys` are fields of `podium.Agent`."""
+        """Define an agent that makes these moves, one for each model call; `keys` are fields of `podium.Agent`."""
         self._own_agents[name] = Agent(name=name, **keys)
         self._scripts.set_script(name, says)
         return self._own_agents[name]
@@ -141,12 +141,12 @@ class Scripted:
     # Implementation
 
     def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart, None]:
-        """Play the model's reply to a call; with this method, the object replaces a provider's API in the tool loop."""
+        """Yield the scripted reply to a call. This method lets the object replace a provider's API in the tool loop."""
         self.calls.append(call)
         return stream_move(self._scripts.next_attempt, call)
 
     def _resolve_team(self, agent: str | Agent, others: Iterable[Agent]) -> tuple[Agent, ...]:
-        """Return the agent and all agents it needs. Raise an error if a script has no agent."""
+        """Return the agent and all agents it needs. Raise an error if a script is for an unknown agent."""
         given = [*others, agent] if isinstance(agent, Agent) else [*others]
         self._own_agents |= {one.name: one for one in given}
         roster = load_roster(self.repo, self._settings.home)

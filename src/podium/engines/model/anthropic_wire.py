@@ -138,7 +138,7 @@ class _Details(Struct, gc=False):
 
 
 class _Block(Struct, gc=False):
-    """A content block, or the part of one that an event contains."""
+    """A content block, or the part of a block that an event contains."""
 
     type: str = ""
     id: str | None = None
@@ -161,7 +161,7 @@ class _Usage(Struct, gc=False):
 
 
 class _Event(Struct, gc=False):
-    """Any stream event, or a whole message, which uses the last four fields."""
+    """A stream event of any type, or a whole message; a message uses the last four fields."""
 
     type: str = ""
     index: int | None = None

@@ -42,7 +42,7 @@ class Conversation:
             self._add_past_turn(past)
 
     def add_user_message(self, text: str, place: Scope | None = None) -> None:
-        """Add a prompt or a later user message. Images marked in it are read from the timeline of `place`."""
+        """Add a prompt or a later user message. Images marked in the text are read from the timeline of `place`."""
         images = () if place is None else _load_images(text, place)
         self.messages.append(Message(role="user", text=text, images=images))
 
@@ -53,7 +53,7 @@ class Conversation:
         )
 
     def add_follow_up(self, reply: ModelReplied) -> None:
-        """Add what the model is told after a reply without tool calls that does not end the turn."""
+        """Add the message to the model after a reply that has no tool calls and does not end the turn."""
         text = CONTINUE if reply.stop == CUT_OFF else USE_TOOL_INTERFACE
         self.messages.append(Message(role="user", text=text))
 
@@ -130,7 +130,7 @@ def _load_images(text: str, place: Scope) -> tuple[Image, ...]:
 
 
 def _recall_reply(place: Scope) -> ModelReplied | None:
-    """Return the recorded reply of the model call at this scope, after any number of attempts."""
+    """Return the recorded reply of the model call at this scope, from the attempt that succeeded, or None."""
     for attempt in count(1):
         outcome = place.for_attempt(attempt).find_outcome(ModelReplied, CallFailed)
         if isinstance(outcome, ModelReplied):

@@ -106,7 +106,7 @@ class Endpoint:
         except (aiohttp.ClientError, OSError) as error:
             url = self.url.with_user(None).with_query(None)
             if self.proxy is None and _is_refused_here(url, error):
-                # Nothing listens on this machine. Waiting would not change that.
+                # No server listens on this port, so a retry would not help.
                 raise OutsideFailed(describe_stopped_server(self.provider, str(url.origin()))) from error
             raise self.make_failure(
                 f"cannot be reached at {url}: {error or type(error).__name__}",
@@ -166,7 +166,7 @@ def _merge_texts(pieces: Iterator[ReplyPart]) -> Iterator[ReplyPart]:
 
 
 async def _drain_response(content: aiohttp.StreamReader) -> None:
-    """Read what follows the end of the reply, for a short time, so that the connection can be reused."""
+    """Read any data after the end of the reply, for a short time, so that the connection can be reused."""
     with anyio.move_on_after(_DRAIN_SECONDS):
         while await content.readany():
             pass

@@ -29,7 +29,7 @@ from .model_wire import ModelCall, ReplyEnd, ReplyPart, ToolCallPart, Wire
 from .provider_throttle import ProviderThrottle
 
 BUDGET_WAIT_SECONDS = 10.0
-"""How long a call waits for room in a budget before it looks again. Calls that end wake it earlier."""
+"""How long a call waits for room in a budget before it checks again. A call that ends wakes it earlier."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ def mark_unpriced(usage: Usage) -> Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A model that can be called: its adapter and name there, and its price, throttle and context window.
+    """A model that can be called: its adapter, name, price, throttle and context window.
 
     `window` returns the size of the context window in tokens, or None if it is unknown. It is called
     only when a conversation grows, because the first lookup is slow.
@@ -99,7 +99,7 @@ class ModelCaller:
         self._expected_output_tokens = 0
         """The tokens of the last reply, used as the estimate for the next one."""
         self._input_scale = 1.0
-        """How many times as many tokens as estimated the provider counted for the last prompt, at least once."""
+        """The tokens of the last prompt as counted by the provider, divided by the estimate; at least 1."""
 
     async def stream_reply(
         self,
@@ -110,7 +110,7 @@ class ModelCaller:
         tools: tuple[Tool, ...],
         shortened_after: int | None,
     ) -> AsyncGenerator[Piece | ModelReplied]:
-        """Make one call with as many attempts as it takes; yield the pieces, then the reply.
+        """Make one call, with as many attempts as needed; yield the pieces, then the reply.
 
         Raise OutsideFailed if all models failed, and ContextTooLong if the conversation exceeds the
         context window. The caller can then shorten the conversation and call again, with the number of
@@ -202,9 +202,9 @@ class ModelCaller:
                 yield at.record_outcome(reply.as_model_replied())
 
     def _estimate_call(self, model: Model, expected: Usage) -> CallEstimate:
-        """Estimate what the call uses of a budget, with its cost if money is limited."""
+        """Estimate the usage of the call, with its cost if there is a cost limit."""
         tokens = int(expected.input_tokens * self._input_scale)
-        # Nothing is taken to be cached: a prompt that is written to the cache costs the most.
+        # Assume that nothing is cached yet: a prompt that is written to the cache costs the most.
         prompt = structs.replace(expected, input_tokens=tokens, written_tokens=tokens, output_tokens=0)
         price = 0.0
         if self._spec.allowance is not None and self._spec.allowance.limits_money:
@@ -214,7 +214,7 @@ class ModelCaller:
         return CallEstimate(prompt=prompt, output_tokens=expected.output_tokens, usd_per_token=price)
 
     async def _wait_for_budget(self, at: Scope, estimate: CallEstimate) -> AsyncGenerator[Piece]:
-        """Wait until there is room for the call, and yield a sign of life now and then. Raises AgentFailed."""
+        """Wait until the budget has room for the call; yield Postponed before each wait. Raises AgentFailed."""
         allowance = self._spec.allowance
         await at.timeline.wait_while_paused()  # a budget that is changed during a pause applies to this call
         while allowance is not None and not allowance.has_room(estimate, agent=self._spec.agent.name):

@@ -33,7 +33,7 @@ _PRICE_LIST_NAMES = {"gemini": "google", "xai": "x-ai", "bedrock": "aws", "verte
 
 
 def calculate_cost(provider: str, model: str, usage: Usage, *, at: datetime | None = None) -> float | None:
-    """Return the cost of one call in dollars at the prices of `at` (default: now), or None if the price is unknown.
+    """Return the cost of one call in dollars at the time `at` (default: now), or None if the price is unknown.
 
     Models on local servers cost nothing. The first call takes 0.2 s, because it loads all prices.
     """
@@ -46,7 +46,7 @@ def calculate_cost(provider: str, model: str, usage: Usage, *, at: datetime | No
 def add_cost(provider: str, model: str, usage: Usage, *, at: datetime | None = None) -> Usage:
     """Return the usage of one call with its cost, or marked as unpriced if the price is unknown.
 
-    A cost that the usage already has is kept.
+    If the usage already contains a cost, that cost is kept.
     """
     if usage.usd:
         return usage
@@ -62,14 +62,14 @@ def load_prices() -> None:
 
 
 class ModelFacts(Struct, frozen=True):
-    """What the price list says of a model whose price is the same at all times."""
+    """The price and context window of a model whose price is the same at all times."""
 
     rates: tuple[tuple[int, float, float, float, float], ...]
     window: int | None = None
 
 
 def describe_model(provider: str, model: str) -> ModelFacts | None:
-    """Return what the price list says of a model; None if its price is unknown or depends on the time of day."""
+    """Return the price and context window of a model; None if its price is unknown or depends on the time of day."""
     prices = _find_model_prices(provider, model)
     if prices is None or prices.by_time:
         return None
@@ -77,7 +77,7 @@ def describe_model(provider: str, model: str) -> ModelFacts | None:
 
 
 def remember_model(provider: str, model: str, facts: ModelFacts) -> None:
-    """Use these facts of a model instead of the price list, which is then not loaded for it."""
+    """Use these facts about a model, so that the price list need not be loaded for it."""
     _remembered_prices[provider, model] = _ModelPrices(tuple(_Rates(*rates) for rates in facts.rates))
     _remembered_windows[provider, model] = facts.window
 
@@ -91,7 +91,7 @@ def find_context_window(provider: str, model: str) -> int | None:
 
 
 def find_similar_models(provider: str, model: str) -> tuple[str, ...] | None:
-    """Return the known models of a provider whose names are closest to one that is unknown.
+    """Return the known models of a provider whose names are closest to an unknown name.
 
     Return None if the model is known, or if nothing is known about the models of the provider. The first
     call takes 0.2 s, because it loads all prices.

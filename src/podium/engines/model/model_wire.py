@@ -40,8 +40,8 @@ class ModelCall(Struct, frozen=True, kw_only=True):
     """One model call.
 
     `key` stays the same when the same step is repeated after a crash; wires send it as the
-    idempotency key. `schema` is the JSON schema for the answer, or None for free text. With
-    `max_tokens`, the provider cuts the reply off there, with the stop reason `length`.
+    idempotency key. `schema` is the JSON schema for the answer, or None for free text. A reply
+    longer than `max_tokens` is cut off by the provider, with the stop reason `length`.
     """
 
     agent: str

@@ -27,7 +27,7 @@ class OpenAIWire:
 
     Set `asks_usage` to false for servers that reject `stream_options`; some report usage anyway.
     Set `takes_schema` to false for servers that do not support `json_schema` as the response format.
-    `limit_name` is the field for the longest reply: OpenAI's newer models refuse `max_tokens`, and other
+    `limit_name` is the field that limits the reply: OpenAI's newer models refuse `max_tokens`, and other
     servers ignore `max_completion_tokens`.
     """
 
@@ -47,7 +47,7 @@ class OpenAIWire:
         key = api_key.strip()
         url = build_call_url(base_url, "/chat/completions")
         if key:
-            # Both use the Authorization header, and the client rejects a user name in the URL together with a key.
+            # A user name in the URL and a key both use the Authorization header, so the client rejects the combination.
             url = url.with_user(None)
         headers = {"Authorization": f"Bearer {key}"} if key else {}
         self._endpoint = Endpoint(client, url, key, key_name=key_name, provider=provider, proxy=proxy, headers=headers)
@@ -115,7 +115,7 @@ def _encode_tool(tool: Tool) -> dict[str, Any]:
 class _SealedFields(Struct, frozen=True, omit_defaults=True):
     """Fields of a message with tool calls, and of each call by id. Without them, servers reject the tool results.
 
-    DeepSeek needs its reasoning back, Gemini a signature with every call.
+    DeepSeek requires its reasoning, and Gemini requires a signature for every call.
     """
 
     thinking: dict[str, str] = {}

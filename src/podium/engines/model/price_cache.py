@@ -22,20 +22,20 @@ MAX_MODELS = 200
 
 
 class _CachedPrices(Struct):
-    """The content of the file: which price list it was made from, and what it says of each model."""
+    """The content of the file: the version of the price list, and the facts about each model."""
 
     price_list: str
     models: dict[str, ModelFacts]
 
 
 class PriceCache:
-    """The file of one home. A file that cannot be read or written only costs time."""
+    """The file in one home folder. If it cannot be read or written, lookups are only slower."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def restore(self, provider: str, model: str) -> bool:
-        """Remember what the file says of a model; False if it says nothing."""
+        """Remember the facts about a model from the file; return False if it contains none."""
         facts = self._read().models.get(f"{provider}:{model}")
         if facts is None:
             return False
@@ -43,7 +43,7 @@ class PriceCache:
         return True
 
     def load_and_store(self, provider: str, model: str) -> None:
-        """Load the price list and keep what it says of a model."""
+        """Load the price list and store the facts about a model in the file."""
         facts = describe_model(provider, model)
         content = self._read()
         if facts is None or len(content.models) >= MAX_MODELS:
@@ -53,7 +53,7 @@ class PriceCache:
             replace_file(self._path, msgspec.json.encode(content))
 
     def _read(self) -> _CachedPrices:
-        """Return the content of the file; empty if there is none, or if it belongs to another price list."""
+        """Return the content of the file; empty if it cannot be read or belongs to another price list."""
         current = _CachedPrices(price_list=_identify_price_list(), models={})
         try:
             content = msgspec.json.decode(self._path.read_bytes(), type=_CachedPrices)

@@ -29,7 +29,7 @@ class ProviderThrottle:
 
     - Limits: no more calls or tokens than allowed start in any window of one minute, and at most
       `concurrent` calls run at once. A call with more tokens than the limit per minute starts when
-      no other call has used any.
+      the whole quota is available.
     - If the provider sends Retry-After, all calls wait until then.
     - A single other transient failure, such as 500 or a refused connection, delays no other call.
       After two in a row without a success, all calls wait, and one call at a time is sent as a
@@ -245,7 +245,7 @@ class _MinuteQuota:
         return use
 
     def adjust_use(self, use: _QuotaUse | None, more: int, now: float) -> None:
-        """Take `more`. If it is negative, return the surplus of `use`, unless that was already returned."""
+        """Take `more`. If `more` is negative, return that amount from `use`, unless `use` has expired."""
         self._release_expired(now)
         if more > 0:
             self.take(more, now)

@@ -19,7 +19,7 @@ class Provider(Struct, frozen=True, kw_only=True):
 
     `key_name` is the environment variable with the API key, or None if no key is needed.
     `default_model` is empty if the models depend on what the person installed. `asks_usage` is false
-    if the provider refuses requests for usage, `takes_schema` if it does not support response schemas.
+    if the provider refuses requests for usage; `takes_schema` is false if it does not support response schemas.
     `host_name` is the server's own variable for its listening address. `limit_name` is the field of a
     request that limits the length of the reply. `server_name` is the name of a server that people run
     themselves, as they know it.
@@ -137,7 +137,7 @@ ALIASES = {
 
 
 def find_provider(name: str) -> Provider:
-    """Return the provider with this name. Raise Mistake with similar names if there is none."""
+    """Return the provider with this name. Raise Mistake with similar names if it is unknown."""
     found = PROVIDERS.get(name.lower())
     if found is None:
         # Every command imports this module, and only this error needs difflib.
@@ -185,7 +185,7 @@ def find_configured_provider(environ: Mapping[str, str]) -> Provider | None:
 
 
 def describe_stopped_server(provider: str, url: str) -> str:
-    """Return a sentence about a server on this machine that does not listen."""
+    """Return a sentence about a server on this machine that is not running."""
     known = PROVIDERS.get(provider)
     name = known.server_name if known is not None else ""
     subject = f"{name} is not running" if name else f"no server of {provider} is running"

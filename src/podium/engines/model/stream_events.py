@@ -93,7 +93,7 @@ def _extract_data(lines: bytes) -> list[bytes]:
 
 
 class ToolCallStart(Struct, frozen=True, gc=False):
-    """A tool call starts. Unless `is_new`, its id, index and name may match one that has already started.
+    """A tool call starts. Unless `is_new`, it can match, by id or index, a call that has already started.
 
     `extra` is provider data that is sent back with the call.
     """
@@ -243,7 +243,7 @@ class ReplyParser:
         return [parse_tool_use(id, call.name, call.text) for id, call in zip(ids, self._calls, strict=True)]
 
     def _estimate_usage(self) -> Usage:
-        """Estimate the usage of a call whose server reports none: about four characters per token."""
+        """Estimate the usage of a call if the server does not report it: about four characters per token."""
         said = self._said + sum(len(call.text) for call in self._calls)
         return Usage(input_tokens=-(-self._sent // 4), output_tokens=-(-said // 4), calls=1, estimated=1)
 
@@ -268,7 +268,7 @@ class _PartialToolCall(Struct):
 
 
 def read_sealed(sealed: str, decode: Callable[[str], Sealed]) -> Sealed | None:
-    """Decode provider data that came with an earlier reply; None if there is none, or if it is another provider's."""
+    """Decode provider data that came with an earlier reply; None if it is empty or from another provider."""
     try:
         return decode(sealed) if sealed else None
     except NOT_JSON:

@@ -151,7 +151,7 @@ class ModelSession:
         )
 
     def _add_person_messages(self, place: Scope) -> None:
-        """Add the person's messages since the last call; for a recorded call, only those delivered with it."""
+        """Add the person's messages since the last call; for a recorded call, only those delivered with that call."""
         said = find_delivered_messages(place) if place.has_outcome else deliver_messages(place, self._spec.agent.name)
         if said:
             self._conversation.add_user_message(said, place)
@@ -202,7 +202,7 @@ class ModelSession:
     async def _run_tool_calls(self, place: Scope, calls: tuple[ToolUse, ...]) -> list[ToolAnswer]:
         """Run the tool calls, in parallel if the tools allow it, and return the answers in the order of the calls.
 
-        A failure that ends the turn, such as an exhausted budget, cancels the parallel calls and skips the rest.
+        A failure that ends the turn, such as an exhausted budget, cancels the parallel calls and skips later calls.
         """
         answers: dict[int, ToolAnswer] = {}
 
@@ -275,7 +275,7 @@ class ModelSession:
 
 
 class AnswerProgress:
-    """The answer of a turn, as far as replies without tool calls have given it, and what the model was told about it.
+    """The answer of a turn so far, collected from replies without tool calls, and whether the model was asked again.
 
     A reply that was cut off is continued once. A tool call that was written as text is corrected once.
     """
@@ -283,7 +283,7 @@ class AnswerProgress:
     def __init__(self, spec: EngineSessionSpec) -> None:
         self.so_far = ""
         self.has_replied = False
-        """Whether a tool call was the reply, so that no text is needed."""
+        """Whether the agent replied through a tool, so that no text is needed."""
         self._spec = spec
         self._tools = {tool.name for tool in spec.tools}
         self._is_continued = False
@@ -292,7 +292,7 @@ class AnswerProgress:
     def judge_reply(self, reply: ModelReplied, *, is_last: bool) -> Iterator[Piece]:
         """Yield the pieces that follow a reply, with Finished at the end if it completes the answer.
 
-        Otherwise the model is to be called again. Raises AgentFailed if there is no answer. `is_last` means
+        Otherwise, the caller calls the model again. Raises AgentFailed if there is no answer. `is_last` means
         that no further call is allowed.
         """
         if reply.stop == "content_filter" and not reply.text.strip():
@@ -311,7 +311,7 @@ class AnswerProgress:
             yield Finished(reply.stop, by_tool=self.has_replied)
 
     def _find_written_call(self) -> str | None:
-        """Return the tool that the answer calls in writing. An agent whose output has a schema may answer with JSON."""
+        """Return the tool whose call was written as text, if any. With an output schema, JSON is a valid answer."""
         return None if self._spec.schema is not None else find_written_call(self.so_far, self._tools)
 
     def _make_written_call_failure(self, tool: str) -> AgentFailed:

@@ -1,6 +1,6 @@
 """Tool calls that a model wrote into its text, because it or its server does not support the tool interface.
 
-Only a reply that is nothing but such calls counts, and only if they name a tool that was offered. An
+Only a reply that is nothing but such calls counts, and only if they call tools that were offered. An
 answer that contains JSON, or that explains what a call looks like, stays an answer.
 """
 
@@ -18,7 +18,7 @@ _FENCE = re.compile(r"\A```[\w-]*[ \t]*\r?\n(.*?)\r?\n?```\Z", re.DOTALL)
 _MARK = re.compile(
     r"\A(?:<tool_calls?>|<function_calls?>|<\|python_tag\|>|<\|tool_calls?\|>|\[TOOL_CALLS\]|<｜tool▁calls▁begin｜>)"
 )
-"""The beginnings of calls in the formats of open models, which their servers should have read."""
+"""The beginnings of calls in the formats of open models, which their servers should have parsed."""
 _ANY_MARK = re.compile(r"</?tool_calls?>|</?function_calls?>|<\|/?(?:python_tag|tool_calls?)\|>|\[TOOL_CALLS\]")
 _MARKED_NAME = re.compile(
     r"""<function=([\w.-]+)|<invoke\s+name="([\w.-]+)"|(?:\[TOOL_CALLS\]|<｜tool▁sep｜>)\s*([\w.-]+)"""
@@ -29,7 +29,7 @@ _decoder = json.JSONDecoder(strict=False)
 
 
 def find_written_call(text: str, tools: Collection[str]) -> str | None:
-    """Return the first of these tools that a reply calls in writing; None if the reply is anything else as well."""
+    """Return the first of these tools whose call a reply contains as text; None if the reply has other content."""
     text = _THOUGHT.sub("", text.strip()).strip()
     if not tools or not text or len(text) > LONGEST_WRITTEN_CALL:
         return None
@@ -40,7 +40,7 @@ def find_written_call(text: str, tools: Collection[str]) -> str | None:
 
 
 def _iter_called_names(text: str) -> Iterator[str]:
-    """Yield the name of each call in a text of nothing but calls; yield nothing if it has other content."""
+    """Yield the tool name of each call in a text that consists only of calls; otherwise yield nothing."""
     is_marked = _MARK.match(text) is not None
     found = _read_json_values(_ANY_MARK.sub(" ", text) if is_marked else text)
     if found is not None:
@@ -52,7 +52,7 @@ def _iter_called_names(text: str) -> Iterator[str]:
 
 
 def _read_json_values(text: str) -> list[Any] | None:
-    """Return the JSON values that a text consists of, one after the other; None if it has anything else."""
+    """Return the JSON values in a text; None if the text contains anything else."""
     values: list[Any] = []
     place = 0
     while place < len(text):
@@ -68,7 +68,7 @@ def _read_json_values(text: str) -> list[Any] | None:
 
 
 def _unwrap_calls(value: Any) -> Iterator[Any]:
-    """Yield the calls in a JSON value: itself, the items of a list, or those under `tool_calls`."""
+    """Yield the calls in a JSON value: the items of a list or of its `tool_calls`, or the value itself."""
     if isinstance(value, dict) and isinstance(value.get("tool_calls"), list):
         value = value["tool_calls"]
     if isinstance(value, list):

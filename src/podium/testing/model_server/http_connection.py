@@ -32,7 +32,7 @@ class RequestHead:
 
     @classmethod
     def parse(cls, head: bytes) -> RequestHead:
-        """Parse a request head. Raise ValueError if it is not a request or its length is unknown."""
+        """Parse a request head. Raise ValueError if it is not a request that this server supports."""
         first, *lines = head.decode().split("\r\n")
         method, target, version = first.split(" ", 2)
         if version != "HTTP/1.1":
@@ -87,7 +87,7 @@ def _reason_phrase(status: int) -> str:
 
 
 class ConnectionTracker:
-    """The open connections, the calls in flight, and the tasks that wait for a change of either."""
+    """The open connections, the calls in flight, and the tasks that wait for these to change."""
 
     def __init__(self) -> None:
         self.in_flight = 0
@@ -165,7 +165,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def _answer_requests(self) -> None:
-        """Answer the requests that have arrived, until one has to wait."""
+        """Answer the requests that have arrived, until a response has to be sent later."""
         while self._response is None and not self._transport.is_closing():
             try:
                 request = self._take_request()
@@ -199,7 +199,7 @@ class Connection(asyncio.Protocol):
         return head, body
 
     def _send_parts(self, response: TimedResponse, place: int, moment: float) -> None:
-        """Send the parts from index `place` on, the first at `moment`. A timer sends those that are not due yet."""
+        """Send the parts, starting at index `place` and time `moment`. A timer sends the parts that are not due yet."""
         while place < len(response.parts):
             if moment > self._loop.time():
                 self._timer = self._loop.call_at(moment, self._continue_sending, response, place, moment)
