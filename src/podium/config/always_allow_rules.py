@@ -22,7 +22,7 @@ LOCK = ".allowed.lock"
 
 
 class AllowedRule(Struct, frozen=True, kw_only=True):
-    """A permanently allowed rule; `at` is the time, and `run` the run that asked.
+    """A permanently allowed rule; `at` is when it was allowed, and `run` which run asked.
 
     `repo` is the top folder of the repository that it applies in. If it is empty, the rule applies everywhere.
     """
@@ -34,12 +34,12 @@ class AllowedRule(Struct, frozen=True, kw_only=True):
     repo: str = ""
 
     def applies_in(self, repo: Path | None) -> bool:
-        """Return whether the rule applies in a repository, or in no repository."""
+        """Return whether the rule applies in `repo`; None means no repository."""
         return not self.repo or (repo is not None and self.repo == identify_repo(repo))
 
 
 def identify_repo(repo: Path) -> str:
-    """Return the text by which rules name a repository: its top folder without symbolic links."""
+    """Return the text that identifies a repository: its top folder without symbolic links."""
     return os.path.realpath(repo)
 
 
@@ -62,10 +62,10 @@ def save_allowed_rule(home: Path, rule: AllowedRule) -> None:
 
 
 def revoke_allowed_rule(home: Path, named: str, repo: Path) -> AllowedRule:
-    """Delete a permanently allowed rule, named by its text or by its number in the list, and return it.
+    """Delete a permanently allowed rule, given as its text or its number in the list, and return it.
 
-    If several repositories have the rule, the one for `repo` is meant. Raise Mistake if no rule or more than one is
-    meant.
+    If several repositories have the rule, the one for `repo` is deleted. Raise Mistake if the rule is not found
+    or is ambiguous.
     """
     with hold_file_lock(home / LOCK, protects=home / FILE):
         rules = load_allowed_rules(home)

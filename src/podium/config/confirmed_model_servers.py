@@ -38,7 +38,7 @@ def load_confirmed_servers(home: Path) -> tuple[ConfirmedServer, ...]:
 
 def save_confirmed_server(home: Path, server: ConfirmedServer) -> None:
     """Save a server as confirmed."""
-    # For start-up time: every command reads this file, and hardly any writes it.
+    # For start-up time: every command reads this file, but few write it.
     from ..system.atomic_file import replace_file
     from ..system.file_lock import hold_file_lock
 

@@ -119,7 +119,7 @@ class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
     def without_proposed(self) -> SettingsDocument:
-        """Return the part that a repository can set by itself; its permissions can only tighten."""
+        """Return the part that a repository can set by itself, without rules that allow actions."""
         own: dict[str, Any] = {name: value for name, value in _iter_explicit_fields(self) if name not in NEEDS_TRUST}
         own["permissions"] = structs.replace(self.permissions, allow=())
         limits = {name: structs.replace(limits, base_url=None) for name, limits in self.providers.items()}
@@ -131,7 +131,7 @@ class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def _find_local_roles(models: Mapping[str, Role]) -> dict[str, Role]:
-    """Return the roles with a model on a local server, also through other roles."""
+    """Return the roles that use a model on a local server, even indirectly."""
     found: dict[str, Role] = {}
     is_complete = False
     while not is_complete:

@@ -36,7 +36,7 @@ class SettingsFiles(Struct, frozen=True, kw_only=True):
     """The content of all settings files.
 
     `repo` contains the settings that the repository can set by itself and the proposals that the user
-    trusts; `proposed` has its other proposals. `user_lines` and `repo_lines` map keys to locations such
+    trusts; `proposed` lists the other proposals. `user_lines` and `repo_lines` map keys to locations such
     as `~/.podium/config.yaml:3`; the key of a rule is `permissions.deny.RULE`.
     """
 

@@ -66,7 +66,7 @@ def read_settings_file(path: Path, *, path_shown: str, side: Side, root: Path | 
 
 
 def is_placeholder(path: Path) -> bool:
-    """Return whether an empty folder is in the file's place. It prevents sandboxed commands from creating the file."""
+    """Return whether `path` is an empty folder, which prevents sandboxed commands from creating the file."""
     try:
         return not path.is_symlink() and path.is_dir() and not any(path.iterdir())
     except OSError:

@@ -73,7 +73,7 @@ class Trust:
             self._write_file(_TrustFile(trusted=trusted, changed=changed))
 
     def revoke(self, kind: Kind, name: str) -> bool:
-        """Revoke the trust under this name. Return whether there was any."""
+        """Revoke the trust under this name. Return whether it existed."""
         with self._hold_file_lock():
             records = self._read_file()
             if name not in records.trusted.get(kind, {}):

@@ -75,7 +75,7 @@ def check_combinations(agents: Agents) -> Iterator[Diagnostic]:
 
 
 def _check_advisors(advisors: Advisors, agent: Agent) -> Iterator[Diagnostic]:
-    """Yield an error if more advisors are required to succeed than there are."""
+    """Yield an error if more advisors must succeed than the agent has."""
     number, count = advisors.require, len(advisors.agents)
     if isinstance(number, int) and number > count:
         message = f"requires {number} of {count} advisors to succeed; use at most {count}"
@@ -173,7 +173,7 @@ def find_cycles(agents: Agents) -> Iterator[list[str]]:
 
 
 def check_depth(agents: Agents) -> Iterator[Diagnostic]:
-    """Yield an error for each top-level agent below which agents are nested too deeply."""
+    """Yield an error for each top-level agent whose agents are nested too deeply."""
     needed = {name for agent in agents.values() for name in _list_dependencies(agents, agent.name)}
     levels = _count_levels(agents)
     for name, agent in agents.items():
@@ -266,7 +266,7 @@ def find_schema_mismatches(output: object, needed: object, *, place: str = "", d
 
 
 def _compare_properties(output: dict[str, Any], needed: dict[str, Any], *, place: str, depth: int) -> Iterator[str]:
-    """Yield the required properties that are missing, then the mismatches in properties of both schemas."""
+    """Yield the required properties that are missing, then mismatches between the two schemas."""
     given, wanted = _as_mapping(output.get("properties")), _as_mapping(needed.get("properties"))
     sure = _as_names(output.get("required"))
     for name in _as_names(needed.get("required")):

@@ -113,7 +113,7 @@ class FileParts:
 
 
 def split_frontmatter(text: str) -> FileParts | None:
-    """Split a file into the text between its first two `---` lines and the rest; None without frontmatter."""
+    """Split a file into its frontmatter and the text below. Return None if it has no frontmatter."""
     lines = text.split("\n")
     if lines[0].rstrip() != "---":
         return None

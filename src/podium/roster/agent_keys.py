@@ -216,7 +216,7 @@ def read_schema_file(reader: FieldReader, file_name: str) -> dict[str, Any]:
 
 
 def check_schema_type(reader: FieldReader, found: dict[str, Any]) -> dict[str, Any]:
-    """Return `found` after checking its `type`; the rest is checked when a value is validated."""
+    """Return `found`. Only its `type` is checked here, the rest when a value is validated."""
     given = found.get("type", "object")
     for kind in given if isinstance(given, list) else [given]:
         if kind not in TYPES:
@@ -225,7 +225,7 @@ def check_schema_type(reader: FieldReader, found: dict[str, Any]) -> dict[str, A
 
 
 def read_permission_mode(reader: FieldReader) -> str:
-    """Return the permission mode; one that would permit more than the run does is refused."""
+    """Return the permission mode; a mode that permits more than the run does is rejected."""
     spelled = reader.read_text(join_words(list(PERMISSION_MODES), last="or"))
     if spelled in PERMISSION_MODES:
         return PERMISSION_MODES[spelled]

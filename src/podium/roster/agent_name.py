@@ -71,7 +71,7 @@ def resolve_agent_name(reader: FieldReader, word: str) -> str:
 
 
 def sort_by_similarity(name: str, known: Sequence[str]) -> list[str]:
-    """Sort the (already sorted) `known` names by similarity to `name`; if there are many, only its neighbours."""
+    """Sort `known` (in alphabetical order) by similarity to `name`. If there are many, return only neighbours."""
     if len(known) > MANY:
         place = bisect_left(known, name)
         known = known[max(0, place - NEIGHBOURS) : place + NEIGHBOURS]

@@ -77,7 +77,7 @@ class Roster:
     """All agents by name, with the diagnostics about their files.
 
     `agents` are the agents in effect, `shadowed` those that another agent overrides, and `broken` the
-    names whose file in effect has errors. `by_qualified_name` has every agent, shadowed or not, as
+    names whose file in effect has errors. `by_qualified_name` lists every agent, shadowed or not, as
     `builtin:NAME`, `user:NAME` or `repo:NAME`. `lines` maps each path to the lines of its keys.
     """
 
@@ -89,7 +89,7 @@ class Roster:
     lines: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def get(self, name: str) -> Agent:
-        """Return an agent by name, qualified name (`builtin:NAME`) or display name. Raise BadAgent if there is none."""
+        """Return an agent by name, qualified name (`builtin:NAME`) or display name. Raise BadAgent if not found."""
         known = self.resolve_name(name)
         found = None if known is None else self._find_agent(known)
         if isinstance(found, Agent):
@@ -176,7 +176,7 @@ class Roster:
         return reached, tuple(diagnostic for diagnostics in broken.values() for diagnostic in diagnostics)
 
     def _find_agent(self, name: str) -> Agent | BrokenAgent | None:
-        """Find an agent by name; one found by its qualified name is renamed to that."""
+        """Find an agent by name. If `name` is qualified, the result has that name."""
         if name in self.agents:
             return self.agents[name]
         if name in self.broken:
@@ -266,7 +266,7 @@ def _collect_team_agents(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCollection:
-    """The agents and broken files from a source by name, and all diagnostics about it."""
+    """A source's agents and broken files by name, and all diagnostics about the source."""
 
     entries: Mapping[str, Agent | BrokenAgent]
     diagnostics: tuple[Diagnostic, ...]
@@ -274,7 +274,7 @@ class AgentCollection:
 
 
 def read_folder(folder: Folder) -> AgentCollection:
-    """Read all agent files in `folder`; nothing if it does not exist."""
+    """Read all agent files in `folder`, which does not have to exist."""
     try:
         return collect_agents(folder.read_file(path) for path in list_agent_files(folder))
     except OSError as error:
@@ -328,9 +328,9 @@ class CheckReport:
 
 
 def check_path(path: Path, home: Path, check_more: CheckMore = lambda agents: ()) -> CheckReport:
-    """Check the repository, folder or file at `path`; a folder or file is checked with the agents around it.
+    """Check the repository, folder or file at `path`; a folder or file is checked with all other agents.
 
-    `check_more` returns further diagnostics of agents that can be used.
+    `check_more` returns further diagnostics about valid agents.
     """
     path = path.absolute()
     if path.is_dir() and any((path / mark).exists() for mark in (*REPO_MARKERS, *FOREIGN_FOLDERS)):

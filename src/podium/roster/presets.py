@@ -171,7 +171,7 @@ def check_preset(preset: Preset) -> None:
 
 
 def delete_preset(home: Path, name: str) -> bool:
-    """Delete the preset with that name. Return whether there was one."""
+    """Delete the preset with that name. Return whether it existed."""
     with _lock_presets(home):
         stored = _read_file(home)
         entries = _validate_file(stored).presets

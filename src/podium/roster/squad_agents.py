@@ -1,7 +1,7 @@
 """The agents of squads and presets: a lead for each team, and an agent for each of its members.
 
-A lead has the team's name and overrides other agents, as a file with that name would. A member does
-not: if another agent has its name, the member gets the lead's name as a prefix and keeps its own name
+A lead has the team's name and overrides other agents, as a file with that name would. A member
+overrides nothing: if its name is taken, it gets the lead's name as a prefix, and keeps its own name
 only inside the team.
 """
 
@@ -43,7 +43,7 @@ MAX_NAMES_SHOWN = 6
 
 
 class TeamAgents(NamedTuple):
-    """The agents from one source of teams, with diagnostics; `broken` has leads that cannot be used, by name."""
+    """The agents from one source of teams, with diagnostics; `broken` lists unusable leads by name."""
 
     agents: tuple[Agent, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()

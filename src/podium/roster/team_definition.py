@@ -60,7 +60,7 @@ def is_team(agent: Agent) -> bool:
 
 
 def find_team(name: str, roster: Roster, *, repo: Path, home: Path) -> TeamDefinition:
-    """Find a team by its name or display name. Raise Mistake if there is none."""
+    """Find a team by its name or display name. Raise Mistake if not found."""
     lead = _find_lead(name, roster)
     if lead.team is None:
         if lead.router is not None:
@@ -162,7 +162,7 @@ def list_preset_only_settings(preset: Preset) -> list[str]:
 def save_team(preset: Preset, *, repo: Path | None, home: Path, team: squad.Team | None = None) -> Path | None:
     """Save a team as a preset and, with a repository, as its squad. Return the squad's folder.
 
-    `team` is the same team, if it was read from a squad's folder.
+    Pass `team` if the team was read from a squad's folder.
     """
     presets.load_presets(home)  # raises before anything is written
     presets.check_preset(preset)
@@ -186,7 +186,7 @@ def delete_team(found: TeamDefinition, *, repo: Path, home: Path) -> None:
 def change_team_member(
     found: TeamDefinition, member: str, *, repo: Path, home: Path, model: str | None = None, prompt: str | None = None
 ) -> TeamKind:
-    """Change a member's model or prompt. Return where that is stored; a built-in team becomes a preset."""
+    """Change a member's model or prompt. Return where the change is saved; a built-in team becomes a preset."""
     place = _find_member_index(found, member)
     changes: dict[str, str] = {key: value for key, value in (("model", model), ("prompt", prompt)) if value is not None}
     if found.kind == "files":

@@ -88,7 +88,7 @@ ACTING_MODES: Mapping[str, tuple[Mode, ...]] = {
     "lockout": (),
     "max_attempts": (),
 }
-"""The modes in which a key has an effect, for the keys that have none in some mode."""
+"""The modes in which a key has an effect, for keys that do not apply in every mode."""
 KEYS = ("mode", "members", "evaluator", *OPTION_READERS)
 SPELLINGS = {"terminationMode": "termination", "termination_mode": "termination"}
 
@@ -120,7 +120,7 @@ def warn_about_idle_keys(fields: Mapping[str, FieldReader], mode: Mode) -> None:
 
 
 def describe_idle_key(key: str, mode: Mode) -> str:
-    """Return why a key of a team has no effect in this mode, or an empty string if it has one."""
+    """Return why a team key has no effect in this mode, or an empty string if it has an effect."""
     modes = ACTING_MODES.get(key, MODES)
     if mode in modes or mode not in MODES:
         return ""

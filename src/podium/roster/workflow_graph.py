@@ -1,4 +1,4 @@
-"""The graph of agents: which agents each one needs, which may give the final answer, and how to draw it."""
+"""The graph of agents: which agents each one needs, which can give the final answer, and how to draw it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def iter_edges(agent: Agent) -> Iterator[Reference]:
 
 
 def find_terminal_agents(agents: Agents, name: str) -> tuple[str, ...]:
-    """Return the agents that may give the final answer for `name`: the ends of its handoffs and routes."""
+    """Return the agents that can give the final answer for `name`: the ends of its handoffs and routes."""
     found: dict[str, None] = {}
     seen: set[str] = set()
     waiting = [name]
@@ -113,7 +113,7 @@ def describe_agent_kind(agent: Agent) -> str:
 
 
 def render_mermaid(agents: Agents, name: str) -> str:
-    """Render the workflow of `name` as a Mermaid flowchart; agents that may give the final answer have round ends."""
+    """Render the workflow of `name` as a Mermaid flowchart; agents that can give the final answer have round ends."""
     owners = find_terminal_agents(agents, name)
     ids = {reached: f"n{place}" for place, reached in enumerate(find_reachable_agents(agents, name))}
     lines = ["flowchart TD", f"    %% round ends: {LEGEND.removeprefix('* ')}"]

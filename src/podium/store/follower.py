@@ -29,8 +29,8 @@ class Follower:
         self._is_finishing = False
         self._is_closed = False
         self._reader = StoreReader(path)
-        # The socket is bound before the first read. An owner that is woken looks for new sockets and wakes
-        # them, so entries that it wrote before it found this one are read then.
+        # The socket is bound before the first read. A woken owner finds new sockets and wakes them,
+        # which makes this follower read the entries that were written in the meantime.
         folder = ensure_socket_folder(path)
         self._wakeup = WakeupSocket(folder, "follower")
         send_wakeup(folder, "owner")
@@ -49,7 +49,7 @@ class Follower:
         self._reader.close()
 
     def finish(self) -> None:
-        """Return the entries that are already written, then end; for a run that no process works on any more."""
+        """End after the entries that are already written. Used when no process works on the run any more."""
         self._is_finishing = True
         if not self._is_closed:
             self._wakeup.wake()

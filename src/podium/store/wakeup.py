@@ -21,7 +21,7 @@ from typing import Literal
 from ..values.errors import StoreFailed
 
 LONGEST_FOLDER = 70
-"""The maximum length of a directory's path in bytes: a socket's path has at most 107, its file name up to 34."""
+"""The maximum length of a directory's path in bytes: socket paths are limited to 107, and file names need up to 34."""
 
 WaiterKind = Literal["owner", "follower", "client"]
 
@@ -39,7 +39,7 @@ class WakeupSocket:
         return self._socket.fileno()
 
     def wake(self) -> None:
-        """Wake this socket from its own process. If its path was deleted, it stays readable from then on."""
+        """Wake this socket from its own process. If its path was deleted, the socket stays readable."""
         try:
             self._socket.sendto(b"!", str(self.path))
         except BlockingIOError:

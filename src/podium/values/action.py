@@ -26,7 +26,7 @@ class Action(Struct, frozen=True, kw_only=True, omit_defaults=True):
     inputs: dict[str, str] = {}
     """The current hash of each file that the action changes, by path; empty if there is no file."""
     outputs: dict[str, str] = {}
-    """The hash of each of these files after the action, which shows after a crash whether it was executed."""
+    """The hash of each changed file after the action, to detect after a crash whether it was executed."""
     diff: str = ""
     asked_at: float = 0.0
     expires_at: float = 0.0
@@ -45,7 +45,7 @@ class Action(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def repeat_key(self) -> str:
-        """The hash that an approval for the whole run covers: the same action, whatever the files it reads contain."""
+        """The hash that an approval for the whole run covers: the same action, even if files that it reads change."""
         same = structs.replace(self, asked_at=0.0, expires_at=0.0, nonce="")
         return _hash_action(same if self.outputs else structs.replace(same, inputs={}))
 

@@ -34,7 +34,7 @@ class Router(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 DEFAULT_REQUIRE: Literal["none"] = "none"
-"""How many advisors must succeed if an agent's definition does not say so."""
+"""How many advisors must succeed if the agent's definition sets no number."""
 
 
 class Advisors(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -104,7 +104,7 @@ class Reference(Struct, frozen=True):
 
 
 AgentMode = Literal["", "plan", "dont-ask"]
-"""The permission mode of an agent; empty for that of the run. Only stricter modes can be set."""
+"""The permission mode of an agent; empty means the run's mode. Only stricter modes can be set."""
 
 
 class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -8,7 +8,7 @@ LOCAL_PROVIDERS = frozenset(("ollama", "vllm", "llamacpp", "lmstudio"))
 
 
 def find_local_provider(model: str) -> str | None:
-    """Return the local provider that the name of a model begins with; None if it names another one or none."""
+    """Return the local provider at the start of a model name, or None if the model is not local."""
     provider = model.partition(":")[0].strip().lower()
     return provider if provider in LOCAL_PROVIDERS else None
 

@@ -50,7 +50,7 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Part(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One agent's contribution to an answer, or why there is none."""
+    """One agent's contribution to an answer, or why it is missing."""
 
     agent: str
     outcome: Outcome

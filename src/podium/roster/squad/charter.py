@@ -23,7 +23,7 @@ _MODEL_SECTION = "<!-- The model, as set with Podium. -->\n## Model\n\nPreferred
 
 
 class Charter(Struct, frozen=True):
-    """A charter. `prompt` has at most its first 4,000 characters; `shortened` is set if the charter is longer."""
+    """A charter. `prompt` is at most its first 4,000 characters; `shortened` is set if the charter is longer."""
 
     name: str
     role: str

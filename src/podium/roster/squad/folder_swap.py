@@ -92,7 +92,7 @@ def _raise_error(error: OSError) -> None:
 
 
 def _link_or_copy(source: Path, copy: Path) -> None:
-    """Hard-link a file, or copy it if the system does not support that."""
+    """Hard-link a file, or copy it if hard links are not supported."""
     try:
         os.link(source, copy, follow_symlinks=False)
     except (OSError, NotImplementedError):

@@ -108,7 +108,7 @@ def _read_charter_body(folder: Path, folder_name: str | None, repo: Path) -> str
 
 
 def _read_text_or_empty(path: Path, repo: Path) -> str:
-    """Return a file's text, or an empty string if it cannot be read, which the first read reported."""
+    """Return a file's text, or an empty string if it cannot be read (already reported)."""
     try:
         return read_squad_file(path, repo) or ""
     except UnreadableFile:
@@ -116,13 +116,13 @@ def _read_text_or_empty(path: Path, repo: Path) -> str:
 
 
 def locate_squad_folder(folder: Path) -> Path:
-    """Return the folder, or its backup if an interrupted save left only that."""
+    """Return the folder, or its backup if an interrupted save left no folder."""
     before = folder.with_name(f"{folder.name}{BACKUP_SUFFIX}")
     return before if before.is_dir() and not folder.exists() else folder
 
 
 def _read_team(folder: Path, repo: Path, why_none: list[str]) -> Team | None:
-    """Read the team in a folder. Without agents, return None; if it has a team file, add the reason to `why_none`."""
+    """Read the team in a folder, or return None. If there is a team file, the reason is added to `why_none`."""
     text = read_squad_file(folder / TEAM_FILE, repo)
     if text is None:
         return None

@@ -31,7 +31,7 @@ def agent_name(session: str, team: str) -> str:
 
 
 def derive_role(name: str, prompt: str | None) -> str:
-    """Derive a worker's role from the start of its prompt, or from its name if it has none."""
+    """Derive a worker's role from the start of its prompt, or from its name if it has no prompt."""
     text = (prompt or "").strip().lstrip("#>*_ \t\n")
     if said := _YOU_ARE.match(text):
         text = text[said.end() :]

@@ -222,7 +222,7 @@ def _read_source_file(team: Team, repo: Path, *parts: str) -> str | None:
 
 def _save_team_file(team: Team, member_folders: Sequence[MemberFolder], new: Path) -> None:
     path = new / TEAM_FILE
-    # Read as bytes: line endings may be mixed, and unchanged lines keep theirs.
+    # Read as bytes: unchanged lines must keep their line endings, even if mixed.
     text = path.read_bytes().decode("utf-8-sig") if path.exists() else ""
     lines = [
         MemberListing(

@@ -133,7 +133,7 @@ class Groups:
             self._write_changes(_as_changes(replace(run, group=group.id, position=None, is_manual=True)))
 
     def order_groups(self, groups: Sequence[Group]) -> None:
-        """List these groups first, in this order; the others follow by their newest run."""
+        """List these groups first, in this order; others are sorted by newest run."""
         with self._edit_arrangement() as now:
             places = {_find_current_group(group, now).id: place for place, group in enumerate(groups, 1)}
             self._write_changes(
@@ -155,7 +155,7 @@ class Groups:
             )
 
     def delete(self, group: Group) -> list[str]:
-        """Delete a group. A team's runs are deleted with it, except their timelines; others move to the default group.
+        """Delete a group. A team's runs are deleted, except their timelines; other runs move to the default group.
 
         Returns the team's runs that have not ended; if there are any, nothing is deleted. Raises Mistake for the
         default group.
@@ -203,7 +203,7 @@ class Groups:
             self._connection.execute(f"PRAGMA busy_timeout = {1000 * LOCK_SECONDS if is_lasting else 100:.0f}")
         with self._open_transaction("BEGIN IMMEDIATE"):
             now = self._read_arrangement()
-            # Read under the lock: another process may have assigned some in the meantime, and no run can be added now.
+            # Read under the lock: another process may have assigned groups meanwhile, and no run can be added now.
             changes = reconcile_groups(self._find_ungrouped_runs(), now, next_id=self._next_group_id())
             self._write_changes(changes)
             yield now.with_changes(changes)
@@ -337,7 +337,7 @@ def _find_main_repository(repo: str) -> str:
 
 
 def _find_repository_by_name(folder: Path) -> str:
-    """Return the repository next to a removed Podium worktree, or the folder itself if there is none."""
+    """Return the repository next to a removed Podium worktree, or the folder itself if not found."""
     parts = folder.name.split(WORKER)
     for end in range(len(parts) - 1, 0, -1):
         name = WORKER.join(parts[:end])

@@ -57,7 +57,7 @@ def list_open_requests(store: Path) -> list[OpenRequest]:
 def find_open_request(store: Path, prefix: str) -> OpenRequest:
     """Return the only open request whose id starts with `prefix`.
 
-    Raises AlreadyAnswered if it already has an answer, and Mistake if none or several match.
+    Raises AlreadyAnswered if the request was answered, and Mistake if it is not found or ambiguous.
     """
     there = list_open_requests(store)
     found = [one for one in there if one.asked.id.startswith(prefix)] if prefix else []
@@ -99,7 +99,7 @@ def list_run_requests(reader: StoreReader, summary: RunSummary) -> list[OpenRequ
 def find_open_permission(store: Path, run: str, id: str) -> PermissionAsked | None:
     """Return a run's permission request with this id, or None if the run has no such open request."""
     with StoreReader(store) as reader:
-        # Long runs have many requests, and the wanted one is among the last.
+        # Long runs have many requests, and this request is among the last.
         seq = reader.find_last_entry(run, KINDS[PermissionAsked], containing=f'"id":"{id}"')
         if seq is None or reader.has_message(run, id):
             return None

@@ -59,7 +59,7 @@ def read_progress(store: Path, run: str) -> Progress | None:
 
 
 def find_recorded_run(store: Path, prefix: str) -> str | None:
-    """Return the id, starting with `prefix`, of a run that has a progress file, even if the store lost the run."""
+    """Return a run id that starts with `prefix` and has a progress file, even if the store lost the run."""
     try:
         names = [unquote(path.name) for path in _progress_path(store, "").iterdir()]
     except OSError:
@@ -101,7 +101,7 @@ def require_intact_run(store: Path, run: str, rows: Sequence[JournalRow]) -> str
 
 
 def accept_lost_entries(store: Path, run: str, rows: Sequence[JournalRow]) -> None:
-    """Record that a run continues from the rest of its timeline."""
+    """Record that a run continues without its lost entries."""
     progress = read_progress(store, run)
     seq, digest = (rows[-1].seq, rows[-1].hash) if rows else (0, GENESIS)
     lost = 0 if progress is None else max(progress.seq - seq, 1)

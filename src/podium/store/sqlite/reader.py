@@ -113,7 +113,7 @@ class StoreReader:
             yield RunSummary(id=id, owner=owner, first=decode_entry(first), last=decode_entry(last))
 
     def find_run(self, prefix: str) -> str:
-        """Return the id of the only run that starts with `prefix`. Raises NoSuchRun."""
+        """Return the only run id that starts with `prefix`. Raises NoSuchRun."""
         with translate_sqlite_errors(self.path):
             found = [
                 str(row[0])

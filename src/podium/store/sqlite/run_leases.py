@@ -1,4 +1,4 @@
-"""Run leases: which process owns a run, and how another takes over after that process has exited."""
+"""Run leases: which process owns a run, and how another process takes over after the owner exits."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def take_over_run(connection: sqlite3.Connection, run: str, id: str) -> int:
 
 @cache
 def read_boot_id() -> str:
-    """Return an id for this boot and PID namespace; process ids are comparable only within one."""
+    """Return an id for this boot and PID namespace, outside which process ids mean nothing."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"

@@ -32,7 +32,7 @@ FEW_RUNS = 8
 
 
 class SqliteLease:
-    """The right to write to one run, until another process takes it over."""
+    """The right to write to one run, until another process takes over."""
 
     def __init__(self, store: SqliteStore, run: str, epoch: int) -> None:
         self.run = run
@@ -135,7 +135,7 @@ class SqliteStore:
         return lease
 
     def release_run(self, lease: SqliteLease, *, is_over: bool = False) -> None:
-        """Release a run: once that is written, another process can claim it, unless the run is over."""
+        """Release a run. Once this is committed, another process can claim the run unless it is over."""
         self._leases.pop(lease.run, None)
         if not is_over:
             # Not written as the lease's holder: a holder whose write was rejected must still be able to release it.

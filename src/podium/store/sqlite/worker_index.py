@@ -57,7 +57,7 @@ class WorkerIndex:
         return self._query_rows("", ()) if root is None else self._query_rows("WHERE worker.root = ?", (root,))
 
     def list_listed(self, root: str | None = None) -> list[WorkerRow]:
-        """Return the workers as `list_all`, without those that were removed from all lists with their team's group."""
+        """Return the workers like `list_all`, except those that were removed from all lists with their team's group."""
         where, values = ("", ()) if root is None else ("AND worker.root = ?", (root,))
         return self._query_rows(
             "WHERE NOT EXISTS (SELECT 1 FROM placement WHERE placement.run = worker.run AND placement.place IS NULL)"

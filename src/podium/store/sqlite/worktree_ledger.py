@@ -31,7 +31,7 @@ class WorktreeRow:
     """A worktree in the ledger.
 
     `repository` is the git directory that all worktrees of a repository share, `base` the id of the commit that
-    the work started from, and `run` the run that it is for, if any. `size` is in bytes, as last measured.
+    the work started from, and `run` the run that uses it, if any. `size` is in bytes, as last measured.
     """
 
     id: int
@@ -93,7 +93,7 @@ class Ledger:
         await self._run_in_thread(update_size, create=False)
 
     async def list_worktrees(self, repository: Path | None = None) -> list[WorktreeRow]:
-        """Return all worktrees that are not gone, in one repository or in all, oldest first."""
+        """Return all worktrees not yet removed, in one repository or in all, oldest first."""
         if not self.store.exists():
             return []
 

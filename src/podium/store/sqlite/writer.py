@@ -31,7 +31,7 @@ Statement = tuple[str, tuple[Any, ...]]
 
 
 class LeaseHolder(Protocol):
-    """A run's writer. Its writes are rejected if its epoch is not the run's, and permanently after its first error."""
+    """A run's writer. Its writes are rejected if its epoch is outdated, and always after its first error."""
 
     run: str
     epoch: int
@@ -160,7 +160,7 @@ class StoreWriter:
             self._loop.call_soon_threadsafe(self._on_batch_done, batch)
 
     def _commit_or_split(self, batch: Batch, writes: Sequence[Write]) -> None:
-        """Commit the writes together; if that fails, commit each run separately, so that a failure affects one run."""
+        """Commit the writes together; if that fails, commit them run by run, so that a failure affects only one run."""
         try:
             if self._refusal is not None:
                 raise self._refusal

@@ -58,7 +58,7 @@ class Routed(EventBase, frozen=True, kw_only=True, tag="routed"):
 
 
 class HandedOff(EventBase, frozen=True, kw_only=True, tag="handed_off"):
-    """An agent's answer was handed to another agent, which answers in its place."""
+    """An agent's answer was handed to another agent, which answers instead."""
 
     sender: str
     receiver: str

@@ -84,7 +84,7 @@ class MessageReceived(EventBase, frozen=True, kw_only=True, tag="message_receive
 
 
 class MessagesDelivered(EventBase, frozen=True, kw_only=True, tag="messages_delivered"):
-    """These messages were delivered with the turn that starts here, and only with that one."""
+    """These messages were delivered with the turn that starts here, and no other turn."""
 
     ids: tuple[str, ...]
     text: str = ""

@@ -65,7 +65,7 @@ class AdjustmentProposed(EventBase, frozen=True, kw_only=True, tag="adjustment_p
 
 
 class MemberChanged(EventBase, frozen=True, kw_only=True, tag="member_changed"):
-    """One of the run's agents uses another model or prompt from its next operation on; empty fields change nothing."""
+    """One of the run's agents uses another model or prompt in all later operations; empty fields change nothing."""
 
     member: str
     model: str = ""
@@ -109,7 +109,7 @@ class ReflectEnded(EventBase, frozen=True, kw_only=True, tag="reflect_ended"):
 
     @property
     def is_stalled(self) -> bool:
-        """Whether the loop ended because it got no further: its work repeated itself, or its iterations failed."""
+        """Whether the loop ended because it made no progress: its work repeated itself, or its iterations failed."""
         return self.end in ("stalled", "error_budget")
 
     @property
@@ -127,7 +127,7 @@ class Broadcast(EventBase, frozen=True, kw_only=True, tag="broadcast"):
 
 
 class Voted(EventBase, frozen=True, kw_only=True, tag="voted"):
-    """A member of a discussion voted on whether it is ready to conclude."""
+    """A member of a discussion voted on whether to conclude it."""
 
     author: str
     round: int

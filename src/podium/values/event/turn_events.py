@@ -36,7 +36,7 @@ class TurnResumed(EventBase, frozen=True, kw_only=True, tag="turn_resumed"):
 
 
 class TurnEnded(EventBase, frozen=True, kw_only=True, tag="turn_ended"):
-    """A turn ended with a reply, or with a failure that says why there is none."""
+    """A turn ended with a reply, or with a failure that explains the missing reply."""
 
     outcome: Outcome
     text: str = ""
@@ -100,7 +100,7 @@ class ContextCompacted(EventBase, frozen=True, kw_only=True, tag="context_compac
 
 
 class CallCut(EventBase, frozen=True, kw_only=True, tag="call_cut"):
-    """A model call was cancelled; `text` and `usage` are its text and usage up to then, as far as known."""
+    """A model call was cancelled; `text` and `usage` are its text and usage up to then, if known."""
 
     model: str
     text: str = ""
