@@ -1,4 +1,4 @@
-"""Saving the rule of an "always" answer, for the repository of the run that asked or for all of them."""
+"""Saving the rule of an "always" answer, for the repository of the run that asked or for all repositories."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ async def _read_version(program: str) -> str:
     ended = await run_process(
         [program, "--version"],
         env=build_environment(),
-        directory="/",  # where git reads nothing from the repository
+        directory="/",  # so that git reads nothing from the repository
         timeout=VERSION_SECONDS,
         take=output.append,
     )

@@ -1,6 +1,6 @@
 """The inbox: requests from a run and its workers while a person is at the terminal, and the answers to them.
 
-Like all answers, they go to the mailbox of the run that asked. If there are two answers, the first counts.
+Answers are posted to the mailbox of the run that asked. If there are two answers, the first counts.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class AnswerMailbox:
 
 
 class RequestListener(Protocol):
-    """Receives workers' requests, and is told when one no longer needs an answer."""
+    """Receives workers' requests, and is notified when a request no longer needs an answer."""
 
     def handle_entry(self, entry: Entry, worker: str = "") -> None:
         """Handle an entry with a request or question for a person."""
@@ -151,7 +151,7 @@ class WorkerRequestWatcher:
 
 
 def walk_parent_runs(reader: StoreReader, summary: RunSummary) -> Iterator[str]:
-    """Yield the run that sent this worker, then the run that sent that one, and so on."""
+    """Yield the parent run of this worker, then the parent of that run, and so on."""
     while isinstance(started := summary.first.event, RunStarted) and started.errand and started.errand.parent:
         yield started.errand.parent
         summary = reader.read_summary(started.errand.parent)

@@ -135,7 +135,7 @@ async def _find_resolving_branch(
 ) -> str:
     """Return the branch on which an active worker is resolving a commit's conflict, or an empty string.
 
-    A branch that resolves a conflict is also superseded by an active resolver of the same conflict.
+    If the commit is itself from a resolver, another active resolver of the same conflict counts too.
     """
     for branch, other in resolvers_by_branch.items():
         if other.worker.is_over:
@@ -170,7 +170,7 @@ async def _make_candidate(
 async def _order_candidates(
     repository: Repository, candidates: Sequence[MergeCandidate], notice: Callable[[str], object]
 ) -> list[MergeCandidate]:
-    """Drop the candidates that another one replaces, and order those that build on them after the replacement."""
+    """Drop candidates that have a replacement, and put candidates that build on them after the replacement."""
     if all(candidate.resolves is None for candidate in candidates):
         return list(candidates)
     tips_by_branch = await branch_tips(repository, [candidate.branch for candidate in candidates])

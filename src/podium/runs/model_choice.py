@@ -40,7 +40,7 @@ def use_server(settings: Settings, server: ConfirmedServer) -> str:
 
     file = settings.home / USER_FILE
     name = f"{server.provider}:{server.model}"
-    # The model first: a confirmed server without a configured model would change the default model by itself.
+    # Save the model first: a confirmed server without a configured model would itself change the default model.
     set_model(file, name)
     save_confirmed_server(settings.home, server)
     return f"agents that do not specify a model now use {name} at {server.url}; saved in {format_path(file)}"

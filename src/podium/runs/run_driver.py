@@ -206,9 +206,9 @@ class RunDriver:
         return self._result_from_end(ended, answer)
 
     async def _build_end_after_answer(self, answer: Answer) -> RunEnded:
-        """Return how a run ended whose first agent answered: not as a success if the answer is not complete.
+        """Return how a run ended after its first agent answered. An incomplete answer is not a success.
 
-        That is the case if calls of agents were refused because of a limit of the run, or if the answer was cut off.
+        An answer is incomplete if agents' calls were refused because of a limit of the run, or if it was cut off.
         """
         why = self.context.allowance.find_refusal(self.context.root_operation(self.agent).scope.path)
         if why is not None:

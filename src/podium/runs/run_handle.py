@@ -47,7 +47,7 @@ class Run:
         self._timeline = driver.timeline
 
     def entries(self, after: int = 0) -> Follower:
-        """Return a follower of the timeline from after entry `after` until the run ends or pauses."""
+        """Return a follower of the timeline that starts after entry `after` and stops when the run ends or pauses."""
         return self._driver.follow_entries(after)
 
     async def result(self) -> Result:
@@ -98,7 +98,7 @@ class Run:
         return await self._post_event(QuestionAnswered(id=id, text=self._clean_text(text), by=by), ref=id)
 
     async def change_budget(self, budget: Budget, *, by: str = "") -> None:
-        """Change the run's limits, from the next model call on. Limits that are not set in `budget` stay unchanged.
+        """Change the run's limits, starting with the next model call. Limits not set in `budget` stay unchanged.
 
         Calls that were refused before stay refused. A limit below the current usage ends the run at its next
         call.
@@ -107,7 +107,7 @@ class Run:
         await self._post_event(BudgetChanged(budget=budget, by=by))
 
     async def change_member(self, member: str, *, model: str = "", prompt: str = "", by: str = "") -> None:
-        """Change the model or prompt of an agent from its next operation on.
+        """Change the model or prompt of an agent, starting with its next operation.
 
         Raises Mistake if the change is not possible.
         """

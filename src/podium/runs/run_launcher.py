@@ -70,7 +70,7 @@ class RunOptions(TypedDict, total=False):
     its requests. `mode` overrides the mode of the first agent's team; an agent without a team can use
     `reflect`, and `max_iterations` limits its iterations. `on_discussion` is called with each discussion when
     it starts. `after` is an earlier run whose conversation this one continues. `force_model` replaces
-    the models that agents name.
+    the models of all agents.
     """
 
     repo: str | Path | None
@@ -132,7 +132,7 @@ class RunLauncher:
         `id` is an id chosen in advance. `settings` override the launcher's own. Raises Mistake for anything
         that would keep the run from starting.
         """
-        # For a worker, they are loaded by the process that takes over its run.
+        # A worker's earlier turns are loaded by the process that takes over its run.
         after = options.get("after", "") if worker_task is None else ""
         earlier_turns = await self._load_earlier_turns(after)
         settings = settings or self.settings
@@ -312,7 +312,7 @@ class RunLauncher:
                 patterns=patterns,
                 earlier_turns=earlier_turns,
             )
-            # Mailbox messages first, because resuming the run ends a pause that was requested earlier.
+            # Deliver the mail first, because resuming the run ends a pause that was requested earlier.
             self._store.deliver_mail(lease)
             timeline.append(RunResumed(host=socket.gethostname(), pid=os.getpid()), scope="")
             if settings.permission_mode == "bypass":

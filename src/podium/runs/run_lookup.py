@@ -41,7 +41,7 @@ def find_worker_run(store: Path, name: str) -> str:
     try:
         root = Repository.at(find_repo(Path())).main_folder
     except Mistake:
-        return ""  # not in a repository, so it has no branches
+        return ""  # not in a repository, so there are no branches
     known = WorkerIndex(store).find_by_name(str(root), name) if name else []
     return known[-1].run if known else ""
 

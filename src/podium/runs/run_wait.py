@@ -23,7 +23,7 @@ async def wait_for_end_or_pause(store: Path, run: str) -> RunEnded | RunPaused |
                 return summary.last.event
             if derive_run_state(summary) in ("queued", "resumable"):
                 return None
-            # New entries wake this process, but a process that dies does not, so poll for that.
+            # New entries wake this process, but the death of the run's process does not, so poll for it.
             with move_on_after(POLL_SECONDS), Follower(store, run, summary.last.seq) as entries:
                 async for entry in entries:
                     if isinstance(entry.event, RunEnded | RunPaused):

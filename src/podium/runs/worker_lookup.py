@@ -114,7 +114,7 @@ async def read_worktree_statuses(store: Path, workers: Iterable[WorkerState]) ->
             worktrees = Worktrees(repository=Repository.at(Path(worker.worker_task.root)), ledger=Ledger(store))
             statuses[worker.run] = await worktrees.read_status(await worktrees.find_checkout(worker.worker_task.branch))
         except PodiumError:
-            continue  # it is being created or removed, so there are no lines to count
+            continue  # the checkout is being created or removed, so there are no lines to count
     return statuses
 
 

@@ -27,7 +27,7 @@ NOT_STARTED_REASON = "no worker was started"
 class WorkersReport:
     """The results of workers, and a forecast of merging their branches.
 
-    `statuses` has the checkout status of workers that have not ended, by run. `not_started` are workers that
+    `statuses` contains the checkout status of workers that have not ended, by run. `not_started` are workers that
     were requested but never started. `forecast_error` is why there is no forecast.
     """
 
@@ -44,7 +44,7 @@ class WorkersReport:
 
 
 def build_sent_workers_report(store: Path, entries: Iterable[Entry]) -> WorkersReport:
-    """Report on the workers that a run started, and on the workers that those started in turn."""
+    """Report on the workers that a run started, and on the workers that those workers started in turn."""
     known_runs = {worker_row.run for worker_row in WorkerIndex(store).list_all()}
     sent_workers = list_sent_workers(entries)
     if not sent_workers:

@@ -1,4 +1,4 @@
-"""Checks of agents against this installation: what a run would refuse, or do without.
+"""Checks of agents against this installation: what a run would refuse or leave out.
 
 The roster checks files and how agents fit together. What depends on the settings and the environment is
 checked here, in the same way as when a run starts.
@@ -53,7 +53,7 @@ class AgentDiagnostics:
             try:
                 check(agent)
             except KeyNotSet as error:
-                # The file is right; the key may be set where the agent runs.
+                # The agent's file is valid; the key may be set where the agent runs.
                 yield _diagnose(agent, key, str(error), "warning")
             except Mistake as error:
                 yield _diagnose(agent, key, str(error), "error")
@@ -62,7 +62,7 @@ class AgentDiagnostics:
         return find_engine(self._engines, self._settings, agent, self._environ)
 
     def _check_models(self, agent: Agent) -> Iterator[Diagnostic]:
-        """Yield a warning for each model that its provider is not known to have. Other addresses may have any model."""
+        """Yield a warning for each model that its provider is not known to offer. Other addresses can offer any."""
         for name in () if agent.engine != "model" else list_models(self._settings, agent):
             try:
                 provider, model = parse_model(name)

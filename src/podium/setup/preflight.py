@@ -84,7 +84,7 @@ def apply_run_mode(agent: Agent, mode: Mode | None, max_iterations: int | None) 
 def apply_team_defaults(agent: Agent) -> Agent:
     """Return an agent of a new run with the current defaults of its team written out.
 
-    Options that a stored team does not name keep the defaults of `TeamOptions`, so that old runs resume as they were.
+    Options that are missing in a stored team keep the defaults of `TeamOptions`, so that old runs resume as they were.
     """
     if agent.team is None:
         return agent

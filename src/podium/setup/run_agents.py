@@ -62,9 +62,9 @@ class RunAgents:
     def select_agents(
         self, agent: str | Agent, others: tuple[Agent, ...], repo: Path | None, *, force_model: str = ""
     ) -> AgentSelection:
-        """Return the agent and all agents that it may need, checked.
+        """Check and return the agent and all agents that it may need.
 
-        Files are read only if code does not define them all. `force_model` replaces the models of all agents.
+        Files are read if code does not define all these agents. `force_model` replaces the models of all agents.
         """
         if isinstance(agent, str) or force_model:
             extra = others if isinstance(agent, str) else (agent, *others)
@@ -184,7 +184,7 @@ def extract_functions(agent: str | Agent) -> AgentWithFunctions:
 
 
 def _with_forced_model(agent: Agent, model: str) -> Agent:
-    """Return the agent with this model in place of its own, its fallbacks and those of its team's members."""
+    """Return the agent with this model as its only one, and without the models set for its team's members."""
     team = agent.team
     if team is not None:
         members = tuple(structs.replace(member, model="") if member.model else member for member in team.members)

@@ -1,7 +1,7 @@
 """The tools of one run, and which of them each agent gets.
 
-The packages `tools` and `mcp_client` define the tools; an operation's gate decides whether one may be used. A
-sandbox is found and tested while the model generates its first reply; no tool is used before that is done.
+The packages `tools` and `mcp_client` define the tools; an operation's gate decides whether one may be used. The
+sandbox is chosen and tested while the model generates its first reply; tool calls wait until that is done.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class RunTools:
         self._toolboxes: dict[tuple[Rules, CommandSandbox | None], Toolbox] = {}
         self._sandbox: CommandSandbox | None = None
         self._sandbox_ready: Event | None = None
-        """Set when the sandbox is found; None until the search starts."""
+        """Set when the sandbox is ready; None until the search starts."""
         self._background: TaskGroup | None = None
         self._exit_stack = AsyncExitStack()
         self._servers: Servers | None = None
@@ -99,7 +99,7 @@ class RunTools:
     def _toolbox_for(self, rules: Rules, sandbox: CommandSandbox | None) -> Toolbox:
         """Return the tools for agents with these rules.
 
-        Searches do not show files that the rules do not allow them to read.
+        Searches do not show files that the rules forbid agents to read.
         """
         if (rules, sandbox) not in self._toolboxes:
             from ..tools.file_listing import holds_secrets  # for start-up time: not every run has tools
@@ -134,9 +134,9 @@ class RunTools:
         ready.set()
 
     def _defer_until_sandbox(self, tool: ActingTool, in_sandbox: Callable[[], ActingTool] | None = None) -> ActingTool:
-        """Return the tool, deferred until the sandbox is found, because testing it leaves temporary files.
+        """Return a tool whose calls wait until the sandbox is tested, because the test leaves temporary files.
 
-        `in_sandbox` returns the same tool, running its commands in the sandbox.
+        `in_sandbox` returns a version of the tool that runs its commands in the sandbox.
         """
         sandbox_ready = self._sandbox_ready
         if sandbox_ready is None or sandbox_ready.is_set():

@@ -1,4 +1,4 @@
-"""Choose the sandbox for a checkout. If it is disabled, commands run without one; if it is missing, none run."""
+"""Choose the sandbox for a checkout. If it is disabled, commands run without it; if it is missing, no command runs."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         return settings if settings.base_url else settings._with_base_url(environ)
 
     def add_provider_addresses(self, environ: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the environment with the provider addresses of the settings that it does not override."""
+        """Return the environment plus the provider addresses in the settings that it does not override."""
         moved = {
             PROVIDERS[name].url_name: limits.base_url
             for name, limits in self.providers.items()

@@ -73,7 +73,7 @@ def build_trust_overview(files: SettingsFiles, repo: Path, trust: Trust) -> Trus
 
 
 def _iter_changed_tools(files: SettingsFiles, repo: Path, trust: Trust) -> Iterator[TrustItem]:
-    """Yield the tools whose servers described them differently when they were last used."""
+    """Yield the tools whose descriptions had changed when their servers were last used."""
     servers = files.proposed.mcp_servers | files.repo.mcp_servers | files.user.mcp_servers
     changed = trust.list_changed_tools()
     for server in servers.values():

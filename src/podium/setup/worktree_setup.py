@@ -23,7 +23,7 @@ def make_worktree_hook(
 ) -> WorktreeHook | None:
     """Return a hook that runs a command in a worktree, or None if there is no command.
 
-    It raises Mistake if the command fails.
+    The hook raises Mistake if the command fails.
     """
     if not argv:
         return None

@@ -117,7 +117,7 @@ class Commander:
         while True:
             wakeup.drain()
             self._request_answers.deadlines.recheck()
-            # This scan may miss that a worker ends while it runs; the worker sends a wakeup, and the next scan sees it.
+            # A scan may miss a worker that ends during the scan; the worker sends a wakeup, and the next scan sees it.
             active = frozenset(self._active_workers)
             unfinished = await to_thread.run_sync(
                 partial(load_unfinished_workers, self._store, ours=active, excluded=self.abandoned_runs)
@@ -300,7 +300,7 @@ class Commander:
         finally:
             self._request_answers.deadlines.discard_requests(worker.run)
             # A worker whose connection is closed is exiting or hanging; if hanging, it is killed and counts as crashed.
-            # Checked only now: a worker can connect before its start is reported, and may have been restarted since.
+            # Checked only now: a worker can connect before `process` is set, and may have been restarted since.
             if worker.link is link and worker.process is not None:
                 await self._wait_or_kill(worker, worker.process, link.end_reason)
 

@@ -2,7 +2,7 @@
 
 The socket is in the private folder of the store's wakeup sockets: beside the store, or in the runtime
 directory if that path is too long for a socket. The process that holds the lock owns the socket. The operating system
-releases the lock when the process exits; a lock file that is not locked means nothing.
+releases the lock when the process exits; a lock file that is not locked has no effect.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def _lock_path(path: Path) -> Path:
 
 
 def _acquire_lock(path: Path) -> int:
-    """Lock the lock file and return it. Its owner removes it on exit, so a removed file no longer counts."""
+    """Lock the lock file and return its descriptor. Retry if the previous owner has just removed the file."""
     while True:
         try:
             lock = os.open(_lock_path(path), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -1,7 +1,6 @@
 """Delegate the resolution of a branch that conflicts or fails a check: commit the merge and start a worker on it.
 
-It is an ordinary worker. Its branch contains both sides and is merged in place of the branch that was left
-out.
+This is an ordinary worker. Its branch contains both sides and is merged instead of the original branch.
 """
 
 from __future__ import annotations
@@ -60,7 +59,7 @@ async def delegate_resolution(
 ) -> ResolverRun:
     """Start a worker for a branch that conflicts with the train or fails a check in it. Raises Mistake.
 
-    It starts from everything in the train, whether or not the target branch already points there.
+    The worker starts from everything in the train, even if the target branch does not include it yet.
     """
     repository = Repository.at(at)
     ours = MergeSide(name=describe_merged(result.target, result.merged), commit=result.commit)
@@ -151,7 +150,7 @@ def _format_unmarked_files(files: Sequence[str], conflicts: Sequence[Conflict], 
 
 
 async def _choose_branch_name(repository: Repository, worker_index: WorkerIndex, branch: str) -> str:
-    """Return a branch name for a resolution. No branch or worker has used it."""
+    """Return a branch name for a resolution, one that no branch or worker has used."""
     stem = re.sub(rf"{SUFFIX}(-\d+)?$", "", branch) + SUFFIX
     there = set(await list_branches(repository))
     root = str(repository.main_folder)

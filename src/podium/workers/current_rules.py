@@ -28,7 +28,7 @@ def decide_by_rules(
     verdict = check(asked.action, narrow_rules(settings.build_rules(), restrictions), changed_lines=changed)
     if verdict.decision == "deny":
         return PermissionAnswered(id=asked.id, decision="deny", by=COMMANDER, comment=verdict.reason, at=now)
-    # If no rule applies to the action, it was asked about for another reason, which is not known here.
+    # If no rule applies to the action, the worker asked for a reason that is not known here.
     if verdict.decision == "allow" and verdict.rule is not None:
         return PermissionAnswered(id=asked.id, decision="once", by=COMMANDER, at=now)
     return None

@@ -53,8 +53,8 @@ async def delegate_to_worker(
     """Delegate a task to a worker on its own branch and return the id of its run. Raises Mistake.
 
     `at` is a folder in the repository. For a reader, `branch` is only a name. `parent` is the run that starts the
-    worker, and `operation` the operation there. `run` is an id chosen in advance. `settings` override those of this
-    process.
+    worker, and `operation` is the operation in that run. `run` is an id chosen in advance. `settings` override
+    those of this process.
     """
     if run and await launcher.has_run(run):
         return run
@@ -106,7 +106,7 @@ async def _place_checkout(
         store, worker_index, worktrees, worker_task.branch, base, is_shared=worker_task.is_shared
     )
     if base or not worker_task.after:
-        # Resolved now, in the checkout that the task is delegated from.
+        # Resolve the base now: `HEAD` refers to the checkout that the task is delegated from.
         base = await resolve_commit(repository, base or "HEAD")
     return structs.replace(worker_task, path=str(path), base=base)
 
@@ -183,7 +183,7 @@ def _is_branch_taken(store: Path, worker_index: WorkerIndex, root: str, branch: 
 
 
 def _is_on_branch(summary: RunSummary) -> bool:
-    """Return whether a run has not ended and has a checkout. A reader has only the name of a branch."""
+    """Return whether a run has not ended and has a checkout. Readers have no checkout."""
     worker_task = get_run_started(summary).errand
     return worker_task is not None and worker_task.has_checkout and not isinstance(summary.last.event, RunEnded)
 
@@ -223,8 +223,8 @@ def start_commander(
 ) -> None:
     """Start a commander for the store of these settings; it exits at once if another one is running.
 
-    It inherits an announced key delivery: it uses the keys in this environment for that run, or sends them to
-    the other commander.
+    The new process inherits `delivery`: it uses the keys in `environ` for that run, or sends them to the
+    commander that is already running.
     """
     logs = settings.home / "logs"
     try:

@@ -47,7 +47,7 @@ class Spawned(Struct, frozen=True, kw_only=True, tag="spawned"):
 
 
 class Exited(Struct, frozen=True, kw_only=True, tag="exited"):
-    """The notice that a worker's process has exited and the rest of its process group was killed."""
+    """The notice that a worker's process has exited and its process group was killed."""
 
     pid: int
     code: int

@@ -1,4 +1,4 @@
-"""The placement of workers for a run in this process: it delegates them like any other worker."""
+"""Place the workers that a run in this process starts: they are delegated like any other worker."""
 
 from __future__ import annotations
 
@@ -225,6 +225,6 @@ class IdleTracker:
 
 
 def _add_restrictions(own: Permissions | None, restrictions: Permissions) -> Permissions:
-    """Return an agent's own restrictions combined with those of the agent that sends it."""
+    """Return an agent's own restrictions combined with those of the agent that delegates to it."""
     own = own or Permissions()
     return Permissions(allow=own.allow, ask=(*own.ask, *restrictions.ask), deny=(*own.deny, *restrictions.deny))

@@ -1,10 +1,10 @@
 """Provider keys for workers' tasks, held only in the commander's memory.
 
 A commander has the keys of the shell that started it. A later caller can delegate a task with other keys and
-addresses, or with none. It sends them over a socket that only its user can reach, before the task is written
-to the store. If no commander is running, the caller starts one, which gets the keys from its environment. If
-another commander was just starting or exiting, the keys are sent to that one, which waits for them as long as
-they are registered.
+addresses, or with none. The caller sends them over a socket that only its user can reach, before the task is
+written to the store. If no commander is running, the caller starts one, which gets the keys from its environment.
+If another commander was just starting or exiting, the new one sends it the keys; it waits for them while their
+delivery is registered.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ class KeyReceiver:
     async def wait_for_keys(self, run: str, *, within: float = KEYS_TIMEOUT_SECONDS) -> None:
         """Wait for a run's keys while a sender has them registered. Raises OutsideFailed if that takes too long."""
         with move_on_after(within):
-            # In this order: the sender delivers the keys before it ends the registration.
+            # Check in this order, because the sender delivers the keys before it ends the registration.
             while is_delivery_pending(self._store, run) and not self.get_keys(run):  # noqa: ASYNC110 - a lock cannot be awaited
                 await sleep(POLL_SECONDS)
             return

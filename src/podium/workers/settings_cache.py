@@ -1,6 +1,6 @@
 """The current settings, read again only if one of their files has changed.
 
-A rule that a person adds applies from the next request on. Reading all files for each request would take
+A rule that a person adds applies to all later requests. Reading all files for each request would take
 longer than everything else needed to answer it.
 """
 
@@ -33,7 +33,7 @@ class FileStamp(NamedTuple):
 
 
 class CachedSettings(NamedTuple):
-    """Settings and the stamps of the files that they were read from; None stands for a missing file."""
+    """Settings and the stamps of the files that they were read from; None means a missing file."""
 
     stamps: list[FileStamp | None]
     settings: Settings
@@ -49,7 +49,7 @@ class SettingsCache:
         self._cached: dict[str, CachedSettings] = {}
 
     def get_settings(self, repo: str = "") -> Settings:
-        """Return the current settings of a repository, or those without one. Raises Mistake."""
+        """Return the current settings in a repository, or outside of any repository. Raises Mistake."""
         # Stat before reading: a change in between is then seen by the next call.
         repo_files = (f"{repo}/{REPO_FILE}", f"{repo}/{MCP_FILE}") if repo else ()
         stamps = [_stat_file(path) for path in (*self._user_files, *repo_files)]

@@ -1,8 +1,8 @@
 """The spawner: starts the worker processes of a commander.
 
-Workers are forked from a fork server, a small process that has loaded everything a worker needs. It is
-started on demand, restarted if it has exited, and exits with its commander; its workers exit with it. This
-requires Linux: elsewhere each worker is a new process that loads everything itself.
+Workers are forked from a fork server, a small process that has loaded everything a worker needs. The
+fork server is started on demand, restarted if it has exited, and exits with its commander; its workers exit
+with it. Forking requires Linux: elsewhere each worker is a new process that loads everything itself.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ class Spawner:
 
 @asynccontextmanager
 async def open_spawner(environ: Mapping[str, str], *, is_forking: bool = CAN_FORK) -> AsyncIterator[Spawner]:
-    """Open a spawner until the block ends. Forked workers exit with it; the caller must end other processes."""
+    """Open a spawner until the block ends. Forked workers exit with it; the caller must end the others."""
     async with create_task_group() as group:
         yield Spawner(group, environ, is_forking=is_forking)
         group.cancel_scope.cancel()

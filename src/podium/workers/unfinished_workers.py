@@ -1,6 +1,6 @@
 """The workers of a store that have not ended, their states, and the states of the workers that they wait for.
 
-All of it is read from the timelines each time. The worker queue and the commander decide how to act on it.
+All states are read from the timelines each time. The worker queue and the commander decide what to do.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class UnfinishedWorkers:
     statuses: Mapping[str, RunStatus]
     end_texts: Mapping[str, str]
     stop_requested: frozenset[str]
-    """Runs with a stop request that no other process is working on."""
+    """Runs that have a stop request and that no other process is working on."""
 
     @property
     def roots(self) -> frozenset[str]:
@@ -35,7 +35,7 @@ class UnfinishedWorkers:
     def plan_starts(
         self, *, running: Collection[str] = (), most: int, within: Mapping[str, int] | None = None
     ) -> StartPlan:
-        """Return which workers to start and which can never be started. `within` returns the limit for a repository."""
+        """Return which workers to start and which can never be started. `within` maps repositories to limits."""
         jobs = [make_job(run, started) for run, started in self.started.items()]
         return plan_worker_starts(
             jobs, statuses=self.statuses, running=running, most=most, within=within, end_texts=self.end_texts
@@ -48,7 +48,7 @@ class UnfinishedWorkers:
 
 
 def load_unfinished_workers(store: Path, *, ours: Collection[str], excluded: Collection[str] = ()) -> UnfinishedWorkers:
-    """Load the unfinished workers. `ours` are the runs of our own workers; those in `excluded` are ignored.
+    """Load the unfinished workers. `ours` are the runs of our own workers; runs in `excluded` are ignored.
 
     Workers that have ended are marked as closed.
     """

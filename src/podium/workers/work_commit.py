@@ -55,7 +55,7 @@ async def commit_worker_changes(timeline: Timeline, started: RunStarted, setting
     before = timeline.find_events_below("", WorkCommitted)
     if committed not in before:
         timeline.append(committed, scope="", key=f"/{KINDS[WorkCommitted]}#{len(before) + 1}")
-    with suppress(PodiumError, OSError):  # the work is committed, whatever happens here
+    with suppress(PodiumError, OSError):  # the work is already committed, so errors here do not matter
         # A worker that was killed during a command leaves placeholders behind.
         await to_thread.run_sync(Placeholders(checkout.path, PROTECTED_NAMES, home=settings.home).remove_stale)
         if nested := await find_nested_repositories(checkout):
@@ -73,7 +73,7 @@ async def _commit_with_retries(checkout: Checkout, subject: str, body: str, *, t
 
 
 def make_commit_subject(request: str, *, is_sent: bool) -> str:
-    """Return the subject of a request. In a team's request, the worker's own task comes last, under a heading."""
+    """Return the commit subject for a request. In a team's request, the worker's own task is under the last heading."""
     lines = [line for line in request.splitlines() if line.strip()]
     headings = [place for place, line in enumerate(lines) if line.startswith("#")]
     begin = headings[-1] + 1 if is_sent and headings else 0
@@ -105,7 +105,7 @@ async def commit_work(checkout: Checkout, *, subject: str, body: str = "") -> Wo
             author = await read_person(checkout)
             head = await write_commit(checkout, tree, [old], _format_message(subject, body), author=author)
             await advance_branch(checkout, checkout.branch, old=old, new=head, tree=tree)
-        # Always, because after a crash the index may still match the previous commit.
+        # Update the index even without a new commit: after a crash it may still match the previous commit.
         await read_git_output(checkout, "read-tree", head)
     status = await read_worktree_status(checkout, main=checkout.base)
     return WorkCommit(

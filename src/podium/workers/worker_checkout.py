@@ -24,7 +24,7 @@ from ..workspace.worktrees.worktree import Worktrees, checkout_from_record
 async def ensure_worker_checkout(
     launcher: RunLauncher, environ: Mapping[str, str], run: str, worker_task: WorkerTask
 ) -> Checkout | None:
-    """Return the checkout of a worker, created if necessary, or None if it needs none. Raises Mistake."""
+    """Return the checkout of a worker, created if necessary, or None if its task needs no checkout. Raises Mistake."""
     if not worker_task.has_checkout:
         return None
     repository = Repository.at(Path(worker_task.root))
@@ -44,7 +44,7 @@ async def ensure_worker_checkout(
     for noted in await ledger.list_worktrees(repository.common_dir):
         if noted.branch == worker_task.branch and noted.run == owner:
             checkout = checkout_from_record(noted)
-            # A commander that died may have left it half set up; if the worker has started before, it is complete.
+            # A commander that died may have left the checkout half set up, unless the worker has started in it before.
             is_whole = worker_task.is_shared or any(
                 isinstance(one.event, WorkerPlaced) for one in await launcher.read_entries(run)
             )
@@ -52,7 +52,7 @@ async def ensure_worker_checkout(
                 await setup(checkout)
             return checkout
     base = await resolve_base_commit(launcher, repository, worker_task)
-    # At the path chosen at delegation, whatever the settings say now: that path is on the timeline.
+    # Use the path chosen at delegation, which is on the timeline, even if the settings have changed since.
     return await of.create(worker_task.branch, base=base, at=Path(worker_task.path), run=owner, setup=setup)
 
 

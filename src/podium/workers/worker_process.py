@@ -70,7 +70,7 @@ def exit_with_parent(parent: int) -> None:
 ResumeRun = Callable[[str, WorkerConfig, Callable[[str], object]], AbstractAsyncContextManager[Run]]
 """Opens the store and resumes a run in it with the commander's configuration.
 
-The function is called with the id of each permission request that waits for an answer.
+The function passed to it is called with the id of each permission request that waits for an answer.
 """
 
 

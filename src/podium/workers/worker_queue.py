@@ -17,7 +17,7 @@ class Job(NamedTuple):
     name: str
     after: tuple[str, ...] = ()
     parent: str = ""
-    """The run that sent this worker and may be waiting for it."""
+    """The run that started this worker and may be waiting for it."""
     root: str = ""
     """The repository that this worker works in."""
 

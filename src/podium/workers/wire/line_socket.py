@@ -165,7 +165,7 @@ class LineStream:
 def read_peer_uid(connection: socket.socket) -> int | None:
     """Return the user id of the process at the other end, or None if the operating system does not provide it."""
     if not hasattr(socket, "SO_PEERCRED"):
-        # Without it, the private folder and the token are the only protection.
+        # Without the user id, the private folder and the token are the only protection.
         return None
     _, user, _ = struct.unpack("3i", connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
     return int(user)

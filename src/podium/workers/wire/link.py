@@ -220,7 +220,7 @@ class Link(Generic[Heard, Said]):
                     ConnectionClosed(f"the handshake was not answered within {self._limits.handshake:g} s")
                 )
                 return
-            # Other senders still add to the buffer, so nothing else writes to the stream.
+            # Until `_is_open` is set, other senders only add to the buffer, so only this task writes to the stream.
             while self._early:
                 said, self._early = bytes(self._early), bytearray()
                 await self._write_line(said)

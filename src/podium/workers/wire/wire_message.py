@@ -19,7 +19,7 @@ Id = Annotated[str, Meta(min_length=1, max_length=128)]
 
 
 class _Message(Struct, frozen=True, kw_only=True, tag_field="type"):
-    """The fields of every message. `timestamp` is in milliseconds; it and `id` are set when the message is sent."""
+    """The fields of every message. `id` and `timestamp` (in milliseconds) are set when the message is sent."""
 
     id: Id = ""
     timestamp: Annotated[int, Meta(ge=1, le=2**53)] = 0
@@ -29,7 +29,7 @@ class _Message(Struct, frozen=True, kw_only=True, tag_field="type"):
 
 
 class Handshake(_Message, frozen=True, kw_only=True, tag="handshake"):
-    """The first message of a connection: who is connecting. The token proves it, not the name."""
+    """The first message of a connection: who is connecting. The token proves the identity; the name does not."""
 
     worker: str
     token: str
@@ -44,7 +44,7 @@ class Handshake(_Message, frozen=True, kw_only=True, tag="handshake"):
 
 
 class PermissionRequest(_Message, frozen=True, kw_only=True, tag="permission_request"):
-    """A permission request in the worker's run waits for an answer. It is on the timeline; `request` is its id.
+    """A permission request in the worker's run waits for an answer. `request` is its id on the timeline.
 
     Every answer goes to the run's mailbox, no matter who gives it.
     """
@@ -126,7 +126,7 @@ def _decode_line(decoder: msgspec.json.Decoder[_Any], line: bytes) -> _Any:
         raise BadFrame("a line is not a message: it is not JSON in UTF-8") from None
     except RecursionError:
         raise BadFrame("a line is not a message: it is nested too deeply") from None
-    # The decoder does not require them: they have defaults, so that a message can be built before it is sent.
+    # The decoder does not require these fields: they have defaults, because they are set only on sending.
     if not message.id or not message.timestamp:
         raise BadFrame("a line is not a message: it has no id or no timestamp")
     return message

@@ -1,7 +1,7 @@
 """How a worker connects to its commander and is authenticated.
 
-A connection must start with a handshake that contains a single-use token made for one worker. From then on it
-acts for that worker only, whatever its messages say.
+A connection must start with a handshake that contains a single-use token made for one worker. After that, it
+acts only for that worker, whatever its messages say.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _ignore_error(*_: object) -> None:
 async def connect_to_commander(
     path: Path, handshake: Handshake, *, limits: LinkLimits = DEFAULT_LIMITS, on_bad: OnBadFrame = _ignore_error
 ) -> AsyncIterator[Link[Order, Report]]:
-    """Open a worker's link to the commander that listens at `path`. Raises ConnectionClosed if there is none.
+    """Open a worker's link to the commander at `path`. Raises ConnectionClosed if it cannot be reached.
 
     When the block starts, the handshake has been sent but not answered yet.
     """
@@ -87,7 +87,7 @@ async def _connect_with_retries(connection: socket.socket, path: Path) -> None:
             connection.connect(str(path))
             return
         except BlockingIOError:
-            # The queue is full, and the operating system does not report when there is room again.
+            # The listener's queue is full, and the operating system does not report when there is room again.
             await sleep(RETRY_SECONDS)
 
 
@@ -128,7 +128,7 @@ class WorkerTokens:
 
 
 HandleWorker = Callable[[Link[Report, Order], Handshake], Awaitable[None]]
-"""Handles an accepted worker. The handshake has the name of the worker that the token was made for."""
+"""Handles an accepted worker. The handshake contains the name of the worker that the token was made for."""
 
 OnConnectionError = Callable[[str, PodiumError], None]
 """Called with bad lines and rejected connections, and with the worker's name if it is known."""
@@ -144,7 +144,7 @@ async def serve_workers(
 ) -> None:
     """Accept workers and handle them concurrently, until cancelled.
 
-    A worker's connection ends with `handle`. A connection lost before that is not an error here.
+    A worker's connection is closed when `handle` returns. Losing the connection earlier is not an error here.
     """
     listener.setblocking(False)
     unauthenticated: list[CancelScope] = []
@@ -211,7 +211,7 @@ async def _complete_handshake(
 async def _verify_handshake(
     stream: LineStream, user: int | None, tokens: WorkerTokens, limits: LinkLimits
 ) -> tuple[Handshake, Mapping[str, Any]]:
-    """Return the handshake with the token removed and the name that belongs to it set, and the configuration."""
+    """Return the handshake, with the name set from the token and the token removed, and the configuration."""
     if user not in (os.getuid(), None):
         raise HandshakeRejected("the connection is from another user; a commander accepts only its own user's workers")
     try:
