@@ -181,7 +181,7 @@ _NEGATIVE = re.compile(r"-\d+[A-Za-z]*")
 
 
 def _judge_by_table(words: Words, start: int, key: str, judged: JudgedWords) -> None:
-    """Check the words from `start` on against one entry of the table and the entries of its subcommands."""
+    """Check `words[start:]` against one entry of the table and the entries of its subcommands."""
     reading = _Reading(words, key, compile_use(key), judged)
     use, at = reading.use, start
     if use.operands[:1] == ("anything",):

@@ -21,7 +21,7 @@ Root = Literal["checkout", "/", "~", "nowhere"]
 
 @dataclass(frozen=True, slots=True)
 class PathLocation:
-    """Where a path is: in the checkout, below `/`, in the home folder, or unknown if its text does not tell."""
+    """Where a path is: in the checkout, below `/`, in the home folder, or unknown if its text is unclear."""
 
     root: Root
     path: str

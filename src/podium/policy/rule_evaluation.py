@@ -2,7 +2,7 @@
 
 A verdict depends only on the action, the rules and the mode, and not on files, the clock or the environment. Deny
 takes precedence over ask, and ask over allow, however specific a rule is. An action that rules cannot judge needs
-approval. Other modules ask for it, remember answers and set up the sandbox.
+approval. Other modules ask people, remember answers and set up the sandbox.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ _MODES: tuple[str, ...] = get_args(Mode)
 
 
 def narrow_rules(rules: Rules, by: Rules) -> Rules:
-    """Add the rules of a repository, an agent or a step. They can ask and deny more, but never allow more."""
+    """Add the ask and deny rules of a repository, an agent or a step. Their allow rules are ignored."""
     return Rules(rules.allow, _remove_duplicates(rules.ask + by.ask), _remove_duplicates(rules.deny + by.deny))
 
 
@@ -193,7 +193,7 @@ def _find_escalation_reason(subject: Subject, *, is_large: bool) -> str:
 
 
 def _judge_command(command: ShellCommand, allow: tuple[Rule, ...]) -> Verdict:
-    """Return the verdict on a shell command. Each of its parts needs a rule that allows it, or only reads."""
+    """Return the verdict on a shell command. Each of its parts must be read-only or allowed by a rule."""
     used: dict[str, None] = {}
     for words in command.parts:
         objections: list[str] = []
@@ -341,7 +341,7 @@ def _make_example_action(text: str, example: Any) -> str | Action:
 
 
 def generalised(what: str | Action) -> str | None:
-    """Return the rule that "always" would save, as it is shown, stored and matched, or None if none is safe."""
+    """Return the rule that "always" would save, as shown, stored and matched, or None if no rule is safe."""
     text = _suggest_rule(_make_subject(what))
     if text is None:
         return None

@@ -8,7 +8,7 @@ person's approval, or a rule that spells it out. The texts are written like usag
 - `--color[=name]`: an option with an optional value, only attached
 - `<path>`, `<path>...`: one operand, any number of operands; `<command>` is a subcommand with its own entry
 - `--`: it can end the options; an entry such as `cargo test --` lists the words allowed after it
-- `reads`: with these words the program changes nothing; `spelled`: only a rule with the subcommand in it covers it
+- `reads`: with these words the program changes nothing; `spelled`: covered only by a rule with the subcommand
 - `needs:--check,-n`: harmless only with one of these options; `operands-required`: only with an operand
 - `operands-with:--list,-l`: operands are harmless only with one of these options
 - `single-dash`: long options have one dash or two; `@git`: the text of another entry is included

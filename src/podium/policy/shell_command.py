@@ -46,9 +46,9 @@ class ShellCommand:
     """A parsed shell command.
 
     `parts` are the simple commands of a plain command. `odd` says why it is not plain, and `unread` why it could not
-    be checked at all. `candidates` has every command that may run, including those run by other programs, and
-    `match_texts` has the same commands as texts to match. `writes` and `mentions` are paths, also resolved
-    in the `folders` that the command enters; `names_protected` says whether one of them is protected.
+    be checked at all. `candidates` lists every command that may run, including those run by other programs, and
+    `match_texts` the same commands as texts to match. `writes` and `mentions` are paths, also resolved
+    in the `folders` that the command enters; `names_protected` says whether any path is protected.
     """
 
     text: str
@@ -144,7 +144,7 @@ _parse_command_cached = lru_cache(maxsize=512)(_parse_command)
 
 
 def _find_oddity(text: str, found: _Findings, parts: tuple[Words, ...]) -> str:
-    """Return why no rule can allow the command, or an empty string for a plain one."""
+    """Return why no rule can allow the command; empty for a plain command."""
     if not text.strip():
         return "it is empty"
     if len(text) > LONGEST:

@@ -77,7 +77,7 @@ def find_changed_paths(words: Words) -> list[str]:
 
 
 def _find_changed_operands(words: Words) -> Words:
-    """Return the words for the files that a command is known to change, and any options among them."""
+    """Return the operands that a command is known to change; options among them are included."""
     name = get_program_name(words)
     if name in WRITERS:
         return words[1:]
@@ -125,7 +125,7 @@ _ADDRESS = re.compile(r"(?:https?|wss?|git|ssh)://")
 
 
 def _find_wrapper_risks(words: Words, name: str) -> Iterator[Risk]:
-    """Yield the risks of a command that runs another: the start of that command, and its own risks."""
+    """Yield the risks of a command that runs another: the start and the risks of the inner command."""
     at = 1
     while at < len(words) and _BEFORE_WRAPPED.fullmatch(words[at]):
         if name in TEXT_READERS or "=" in words[at]:
@@ -144,7 +144,7 @@ _BEFORE_WRAPPED = re.compile(r"-.*|\d+(?:\.\d+)?[smhd]?|[A-Za-z_]\w*=.*", re.DOT
 
 
 def _find_runner_risks(words: Words) -> Iterator[Risk]:
-    """Yield the risks of a subcommand that runs another command: its options, that command, and its own risks."""
+    """Yield the risks of a subcommand that runs a command: its options, and that command's start and risks."""
     at = 2
     while at < len(words) and words[at].startswith("-"):
         yield Risk(at, f"{words[at]} changes what {words[0]} {words[1]} runs")

@@ -22,7 +22,7 @@ def main() -> None:
     """Read the query, search the files and print the hits."""
     asked: dict[str, Any] = json.load(sys.stdin.buffer)
     expression = re.compile(asked["pattern"], re.IGNORECASE if asked["ignore_case"] else 0)
-    left = asked["most"] + 1  # one more than wanted, to show that there are more
+    left = asked["most"] + 1  # one above the limit, to show that more exist
     for path in asked["paths"]:
         for hit in _find_hits(path, expression, asked["context"]):
             sys.stdout.write(json.dumps({"path": path, **hit}) + "\n")

@@ -35,7 +35,7 @@ class ReportStatusArguments(Arguments, frozen=True, kw_only=True):
 
 
 def ask_person_tool(unattended: Unattended | None) -> Tool:
-    """Return the tool that asks the person. In an unattended run it says so at once or pauses the run."""
+    """Return the tool that asks the person. In an unattended run, it answers NOBODY or pauses the run."""
 
     async def ask_and_wait(call: ToolUse, scope: Scope) -> ToolAnswer:
         try:

@@ -125,7 +125,7 @@ def read_whole_file(checkout: Checkout, path: str) -> bytes:
 
 
 class convert_os_errors:  # noqa: N801 - reads as a statement where it is used
-    """A block in which an OSError becomes an InvalidCall that mentions the path."""
+    """A context manager that turns an OSError into an InvalidCall with the path."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -167,7 +167,7 @@ class _RipgrepMessage(Struct):
 
 
 def parse_ripgrep_hits(line: bytes) -> list[Hit]:
-    """Return the hit in a line of ripgrep's JSON output; other messages contain none."""
+    """Return the hit in a line of ripgrep's JSON output; empty for other messages."""
     message = msgspec.json.decode(line, type=_RipgrepMessage)
     data = message.data
     if message.type not in ("match", "context") or data.path is None or data.lines is None or data.line_number is None:

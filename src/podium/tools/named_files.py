@@ -1,8 +1,8 @@
-"""The files in the words of a command: an approval covers their content, and scripts among them run as approved.
+"""The files to which a command's words refer: an approval covers their content, and scripts run as approved.
 
 Words are interpreted as in the shell, without quotes and escapes, and in every folder that the command may enter.
 Files given by variables, patterns or other files are not detected. If a command is too large to parse, or has too
-many files, its approval covers the whole checkout instead: after any change there, the command needs a new approval.
+many paths, its approval covers the whole checkout instead: after any change there, the command needs a new approval.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ CHECKOUT = "."
 
 
 def hash_named_files(command: str, directory: Path) -> dict[str, str]:
-    """Return the hashes of the checkout's files in a command's words, so that an approval covers their content."""
+    """Return the hashes of the checkout's files that a command's words refer to; an approval covers them."""
     root = directory.resolve()
     found = parse_command(command)
     words = _list_words(command)

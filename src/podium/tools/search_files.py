@@ -260,7 +260,7 @@ def _compile_parts(pattern: str) -> list[re.Pattern[str] | None]:
 
 def _matches_parts(parts: list[re.Pattern[str] | None], names: list[str]) -> bool:
     reached = {0}
-    """The indexes of parts that the names so far can match."""
+    """Indexes of the parts that can match the next name."""
     for name in names:
         reached = _skip_stars(parts, reached)
         reached = {

@@ -1,4 +1,4 @@
-"""Unified diffs of a text before and after a change, always complete."""
+"""Complete unified diffs of a text before and after a change."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 CONTEXT = 3
 COMPARED = 5000
-"""How many changed lines, on both sides together, are compared; more are shown as one replacement."""
+"""The most changed lines on both sides to compare; larger changes are shown as one replacement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

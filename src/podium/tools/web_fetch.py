@@ -96,7 +96,7 @@ class WebFetch:
         return ToolAnswer(text=f"{asked} redirects more than {REDIRECTS} times.", is_error=True)
 
     def _refuse_private_address(self, url: URL) -> None:
-        """Raise InvalidCall for a private IP address, which does not go through a resolver; `127.1` is one, too."""
+        """Raise InvalidCall for a private IP address, even one like `127.1`: no resolver checks these."""
         host = url.host or ""
         is_number = ":" in host or host.replace(".", "").isdigit()
         if is_number and not self._allow_private and not is_public_address(host):
@@ -206,7 +206,7 @@ def extract_page_text(html: str) -> str:
 def _iter_text(html: str) -> Iterator[str]:
     """Yield the text between the tags, and line breaks for tags that start a new line.
 
-    Every character is read once, whatever the page is: what has no end extends to the end of the page.
+    Every character is read once, in any page: an element without an end extends to the page's end.
     """
     place = 0
     while (start := html.find("<", place)) >= 0:
@@ -230,13 +230,13 @@ def _iter_text(html: str) -> Iterator[str]:
 
 
 def _find_end(text: str, mark: str, start: int) -> int:
-    """Return the place behind the next mark, or the end of the text."""
+    """Return the place after the next mark, or the end of the text."""
     found = text.find(mark, start)
     return len(text) if found < 0 else found + len(mark)
 
 
 def _find_tag_end(html: str, start: int) -> int:
-    """Return the place behind a tag. A `>` inside quotes does not end it."""
+    """Return the place after a tag. A `>` inside quotes does not end it."""
     place = start
     while place < len(html):
         part = _TAG_PART.match(html, place)

@@ -266,7 +266,7 @@ def _read_repository(root: Path) -> Repository:
 
 
 def _is_submodule(git_dir: Path, root: Path) -> bool:
-    """Whether a folder is a submodule of the repository around it, which contains a git folder that points back."""
+    """Whether a folder is a submodule: its git folder is in a repository above and points back to the folder."""
     if not any(git_dir.is_relative_to(above / ".git" / "modules") for above in root.parents):
         return False
     config = os.fsdecode((git_dir / "config").read_bytes())

@@ -56,8 +56,8 @@ async def take_snapshot(place: GitLocation, *, message: str = "Snapshot of the w
         index = folder / "index"
         own = at.git_dir / "index"
         if own.is_file():
-            # A copy records which files are unchanged, so git does not have to read them. It keeps the original's
-            # time stamp: git reads a file again if it changed at the moment when the index was written.
+            # A copy of the index shows which files are unchanged, so git need not read them. It keeps the original's
+            # time stamp: git reads a file again if it changed just when the index was written.
             await to_thread.run_sync(shutil.copy2, own, index)
         else:
             await read_git_output(at, "read-tree", "HEAD", index=index)
@@ -175,7 +175,7 @@ async def find_registered_worktree(place: Repository | Checkout, path: Path, *, 
 async def write_worktree_files(checkout: Checkout, *, lock: int) -> None:
     """Write the files of a worktree that was added without its files.
 
-    Git could do both at once, but then it would use settings that apply only in the new worktree and could not be
+    Git could write them when adding the worktree, but then with settings that apply only there and could not be
     checked before.
     """
     told = ("reset", "--hard", "--no-recurse-submodules", "--quiet")
@@ -184,7 +184,7 @@ async def write_worktree_files(checkout: Checkout, *, lock: int) -> None:
 
 async def _add_worktree(place: Repository | Checkout, path: Path, base: str, lock: int) -> Checkout:
     told = ("worktree", "add", "--quiet", "--detach", "--no-checkout", "--", str(path), base)
-    # Must not be cancelled after git has recorded the worktree and before it has created it.
+    # A cancellation must not leave behind a worktree that git has recorded but not created.
     with CancelScope(shield=True):
         await read_git_output(place, *told, lock=lock)
         checkout = await find_registered_worktree(place, path, branch="", base=base)

@@ -32,7 +32,7 @@ REWRITING = ("rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START")
 async def fast_forward(repo: GitLocation, target: str, *, commit: str, expected_tree: str, expected_old: str) -> None:
     """Move the branch `target` from `expected_old` to `commit`, whose tree must be `expected_tree`. Raises Mistake.
 
-    If it is at `commit` already, nothing happens.
+    Does nothing if `target` is at `commit`.
     """
     place = resolve_location(repo)
     new = await resolve_commit(place, commit)
@@ -217,7 +217,7 @@ def _holds_only_tracked(root: Path, folder: Path, kept: frozenset[str]) -> bool:
 async def _find_filter_paths(checkout: Repository, new: str, paths: list[str]) -> list[str]:
     """Return the paths to which a git filter applies, such as large files that are stored elsewhere.
 
-    The person's filters are in settings that Podium does not read, so a filter attribute is enough.
+    Podium does not read the person's filter settings, so any path with a filter attribute counts.
     """
     if not paths:
         return []

@@ -62,7 +62,7 @@ async def find_resolution_starts(place: GitLocation, commit: str, *, beyond: str
 
 
 async def filter_resolution_starts(place: GitLocation, commits: Iterable[str]) -> dict[str, ResolutionStart]:
-    """Return which of the given commits a resolution is based on. Commits that no longer exist are ignored."""
+    """Return the resolution starts among these commits, by id. Commits that no longer exist are ignored."""
     wanted = list(dict.fromkeys(commits))
     found = await _list_resolution_starts(place, "--ignore-missing", "--no-walk=unsorted", *wanted) if wanted else []
     return {one.commit: one for one in found}

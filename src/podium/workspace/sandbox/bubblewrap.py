@@ -59,7 +59,7 @@ PROTECTED_NAMES = (
 )
 """Paths that a command can neither change nor create. Other protected paths are read-only if they exist."""
 LEFTHOOK_NAMES = tuple(f"{dot}lefthook-local.{kind}" for dot in ("", ".") for kind in ("yml", "yaml", "toml", "json"))
-"""Files that lefthook reads besides its own; protected like the others if lefthook's own file exists."""
+"""Lefthook's local configuration files; protected like the paths above if its main file exists."""
 
 INSTALLERS = (
     ("apt-get", "sudo apt-get install bubblewrap"),
@@ -107,10 +107,10 @@ class Sandbox:
         limits: SandboxLimits | None = None,
         report: Callable[[str], None] = lambda text: None,
     ) -> Sandbox:
-        """Return the sandbox for a checkout. Raises Mistake if none is available or it fails its self-test.
+        """Return the sandbox for a checkout. Raises Mistake if no sandbox is available or its self-test fails.
 
         `readable` are folders outside the checkout that commands can read. `shown` are files in the checkout
-        that they can read although files with such names usually contain secrets.
+        that commands can read although their names suggest secrets.
         """
         checkout = _resolve_checkout(checkout, profile)
         program = find_bubblewrap(outside=checkout)
@@ -150,8 +150,8 @@ class Sandbox:
         `sealed` are files in the checkout with the content that the command sees, even if the files change.
         """
         copies = SealedFiles(self.home / "sandbox").make_copies(self.checkout, sealed or {})
-        # Only the command leaves the process group that is killed with it; the first process inside stays. With
-        # bubblewrap's --new-session both would leave, and a command killed while it starts would keep running.
+        # Only the command leaves the process group that is killed; the sandbox's first process stays in it. With
+        # --new-session, both would leave, and a command that is killed while it starts would keep running.
         inside = f'{self.limits.ulimit_script()} && echo >&0 && read -r _ && exec setsid "$@" </dev/null'
         held = self._placeholders.acquire() if self.profile == "workspace" else ()
         bwrap = [

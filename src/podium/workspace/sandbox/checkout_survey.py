@@ -134,7 +134,7 @@ class _Walk:
         if entry.name in LEFT_OUT:
             return True
         parts = path.rsplit("/", 3)
-        # Only the packages of a virtual environment, which are most of its files: anyone can write a pyvenv.cfg.
+        # Only the packages, not the whole virtual environment: anyone can put a pyvenv.cfg into any folder.
         return (
             entry.name == "site-packages"
             and len(parts) == 4
@@ -147,7 +147,7 @@ class _Walk:
 
 
 def _select_secrets(checkout: Path, sensitive: Iterable[str], tracked: TrackedFiles) -> list[str]:
-    """Return the sensitive paths that git does not track. If it tracks part of a folder, list the rest."""
+    """Return the sensitive untracked paths; in a partly tracked folder, only the untracked contents."""
     found: list[str] = []
     pending = deque(_list_outermost(sensitive))
     while pending:

@@ -30,7 +30,7 @@ KERNEL_SETTINGS = tuple(
     f"/proc/{name}" for name in ("sys", "sysrq-trigger", "fs", "acpi", "asound", "scsi", "driver", "mtrr")
 )
 OWN_FOLDERS = ("VIRTUAL_ENV", "CONDA_PREFIX", "JAVA_HOME", "GOROOT", "RUSTUP_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR")
-"""Variables that commands receive whose values are paths that they have to read."""
+"""Variables for commands; their values are paths that commands have to read."""
 TOOLS_AT_HOME = (
     *(".rustup", ".local/share/uv/python", ".local/share/uv/tools", ".local/share/pipx", ".local/pipx"),
     *(".local/share/mise/installs", ".asdf", ".sdkman/candidates"),
@@ -109,7 +109,7 @@ def build_system_arguments() -> list[str]:
         elif path.exists():
             told += ["--ro-bind", str(path), str(path)]
     told += ["--proc", "/proc", "--dev", "/dev"]
-    # Here the kernel checks the owner and not capabilities, and root's changes apply to the whole machine.
+    # The kernel checks the owner of these, not capabilities, and root's changes affect the whole machine.
     for name in KERNEL_SETTINGS if os.geteuid() == 0 else KERNEL_SETTINGS[:1]:
         told += ["--ro-bind", name, name] if Path(name).exists() else []
     return told

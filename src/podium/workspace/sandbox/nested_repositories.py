@@ -76,7 +76,7 @@ class NestedRepositories:
         self._unexamined = unexamined
 
     def move_aside(self) -> list[str]:
-        """Move new repositories, and return a sentence about each of the first few and one about the rest."""
+        """Move new repositories; return a sentence about each of the first few, and one about the others."""
         told = self._move_new_repositories()
         if (rest := len(told) - MOST_TOLD) > 0:
             return [*told[:MOST_TOLD], f"{rest} more repositories were moved to {self._aside} or beside their folders"]
@@ -135,7 +135,7 @@ class NestedRepositories:
         return [place for place in places if place not in self._folders and not self._is_left_alone(place)]
 
     def _find_marker(self, folder: str, entries: Mapping[str, bool]) -> Path | None:
-        """Return the path that makes git treat a folder as a repository; None if git does not."""
+        """Return the path that makes a folder a repository for git; None if it is not one."""
         place = Path(folder)
         if place == self._checkout:
             return None
@@ -161,7 +161,7 @@ class NestedRepositories:
         path = _format_path(marker.relative_to(self._checkout))
         try:
             parent = _open_without_links(self._checkout, marker.parent)
-        except OSError:  # it no longer exists, or a folder above it has become a link and leads elsewhere
+        except OSError:  # the folder no longer exists, or a folder above it has become a link
             return []
         try:
             place = self._rename(parent, marker)
@@ -175,7 +175,7 @@ class NestedRepositories:
         ]
 
     def _rename(self, parent: int, marker: Path) -> Path:
-        """Move a path into the folder for such paths, or rename it if the folder is on another file system."""
+        """Move a path into `aside`, or into a new folder beside it if `aside` is on another file system."""
         token = secrets.token_hex(4)
         label = _format_path(marker.relative_to(self._checkout)).replace("/", "-")[-40:]
         target = self._aside / f"{time.strftime('%Y%m%d-%H%M%S')}-{token}-{label}"

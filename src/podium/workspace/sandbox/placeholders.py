@@ -38,7 +38,7 @@ class Placeholders:
         self._timer: Timer | None = None
 
     def acquire(self) -> tuple[str, ...]:
-        """Create the missing placeholders, keep them until `release`, and return the names of all that exist."""
+        """Create missing placeholders, keep them until `release`, and return the names of all placeholders."""
         with self._lock:
             self._cancel_timer()
             if self._descriptor is None:
@@ -53,7 +53,7 @@ class Placeholders:
             return self._read_record(self._descriptor)
 
     def release(self) -> None:
-        """Record that a command has ended. After the last one, the placeholders are removed soon."""
+        """Record that a command has ended. Soon after the last command, placeholders are removed."""
         with self._lock:
             self._holders -= 1
             self._cancel_timer()
@@ -63,7 +63,7 @@ class Placeholders:
                 self._timer.start()
 
     def remove(self) -> None:
-        """Remove the placeholders now, unless a command still runs; the last process to run one then will."""
+        """Remove the placeholders now, or leave that to the last process that still runs a command."""
         with self._lock:
             if self._holders or self._descriptor is None:
                 return
@@ -96,7 +96,7 @@ class Placeholders:
         return os.open(self._record, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def _make_placeholder(self, name: str, record: int) -> None:
-        """Create an empty folder and its missing parents, unless a link is on the way."""
+        """Create an empty folder and its missing parents, but stop at a link."""
         if "\n" in name:  # the record has one name per line
             return
         *above, _ = PurePosixPath(name).parents

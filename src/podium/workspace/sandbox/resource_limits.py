@@ -90,11 +90,11 @@ class DiskSpace:
 
 
 LEAST_FILES = 10_000
-"""A command is ended if the disk has room for fewer files than this."""
+"""A command is stopped if fewer files than this fit on the disk."""
 
 
 class ControlGroup:
-    """The control groups of one sandbox, in either version, or none if they cannot be created. Removed with it."""
+    """The control groups (version 1 or 2) of one sandbox, removed with it; none if they cannot be created."""
 
     def __init__(self, limits: SandboxLimits) -> None:
         name = f"{_group_prefix()}{os.getpid()}-{next(_numbers)}"
@@ -118,7 +118,7 @@ def _group_prefix() -> str:
 _numbers = count()
 UNIFIED = "unified"
 ENTRANCES = {UNIFIED: "cgroup.procs"}
-"""Version 1 uses `tasks`: moving a single thread does not wait for other processors, which takes milliseconds."""
+"""Version 1 uses `tasks`: moving a single thread avoids a wait of milliseconds for other processors."""
 FILES = {
     "pids": {"pids.max": "processes"},
     "memory": {"memory.limit_in_bytes": "memory"},

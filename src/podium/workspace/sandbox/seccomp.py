@@ -104,7 +104,7 @@ def _iter_argument_rules() -> Iterator[tuple[str, tuple[Arg, ...]]]:
 
     for flag in NAMESPACES:
         yield "unshare", (Arg(0, MASKED_EQ, flag, flag),)
-        # For clone, the lowest byte is a signal, and it cannot create time namespaces.
+        # In clone, the lowest byte is a signal; clone cannot create time namespaces.
         if flag != NEWTIME:
             yield "clone", (Arg(0, MASKED_EQ, flag, flag),)
     for request in TERMINAL_INPUT:

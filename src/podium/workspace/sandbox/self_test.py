@@ -65,7 +65,7 @@ async def _probe_sandbox(sandbox: Sandbox) -> list[str]:
             port = str(listener.getsockname()[1])
             asked = (folder, str(sandbox.home), port, str(sandbox.checkout), probe)
             said = await _run_for_output(sandbox.wrap([SHELL, "-c", ATTEMPTS, "bash", *asked]), str(sandbox.checkout))
-            # The effects seen from outside count, and not only the command's own report.
+            # Effects are checked from outside too; the command's report is not enough.
             seen_here = _find_written_probes(sandbox, outside, probe) + _find_network_access(listener)
         finally:
             seen.unlink(missing_ok=True)

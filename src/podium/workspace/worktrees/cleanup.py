@@ -80,7 +80,7 @@ async def clean_up_worktrees(
             if not one.path.exists():
                 lines.append(CleanupResult(path=one.path, branch=one.branch, act="removed", why=one.what))
     there = await list_worktrees(of)
-    # Read after the list: a worker that started in the meantime may already have its worktree in it.
+    # Called after listing: the list may include the worktree of a worker that has just started.
     unfinished = busy()
     for worktree in there:
         lines.append(await _clean_up_worktree(of, worktree, busy=unfinished, force=force, dry_run=dry_run))

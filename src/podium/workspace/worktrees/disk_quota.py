@@ -1,8 +1,8 @@
 """The disk quota for worktrees: how much space a store's worktrees use, and whether another one fits.
 
-The ledger stores each worktree's last measured size: from when it was created, when its worker ended, or when it
-was listed. Before another is created, only those in use are measured, and only briefly, so that this takes less
-time than creating it. If stored sizes exceed the quota, all are measured before a new worktree is refused.
+The ledger stores each worktree's last size, measured at its creation, its worker's end or a listing. Before a new
+worktree is created, only worktrees in use are measured, and only briefly, so that measuring takes less time than
+creating. If the stored sizes reach the quota, all are measured before a new worktree is refused.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ async def must_be_within_quota(ledger: Ledger, quota: int | None) -> None:
         at_work = {hired.name for hired in await to_thread.run_sync(WorkerIndex(ledger.store).list_open)}
         grown = [one for one in there.worktrees if one.branch in at_work or not one.run]
         with move_on_after(MEASURING_SECONDS):
-            # Newest first: the ledger has only their size at creation.
+            # Newest first: their recorded size dates from creation.
             await measure_worktrees(ledger, sorted(grown, key=lambda one: one.created, reverse=True))
         there = await read_disk_usage(ledger, quota)
     if there.is_reached:

@@ -233,7 +233,7 @@ class Worktrees:
                 await to_thread.run_sync(remove_folder, noted.path)
             await self._unregister_worktree(noted, lock)
         if noted.is_new_branch:
-            # Only if the branch has not moved: git compares it with the given old value.
+            # Git deletes the branch only if it is still at this commit.
             await call_git(self.repository, "update-ref", "-d", f"{HEADS}{noted.branch}", noted.base)
         await self.ledger.record_state(noted, state="gone")
 
@@ -291,7 +291,7 @@ class Worktrees:
         return WorktreeRemoval(path=noted.path, branch=noted.branch, saved=saved)
 
     async def _save_changes(self, checkout: Checkout, *, is_kept: bool) -> SavedWork | None:
-        """Save the work in a worktree; if `is_kept` is False, only if it has unsaved work."""
+        """Save a worktree's work. If `is_kept` is False, a clean worktree is not saved."""
         if not is_kept and (await self.read_status(checkout)).is_clean:
             return None
         return await save_work(checkout)
@@ -312,7 +312,7 @@ class Worktrees:
         await read_git_output(self.repository, *told, lock=lock)
 
     async def _record_missing(self, noted: WorktreeRow, lock: int) -> WorktreeRemoval:
-        """Record that someone else removed a worktree's folder, and save its commits if nothing else has them."""
+        """Record that someone else removed a worktree's folder, and save commits that exist nowhere else."""
         saved = None
         if noted.git_dir.exists():
             saved = await save_head(replace(self._main_repository, git_dir=noted.git_dir), noted.branch)
@@ -376,5 +376,5 @@ def _path_exists(path: Path) -> bool:
 
 
 def _removal_path(path: Path) -> Path:
-    """Return the path of a worktree that waits for deletion, derived from its own path to be found after a crash."""
+    """Return the path to which a worktree is renamed before deletion; a repair after a crash looks for it there."""
     return path.with_name(f".{path.name}.removing")

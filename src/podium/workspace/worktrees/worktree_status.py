@@ -33,7 +33,7 @@ class WorktreeStatus:
     """A worktree compared with its base and with the repository.
 
     `ahead` counts commits since the base, `behind` commits on the repository's own branch that the worktree lacks,
-    and `unmerged` commits that neither that branch nor any remote has. `modified` and `untracked` count uncommitted
+    and `unmerged` commits on neither that branch nor any remote. `modified` and `untracked` count uncommitted
     files.
     """
 
