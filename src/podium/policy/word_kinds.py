@@ -63,7 +63,7 @@ def _is_revision(word: str) -> bool:
 
 
 def _is_git_format(word: str) -> bool:
-    """Return whether a format verifies no signatures, because verifying starts a program."""
+    """Return whether a format verifies no signatures: verifying starts a program."""
     return "%G" not in word and "signature" not in word and "%(describe" not in word
 
 
