@@ -107,7 +107,7 @@ _BEFORE_REGEX = frozenset(("", "(", ",", "~", "!", "{", "}", ";", "&&", "||", "?
 
 
 def _is_harmless_awk(program: str) -> bool:
-    """Return whether a program only computes and prints, without files, other programs or changed arguments."""
+    """Return whether a program only computes and prints, and neither opens files nor runs other programs."""
     at, before = 0, ""
     while at < len(program):
         token = _compile(_AWK_TOKEN).match(program, at)

@@ -77,7 +77,7 @@ class KeyReceiver:
             self._receive_pending()
 
     async def wait_for_keys(self, run: str, *, within: float = KEYS_TIMEOUT_SECONDS) -> None:
-        """Wait for a run's keys while a sender has them registered. Raises OutsideFailed if that takes too long."""
+        """Wait for a run's keys, as long as a sender is registered. Raises OutsideFailed if that takes too long."""
         with move_on_after(within):
             # Check in this order, because the sender delivers the keys before it ends the registration.
             while is_delivery_pending(self._store, run) and not self.get_keys(run):  # noqa: ASYNC110 - a lock cannot be awaited
