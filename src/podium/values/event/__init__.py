@@ -13,6 +13,13 @@ import msgspec
 from msgspec import Struct
 
 from ..errors import StoreCorrupt
+from .decision_events import (
+    BallotCast,
+    BallotRefused,
+    DecisionCommitted,
+    DecisionProposed,
+    VoteClosed,
+)
 from .operation_events import (
     Advised,
     HandedOff,
@@ -31,6 +38,31 @@ from .permission_events import (
     PermissionAsked,
     QuestionAnswered,
     QuestionAsked,
+    QuestionKind,
+)
+from .plan_events import (
+    ArtifactKind,
+    ArtifactStored,
+    BlockerRaised,
+    FormedMember,
+    HandoverAsked,
+    PlanCommitted,
+    PlanDrafted,
+    PlanRefused,
+    PlanReviewed,
+    PlanStepBlocked,
+    PlanStepCompleted,
+    PlanStepFailed,
+    PlanStepHandedOver,
+    PlanStepReopened,
+    PlanStepReviewed,
+    PlanStepStarted,
+    PlanStepSubmitted,
+    PlanStepUnblocked,
+    SnapshotTaken,
+    TeamFormed,
+    WorkEnded,
+    WorkStateChanged,
 )
 from .run_events import (
     BudgetChanged,
@@ -89,6 +121,11 @@ __all__ = [
     "ActionRefused",
     "AdjustmentProposed",
     "Advised",
+    "ArtifactKind",
+    "ArtifactStored",
+    "BallotCast",
+    "BallotRefused",
+    "BlockerRaised",
     "Broadcast",
     "BudgetChanged",
     "CallCut",
@@ -96,11 +133,15 @@ __all__ = [
     "Checked",
     "ContextCompacted",
     "Decision",
+    "DecisionCommitted",
+    "DecisionProposed",
     "DiscussionEnded",
     "Entry",
     "Evaluated",
     "Event",
+    "FormedMember",
     "HandedOff",
+    "HandoverAsked",
     "IterationFailed",
     "MemberChanged",
     "MessageReceived",
@@ -112,9 +153,23 @@ __all__ = [
     "PauseAsked",
     "PermissionAnswered",
     "PermissionAsked",
+    "PlanCommitted",
+    "PlanDrafted",
+    "PlanRefused",
+    "PlanReviewed",
+    "PlanStepBlocked",
+    "PlanStepCompleted",
+    "PlanStepFailed",
+    "PlanStepHandedOver",
+    "PlanStepReopened",
+    "PlanStepReviewed",
+    "PlanStepStarted",
+    "PlanStepSubmitted",
+    "PlanStepUnblocked",
     "PlannedAssignment",
     "QuestionAnswered",
     "QuestionAsked",
+    "QuestionKind",
     "ReasoningStreamed",
     "ReflectEnd",
     "ReflectEnded",
@@ -126,8 +181,10 @@ __all__ = [
     "RunResumed",
     "RunStarted",
     "SessionRevived",
+    "SnapshotTaken",
     "StatusReported",
     "StopAsked",
+    "TeamFormed",
     "TeamPlanned",
     "TextStreamed",
     "TextSuperseded",
@@ -138,8 +195,11 @@ __all__ = [
     "TurnEnded",
     "TurnResumed",
     "TurnStarted",
+    "VoteClosed",
     "Voted",
     "WorkCommitted",
+    "WorkEnded",
+    "WorkStateChanged",
     "WorkerPlaced",
     "WorkerReturned",
     "WorkerSent",
@@ -203,6 +263,31 @@ Event = (
     | WorkerSent
     | WorkerReturned
     | Noticed
+    | TeamFormed
+    | WorkStateChanged
+    | PlanDrafted
+    | PlanRefused
+    | PlanReviewed
+    | PlanCommitted
+    | PlanStepStarted
+    | HandoverAsked
+    | BlockerRaised
+    | PlanStepHandedOver
+    | PlanStepBlocked
+    | PlanStepUnblocked
+    | PlanStepSubmitted
+    | PlanStepReviewed
+    | PlanStepReopened
+    | PlanStepCompleted
+    | PlanStepFailed
+    | ArtifactStored
+    | SnapshotTaken
+    | WorkEnded
+    | DecisionProposed
+    | BallotCast
+    | BallotRefused
+    | VoteClosed
+    | DecisionCommitted
 )
 
 

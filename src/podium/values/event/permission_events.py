@@ -5,10 +5,13 @@ from __future__ import annotations
 from typing import ClassVar, Literal
 
 from ..action import Action
+from ..plan import WorkPlan
 from .base_event import EventBase
 
 Decision = Literal["once", "run", "always", "deny", "deny_and_pause", "abort"]
 """The possible answers to a permission request; the first three allow it, the others deny it."""
+
+QuestionKind = Literal["question", "plan", "decision", "review"]
 
 
 class PermissionAsked(EventBase, frozen=True, kw_only=True, tag="permission_asked"):
@@ -50,23 +53,34 @@ class PermissionAnswered(EventBase, frozen=True, kw_only=True, tag="permission_a
 
 
 class QuestionAsked(EventBase, frozen=True, kw_only=True, tag="question_asked"):
-    """An agent asked the person a question."""
+    """The person was asked a question by an agent, or asked to approve a plan, to decide or to review a step.
+
+    `shown` is the whole text of the plan, decision or review, and `digest` its hash: an answer is bound to it.
+    """
 
     survives_power_loss: ClassVar[bool] = True
 
     id: str
     text: str
     choices: tuple[str, ...] = ()
+    kind: QuestionKind = "question"
+    shown: str = ""
+    digest: str = ""
 
 
 class QuestionAnswered(EventBase, frozen=True, kw_only=True, tag="question_answered"):
-    """The question with this id was answered."""
+    """The question with this id was answered.
+
+    `digest` is the hash of what the person saw. `plan` is the plan as the person edited it, if it was edited.
+    """
 
     survives_power_loss: ClassVar[bool] = True
 
     id: str
     text: str
     by: str = ""
+    digest: str = ""
+    plan: WorkPlan | None = None
 
 
 class ActionBegan(EventBase, frozen=True, kw_only=True, tag="action_began"):

@@ -1,0 +1,203 @@
+"""Events of a collaborating team: its formation, the plan, the work on each step, artifacts and snapshots."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from msgspec import Struct
+
+from ..plan import Finding, UndoneStep, WorkPlan, WorkState
+from .base_event import EventBase
+
+ArtifactKind = Literal["diff", "document", "log", "test-result"]
+
+
+class FormedMember(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A member of a team when it was formed."""
+
+    name: str
+    role: str = ""
+    capabilities: tuple[str, ...] = ()
+
+
+class TeamFormed(EventBase, frozen=True, kw_only=True, tag="team_formed"):
+    """A team was formed for a goal. `missing` lists the roles and capabilities that nobody has."""
+
+    goal: str
+    members: tuple[FormedMember, ...]
+    constraints: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
+
+
+class WorkStateChanged(EventBase, frozen=True, kw_only=True, tag="work_state_changed"):
+    """A team's work entered another state."""
+
+    state: WorkState
+
+
+class PlanDrafted(EventBase, frozen=True, kw_only=True, tag="plan_drafted"):
+    """A planner drafted or revised a plan."""
+
+    version: int
+    plan: WorkPlan
+    by: str
+
+
+class PlanRefused(EventBase, frozen=True, kw_only=True, tag="plan_refused"):
+    """A drafted plan was refused because it is invalid."""
+
+    by: str
+    problems: tuple[str, ...]
+
+
+class PlanReviewed(EventBase, frozen=True, kw_only=True, tag="plan_reviewed"):
+    """A member reviewed a draft: it accepts the draft, or asks for a change."""
+
+    version: int
+    reviewer: str
+    verdict: Literal["accept", "change"]
+    reason: str = ""
+
+
+class PlanCommitted(EventBase, frozen=True, kw_only=True, tag="plan_committed"):
+    """A plan was committed, and its steps can start.
+
+    `objections` are requests for changes that the plan does not meet. With `is_approved_by_person`, a person approved
+    exactly this plan, so the allow rules of its steps apply.
+    """
+
+    survives_power_loss: ClassVar[bool] = True
+
+    version: int
+    plan: WorkPlan
+    by: str
+    is_approved_by_person: bool = False
+    objections: tuple[str, ...] = ()
+
+
+class PlanStepStarted(EventBase, frozen=True, kw_only=True, tag="plan_step_started"):
+    """The owner of a step started to work on it."""
+
+    step: str
+    owner: str
+    attempt: int = 1
+
+
+class HandoverAsked(EventBase, frozen=True, kw_only=True, tag="handover_asked"):
+    """The owner of a step asked another member to take it over."""
+
+    to: str
+    reason: str
+    context: str = ""
+
+
+class BlockerRaised(EventBase, frozen=True, kw_only=True, tag="blocker_raised"):
+    """The owner of a step cannot continue until somebody decides between options."""
+
+    topic: str
+    options: tuple[str, ...]
+    evidence: str = ""
+
+
+class PlanStepHandedOver(EventBase, frozen=True, kw_only=True, tag="plan_step_handed_over"):
+    """A step has a new owner, which continues the work. `refused` is set if the handover was refused."""
+
+    step: str
+    sender: str
+    receiver: str
+    reason: str
+    refused: str = ""
+
+
+class PlanStepBlocked(EventBase, frozen=True, kw_only=True, tag="plan_step_blocked"):
+    """A step cannot continue: it waits for a decision, or a step that it depends on failed."""
+
+    step: str
+    reason: str
+    decision: str = ""
+
+
+class PlanStepUnblocked(EventBase, frozen=True, kw_only=True, tag="plan_step_unblocked"):
+    """The decision that a step waited for was made, and its owner continues."""
+
+    step: str
+    decision: str
+
+
+class PlanStepSubmitted(EventBase, frozen=True, kw_only=True, tag="plan_step_submitted"):
+    """The owner of a step finished its work, which is reviewed next.
+
+    If the owner worked in its own checkout, its work is at `commit` on `branch`.
+    """
+
+    step: str
+    author: str
+    attempt: int = 1
+    branch: str = ""
+    commit: str = ""
+
+
+class PlanStepReviewed(EventBase, frozen=True, kw_only=True, tag="plan_step_reviewed"):
+    """A step was reviewed against its acceptance criteria. The result of a command outweighs the reviewer's word."""
+
+    step: str
+    reviewer: str
+    attempt: int
+    passed: bool
+    findings: tuple[Finding, ...] = ()
+
+
+class PlanStepReopened(EventBase, frozen=True, kw_only=True, tag="plan_step_reopened"):
+    """A step did not pass its review and is done again. An author that is locked out does not revise it."""
+
+    step: str
+    attempt: int
+    reason: str
+    locked_out: str = ""
+
+
+class PlanStepCompleted(EventBase, frozen=True, kw_only=True, tag="plan_step_completed"):
+    """A step passed its review."""
+
+    step: str
+    owner: str
+    attempt: int = 1
+
+
+class PlanStepFailed(EventBase, frozen=True, kw_only=True, tag="plan_step_failed"):
+    """A step failed and is not tried again."""
+
+    step: str
+    reason: str
+
+
+class ArtifactStored(EventBase, frozen=True, kw_only=True, tag="artifact_stored"):
+    """A result of the work was stored. `digest` is the SHA-256 of its content, which is stored once per store."""
+
+    kind: ArtifactKind
+    name: str
+    digest: str
+    size: int
+    author: str = ""
+    step: str = ""
+
+
+class SnapshotTaken(EventBase, frozen=True, kw_only=True, tag="snapshot_taken"):
+    """The state of the work was kept: this position on the timeline, and a commit of each checkout.
+
+    `commits` maps branches to commits; the run's own checkout has the empty name.
+    """
+
+    name: str
+    commits: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it for each event
+    step: str = ""
+
+
+class WorkEnded(EventBase, frozen=True, kw_only=True, tag="work_ended"):
+    """A team's work ended. `branch` and `commit` are the merged result, if the owners worked in checkouts."""
+
+    done: tuple[str, ...]
+    undone: tuple[UndoneStep, ...] = ()
+    decisions: tuple[str, ...] = ()
+    branch: str = ""
+    commit: str = ""
