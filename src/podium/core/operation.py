@@ -33,11 +33,12 @@ from .engine_sessions import EngineSessionTasks
 from .gate import ActingTool, Gate
 from .journal_rows import compute_digest
 from .member_change import apply_recorded_change
-from .placement import Placement
+from .placement import DEFAULT_OPTIONS, Placement, WorkerOptions
 from .scope import Scope
 from .session import Session, read_past_turns
 from .timeline import Timeline
 from .tool_rate_limit import RateLimit
+from .work_repository import WorkRepository
 
 NO_RULES = Rules()
 STOP_SECONDS = 5.0
@@ -71,10 +72,14 @@ class RunContext:
     session_tasks: EngineSessionTasks
     offer_tools: Callable[[Operation], Awaitable[tuple[Tool, ...]]]
     """Returns the tools that an operation's agent is allowed to use, each behind the gate."""
-    make_check_tool: Callable[[tuple[str, ...]], ActingTool] | None = None
-    """Creates the tool that runs commands on a clean checkout of the work; None if there is no repository."""
+    make_check_tool: Callable[[tuple[str, ...], str], ActingTool] | None = None
+    """Creates the tool that runs commands on a clean checkout of a commit, or of the work if the commit is empty.
+
+    None if there is no repository."""
     get_placement: Callable[[], Placement] | None = None
     """Returns the placement that starts workers; None if there is no repository for them."""
+    get_repository: Callable[[], WorkRepository] | None = None
+    """Returns the repository that the run works in; None if there is none."""
     build_system_prompt: Callable[[Agent], str] = attrgetter("prompt")
     """Builds an agent's system prompt."""
     allowance: Allowance
@@ -126,6 +131,8 @@ class Operation:
         """The permission mode of this agent; `plan` also applies to all operations below."""
         self.coordination_tools: tuple[Tool, ...] = ()
         """Tools for working with other agents, set by a pattern."""
+        self.worker_options: WorkerOptions = DEFAULT_OPTIONS
+        """How a worker that runs this operation is started, set by a pattern."""
         self._context = context
         self._continues_from = after
         self._session: Session | None = None
@@ -200,6 +207,20 @@ class Operation:
     def placement(self) -> Placement | None:
         """The placement that starts workers; None if there is no repository for them."""
         return None if self._context.get_placement is None else self._context.get_placement()
+
+    @property
+    def repository(self) -> WorkRepository | None:
+        """The repository that the run works in; None if there is none."""
+        return None if self._context.get_repository is None else self._context.get_repository()
+
+    @property
+    def unattended(self) -> Unattended | None:
+        """How questions are handled without a person; None if a person is available to answer."""
+        return self._context.unattended
+
+    def grant_rules(self, approved: tuple[str, ...]) -> None:
+        """Allow actions by rules that a person approved for this operation. Rules that ask or deny still apply."""
+        self.rules = structs.replace(self.rules, allow=self.rules.allow + approved)
 
     async def stop_workers(self) -> None:
         """Stop the workers that were started here or below and have not returned."""
@@ -290,14 +311,14 @@ class Operation:
         rules = structs.replace(self.rules, allow=self.rules.allow + granted) if granted else self.rules
         return check(action, rules, self.mode, changed_lines=changed_lines)
 
-    async def run_checks(self, commands: tuple[str, ...], place: Scope) -> Checked:
-        """Run commands on a clean checkout of the current work, and record at this scope whether they passed."""
+    async def run_checks(self, commands: tuple[str, ...], place: Scope, *, commit: str = "") -> Checked:
+        """Run commands on a clean checkout of a commit, by default of the current work, and record the result."""
         if (known := place.find_outcome(Checked)) is not None:
             return known
         if self._context.make_check_tool is None:
             why = "there is no repository to check the work in"
             return place.record_outcome(Checked(commands=commands, passed=False, output=why))
-        tool = self.gate.wrap_tool(self._context.make_check_tool(commands))
+        tool = self.gate.wrap_tool(self._context.make_check_tool(commands, commit))
         answer = await tool.answer(ToolUse(id=place.path, name=tool.name, arguments={}), place)
         # No model called this tool, so a refusal uses the wording for people.
         output = f"they were not run: {answer.refusal}" if answer.refusal else answer.text

@@ -118,6 +118,8 @@ class Timeline:
         """Called with the id of each permission request that is written and waits for an answer."""
         self.read_attachment: Callable[[str], bytes | None] = lambda digest: None
         """Returns the content of one of the run's attachments, by digest."""
+        self.store_artifact: Callable[[str, bytes], object] = lambda digest, data: None
+        """Stores the content of an artifact under its digest, before the event that refers to it."""
         self._lease = lease
         self._clock = clock
         self._hash = GENESIS

@@ -58,7 +58,7 @@ async def run_in_worker(op: Operation, request: Request) -> Answer:
         place.record_outcome(sent)
     # This process runs the advisors and the handoff. The worker does only the agent's own work.
     own = structs.replace(op.agent, isolation="shared", advisors=None, handoff=None)
-    returned = await run_worker_to_end(op, sent, own)
+    returned = await run_worker_to_end(op, sent, own, options=op.worker_options)
     if returned.outcome != "succeeded":
         kind: FailureKind = "timed_out" if returned.outcome == "timed_out" else "failed"
         raise op.make_error(kind, returned.error or f"its worker was {returned.outcome}", so_far=returned.text)
@@ -74,13 +74,15 @@ def _make_branch_name(op: Operation, run: str) -> str:
     return f"{BRANCH_PREFIX}/{op.scope.timeline.run}/{name.replace(':', '-')}-{suffix}"
 
 
-async def run_worker_to_end(op: Operation, sent: WorkerSent, agent: Agent) -> WorkerReturned:
+async def run_worker_to_end(
+    op: Operation, sent: WorkerSent, agent: Agent, *, options: WorkerOptions = DEFAULT_OPTIONS
+) -> WorkerReturned:
     """Start a recorded worker, wait for it, and return its result, which is recorded once."""
     place = op.scope.child(f"worker:{sent.run}")
     if (known := place.find_outcome(WorkerReturned)) is not None:
         return known
     try:
-        await start_worker(op, sent, agent)
+        await start_worker(op, sent, agent, options=options)
     except AgentFailed as error:
         # Recording the result releases the budget that was reserved for the worker.
         place.record_outcome(WorkerReturned(run=sent.run, outcome="failed", error=error.failure.message))

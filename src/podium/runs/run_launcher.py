@@ -28,6 +28,7 @@ from ..core.operation import ExecutionPatterns, RunContext
 from ..core.placement import Placement
 from ..core.redaction import Redaction
 from ..core.timeline import Timeline
+from ..core.work_repository import WorkRepository
 from ..engines.model.providers import KEY_NAMES, read_provider_variables
 from ..patterns.discuss import Discussion
 from ..patterns.registry import PATTERNS, Patterns, find_pattern
@@ -377,6 +378,7 @@ class RunLauncher:
             get_placement=cache(partial(self._make_placement, self, settings, timeline.run, started, unattended))
             if started.repo
             else None,
+            get_repository=cache(partial(_open_repository, Path(started.repo), timeline.run)) if started.repo else None,
             build_system_prompt=settings.build_system_prompt,
             allowance=Allowance(timeline, "", settings.budget, of=""),
             rules=self._rules if settings is self.settings else settings.build_rules(),
@@ -398,6 +400,12 @@ def _choose_directory(repo: Path | None, worker_task: WorkerTask | None) -> str:
     if worker_task is not None:
         return worker_task.path
     return "" if repo is None else str(repo)
+
+
+def _open_repository(directory: Path, run: str) -> WorkRepository:
+    from ..setup.run_repository import RunRepository  # imported here for start-up time: most runs do not need it
+
+    return RunRepository(directory, run)
 
 
 def _wrap_functions(tools: Sequence[Callable[..., object]]) -> tuple[ActingTool, ...]:

@@ -1,7 +1,7 @@
 """Clean checks: commands that must pass on a clean checkout of the work before it counts as complete.
 
-The work is the current working tree, including new files but not files that git ignores. The commands run in
-a temporary checkout of it, in the sandbox, and do not change the work itself.
+The work is a given commit, or the current working tree, including new files but not files that git ignores. The
+commands run in a temporary checkout of it, in the sandbox, and do not change the work itself.
 """
 
 from __future__ import annotations
@@ -37,17 +37,19 @@ class CleanChecks:
         directory: Path,
         commands: tuple[str, ...],
         *,
+        commit: str = "",
         choose_sandbox: Callable[[Path], Awaitable[CommandSandbox]],
         sandbox: str,
     ) -> None:
         self._directory = directory
         self._command = " && ".join(commands)
+        self._commit = commit
         self._choose_sandbox = choose_sandbox
         self._sandbox = sandbox
 
     async def prepare(self, call: ToolUse) -> PreparedCall:
         try:
-            commit = await take_snapshot(self._directory)
+            commit = self._commit or await take_snapshot(self._directory)
             tree = await read_git_output(self._directory, "rev-parse", "--verify", f"{commit}^{{tree}}")
         except PodiumError as error:
             raise InvalidCall(f"The work cannot be checked: {error}.") from error

@@ -166,14 +166,14 @@ class RunTools:
             report=self._notice,
         )
 
-    def make_check_tool(self, commands: tuple[str, ...]) -> ActingTool:
-        """Return a tool that runs commands on a clean checkout of the work."""
+    def make_check_tool(self, commands: tuple[str, ...], commit: str = "") -> ActingTool:
+        """Return a tool that runs commands on a clean checkout of a commit, by default of the work as it is."""
         from .clean_checks import CleanChecks  # imported here for start-up time: most runs do not need it
 
         assert self._directory is not None
         sandbox = "workspace" if self._settings.sandbox else "none"
         return self._defer_until_sandbox(
-            CleanChecks(self._directory, commands, choose_sandbox=self._choose_sandbox, sandbox=sandbox)
+            CleanChecks(self._directory, commands, commit=commit, choose_sandbox=self._choose_sandbox, sandbox=sandbox)
         )
 
     def _notice_once(self, text: str) -> None:

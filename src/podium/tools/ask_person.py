@@ -5,7 +5,6 @@ Both record events on the timeline. A resumed run does not repeat events that ar
 
 from __future__ import annotations
 
-import secrets
 from math import inf
 from typing import Annotated
 
@@ -13,8 +12,9 @@ from msgspec import Meta
 
 from ..core.engine import Tool, ToolAnswer
 from ..core.gate import InvalidCall
+from ..core.person_question import ask_question
 from ..core.scope import Scope
-from ..values.event import QuestionAnswered, QuestionAsked, StatusReported, ToolUse
+from ..values.event import QuestionAsked, StatusReported, ToolUse
 from ..values.limits import Unattended
 from .tool_arguments import Arguments, build_schema, parse_arguments
 
@@ -42,7 +42,9 @@ def ask_person_tool(unattended: Unattended | None) -> Tool:
             asked = parse_arguments(call, AskPersonArguments)
         except InvalidCall as error:
             return ToolAnswer(text=str(error), is_error=True)
-        return ToolAnswer(text=await _wait_for_answer(asked, scope, unattended))
+        question = QuestionAsked(id="", text=asked.question, choices=asked.choices)
+        answered = await ask_question(scope, question, unattended=unattended)
+        return ToolAnswer(text=NOBODY if answered is None else answered.text)
 
     return Tool(
         name="ask_person",
@@ -52,27 +54,6 @@ def ask_person_tool(unattended: Unattended | None) -> Tool:
         timeout=inf,
         is_step=True,
     )
-
-
-async def _wait_for_answer(question: AskPersonArguments, scope: Scope, unattended: Unattended | None) -> str:
-    timeline = scope.timeline
-    asked = scope.child("question_asked#1").find_outcome(QuestionAsked)
-    if asked is None:
-        if unattended == "deny":
-            return NOBODY
-        id = secrets.token_hex(6)
-        asked = scope.record(QuestionAsked(id=id, text=question.question, choices=question.choices))
-    if asked.id not in timeline.answers:
-        if unattended == "deny":
-            return NOBODY
-        await timeline.wait_written()
-        if unattended == "park":
-            timeline.pause()
-            await timeline.wait_while_paused()
-    with timeline.timeouts.pause_timeouts(scope.path):
-        answered = await timeline.wait_answer(asked.id)
-    assert isinstance(answered, QuestionAnswered)
-    return answered.text
 
 
 def report_status_tool() -> Tool:

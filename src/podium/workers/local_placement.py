@@ -27,7 +27,9 @@ from ..store.sqlite.reader import StoreReader
 from ..values.agent import Agent, Permissions
 from ..values.errors import Mistake
 from ..values.event import (
+    BlockerRaised,
     Entry,
+    HandoverAsked,
     RunEnded,
     RunPaused,
     RunResumed,
@@ -180,6 +182,7 @@ class LocalPlacement:
             entries = reader.read_entries(run)
         result = RunView.from_entries(entries).build_result()
         left = next((entry.event for entry in reversed(entries) if isinstance(entry.event, WorkCommitted)), None)
+        signals = (entry.event for entry in reversed(entries) if isinstance(entry.event, HandoverAsked | BlockerRaised))
         text = result.text or "\n\n".join(part.text for part in result.parts if part.text)
         if left is not None:
             text = f"{text}\n\n[on branch {left.branch} at {left.commit[:12]}: {', '.join(left.files) or 'no changes'}]"
@@ -190,6 +193,8 @@ class LocalPlacement:
             error=result.error or "",
             usage=result.usage,
             files=() if left is None else left.files,
+            commit="" if left is None else left.commit,
+            signal=next(signals, None),
         )
 
 

@@ -6,6 +6,7 @@ from ..agent import Budget
 from ..request import Outcome
 from ..usage import NO_USAGE, Usage
 from .base_event import EventBase
+from .plan_events import BlockerRaised, HandoverAsked
 
 
 class WorkerPlaced(EventBase, frozen=True, kw_only=True, tag="worker_placed"):
@@ -42,7 +43,11 @@ class WorkerSent(EventBase, frozen=True, kw_only=True, tag="worker_sent"):
 
 
 class WorkerReturned(EventBase, frozen=True, kw_only=True, tag="worker_returned"):
-    """A worker ended: its outcome, its answer or error, its usage and the files that it changed."""
+    """A worker ended: its outcome, its answer or error, its usage and the files that it changed.
+
+    `commit` is the last commit on its branch. `signal` is the handover or blocker with which the worker, as the owner
+    of a plan step, ended its turn.
+    """
 
     run: str
     outcome: Outcome
@@ -50,3 +55,5 @@ class WorkerReturned(EventBase, frozen=True, kw_only=True, tag="worker_returned"
     error: str = ""
     usage: Usage = NO_USAGE
     files: tuple[str, ...] = ()
+    commit: str = ""
+    signal: HandoverAsked | BlockerRaised | None = None

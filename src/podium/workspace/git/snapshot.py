@@ -12,7 +12,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 
@@ -74,6 +74,19 @@ async def write_commit(place: GitLocation, tree: str, parents: list[str], messag
     lines = [f"tree {tree}", *(f"parent {one}" for one in parents), f"author {who}", f"committer {who}", "", message]
     text = "\n".join((*lines, "")).encode()
     return await read_git_output(place, "hash-object", "-t", "commit", "-w", "--stdin", stdin=text)
+
+
+async def commit_files(place: GitLocation, commit: str, files: Mapping[str, str], *, message: str) -> str:
+    """Return a new commit on top of `commit` that also has these files. No ref, index or checkout changes."""
+    at = resolve_location(place)
+    with _lock_new_folder() as (folder, _):
+        index = folder / "index"
+        await read_git_output(at, "read-tree", commit, index=index)
+        for path, text in files.items():
+            blob = await read_git_output(at, "hash-object", "-w", "--stdin", stdin=text.encode())
+            await read_git_output(at, "update-index", "--add", "--cacheinfo", f"100644,{blob},{path}", index=index)
+        tree = await read_git_output(at, "write-tree", index=index)
+    return await write_commit(at, tree, [commit], message, author=await read_person(at))
 
 
 async def read_person(place: GitLocation) -> str:

@@ -1,0 +1,44 @@
+"""Ask the person a question and wait for the answer, which can come from any process and after a restart."""
+
+from __future__ import annotations
+
+import secrets
+from itertools import count
+
+from msgspec import structs
+
+from ..values.event import KINDS, QuestionAnswered, QuestionAsked
+from ..values.limits import Unattended
+from .journal_rows import compute_digest
+from .scope import Scope
+
+
+async def ask_question(
+    scope: Scope, question: QuestionAsked, *, unattended: Unattended | None
+) -> QuestionAnswered | None:
+    """Record a question once and return the answer; None if nobody is available to answer.
+
+    The question gets its id here, and the digest of what is shown with it. An answer to something else than what is
+    shown does not count: the question is asked again. Until the answer arrives, the caller's timeouts are paused. If
+    the settings queue requests, the run is paused instead.
+    """
+    timeline = scope.timeline
+    digest = compute_digest(question.shown) if question.shown else ""
+    for number in count(1):
+        asked = scope.child(f"{KINDS[QuestionAsked]}#{number}").find_outcome(QuestionAsked)
+        if asked is None and unattended == "deny":
+            return None
+        asked = scope.record(asked or structs.replace(question, id=secrets.token_hex(6), digest=digest))
+        if asked.id not in timeline.answers:
+            if unattended == "deny":
+                return None
+            await timeline.wait_written()
+            if unattended == "park":
+                timeline.pause()
+                await timeline.wait_while_paused()
+        with timeline.timeouts.pause_timeouts(scope.path):
+            answered = await timeline.wait_answer(asked.id)
+        assert isinstance(answered, QuestionAnswered)
+        if answered.digest in ("", asked.digest):
+            return answered
+    raise AssertionError("unreachable: the loop ends only with an answer")

@@ -1,0 +1,61 @@
+"""The repository interface of a team's work: commits of checkouts, diffs, snapshots and the merged result.
+
+A pattern uses it through the operation; the implementation knows git.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkBranch:
+    """A branch with the work of one step, and the branches that it builds on."""
+
+    branch: str
+    commit: str
+    after: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MergedWork:
+    """The merged work of a team: its branch and commit, and why branches were left out, by branch."""
+
+    branch: str = ""
+    commit: str = ""
+    left_out: Mapping[str, str]
+
+
+class WorkRepository(Protocol):
+    """The repository in which a run works."""
+
+    async def commit_checkout(self) -> str:
+        """Return a commit of the run's own checkout as it is now. The checkout and its branch do not change."""
+        ...
+
+    async def read_diff(self, base: str, commit: str) -> str:
+        """Return the diff between two commits."""
+        ...
+
+    async def keep_snapshot(self, name: str, commits: Mapping[str, str]) -> None:
+        """Keep these commits from being collected by git, under the name of a snapshot of this run."""
+        ...
+
+    async def list_files(self, commit: str, folder: str) -> list[str]:
+        """Return the names of the files in a folder of a commit."""
+        ...
+
+    async def merge_branches(
+        self, branches: Sequence[WorkBranch], *, name: str, files: Mapping[str, str]
+    ) -> MergedWork:
+        """Merge the branches onto a new branch that starts at the run's base, and commit these files on it.
+
+        A branch that conflicts is left out. Merging again returns the same result.
+        """
+        ...
+
+    async def write_files(self, files: Mapping[str, str]) -> None:
+        """Write new files to the run's own checkout. A file that exists is not changed."""
+        ...
