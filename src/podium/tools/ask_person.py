@@ -14,9 +14,9 @@ from ..core.engine import Tool, ToolAnswer
 from ..core.gate import InvalidCall
 from ..core.person_question import ask_question
 from ..core.scope import Scope
+from ..core.tool_arguments import Arguments, build_schema, parse_arguments
 from ..values.event import QuestionAsked, StatusReported, ToolUse
 from ..values.limits import Unattended
-from .tool_arguments import Arguments, build_schema, parse_arguments
 
 NOBODY = "Nobody is available to answer. Decide yourself and say what you assumed."
 

@@ -13,12 +13,12 @@ from msgspec import Meta
 
 from ..core.engine import ToolAnswer
 from ..core.gate import InvalidCall, PreparedCall
+from ..core.tool_arguments import Arguments, build_schema, parse_arguments
 from ..values.action import Action
 from ..values.event import ToolUse
 from .checkout_files import open_checkout
 from .file_change import PendingFileChange, hash_content, read_whole_file, recover_change
 from .read_write_files import PathOfFile, encode_utf8
-from .tool_arguments import Arguments, build_schema, parse_arguments
 
 BOM = "\ufeff"
 SEARCHED = 5000

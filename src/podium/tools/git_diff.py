@@ -11,13 +11,13 @@ from msgspec import Meta
 
 from ..core.engine import ToolAnswer
 from ..core.gate import InvalidCall, PreparedCall
+from ..core.tool_arguments import Arguments, build_schema, canonical_arguments, parse_arguments
 from ..values.action import Action
 from ..values.errors import OutsideFailed
 from ..values.event import ToolUse
 from ..workspace.git.repository import GitResult, call_git, locate_checkout
 from .checkout_files import open_checkout
 from .file_listing import Hidden, holds_secrets
-from .tool_arguments import Arguments, build_schema, canonical_arguments, parse_arguments
 
 LARGEST_ANSWER = 100_000
 SHOWN_NEW_FILES = 50

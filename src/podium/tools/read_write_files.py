@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from ..core.engine import ToolAnswer
 from ..core.gate import InvalidCall, PreparedCall
+from ..core.tool_arguments import Arguments, build_schema, canonical_arguments, parse_arguments
 from ..values.action import Action
 from ..values.event import ToolUse
 from .checkout_files import open_checkout
@@ -25,7 +26,6 @@ from .file_change import (
     read_whole_file,
     recover_change,
 )
-from .tool_arguments import Arguments, build_schema, canonical_arguments, parse_arguments
 from .unified_diff import split_lines
 
 LONGEST_LINE = 2000

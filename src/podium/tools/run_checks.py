@@ -11,11 +11,11 @@ from msgspec import Meta
 
 from ..core.engine import ToolAnswer
 from ..core.gate import InvalidCall, PreparedCall
+from ..core.tool_arguments import Arguments, build_schema, parse_arguments
 from ..values.action import Action
 from ..values.event import ToolUse
 from .command_sandbox import CommandSandbox
 from .shell import CommandOutput, run_command_line
-from .tool_arguments import Arguments, build_schema, parse_arguments
 
 CHECK_TIMEOUT = 600.0
 CHECK_OUTPUT_TAIL = 4 * 1024

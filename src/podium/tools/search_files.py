@@ -15,6 +15,7 @@ from msgspec import Meta
 
 from ..core.engine import ToolAnswer
 from ..core.gate import InvalidCall, PreparedCall
+from ..core.tool_arguments import Arguments, build_schema, canonical_arguments, parse_arguments
 from ..system.child_process import Wrap
 from ..values.action import Action
 from ..values.event import ToolUse
@@ -24,7 +25,6 @@ from .checkout_files import LocatedPath, open_checkout
 from .file_listing import Hidden, holds_secrets, list_files
 from .line_search import GrepQuery
 from .read_write_files import encode_utf8
-from .tool_arguments import Arguments, build_schema, canonical_arguments, parse_arguments
 
 SHOWN_FILES = 500
 LONGEST_LINE = 500

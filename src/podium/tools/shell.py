@@ -12,6 +12,7 @@ from msgspec import Meta
 
 from ..core.engine import ToolAnswer
 from ..core.gate import InvalidCall, PreparedCall, make_interrupted_answer
+from ..core.tool_arguments import Arguments, build_schema, canonical_arguments, parse_arguments
 from ..system.child_process import ProcessExit, SandboxedCommand, Wrap, build_environment, run_process
 from ..system.process_group import GRACE
 from ..values.action import Action
@@ -19,7 +20,6 @@ from ..values.event import ToolUse
 from .command_sandbox import CommandSandbox, Seal
 from .named_files import hash_named_files, read_approved_scripts
 from .read_write_files import encode_utf8
-from .tool_arguments import Arguments, build_schema, canonical_arguments, parse_arguments
 
 SHELL = "/bin/bash"
 LONGEST_COMMAND = 100_000

@@ -14,9 +14,9 @@ from msgspec import Meta
 
 from ..core.engine import ToolAnswer
 from ..core.gate import InvalidCall, PreparedCall
+from ..core.tool_arguments import Arguments, build_schema, parse_arguments
 from ..values.action import Action
 from ..values.event import ToolUse
-from .tool_arguments import Arguments, build_schema, parse_arguments
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse, ClientSession

@@ -10,8 +10,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from ..core.gate import InvalidCall
 from ..values.event import ToolUse
+from .gate import InvalidCall
 
 T = TypeVar("T", bound=Struct)
 
