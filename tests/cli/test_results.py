@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from podium.cli.terminal.quoted_markdown import escape_inline, quote_block
 from podium.patterns.report_synthesis import MAX_CHARACTERS
 from podium.store.sqlite.reader import StoreReader
 from podium.values.event import RunStarted
+from podium.views.quoted_markdown import escape_inline, quote_block
 
 from .conftest import SLOW, Desk, read_until_exit, wait_for
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from podium.cli.commands import agents, check, graph
-from podium.cli.terminal.text import HIDDEN_CATEGORIES, escape_for_terminal
 from podium.roster.discovery import BUILTIN_AGENTS
 from podium.values.errors import BadAgent
 from podium.values.event import SCHEMA
+from podium.values.plain_text import HIDDEN_CATEGORIES, escape_for_terminal
 
 SHIPPED = len(list(BUILTIN_AGENTS.glob("*.md")))
 

@@ -17,11 +17,11 @@ from ...runs.workers_report import build_sent_workers_report, build_workers_repo
 from ...setup.settings import Settings
 from ...values.event import SCHEMA, Evaluated, ReflectEnd
 from ...values.plain_text import format_count
+from ...views.quoted_markdown import escape_inline, format_bullets, quote_block
 from ...views.run_report import DiscussionReport, OpenPoint, ReflectionReport, Report, ReportPart
 from ..terminal import exit_codes, results_synthesis
 from ..terminal.budget_text import format_limits
 from ..terminal.command_options import repo_option
-from ..terminal.quoted_markdown import escape_inline, format_bullets, quote_block
 from ..terminal.results_synthesis import SynthesisAuthor
 from ..terminal.text import as_json, escape_for_terminal, format_duration, format_usage, print_to_stderr, truncate_line
 from ..workers import report as workers_report

@@ -16,8 +16,8 @@ from ...values.errors import PodiumError, find_first_error
 from ...values.event import Entry, MemberChanged, RunStarted
 from ...values.request import Outcome
 from ...values.worker_task import DEFAULT_WORKER_AGENT
+from ...views.quoted_markdown import escape_inline, quote_block
 from . import exit_codes
-from .quoted_markdown import escape_inline, quote_block
 from .text import print_to_stderr
 
 MODEL_SETTINGS = ("model", "base_url", "models")

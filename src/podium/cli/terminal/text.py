@@ -6,35 +6,20 @@ import json
 import re
 from collections.abc import Sequence
 from typing import Any
-from unicodedata import category
 
 import click
 from msgspec import to_builtins
 
+from ...values.plain_text import escape_for_terminal as escape_for_terminal
 from ...values.plain_text import format_count
 from ...values.usage import Usage
 
-HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _NARROW = re.compile(r"[\x00-\u02ff\u2010-\u2027\u2500-\u257f]*")
 """Text in which each character takes one column: Latin letters, punctuation, and the lines of a drawn tree.
 
 Such text needs no width table, so most commands never load one.
 """
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-
-
-def escape_for_terminal(text: str) -> str:
-    """Return `text` with control and invisible characters escaped. Line breaks and tabs are kept."""
-    return text if text.isprintable() else "".join(map(_escape_character, text))
-
-
-def _escape_character(character: str) -> str:
-    if character in "\n\t" or category(character) not in HIDDEN_CATEGORIES:
-        return character
-    code = ord(character)
-    if code <= 0xFF:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
 
 
 def as_json(value: Any) -> str:

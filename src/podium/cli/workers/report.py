@@ -6,9 +6,9 @@ from collections.abc import Iterator
 
 from ...runs.workers_report import WorkersReport, _reason_not_started
 from ...values.plain_text import format_count
+from ...views.quoted_markdown import escape_inline, format_bullets, quote_block
 from ...views.worker_state import WorkerState
 from ...workspace.worktrees.worktree_status import WorktreeStatus
-from ..terminal.quoted_markdown import escape_inline, format_bullets, quote_block
 from ..terminal.text import format_duration, format_usage, truncate_line
 from .forecast import format_forecast
 from .worker_text import format_line_count

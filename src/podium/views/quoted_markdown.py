@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from ...values.request import quote_lines
-from .text import escape_for_terminal
+from ..values.plain_text import escape_for_terminal
+from ..values.request import quote_lines
 
 _SIGNS = re.compile(r"([\\`*_{}\[\]<>#|!@~$&])")
 _WITHIN = r"^((?:[\s>]|[-+*](?=\s)|\d{1,9}[.)](?=\s))*)"
