@@ -215,6 +215,7 @@ def test_a_rule_that_does_not_exist_is_refused_in_one_sentence(text: str) -> Non
     [
         ({}, ""),
         ({"eligible": (), "rule": "quorum:9"}, ""),
+        ({"id": "a/b"}, "the id of a decision consists of letters, digits, dots and hyphens, got 'a/b'"),
         ({"topic": " "}, "the decision has no topic"),
         ({"topic": "t" * 301}, "the topic has 301 characters; use at most 300"),
         ({"options": ("tea",)}, "a decision needs 2 to 20 options, got 1"),

@@ -6,6 +6,7 @@ state after an event, or raises InvalidTransition if the event is not possible i
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -34,6 +35,7 @@ ABSTAIN = "abstain"
 MOST_OPTIONS = 20
 LONGEST_OPTION = 200
 LONGEST_TOPIC = 300
+_ID = re.compile(r"[\w.-]{1,64}")
 
 
 # Rules
@@ -62,6 +64,8 @@ def parse_vote_rule(text: str) -> VoteRule:
 
 def find_proposal_problem(proposal: DecisionProposed) -> str:
     """Return why a decision cannot be proposed like this, or an empty string."""
+    if proposal.id and not _ID.fullmatch(proposal.id):
+        return f"the id of a decision consists of letters, digits, dots and hyphens, got {proposal.id[:60]!r}"
     if not proposal.topic.strip():
         return "the decision has no topic; say what is to be decided"
     if len(proposal.topic) > LONGEST_TOPIC:

@@ -63,7 +63,10 @@ class VoteClosed(EventBase, frozen=True, kw_only=True, tag="vote_closed"):
 
 
 class DecisionCommitted(EventBase, frozen=True, kw_only=True, tag="decision_committed"):
-    """A decision was made. `how` says by which rule or by whom, such as `majority` or `decided by lead (tie)`."""
+    """A decision was made. `how` says by which rule or by whom, such as `majority` or `decided by lead (tie)`.
+
+    `rationale` says why this option was chosen, and `consequences` what follows from it.
+    """
 
     survives_power_loss: ClassVar[bool] = True
 
@@ -73,3 +76,4 @@ class DecisionCommitted(EventBase, frozen=True, kw_only=True, tag="decision_comm
     by: str = ""
     rationale: str = ""
     participants: tuple[str, ...] = ()
+    consequences: str = ""

@@ -1,0 +1,253 @@
+"""Decisions as records: what was decided, by whom and why, and the text of each record in Markdown.
+
+The text has the form of an architecture decision record (ADR). Text from agents and people is quoted, so that it cannot
+imitate a heading of the record.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Literal
+from urllib.parse import quote
+
+from ..core.decision_state import DecisionState, find_result, get_decision_id
+from ..core.plan_state import InvalidTransition
+from ..values.event import BallotCast, DecisionProposed, Entry
+from ..values.plain_text import join_words
+from .quoted_markdown import escape_inline, quote_block
+
+RecordStatus = Literal["proposed", "accepted", "superseded"]
+
+ADR_FOLDER = "docs/adr"
+_ADR_NAME = re.compile(r"(?:^|/)(\d{4,})-[^/]*\.md$")
+_ID_LINE = re.compile(r"^- Decision: `([^`]+)`", re.MULTILINE)
+_STATUS_LINE = re.compile(r"^- Status: .*$", re.MULTILINE)
+LONGEST_FILE_TITLE = 60
+IN_FORCE = "It applies to all later work in this repository, until another decision supersedes it."
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionRecord:
+    """A decision, the run in which it was made, and when."""
+
+    state: DecisionState
+    run: str = ""
+    proposed_at: float = 0.0
+    committed_at: float | None = None
+    superseded_by: str = ""
+    """The id of the decision that replaces this one."""
+
+    @property
+    def id(self) -> str:
+        return self.state.proposal.id
+
+    @property
+    def status(self) -> RecordStatus:
+        """The status of the decision: `accepted` means that it is in force."""
+        if self.state.committed is None:
+            return "proposed"
+        return "superseded" if self.superseded_by else "accepted"
+
+
+def collect_decisions(entries: Iterable[Entry]) -> list[DecisionRecord]:
+    """Return the decisions in these entries, which can come from several runs, in the order of their proposals."""
+    found: dict[tuple[str, str], DecisionRecord] = {}
+    for entry in entries:
+        key = entry.run, get_decision_id(entry.event)
+        if key in found:
+            found[key] = _apply_entry(found[key], entry)
+        elif isinstance(entry.event, DecisionProposed):
+            found[key] = DecisionRecord(state=DecisionState(proposal=entry.event), run=entry.run, proposed_at=entry.at)
+    return list(_link_superseded(sorted(found.values(), key=lambda one: one.proposed_at)))
+
+
+def _apply_entry(record: DecisionRecord, entry: Entry) -> DecisionRecord:
+    try:
+        state = record.state.apply(entry.event)
+    except InvalidTransition:
+        return record  # a list must stay readable, whatever another release wrote
+    is_commit = record.state.committed is None and state.committed is not None
+    return replace(record, state=state, committed_at=entry.at if is_commit else record.committed_at)
+
+
+def _link_superseded(records: list[DecisionRecord]) -> Iterator[DecisionRecord]:
+    """Yield the records; each one that a decision replaces names that decision."""
+    replacements = {
+        (one.state.proposal.repo, one.state.proposal.supersedes): one.id
+        for one in records
+        if one.state.committed is not None and one.state.proposal.supersedes
+    }
+    for record in records:
+        by = replacements.get((record.state.proposal.repo, record.id), "")
+        yield replace(record, superseded_by=by) if by else record
+
+
+# The text of a record
+
+
+def render_decision(record: DecisionRecord, *, number: str = "", files: Mapping[str, str] | None = None) -> str:
+    """Return the record of a decision in Markdown. `files` are the file names of other decisions, by id."""
+    state = record.state
+    proposal = state.proposal
+    title = f"{number}. {escape_inline(proposal.topic)}" if number else escape_inline(proposal.topic)
+    blocks = [
+        f"# {title}",
+        "\n".join(_iter_facts(record, files or {})),
+        "## Context",
+        quote_block(proposal.evidence) if proposal.evidence.strip() else "No evidence was given.",
+        "## Options",
+        "\n".join(f"{place}. {escape_inline(option)}" for place, option in enumerate(proposal.options, 1)),
+        "## Ballots",
+        *_iter_ballots(state),
+        "## Decision",
+        *_iter_outcome(state),
+    ]
+    return "\n\n".join(blocks) + "\n"
+
+
+def _iter_facts(record: DecisionRecord, files: Mapping[str, str]) -> Iterator[str]:
+    proposal = record.state.proposal
+    yield format_status_line(record, files)
+    yield f"- Decision: `{record.id}`" + (f" in run `{record.run}`" if record.run else "")
+    if proposal.supersedes:
+        yield f"- Supersedes: {_link_decision(proposal.supersedes, files)}"
+    at = record.proposed_at if record.committed_at is None else record.committed_at
+    if at:
+        yield f"- Date: {datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
+    if names := list_participants(record.state):
+        yield f"- Participants: {', '.join(map(escape_inline, names))}"
+
+
+def format_status_line(record: DecisionRecord, files: Mapping[str, str]) -> str:
+    """Return the line with the status of a decision."""
+    by = f" by {_link_decision(record.superseded_by, files)}" if record.superseded_by else ""
+    return f"- Status: {record.status}{by}"
+
+
+def _link_decision(id: str, files: Mapping[str, str]) -> str:
+    if id not in files:
+        return f"`{id}`"
+    name = files[id].rpartition("/")[2]
+    return f"[{name.partition('-')[0]}]({quote(name)})"
+
+
+def list_participants(state: DecisionState) -> list[str]:
+    """Return who took part: those who proposed, voted and decided."""
+    if state.committed is not None and state.committed.participants:
+        return list(state.committed.participants)
+    by = "" if state.committed is None else state.committed.by
+    return [name for name in dict.fromkeys([state.proposal.by, *state.ballots, by]) if name]
+
+
+def _iter_ballots(state: DecisionState) -> Iterator[str]:
+    proposal = state.proposal
+    if not proposal.eligible:
+        yield "There was no vote."
+        return
+    yield (
+        f"Rule: {proposal.rule}. Eligible: {', '.join(_format_voter(proposal, name) for name in proposal.eligible)}."
+    )
+    for ballot in state.ballots.values():
+        yield _format_ballot(ballot)
+    if missing := [name for name in proposal.eligible if name not in state.ballots]:
+        yield f"No ballot: {', '.join(map(escape_inline, missing))}."
+    for one in state.refused:
+        option = f" for {escape_inline(one.option)}" if one.option else ""
+        yield f"Refused: {escape_inline(one.voter)}{option}: {escape_inline(one.reason)}."
+
+
+def _format_voter(proposal: DecisionProposed, name: str) -> str:
+    weight = f" (weight {proposal.weights[name]:g})" if name in proposal.weights else ""
+    return f"{escape_inline(name)}{weight}"
+
+
+def _format_ballot(ballot: BallotCast) -> str:
+    voted = f"votes for {escape_inline(ballot.option)}" if ballot.option else "abstains"
+    line = f"**{escape_inline(ballot.voter)}** {voted}"
+    return f"{line}:\n\n{quote_block(ballot.reason)}" if ballot.reason.strip() else f"{line}."
+
+
+def _iter_outcome(state: DecisionState) -> Iterator[str]:
+    committed = state.committed
+    if committed is None:
+        missing = find_result(state).missing
+        yield f"Not decided yet; missing: {missing}." if missing else "Not decided yet."
+        return
+    yield f"**{escape_inline(committed.option)}** ({escape_inline(committed.how)})"
+    yield "## Rationale"
+    yield quote_block(committed.rationale) if committed.rationale.strip() else "No reason was given."
+    yield "## Consequences"
+    if committed.consequences.strip():
+        yield quote_block(committed.consequences)
+    others = [escape_inline(one) for one in state.proposal.options if one != committed.option]
+    yield f"{IN_FORCE} Not chosen: {join_words(others)}."
+
+
+# Files
+
+
+def render_adr_files(decisions: Iterable[DecisionRecord], existing: Mapping[str, str]) -> dict[str, str]:
+    """Return the files to write for these decisions, by path: new records, and records whose status has changed.
+
+    `existing` are the files of the target tree by path, with their texts; of other files, the texts are not needed. A
+    decision gets the next free number, so records that are written when a branch reaches its target never collide. A
+    decision that already has a file is not written again.
+    """
+    made = [one for one in decisions if one.state.committed is not None]
+    texts = {path: text for path, text in existing.items() if _parse_number(path)}
+    files = {id: path for path, text in texts.items() for id in _ID_LINE.findall(text)[:1]}
+    new: dict[str, str] = {}
+    number = find_next_number(existing)
+    for record in sorted(made, key=lambda one: one.committed_at or 0.0):
+        if record.id not in files:
+            files[record.id] = new[record.id] = make_adr_path(number, record.state.proposal.topic)
+            number += 1
+    written = {
+        path: render_decision(record, number=_format_number(_parse_number(path)), files=files)
+        for record in made
+        if (path := new.get(record.id)) is not None
+    }
+    return written | _update_superseded(made, files, texts)
+
+
+def _update_superseded(
+    made: list[DecisionRecord], files: Mapping[str, str], texts: Mapping[str, str]
+) -> dict[str, str]:
+    """Return the existing files of decisions that these decisions replace, with their new status."""
+    changed: dict[str, str] = {}
+    for record in made:
+        path = files.get(record.state.proposal.supersedes, "")
+        if path in texts:
+            text = _replace_status(texts[path], f"superseded by {_link_decision(record.id, files)}")
+            if text != texts[path]:
+                changed[path] = text
+    return changed
+
+
+def _replace_status(text: str, status: str) -> str:
+    found = _STATUS_LINE.search(text)
+    return text if found is None else f"{text[: found.start()]}- Status: {status}{text[found.end() :]}"
+
+
+def find_next_number(names: Iterable[str]) -> int:
+    """Return the number after the highest number of a decision record among these files."""
+    return max(map(_parse_number, names), default=0) + 1
+
+
+def make_adr_path(number: int, title: str) -> str:
+    """Return the path of a decision record: `docs/adr/0007-which-drink.md`."""
+    words = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:LONGEST_FILE_TITLE].strip("-")
+    return f"{ADR_FOLDER}/{_format_number(number)}-{words or 'decision'}.md"
+
+
+def _format_number(number: int) -> str:
+    return f"{number:04}"
+
+
+def _parse_number(path: str) -> int:
+    """Return the number of a decision record, or 0 for any other file."""
+    found = _ADR_NAME.search(path) if path.startswith(f"{ADR_FOLDER}/") else None
+    return 0 if found is None else int(found[1])
