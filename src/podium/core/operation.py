@@ -86,6 +86,8 @@ class RunContext:
     rules: Rules = NO_RULES
     mode: Mode = "default"
     directory: str = ""
+    repo: str = ""
+    """The repository for which the run's decisions are in force: for a worker, that of its checkout."""
     unattended: Unattended | None = "deny"
     """How agents' requests and questions are handled without a person; None if a person is available to answer."""
     turn_limits: TurnLimits = DEFAULT_TURN_LIMITS
@@ -212,6 +214,11 @@ class Operation:
     def repository(self) -> WorkRepository | None:
         """The repository that the run works in; None if there is none."""
         return None if self._context.get_repository is None else self._context.get_repository()
+
+    @property
+    def repo(self) -> str:
+        """The path of the repository for which the run's decisions are in force; empty if there is none."""
+        return self._context.repo
 
     @property
     def unattended(self) -> Unattended | None:

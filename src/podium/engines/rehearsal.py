@@ -59,6 +59,8 @@ def choose_team_move(call: ModelCall, request: str) -> Move | None:
 
     A lead gives every worker a task, asks for one more iteration and accepts the second result.
     """
+    if (ballot := choose_vote(call)) is not None:
+        return ballot
     turns = sum(message.role == "assistant" for message in call.messages)
     if workers := _WORKERS.findall(request.partition("## Workers")[2].partition("## Rules")[0]):
         asked = _quote_request(request.partition("## Request")[2])
@@ -80,6 +82,15 @@ def choose_team_move(call: ModelCall, request: str) -> Move | None:
         vote = {"ready": True, "reason": LABEL}
         calls = (ToolCall(name="broadcast", arguments=said), ToolCall(name="vote_conclude", arguments=vote))
         return Move(says=f"{LABEL} {call.agent} votes", calls=calls)
+    return None
+
+
+def choose_vote(call: ModelCall) -> Move | None:
+    """Return the vote of an agent that is asked for its ballot, or to decide; None if it is not asked."""
+    for tool in call.tools:
+        if tool.name in ("cast_ballot", "decide") and (options := tool.parameters["properties"]["option"].get("enum")):
+            chosen = {"option": options[0], "reason": f"{LABEL} the first option"}
+            return Move(says=f"{LABEL} {call.agent} votes", calls=(ToolCall(name=tool.name, arguments=chosen),))
     return None
 
 

@@ -6,6 +6,7 @@ and can answer again. This works with any engine. Models with native structured 
 
 from __future__ import annotations
 
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     from jsonschema.protocols import Validator
 
 MOST_TRIES = 3
+MOST_STARTS = 50
+"""How many places in a text to try as the start of a JSON value."""
 
+_decoder = json.JSONDecoder()
 _FENCE = re.compile(r"```(?:json)?[^\S\n]*\n(.*?)\n?```", re.DOTALL)
 
 
@@ -83,6 +87,25 @@ def _make_validator(schema: dict[str, Any]) -> Validator:
 
     made: Validator = validator_for(schema)(schema, registry=Registry())
     return made
+
+
+def find_json(text: str) -> Any:
+    """Return the JSON value in a reply: the whole text, its last fenced block, or the first object or array in it.
+
+    Return None if there is none.
+    """
+    try:
+        return _parse_json(text)
+    except SchemaMismatch:
+        pass
+    for start in [found.start() for found in re.finditer(r"[\[{]", text)][:MOST_STARTS]:
+        try:
+            found, _ = _decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(found, dict | list):
+            return found
+    return None
 
 
 def _parse_json(text: str) -> Any:

@@ -7,9 +7,11 @@ from collections.abc import Awaitable, Callable
 from ..core.operation import Operation
 from ..values.agent import Agent
 from ..values.errors import AgentFailed, Mistake
+from ..values.event import DecisionProposed
 from ..values.request import Answer, Request
 from . import advisors, handoff, router
 from .broadcast import run_broadcast
+from .decision import run_decision_request
 from .delegation_tools import make_delegation_tools
 from .discuss import Discussion, run_discuss
 from .in_worker import run_in_worker, runs_in_worker
@@ -32,12 +34,23 @@ MODES: dict[str, Pattern] = {
 
 
 class Patterns:
-    """The patterns that a run uses. `on_discussion` is called with each discussion when it starts."""
+    """The patterns that a run uses. `on_discussion` is called with each discussion when it starts.
 
-    def __init__(self, on_discussion: Callable[[Discussion], object] | None = None) -> None:
+    With `decision`, the work of the first operation is to make this decision.
+    """
+
+    def __init__(
+        self,
+        on_discussion: Callable[[Discussion], object] | None = None,
+        *,
+        decision: DecisionProposed | None = None,
+    ) -> None:
         self._on_discussion = on_discussion
+        self._decision = decision
 
     async def advise(self, op: Operation, request: Request) -> Request:
+        if self._decision is not None and op.parent is None:
+            return request
         try:
             return await advisors.gather_advice(op, request)
         except AgentFailed as error:
@@ -50,6 +63,8 @@ class Patterns:
             raise handoff.add_stage_to_failure(op, error) from error
 
     async def _run_with_timeout(self, op: Operation, request: Request) -> Answer:
+        if self._decision is not None and op.parent is None:
+            return await run_decision_request(op, self._decision)
         pattern, timeout = run_in_worker if runs_in_worker(op) else self._find_pattern(op.agent), op.agent.timeout
         if timeout is None:
             return await pattern(op, request)
@@ -70,6 +85,8 @@ class Patterns:
         return await discussion.run()
 
     async def hand_off(self, op: Operation, request: Request, answer: Answer) -> Answer:
+        if self._decision is not None and op.parent is None:
+            return answer
         return await handoff.hand_off(op, request, answer)
 
 

@@ -50,7 +50,7 @@ from ..store.sqlite.worker_index import build_worker_insert
 from ..system.locations import find_repo
 from ..values.agent import Agent, Budget, Mode, as_budget
 from ..values.errors import Mistake, RunHeld, RunIsPaused, RunOver, StoreFailed
-from ..values.event import Entry, Noticed, RunPaused, RunResumed, RunStarted, StopAsked, decode_entry
+from ..values.event import DecisionProposed, Entry, Noticed, RunPaused, RunResumed, RunStarted, StopAsked, decode_entry
 from ..values.limits import Unattended
 from ..values.request import Request, replace_surrogates
 from ..values.worker_task import WorkerTask
@@ -71,7 +71,8 @@ class RunOptions(TypedDict, total=False):
     its requests. `mode` overrides the mode of the first agent's team; an agent without a team can use
     `reflect`, and `max_iterations` limits its iterations. `on_discussion` is called with each discussion when
     it starts. `after` is an earlier run whose conversation this one continues. `force_model` replaces
-    the models of all agents.
+    the models of all agents. With `decision`, the run only makes this decision: the members of the first agent's team
+    vote, and the agent itself decides if the vote has no result.
     """
 
     repo: str | Path | None
@@ -84,6 +85,7 @@ class RunOptions(TypedDict, total=False):
     on_discussion: Callable[[Discussion], object] | None
     after: str
     force_model: str
+    decision: DecisionProposed | None
 
 
 class RunLauncher:
@@ -153,6 +155,7 @@ class RunLauncher:
             version=__version__,
             errand=worker_task,
             after=options.get("after", ""),
+            decision=options.get("decision"),
         )
         bypass_notices = [BYPASS_NOTICE] if settings.permission_mode == "bypass" else []
         lease, timeline, begun = self._write_run_start(started, id, (*settings.notices, *notices, *bypass_notices))
@@ -370,7 +373,7 @@ class RunLauncher:
         context = RunContext(
             timeline=timeline,
             agents={agent.name: agent for agent in started.agents},
-            patterns=patterns,
+            patterns=patterns if started.decision is None else Patterns(decision=started.decision),
             engine_for=partial(self._engine_for, settings),
             session_tasks=EngineSessionTasks(self._background_tasks, on_notice=record_notice),
             offer_tools=run_tools.offer_tools,
@@ -384,6 +387,7 @@ class RunLauncher:
             rules=self._rules if settings is self.settings else settings.build_rules(),
             mode=settings.permission_mode,
             directory=started.repo,
+            repo=started.repo if started.errand is None else started.errand.root,
             unattended=unattended,
             turn_limits=self._turn_limits if settings is self.settings else settings.build_turn_limits(),
             earlier_turns=earlier_turns,

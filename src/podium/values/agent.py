@@ -55,6 +55,8 @@ class Member(Struct, frozen=True, kw_only=True, omit_defaults=True):
     capabilities: tuple[str, ...] = ()
     model: str = ""
     prompt: str = ""
+    weight: float = 1.0
+    """How much its vote counts in a weighted decision."""
 
 
 class Team(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -326,7 +326,8 @@ class ReportBuilder:
         """Yield the parts of all operations below `node`; a team's parts are in member order, without its evaluator."""
         places = {name: place for place, name in enumerate(node.members)}
         judge = "" if node.team is None else node.team.evaluator or ""
-        children = [child for child in node.children if child.agent != judge or judge in places]
+        working = [child for child in node.children if child.trigger != "vote"]
+        children = [child for child in working if child.agent != judge or judge in places]
         if places:
             children.sort(
                 key=lambda child: (

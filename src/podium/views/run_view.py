@@ -302,7 +302,8 @@ def _iter_parts(node: OperationNode) -> Iterator[Part]:
         yield Part(agent=node.agent, outcome="succeeded", text=node.text)
         return
     for child in _select_reporting_children(node):
-        yield from _iter_parts(child)
+        if child.trigger != "vote":
+            yield from _iter_parts(child)
     is_unfinished = not node.children and node.trigger != "request"
     if node.draft or node.failure is not None or is_unfinished:
         yield Part(agent=node.agent, outcome=node.outcome or "cancelled", text=node.draft, failure=node.failure)

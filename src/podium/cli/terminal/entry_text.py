@@ -11,11 +11,15 @@ from ...values.action import Action
 from ...values.event import (
     AdjustmentProposed,
     Advised,
+    BallotCast,
+    BallotRefused,
     Broadcast,
     BudgetChanged,
     CallFailed,
     Checked,
     ContextCompacted,
+    DecisionCommitted,
+    DecisionProposed,
     DiscussionEnded,
     Entry,
     Evaluated,
@@ -50,6 +54,7 @@ from ...values.event import (
     TurnEnded,
     TurnResumed,
     TurnStarted,
+    VoteClosed,
     Voted,
     WorkCommitted,
     WorkerPlaced,
@@ -212,6 +217,22 @@ def _format_team_event(entry: Entry) -> str | None:
             return f"sends a worker (run {event.run})" + (f" to {event.branch}" if event.branch else "")
         case WorkerReturned() as event:
             return f"worker run {event.run} {event.outcome}" + (f": {event.error}" if event.error else "")
+    return _format_decision_event(entry)
+
+
+def _format_decision_event(entry: Entry) -> str | None:
+    match entry.event:
+        case DecisionProposed() as event:
+            return f"proposes a decision ({event.id}): {_quote_text(event.topic)} {' | '.join(event.options)}"
+        case BallotCast() as event:
+            voted = f"votes for {event.option}" if event.option else "abstains"
+            return f"{event.voter} {voted}" + (f": {_quote_text(event.reason)}" if event.reason else "")
+        case BallotRefused() as event:
+            return f"the ballot of {event.voter} is refused: {event.reason}"
+        case VoteClosed() as event:
+            return f"the vote on {event.decision} is closed: {event.why}"
+        case DecisionCommitted() as event:
+            return f"decided ({event.decision}): {event.option}; {event.how}"
     return None
 
 

@@ -8,7 +8,7 @@ from ..errors import Failure
 from ..request import Outcome, Part, Request
 from .base_event import EventBase
 
-Trigger = Literal["request", "handoff", "route", "advice", "member", "tool", "retry"]
+Trigger = Literal["request", "handoff", "route", "advice", "member", "tool", "retry", "vote"]
 
 
 class StatusReported(EventBase, frozen=True, kw_only=True, tag="status_reported"):

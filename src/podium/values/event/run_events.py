@@ -10,6 +10,7 @@ from ..errors import Failure
 from ..request import Outcome, Part, Request
 from ..worker_task import WorkerTask
 from .base_event import EventBase
+from .decision_events import DecisionProposed
 
 
 class RunStarted(EventBase, frozen=True, kw_only=True, tag="run_started"):
@@ -25,6 +26,8 @@ class RunStarted(EventBase, frozen=True, kw_only=True, tag="run_started"):
     """The worker task, if this is a worker's run."""
     after: str = ""
     """The run whose conversation this one continues."""
+    decision: DecisionProposed | None = None
+    """The decision that the run makes, if that is its work."""
 
 
 class RunResumed(EventBase, frozen=True, kw_only=True, tag="run_resumed"):

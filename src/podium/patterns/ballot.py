@@ -1,0 +1,159 @@
+"""Ballots: the tools with which members vote and leads decide, ballots written as text, and who votes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain
+from typing import Any, NamedTuple
+
+from msgspec import structs
+
+from ..core.decision_state import ABSTAIN, LONGEST_OPTION, DecisionState, judge_ballot
+from ..core.engine import Tool, ToolAnswer
+from ..core.scope import Scope
+from ..values.agent import Agent
+from ..values.event import KINDS, BallotCast, BallotRefused, DecisionProposed, ToolUse
+from ..values.plain_text import join_words, truncate_text
+from .delegation_tools import TOOL_NAMES
+from .json_output import find_json
+
+DECISION_TOOLS = ("propose_decision", "cast_ballot")
+"""The tools of members for decisions, which an agent's file can list."""
+LEFT_OUT = frozenset((*TOOL_NAMES, *DECISION_TOOLS, "handoff_step", "raise_blocker"))
+"""Tools that start other work, which an agent cannot use while it votes."""
+LONGEST_REASON = 2000
+
+_VOTE_LINE = re.compile(r"^[ \t>*_`#-]*vote\b[*_ \t]*:[*_ \t]*(?P<option>\S.*)$", re.IGNORECASE | re.MULTILINE)
+
+
+class Ballot(NamedTuple):
+    """What a member or a lead said: an option, which is empty if it abstains, and the reason."""
+
+    option: str
+    reason: str
+    consequences: str = ""
+
+    @classmethod
+    def from_arguments(cls, arguments: Mapping[str, Any]) -> Ballot:
+        """Return the ballot in the arguments of a call or in a JSON object."""
+        texts = (arguments.get(name) for name in ("option", "reason", "consequences"))
+        return cls(*(one.strip() if isinstance(one, str) else "" for one in texts))
+
+
+def as_voter(agent: Agent, name: str) -> Agent:
+    """Return an agent as a voter: it works alone in this process, only reads, and starts no other work."""
+    tools = agent.tools
+    if tools is not None:
+        tools = tuple(tool for tool in tools if tool not in LEFT_OUT and not tool.startswith("Agent("))
+    return structs.replace(
+        agent,
+        name=name,
+        tools=tools,
+        agents=(),
+        team=None,
+        router=None,
+        advisors=None,
+        handoff=None,
+        output="text",
+        isolation="shared",
+        permission_mode="plan",
+    )
+
+
+def cast_ballot(scope: Scope, state: DecisionState, voter: str, said: Ballot) -> BallotCast | BallotRefused:
+    """Record a ballot at this scope, or why it is refused. A ballot that is already recorded there is returned."""
+    known: BallotCast | BallotRefused | None = scope.child(f"{KINDS[BallotCast]}#1").find_outcome(BallotCast)
+    known = known or scope.child(f"{KINDS[BallotRefused]}#1").find_outcome(BallotRefused)
+    if known is not None:
+        return known
+    id, option = state.proposal.id, match_option(state.proposal.options, said.option)
+    if why := judge_ballot(state, voter, option):
+        shown, reason = truncate_text(option, LONGEST_OPTION), truncate_text(why, LONGEST_REASON)
+        return scope.record(BallotRefused(decision=id, voter=voter, option=shown, reason=reason))
+    reason = truncate_text(said.reason, LONGEST_REASON)
+    return scope.record(BallotCast(decision=id, voter=voter, option=option, reason=reason))
+
+
+def match_option(options: Sequence[str], text: str) -> str:
+    """Return the option that a text names in any spelling, an empty string to abstain, or the text itself."""
+    name = text.strip().strip("`*_\"'").strip()
+    bare = name.rstrip(".").casefold()
+    if bare in ("", ABSTAIN):
+        return ""
+    exact = (option for option in options if option == name)
+    same = (option for option in options if option.strip().rstrip(".").casefold() == bare)
+    return next(chain(exact, same), name)
+
+
+def parse_ballot(text: str) -> Ballot | None:
+    """Return the ballot in a reply, which is a JSON object or the last line `VOTE: option`; None if there is none."""
+    found = find_json(text)
+    if isinstance(found, dict) and isinstance(found.get("option"), str):
+        return Ballot.from_arguments(found)
+    lines = list(_VOTE_LINE.finditer(text))
+    if not lines:
+        return None
+    reason = (text[: lines[-1].start()] + text[lines[-1].end() :]).strip()
+    return Ballot(lines[-1]["option"], reason)
+
+
+def answer_ballot(cast: BallotCast | BallotRefused) -> ToolAnswer:
+    """Return the answer to a call of `cast_ballot`."""
+    if isinstance(cast, BallotRefused):
+        return ToolAnswer(text=f"Your ballot is refused: {cast.reason}.", is_error=True)
+    return ToolAnswer(text=f"You voted for {cast.option}." if cast.option else "You abstained.")
+
+
+def make_ballot_tool(proposal: DecisionProposed, read_state: Callable[[], DecisionState], voter: str) -> Tool:
+    """Create the tool with which a member that is asked for its ballot votes. A ballot that counts ends its turn."""
+
+    async def answer_call(call: ToolUse, scope: Scope) -> ToolAnswer:
+        if not isinstance(call.arguments.get("option"), str):
+            return ToolAnswer(text=f"cast_ballot expects an option: {_list_options(proposal.options)}.", is_error=True)
+        cast = cast_ballot(scope, read_state(), voter, Ballot.from_arguments(call.arguments))
+        ends_turn = isinstance(cast, BallotCast)
+        return replace(answer_ballot(cast), ends_turn=ends_turn, is_reply=ends_turn)
+
+    return Tool(
+        name="cast_ballot",
+        description=f"Vote for one of the options, or {ABSTAIN}.",
+        parameters=_make_choice_schema((*proposal.options, ABSTAIN)),
+        answer=answer_call,
+        is_parallel=False,
+    )
+
+
+def make_decide_tool(options: Sequence[str]) -> Tool:
+    """Create the tool with which a lead decides. The caller reads the call from the turn."""
+
+    async def answer_call(call: ToolUse, scope: Scope) -> ToolAnswer:
+        if match_option(options, Ballot.from_arguments(call.arguments).option) not in options:
+            return ToolAnswer(text=f"decide expects an option: {_list_options(options)}.", is_error=True)
+        return ToolAnswer(text="noted", ends_turn=True, is_reply=True)
+
+    consequences = {"consequences": {"type": "string", "description": "What follows from it."}}
+    return Tool(
+        name="decide",
+        description="Decide for one of the options.",
+        parameters=_make_choice_schema(options, consequences),
+        answer=answer_call,
+        is_parallel=False,
+    )
+
+
+def _make_choice_schema(options: Sequence[str], more: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    return {
+        "type": "object",
+        "properties": {
+            "option": {"type": "string", "enum": list(options)},
+            "reason": {"type": "string", "description": "Why, in one or two sentences."},
+            **(more or {}),
+        },
+        "required": ["option", "reason"],
+    }
+
+
+def _list_options(options: Sequence[str]) -> str:
+    return join_words([repr(one) for one in options], "or")

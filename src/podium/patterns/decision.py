@@ -1,0 +1,283 @@
+"""Decisions: members vote on a proposal, and a lead or a person decides if the vote has no result.
+
+All members vote at once, as child operations below the decision's own scope. If the vote has no result, they see each
+other's ballots and can vote once more. Everything is recorded as it happens, so a decision that was interrupted at any
+point continues there and is committed once.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from anyio import create_task_group, current_time
+from msgspec import structs
+
+from ..core.decision_state import (
+    DECISION_EVENTS,
+    DecisionState,
+    VoteResult,
+    find_proposal_problem,
+    find_result,
+)
+from ..core.operation import Operation
+from ..core.person_question import ask_question
+from ..core.scope import Scope
+from ..values.agent import Agent
+from ..values.event import (
+    BallotCast,
+    BallotRefused,
+    DecisionCommitted,
+    DecisionProposed,
+    OperationStarted,
+    QuestionAsked,
+    TurnEnded,
+    VoteClosed,
+)
+from ..values.plain_text import truncate_text
+from ..values.request import Answer, Part, Request
+from ..views.decision_record import DecisionRecord, render_decision
+from .ballot import Ballot, as_voter, cast_ballot, make_ballot_tool, make_decide_tool, match_option, parse_ballot
+from .decision_prompts import make_lead_request, make_second_request, make_vote_request
+from .member_tasks import resolve_members
+
+PERSON = "person"
+NOBODY = "nobody was available to ask"
+LONGEST_RATIONALE = 4000
+
+
+async def run_decision(
+    op: Operation, proposal: DecisionProposed, voters: Mapping[str, Agent], *, at: Scope, lead: Agent
+) -> DecisionCommitted:
+    """Make a decision and return it. A decision that was made before is returned from the timeline.
+
+    A proposal without an id gets one, which a resumed run finds again. Raises AgentFailed if the proposal is invalid.
+    """
+    problem = find_proposal_problem(proposal)
+    if stranger := next((name for name in proposal.eligible if name not in voters), ""):
+        problem = problem or f"{stranger} cannot vote, because there is no such agent"
+    if problem:
+        raise op.make_error("failed", f"this cannot be decided: {problem}")
+    recorded = at.record(
+        structs.replace(
+            proposal,
+            id=proposal.id or secrets.token_hex(4),
+            by=proposal.by or op.agent.name,
+            repo=proposal.repo or op.repo,
+        )
+    )
+    return await _DecisionRun(op, recorded, voters, at=at, lead=lead).run()
+
+
+async def run_decision_request(op: Operation, proposal: DecisionProposed) -> Answer:
+    """Make the decision that a run is about: the members of the agent's team vote, and the agent is their lead."""
+    members = {} if op.agent.team is None else resolve_members(op)
+    by = proposal.by or PERSON
+    wanted = structs.replace(proposal, eligible=tuple(members), weights=list_weights(op, members), by=by)
+    made = await run_decision(op, wanted, members, at=op.scope, lead=op.agent)
+    return Answer(text=made.option, data={"decision": made.decision, "option": made.option, "how": made.how})
+
+
+def list_weights(op: Operation, members: Mapping[str, Agent]) -> dict[str, float]:
+    """Return the weights of the team's members whose votes do not count once."""
+    listed = () if op.agent.team is None else op.agent.team.members
+    return {name: one.weight for name, one in zip(members, listed, strict=True) if one.weight != 1}
+
+
+class _DecisionRun:
+    """One decision, from the first ballot to the commit."""
+
+    def __init__(
+        self, op: Operation, proposal: DecisionProposed, voters: Mapping[str, Agent], *, at: Scope, lead: Agent
+    ) -> None:
+        self._op = op
+        self._proposal = proposal
+        self._voters = {name: as_voter(voters[name], name) for name in proposal.eligible}
+        self._lead = as_voter(lead, lead.name)
+        self._place = at.child(f"decision:{proposal.id}")
+
+    async def run(self) -> DecisionCommitted:
+        if (made := self._read_state().committed) is not None:
+            return made
+        if self._read_state().closed is None:
+            await self._hold_vote()
+        return self._place.record(await self._decide())
+
+    def _read_state(self) -> DecisionState:
+        return read_decision(self._op, self._proposal.id) or DecisionState(proposal=self._proposal)
+
+    # The vote
+
+    async def _hold_vote(self) -> None:
+        """Ask all members for their ballots, twice if the first pass has no result, and close the vote."""
+        until = current_time() + self._proposal.window
+        first = {name: self._make_voter(name, 1) for name in self._voters}
+        request = make_vote_request(self._proposal)
+        is_late = await self._run_pass(first, dict.fromkeys(first, request), until)
+        if not is_late and self._needs_second_pass():
+            is_late = await self._run_second_pass(first, until)
+        why: Literal["decided", "complete", "timeout"] = "timeout" if is_late else "complete"
+        if find_result(self._read_state()).option is not None:
+            why = "decided"
+        self._place.record(VoteClosed(decision=self._proposal.id, why=why))
+
+    def _make_voter(self, name: str, number: int, after: Operation | None = None) -> Operation:
+        place = self._place.child(f"pass#{number}")
+        voter = self._op.child(self._voters[name], "vote", at=place, after=after)
+        voter.coordination_tools = (make_ballot_tool(self._proposal, self._read_state, name),)
+        return voter
+
+    def _needs_second_pass(self) -> bool:
+        """Return whether members vote again. If they already have, in a run that is resumed, they do."""
+        state = self._read_state()
+        return self._has_started(2) or (bool(state.ballots) and find_result(state).option is None)
+
+    def _has_started(self, number: int) -> bool:
+        path = self._place.child(f"pass#{number}").path
+        return bool(self._place.timeline.find_events_below(path, OperationStarted))
+
+    def _read_first_pass(self) -> DecisionState:
+        """Return the state after the first pass, whatever has happened since."""
+        path = self._place.child("pass#1").path
+        ballots = self._place.timeline.find_events_below(path, BallotCast)
+        state = DecisionState.from_events(self._proposal.id, [self._proposal, *ballots])
+        assert state is not None
+        return state
+
+    async def _run_second_pass(self, first: Mapping[str, Operation], until: float) -> bool:
+        state = self._read_first_pass()
+        missing = find_result(state).missing
+        second = {name: self._make_voter(name, 2, after=voter) for name, voter in first.items()}
+        requests = {
+            name: make_second_request(
+                self._proposal,
+                state.ballots.values(),
+                missing=missing,
+                has_evidence=bool(voter.past_turns()),
+            )
+            for name, voter in first.items()
+        }
+        return await self._run_pass(second, requests, until)
+
+    async def _run_pass(self, voters: Mapping[str, Operation], requests: Mapping[str, Request], until: float) -> bool:
+        """Run all voters at once. Return whether the time was over for one that has not voted."""
+        parts: dict[str, Part] = {}
+
+        async def run_voter(name: str, voter: Operation) -> None:
+            part = await voter.run_as_part(requests[name], timeout=max(0.0, until - current_time()))
+            parts[name] = part
+            self._read_written_ballot(name, voter, part)
+
+        async with create_task_group() as group:
+            for name, voter in voters.items():
+                group.start_soon(run_voter, name, voter)
+        ballots = self._read_state().ballots
+        return any(part.outcome == "timed_out" and name not in ballots for name, part in parts.items())
+
+    def _read_written_ballot(self, name: str, voter: Operation, part: Part) -> None:
+        """Record the ballot that a member wrote as text instead of calling the tool."""
+        path = voter.scope.path
+        if voter.scope.timeline.find_events_below(path, BallotCast, BallotRefused, operation=path):
+            return
+        if part.failure is None and (said := parse_ballot(part.text)) is not None:
+            cast_ballot(voter.scope, self._read_state(), name, said)
+
+    # The decision
+
+    async def _decide(self) -> DecisionCommitted:
+        """Return the result of the vote. If it has none, ask the person or the lead."""
+        state = self._read_state()
+        result = find_result(state)
+        if result.option is not None:
+            reasons = _join_reasons(state, result.option)
+            return self._make_commit(state, Ballot(result.option, reasons), how=self._proposal.rule)
+        why = describe_situation(state, result)
+        if self._proposal.decide_by == "person":
+            if (chosen := await self._ask_person(state)) is not None:
+                by, option = chosen
+                return self._make_commit(state, Ballot(option, ""), how=_format_how(PERSON, why), by=by)
+            why = "; ".join(filter(None, [why, NOBODY]))
+        return await self._ask_lead(state, result, why)
+
+    async def _ask_person(self, state: DecisionState) -> tuple[str, str] | None:
+        """Return who decided, and the option; None if nobody is available. If the answer is no option, ask again."""
+        shown = render_decision(DecisionRecord(state=state, run=self._place.timeline.run))
+        text, number = self._proposal.topic, 0
+        while True:
+            number += 1
+            question = QuestionAsked(id="", text=text, choices=self._proposal.options, kind="decision", shown=shown)
+            place = self._place.child(f"person#{number}")
+            answered = await ask_question(place, question, unattended=self._op.unattended)
+            if answered is None:
+                return None
+            option = match_option(self._proposal.options, answered.text)
+            if option in self._proposal.options:
+                return answered.by or PERSON, option
+            text = f"{self._proposal.topic} ({truncate_text(answered.text)!r} is not one of the options)"
+
+    async def _ask_lead(self, state: DecisionState, result: VoteResult, why: str) -> DecisionCommitted:
+        """Return the lead's decision. If it gives none, take the first leading option in the listed order."""
+        options = result.leading if result.is_tie else self._proposal.options
+        lead = self._op.child(self._lead, "vote", at=self._place)
+        lead.coordination_tools = (make_decide_tool(options),)
+        request = make_lead_request(state, options, missing=result.missing)
+        part = await lead.run_as_part(request, timeout=self._proposal.window)
+        said = _find_choice(lead, part, options)
+        if said is not None:
+            return self._make_commit(state, said, how=_format_how("lead", why), by=lead.agent.name)
+        first = (result.leading or self._proposal.options)[0]
+        how = "; ".join(filter(None, [why, f"no valid answer from {lead.agent.name}"]))
+        return self._make_commit(state, Ballot(first, ""), how=f"first listed option ({how})")
+
+    def _make_commit(self, state: DecisionState, choice: Ballot, *, how: str, by: str = "") -> DecisionCommitted:
+        return DecisionCommitted(
+            decision=self._proposal.id,
+            option=choice.option,
+            how=how,
+            by=by,
+            rationale=truncate_text(choice.reason, LONGEST_RATIONALE),
+            participants=tuple(dict.fromkeys(filter(None, [self._proposal.by, *state.ballots, by]))),
+            consequences=truncate_text(choice.consequences, LONGEST_RATIONALE),
+        )
+
+
+def read_decision(op: Operation, id: str) -> DecisionState | None:
+    """Return the current state of a decision of the run, or None if there is no such decision."""
+    root = op
+    while root.parent is not None:
+        root = root.parent
+    return DecisionState.from_events(id, root.scope.timeline.find_events_below(root.scope.path, *DECISION_EVENTS))
+
+
+def describe_situation(state: DecisionState, result: VoteResult) -> str:
+    """Return why a vote has no result: `timeout`, `tie` or `no result`; empty if there was no vote."""
+    if not state.proposal.eligible:
+        return ""
+    if state.closed is not None and state.closed.why == "timeout":
+        return "timeout"
+    return "tie" if result.is_tie else "no result"
+
+
+def _join_reasons(state: DecisionState, option: str) -> str:
+    """Return the reasons of the members that voted for an option, one after another."""
+    ballots = [one for one in state.ballots.values() if one.option == option and one.reason.strip()]
+    return "\n".join(f"{one.voter}: {one.reason.strip()}" for one in ballots)
+
+
+def _format_how(who: str, why: str) -> str:
+    return f"decided by {who} ({why})" if why else f"decided by {who}"
+
+
+def _find_choice(lead: Operation, part: Part, options: Sequence[str]) -> Ballot | None:
+    """Return the option that the lead chose with its tool or in its text, or None if it chose none of these."""
+    path = lead.scope.path
+    turns = lead.scope.timeline.find_events_below(path, TurnEnded, operation=path)
+    calls = [call.arguments for turn in turns for call in turn.calls if call.name == "decide"]
+    said = [Ballot.from_arguments(arguments) for arguments in reversed(calls)]
+    if part.failure is None and (written := parse_ballot(part.text)) is not None:
+        said.append(written)
+    for one in said:
+        if (option := match_option(options, one.option)) in options:
+            return one._replace(option=option)
+    return None
