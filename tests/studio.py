@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from podium.core.engine import Engine
 from podium.engines.model.model_caller import Model, RetryPolicy, add_zero_cost
 from podium.engines.model.model_wire import ModelCall
 from podium.engines.model.tool_loop import ModelEngine
-from podium.engines.script import ScriptedWire
+from podium.engines.script import Move, ScriptedWire, echo_request
 from podium.store.fault_injection import Fault
 from podium.store.sqlite.reader import StoreReader
 from podium.values.event import Entry, Event, event_kind
@@ -41,6 +41,8 @@ class Studio:
         self.agents: dict[str, Agent] = {}
         self.scripts: dict[str, Sequence[Any]] = {}
         self.calls: list[ModelCall] = []
+        self.respond: Callable[[ModelCall], Move] = echo_request
+        """Returns the reply to a call of an agent without a script."""
 
     def agent(self, name: str, *, says: Sequence[Any] = ("ok",), **keys: Any) -> Agent:
         """Add an agent that follows this script, one step a turn."""
@@ -52,7 +54,7 @@ class Studio:
     async def app(
         self, *, fault: Fault | None = None, engines: Mapping[str, Engine] | None = None
     ) -> AsyncIterator[App]:
-        wire = ScriptedWire(self.scripts)
+        wire = ScriptedWire(self.scripts, otherwise=self.respond)
         wire.heard = self.calls
         scripted = ModelEngine(
             Model(wire=wire, add_cost=add_zero_cost), name="scripted", retry=RetryPolicy(sleep=skip_sleep)

@@ -15,8 +15,10 @@ from podium.values.event import (
     ActionRefused,
     AdjustmentProposed,
     Advised,
+    ArtifactStored,
     BallotCast,
     BallotRefused,
+    BlockerRaised,
     Broadcast,
     BudgetChanged,
     CallCut,
@@ -29,7 +31,9 @@ from podium.values.event import (
     Entry,
     Evaluated,
     Event,
+    FormedMember,
     HandedOff,
+    HandoverAsked,
     IterationFailed,
     MemberChanged,
     MessageReceived,
@@ -41,7 +45,20 @@ from podium.values.event import (
     PauseAsked,
     PermissionAnswered,
     PermissionAsked,
+    PlanCommitted,
+    PlanDrafted,
     PlannedAssignment,
+    PlanRefused,
+    PlanReviewed,
+    PlanStepBlocked,
+    PlanStepCompleted,
+    PlanStepFailed,
+    PlanStepHandedOver,
+    PlanStepReopened,
+    PlanStepReviewed,
+    PlanStepStarted,
+    PlanStepSubmitted,
+    PlanStepUnblocked,
     QuestionAnswered,
     QuestionAsked,
     ReasoningStreamed,
@@ -54,8 +71,10 @@ from podium.values.event import (
     RunResumed,
     RunStarted,
     SessionRevived,
+    SnapshotTaken,
     StatusReported,
     StopAsked,
+    TeamFormed,
     TeamPlanned,
     TextStreamed,
     TextSuperseded,
@@ -67,15 +86,23 @@ from podium.values.event import (
     VoteClosed,
     Voted,
     WorkCommitted,
+    WorkEnded,
     WorkerPlaced,
     WorkerReturned,
     WorkerSent,
+    WorkStateChanged,
     event_kind,
 )
 from podium.values.operation_path import parse_agent_name
+from podium.values.plan import Criterion, Finding, PlanStep, UndoneStep, WorkPlan
 from podium.values.request import Part, Request
 
 WHY = Failure(kind="timed_out", agent="law", message="timed out")
+
+PLAN = WorkPlan(
+    goal="g", steps=(PlanStep(id="s1", owner="a", description="do it", acceptance=(Criterion(text="ok"),)),)
+)
+FINDINGS = (Finding(criterion="x", is_met=True), Finding(criterion="y", is_met=False))
 
 LINES: list[tuple[Event, str | None]] = [
     (RunStarted(agent="lead", request=Request(text="do\nit")), 'run 3f2a: started; request to lead: "do it"'),
@@ -190,6 +217,55 @@ LINES: list[tuple[Event, str | None]] = [
         "law: decided (d1): tea; decided by lead (tie)",
     ),
     (Noticed(text="be careful"), "notice: be careful"),
+    (
+        TeamFormed(goal="g", members=(FormedMember(name="a", role="coder"), FormedMember(name="b")), missing=("c",)),
+        "law: team formed: a (coder), b; nobody for: c",
+    ),
+    (WorkStateChanged(state="team_formed"), "law: work: team formed"),
+    (PlanDrafted(version=2, plan=PLAN, by="pia"), "law: plan 2 drafted by pia: 1 step"),
+    (PlanRefused(by="pia", problems=("no steps", "no owner")), "law: plan of pia refused: no steps; no owner"),
+    (PlanReviewed(version=1, reviewer="a", verdict="accept"), "law: a accepts the plan"),
+    (
+        PlanReviewed(version=1, reviewer="a", verdict="change", reason="too big"),
+        'law: a wants a change of the plan: "too big"',
+    ),
+    (
+        PlanCommitted(version=1, plan=PLAN, by="lead", objections=("a: too big",)),
+        "law: plan 1 committed by lead: s1 (a); not met: a: too big",
+    ),
+    (PlanStepStarted(step="s1", owner="a", attempt=2), "law: step s1 started by a, attempt 2"),
+    (HandoverAsked(to="b", reason="tired"), 'law: wants to hand over to b: "tired"'),
+    (
+        PlanStepHandedOver(step="s1", sender="a", receiver="b", reason="tired"),
+        'law: step s1 handed over from a to b: "tired"',
+    ),
+    (
+        PlanStepHandedOver(step="s1", sender="a", receiver="z", reason="tired", refused="z is not a member"),
+        "law: handover of step s1 to z refused: z is not a member",
+    ),
+    (BlockerRaised(topic="which one?", options=("x", "y")), 'law: needs a decision: "which one?"'),
+    (PlanStepBlocked(step="s1", reason="which one?", decision="d1"), 'law: step s1 blocked: "which one?"'),
+    (PlanStepUnblocked(step="s1", decision="d1"), "law: step s1 continues"),
+    (PlanStepSubmitted(step="s1", author="a", branch="x"), "law: step s1 submitted by a on x"),
+    (
+        PlanStepReviewed(step="s1", reviewer="b", attempt=1, passed=False, findings=FINDINGS),
+        "law: step s1 not accepted by b: 1 of 2 criteria met",
+    ),
+    (
+        PlanStepReopened(step="s1", attempt=1, reason="no tests", locked_out="a"),
+        'law: step s1 reopened: "no tests"; a is locked out',
+    ),
+    (PlanStepCompleted(step="s1", owner="a"), "law: step s1 done"),
+    (PlanStepFailed(step="s1", reason="too hard"), 'law: step s1 failed: "too hard"'),
+    (
+        ArtifactStored(kind="diff", name="s1.diff", digest="ab", size=1234),
+        "law: diff stored: s1.diff (1,234 bytes)",
+    ),
+    (SnapshotTaken(name="plan"), "law: snapshot plan taken"),
+    (
+        WorkEnded(done=("s1",), undone=(UndoneStep(step="s2", reason="r"),), branch="x"),
+        "law: work ended: 1 step done; not done: s2; result on x",
+    ),
 ]
 
 

@@ -8,8 +8,8 @@ import textwrap
 
 import pytest
 
-from podium.cli.commands.run import RUNNABLE_MODES
 from podium.patterns.registry import MODES
+from podium.roster.team_keys import MODES as TEAM_MODES
 
 from .conftest import PODIUM, SLOW, Desk, read_until_exit, wait_for
 
@@ -69,18 +69,20 @@ def test_a_number_of_iterations_goes_with_no_other_mode_than_reflect(desk: Desk)
     assert not desk.store.exists()
 
 
-def test_every_selectable_mode_can_run_and_the_other_is_refused_before_the_run_starts(desk: Desk) -> None:
+def test_every_mode_that_a_team_can_have_can_run() -> None:
+    assert set(TEAM_MODES) == set(MODES)
+
+
+def test_constraints_reach_the_planner_and_are_refused_where_they_would_do_nothing(desk: Desk) -> None:
     desk.write_agent("a", "x")
-    desk.write_agent("lead", team={"mode": "collaborate", "members": ["a"]})
+    desk.write_agent("lead", *["no plan"] * 3, team={"mode": "collaborate", "members": ["a"]})
 
-    asked = desk.invoke("run", "lead", "go", "--mode", "collaborate")
-    written = desk.invoke("run", "lead", "go")
+    planned = desk.invoke("run", "lead", "go", "--constraint", "use no network")
+    alone = desk.invoke("run", "a", "go", "--constraint", "use no network")
 
-    assert set(RUNNABLE_MODES) == set(MODES)
-    assert (asked.exit_code, written.exit_code) == (2, 2)
-    assert "'collaborate' is not one of" in asked.stderr
-    assert "in mode collaborate, which is not supported yet; supported modes: broadcast, " in written.stderr
-    assert not desk.store.exists() or not desk.runs()
+    assert planned.exit_code == 1
+    assert "its planner gave no valid plan" in planned.stderr
+    assert (alone.exit_code, "a has no team, so it takes no constraints" in alone.stderr) == (2, True)
 
 
 def test_max_for_an_agent_without_a_team_is_refused_with_how_to_reflect(desk: Desk) -> None:

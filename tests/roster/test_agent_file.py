@@ -213,8 +213,8 @@ def test_a_team_has_the_mode_that_it_names_or_that_its_keys_imply(written: str, 
         ("mode: sequential\n  max_concurrent: 2", "has no effect in the mode sequential; only in"),
         ("mode: orchestrate\n  evaluator: judge", "has no effect in the mode orchestrate; only in reflect"),
         ("mode: discuss\n  dispatch: force", "has no effect in the mode discuss; only in orchestrate and reflect"),
-        ("mode: reflect\n  adr: true", "has no effect in the mode reflect; Podium does not use it yet"),
-        ("mode: collaborate\n  adr: true", "Podium cannot run the mode collaborate yet"),
+        ("mode: reflect\n  adr: true", "has no effect in the mode reflect; only in collaborate"),
+        ("mode: collaborate\n  adr: true\n  vote: unanimous\n  constraints: no network", None),
     ],
 )
 def test_a_key_of_a_team_that_has_no_effect_in_its_mode_is_warned_about(written: str, warning: str | None) -> None:

@@ -102,7 +102,6 @@ def test_a_check_for_programs_is_json(repo: Path) -> None:
     [
         ("engine: foo", "error: .podium/agents/x.md:2: engine: x uses the engine 'foo', which does not exist"),
         ("model: openia:gpt-5", "error: .podium/agents/x.md:2: model: x uses the model 'openia:gpt-5'"),
-        ("team: {members: [y], mode: collaborate}", "error: .podium/agents/x.md:2: team.mode: x leads a team in mode"),
         ("tools: [read_file, nonsense]", "warning: .podium/agents/x.md:2: tools: tool 'nonsense' not found"),
         ("team:\n  members: [y]\n  adr: true", "warning: .podium/agents/x.md:4: team.adr: has no effect in the mode"),
         ("permissionMode: bypassPermissions", "error: .podium/agents/x.md:2: permissionMode: refused: agent files can"),

@@ -165,6 +165,14 @@ class Timeline:
         found = [entry.event for entry in entries if not operation or entry.operation == operation]
         return [event for event in found if isinstance(event, kinds)]
 
+    def find_entries_below(self, path: str, *kinds: type[Event]) -> list[Entry]:
+        """Return the keyed entries with events of these kinds that are recorded below a path, in order."""
+        prefix = f"{path}/"
+        names = tuple(f'"type":"{KINDS[one]}"'.encode() for one in kinds)
+        lines = (line for key, line in self._outcomes.items() if key.startswith(prefix))
+        entries = (decode_entry(line) for line in lines if any(name in line for name in names))
+        return [entry for entry in entries if isinstance(entry.event, kinds)]
+
     def outcome_time(self, key: str) -> float | None:
         """Return when the outcome of a step was recorded, or None if the step has no outcome."""
         line = self._outcomes.get(key)

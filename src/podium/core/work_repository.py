@@ -5,7 +5,7 @@ A pattern uses it through the operation; the implementation knows git.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -28,6 +28,14 @@ class MergedWork:
     left_out: Mapping[str, str]
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Records:
+    """Files to write to a folder: `render` returns them by path, given the files that are there by path."""
+
+    folder: str
+    render: Callable[[Mapping[str, str]], Mapping[str, str]]
+
+
 class WorkRepository(Protocol):
     """The repository in which a run works."""
 
@@ -43,19 +51,13 @@ class WorkRepository(Protocol):
         """Keep these commits from being collected by git, under the name of a snapshot of this run."""
         ...
 
-    async def list_files(self, commit: str, folder: str) -> list[str]:
-        """Return the names of the files in a folder of a commit."""
-        ...
+    async def merge_branches(self, branches: Sequence[WorkBranch], *, name: str, records: Records | None) -> MergedWork:
+        """Merge the branches onto a new branch that starts at the run's base, and commit the records on it.
 
-    async def merge_branches(
-        self, branches: Sequence[WorkBranch], *, name: str, files: Mapping[str, str]
-    ) -> MergedWork:
-        """Merge the branches onto a new branch that starts at the run's base, and commit these files on it.
-
-        A branch that conflicts is left out. Merging again returns the same result.
+        A branch that conflicts is left out. A branch of that name is from an interrupted attempt and is replaced.
         """
         ...
 
-    async def write_files(self, files: Mapping[str, str]) -> None:
-        """Write new files to the run's own checkout. A file that exists is not changed."""
+    async def write_records(self, records: Records) -> None:
+        """Write the records to the run's own checkout."""
         ...

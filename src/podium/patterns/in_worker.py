@@ -65,6 +65,13 @@ async def run_in_worker(op: Operation, request: Request) -> Answer:
     return Answer(text=returned.text)
 
 
+def find_worker_result(op: Operation) -> tuple[WorkerSent, WorkerReturned] | None:
+    """Return the worker that ran an operation and its result; None if the operation ran in this process."""
+    sent = op.scope.child("worker").find_outcome(WorkerSent)
+    returned = None if sent is None else op.scope.child(f"worker:{sent.run}").find_outcome(WorkerReturned)
+    return None if sent is None or returned is None else (sent, returned)
+
+
 def _make_branch_name(op: Operation, run: str) -> str:
     """Return the name of the worker's branch: its own, or the shared branch of its team's members."""
     name, suffix = op.agent.name, run[:4]

@@ -48,6 +48,16 @@ class TeamOptions(Struct, frozen=True, kw_only=True):
     max_rounds: int = 10
     round_timeout: float = 300.0
     worktrees: Literal["shared", "team", "lead", "each"] = "shared"
+    approve_plan: Literal["lead", "person"] = "lead"
+    decide_by: Literal["lead", "person"] = "lead"
+    review_by: Literal["member", "person"] = "member"
+    vote: str = "majority"
+    vote_window: float = 120.0
+    adr: bool = False
+    lockout: bool = False
+    max_attempts: int = 2
+    constraints: tuple[str, ...] = ()
+    needs: tuple[str, ...] = ()
     shared_context: str = ""
     routing: str = ""
     prompts: dict[str, str] = {}
@@ -83,12 +93,17 @@ def validate_team_options(agent: Agent) -> None:
 
 
 def resolve_members(op: Operation) -> dict[str, Agent]:
-    """Return the members of the team by their unique names, with the team's changes applied."""
-    assert op.agent.team is not None
-    own = get_team_options(op)
+    """Return the members of the operation's team by their unique names, with the team's changes applied."""
+    return list_members(op.agent, op.agents)
+
+
+def list_members(lead: Agent, agents: Mapping[str, Agent]) -> dict[str, Agent]:
+    """Return the members of a lead's team by their unique names, with the team's changes applied."""
+    assert lead.team is not None
+    worktrees = msgspec.convert(lead.team.options, TeamOptions).worktrees
     found: dict[str, Agent] = {}
-    for member in op.agent.team.members:
-        agent = _with_isolation(as_member(_without_own_team(op.agents[member.agent], op.agent), member), own.worktrees)
+    for member in lead.team.members:
+        agent = _with_isolation(as_member(_without_own_team(agents[member.agent], lead), member), worktrees)
         name, number = agent.name, 2
         while name in found:
             name, number = f"{agent.name}-{number}", number + 1

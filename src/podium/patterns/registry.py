@@ -11,6 +11,7 @@ from ..values.event import DecisionProposed
 from ..values.request import Answer, Request
 from . import advisors, handoff, router
 from .broadcast import run_broadcast
+from .collaborate import run_collaborate
 from .decision import run_decision_request
 from .delegation_tools import make_delegation_tools
 from .discuss import Discussion, run_discuss
@@ -19,6 +20,7 @@ from .json_output import ask_with_schema
 from .orchestrate import run_orchestrate
 from .reflect import run_reflect
 from .sequential import run_sequential
+from .step_tools import make_step_tools
 from .subagents import make_subagent_tools
 
 Pattern = Callable[[Operation, Request], Awaitable[Answer]]
@@ -29,6 +31,7 @@ MODES: dict[str, Pattern] = {
     "orchestrate": run_orchestrate,
     "reflect": run_reflect,
     "discuss": run_discuss,
+    "collaborate": run_collaborate,
 }
 """The team modes by name. To add a mode, add a module and a line here."""
 
@@ -94,23 +97,24 @@ PATTERNS = Patterns()
 
 
 def find_pattern(agent: Agent) -> Pattern:
-    """Return the pattern for an agent's own work. Raise Mistake if its team mode is not supported."""
+    """Return the pattern for an agent's own work. Raise Mistake if its team mode does not exist."""
     if agent.router is not None:
         return router.route_request
     if agent.team is None:
         return run_alone
     if agent.team.mode not in MODES:
-        raise Mistake(
-            f"{agent.name} leads a team in mode {agent.team.mode}, which is not supported yet; "
-            f"supported modes: {', '.join(MODES)}"
-        )
+        raise Mistake(f"{agent.name} leads a team in the unknown mode {agent.team.mode!r}; modes: {', '.join(MODES)}")
     return MODES[agent.team.mode]
 
 
 async def run_alone(op: Operation, request: Request) -> Answer:
     """Run the agent itself, with its tools and the agents that it can call."""
     session = op.session(
-        *op.coordination_tools, *make_subagent_tools(op), *make_delegation_tools(op), *await op.offer_tools()
+        *op.coordination_tools,
+        *make_step_tools(op),
+        *make_subagent_tools(op),
+        *make_delegation_tools(op),
+        *await op.offer_tools(),
     )
     if isinstance(op.agent.output, dict):
         return await ask_with_schema(op, session, request.prompt(), op.agent.output)

@@ -22,6 +22,7 @@ MEMBER_READERS: Readers = {
     "capabilities": FieldReader.read_comma_list,
     "model": FieldReader.read_single_line,
     "prompt": partial(FieldReader.read_text, allow_blank=True),
+    "weight": FieldReader.read_positive_number,
 }
 
 
@@ -59,11 +60,16 @@ OPTION_READERS: Readers = {
     "prompts": read_text_mapping,
     "approve_plan": make_choice_reader("lead", "person"),
     "decide_by": make_choice_reader("lead", "person"),
+    "review_by": make_choice_reader("member", "person"),
+    "vote": FieldReader.read_single_line,
+    "vote_window": FieldReader.read_positive_number,
     "adr": FieldReader.read_bool,
     "lockout": FieldReader.read_bool,
     "max_attempts": FieldReader.read_int,
     "max_concurrent": FieldReader.read_int,
     "fresh": FieldReader.read_bool,
+    "constraints": FieldReader.read_texts,
+    "needs": FieldReader.read_comma_list,
 }
 PLANNED: tuple[Mode, ...] = ("orchestrate", "reflect")
 ACTING_MODES: Mapping[str, tuple[Mode, ...]] = {
@@ -72,21 +78,26 @@ ACTING_MODES: Mapping[str, tuple[Mode, ...]] = {
     "dispatch": PLANNED,
     "answer_directly": PLANNED,
     "participation": ("reflect",),
-    "checks": ("reflect",),
+    "checks": ("reflect", "collaborate"),
     "adjust": ("reflect",),
-    "worker_timeout": ("broadcast", "sequential", *PLANNED),
+    "worker_timeout": ("broadcast", "sequential", *PLANNED, "collaborate"),
     "collection_timeout": ("broadcast", *PLANNED),
     "termination": ("discuss",),
     "max_rounds": ("discuss",),
     "round_timeout": ("discuss",),
-    "routing": PLANNED,
-    "max_concurrent": ("broadcast", *PLANNED, "discuss"),
+    "routing": (*PLANNED, "collaborate"),
+    "max_concurrent": ("broadcast", *PLANNED, "discuss", "collaborate"),
     "fresh": ("reflect",),
-    "approve_plan": (),
-    "decide_by": (),
-    "adr": (),
-    "lockout": (),
-    "max_attempts": (),
+    "approve_plan": ("collaborate",),
+    "decide_by": ("collaborate",),
+    "review_by": ("collaborate",),
+    "vote": ("collaborate",),
+    "vote_window": ("collaborate",),
+    "adr": ("collaborate",),
+    "lockout": ("collaborate",),
+    "max_attempts": ("collaborate",),
+    "constraints": ("collaborate",),
+    "needs": ("collaborate",),
 }
 """The modes in which a key has an effect, for keys that do not apply in every mode."""
 KEYS = ("mode", "members", "evaluator", *OPTION_READERS)
@@ -111,9 +122,6 @@ def read_team(reader: FieldReader) -> Team:
 
 def warn_about_idle_keys(fields: Mapping[str, FieldReader], mode: Mode) -> None:
     """Add a warning for each key that is checked and stored, but has no effect in this mode."""
-    if mode == "collaborate":
-        fields["mode"].add_warning("Podium cannot run the mode collaborate yet")
-        return
     for key, reader in fields.items():
         if why := describe_idle_key(key, mode):
             reader.add_warning(why)
@@ -124,8 +132,7 @@ def describe_idle_key(key: str, mode: Mode) -> str:
     modes = ACTING_MODES.get(key, MODES)
     if mode in modes or mode not in MODES:
         return ""
-    why = f"only in {join_words(modes)}" if modes else "Podium does not use it yet"
-    return f"has no effect in the mode {mode}; {why}"
+    return f"has no effect in the mode {mode}; only in {join_words(modes)}"
 
 
 def read_members(reader: FieldReader) -> tuple[Member, ...]:

@@ -84,6 +84,7 @@ class RunDriver:
         self.error: BaseException | None = None
         lease.deliver = self._deliver_mail
         self.timeline.read_attachment = partial(store.read_attachment, self.id)
+        self.timeline.store_artifact = partial(store.store_artifact, lease)
 
     @property
     def is_over(self) -> bool:

@@ -94,8 +94,11 @@ class Run:
 
     async def reply(self, id: str, text: str, *, by: str = "") -> bool:
         """Answer a question from an agent. Return False if somebody else already has."""
-        self._require_request(id, QuestionAsked)
-        return await self._post_event(QuestionAnswered(id=id, text=self._clean_text(text), by=by), ref=id)
+        asked = self._require_request(id, QuestionAsked)
+        digest = asked.digest if isinstance(asked, QuestionAsked) else ""
+        return await self._post_event(
+            QuestionAnswered(id=id, text=self._clean_text(text), by=by, digest=digest), ref=id
+        )
 
     async def change_budget(self, budget: Budget, *, by: str = "") -> None:
         """Change the run's limits, starting with the next model call. Limits not set in `budget` stay unchanged.
@@ -126,11 +129,12 @@ class Run:
         self._require_active()
         await self._post_event(StopAsked(by=by))
 
-    def _require_request(self, id: str, kind: type[PermissionAsked | QuestionAsked]) -> None:
+    def _require_request(self, id: str, kind: type[PermissionAsked | QuestionAsked]) -> PermissionAsked | QuestionAsked:
         asked = self._timeline.asked.get(id)
         if not isinstance(asked, kind):
             what = "no permission request" if kind is PermissionAsked else "no question"
             raise Mistake(f"run {self.id} has {what} with the id {id!r}")
+        return asked
 
     def _clean_text(self, text: str) -> str:
         return self._timeline.redaction.redact_text(replace_surrogates(text))

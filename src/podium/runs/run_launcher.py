@@ -33,6 +33,7 @@ from ..engines.model.providers import KEY_NAMES, read_provider_variables
 from ..patterns.discuss import Discussion
 from ..patterns.registry import PATTERNS, Patterns, find_pattern
 from ..setup.preflight import (
+    add_constraints,
     apply_run_mode,
     apply_team_defaults,
     require_not_ended,
@@ -72,7 +73,8 @@ class RunOptions(TypedDict, total=False):
     `reflect`, and `max_iterations` limits its iterations. `on_discussion` is called with each discussion when
     it starts. `after` is an earlier run whose conversation this one continues. `force_model` replaces
     the models of all agents. With `decision`, the run only makes this decision: the members of the first agent's team
-    vote, and the agent itself decides if the vote has no result.
+    vote, and the agent itself decides if the vote has no result. `constraints` apply to the work of a collaborating
+    team, in addition to its own.
     """
 
     repo: str | Path | None
@@ -86,6 +88,7 @@ class RunOptions(TypedDict, total=False):
     after: str
     force_model: str
     decision: DecisionProposed | None
+    constraints: Sequence[str]
 
 
 class RunLauncher:
@@ -186,6 +189,8 @@ class RunLauncher:
         mode, max_iterations = options.get("mode"), options.get("max_iterations")
         if mode is not None or max_iterations is not None:
             team = (apply_run_mode(team[0], mode, max_iterations), *team[1:])
+        if constraints := options.get("constraints", ()):
+            team = (add_constraints(team[0], constraints), *team[1:])
         team = tuple(map(apply_team_defaults, team))
         find_pattern(team[0])
         require_repository(team, place)

@@ -81,6 +81,18 @@ def apply_run_mode(agent: Agent, mode: Mode | None, max_iterations: int | None) 
     return structs.replace(agent, team=structs.replace(team, mode=mode or team.mode, options=team.options | most))
 
 
+def add_constraints(agent: Agent, constraints: Iterable[str]) -> Agent:
+    """Return the first agent of a run with more constraints for its team. Raises Mistake if they would do nothing."""
+    team = agent.team
+    if team is None or team.mode != "collaborate":
+        what = "has no team" if team is None else f"leads a team in mode {team.mode}"
+        raise Mistake(f"{agent.name} {what}, so it takes no constraints; put them in the request instead")
+    if not all(text.strip() for text in constraints):
+        raise Mistake("a constraint is empty; describe what the team must observe")
+    both = [*team.options.get("constraints", ()), *constraints]
+    return structs.replace(agent, team=structs.replace(team, options=team.options | {"constraints": both}))
+
+
 def apply_team_defaults(agent: Agent) -> Agent:
     """Return an agent of a new run with the current defaults of its team written out.
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from ..core.work_repository import MergedWork, WorkBranch
+from ..core.work_repository import MergedWork, Records, WorkBranch
 from ..tools.checkout_files import open_checkout
 from ..values.errors import Mistake
 from ..workspace.git.repository import call_git, read_git_output, resolve_location, split_nul_paths
@@ -41,13 +41,7 @@ class RunRepository:
             ref = f"{SNAPSHOT_REFS}/{self._run}/{name}/{number}"
             await read_git_output(self._directory, "update-ref", ref, commit)
 
-    async def list_files(self, commit: str, folder: str) -> list[str]:
-        listing = ("ls-tree", "-z", "--name-only", "--end-of-options", commit, f"{folder}/")
-        return [path.removeprefix(f"{folder}/") for path in split_nul_paths(await self._read(*listing))]
-
-    async def merge_branches(
-        self, branches: Sequence[WorkBranch], *, name: str, files: Mapping[str, str]
-    ) -> MergedWork:
+    async def merge_branches(self, branches: Sequence[WorkBranch], *, name: str, records: Records | None) -> MergedWork:
         place = resolve_location(self._directory)
         head = await call_git(place, "symbolic-ref", "--quiet", "--short", "HEAD")
         if head.code != 0:
@@ -65,16 +59,20 @@ class RunRepository:
         if train.ref is None:
             return MergedWork(left_out=left_out)
         commit = train.commit
-        if files:
+        if records is not None and (files := records.render(await self._read_folder(commit, records.folder))):
             commit = await commit_files(place, commit, files, message="Record the decisions of this work")
             await read_git_output(place, "update-ref", train.ref, commit, train.commit)
         return MergedWork(branch=train.ref.removeprefix(HEADS), commit=commit, left_out=left_out)
 
-    async def write_files(self, files: Mapping[str, str]) -> None:
-        await to_thread.run_sync(partial(_write_new_files, self._directory, files))
+    async def write_records(self, records: Records) -> None:
+        await to_thread.run_sync(partial(_write_records, self._directory, records))
 
-    async def _read(self, *arguments: str) -> str:
-        return await read_git_output(self._directory, *arguments)
+    async def _read_folder(self, commit: str, folder: str) -> dict[str, str]:
+        """Return the files in a folder of a commit, by path, with their texts."""
+        listing = ("ls-tree", "-z", "--name-only", "--end-of-options", commit, f"{folder}/")
+        paths = split_nul_paths(await read_git_output(self._directory, *listing))
+        blobs = {path: await call_git(self._directory, "cat-file", "blob", f"{commit}:{path}") for path in paths}
+        return {path: done.out.decode(errors="replace") for path, done in blobs.items() if done.code == 0}
 
 
 async def _skip_check(folder: Path) -> CheckResult:
@@ -82,8 +80,12 @@ async def _skip_check(folder: Path) -> CheckResult:
     return CheckResult(passed=True)
 
 
-def _write_new_files(directory: Path, files: Mapping[str, str]) -> None:
+def _write_records(directory: Path, records: Records) -> None:
+    there = {
+        f"{records.folder}/{path.name}": path.read_text(encoding="utf-8", errors="replace")
+        for path in (directory / records.folder).glob("*")
+        if path.is_file() and not path.is_symlink()
+    }
     with open_checkout(directory) as checkout:
-        for path, text in files.items():
-            if not (directory / path).exists():
-                checkout.write_file(path, text.encode())
+        for path, text in records.render(there).items():
+            checkout.write_file(path, text.encode())

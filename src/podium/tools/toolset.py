@@ -27,6 +27,8 @@ CHECKOUT_TOOLS = (*READING_TOOLS, "write_file", "edit_file", "bash", "run_checks
 PLAIN_TOOLS = ("ask_person", "report_status")
 DELEGATING_TOOLS = ("delegate_task", "check_workers", "get_worker_result", "cancel_worker")
 """Tools for delegating to workers, which are defined elsewhere."""
+STEP_TOOLS = ("handoff_step", "raise_blocker")
+"""Tools for the owner of a plan step, which are defined elsewhere."""
 
 ALIASES = {
     "Read": "read_file",
@@ -113,7 +115,7 @@ class Toolbox:
 
     def find_unknown_tools(self, names: Sequence[str]) -> list[str]:
         """Return the entries that are not known tools, for a notice."""
-        known = {*DELEGATING_TOOLS, *CHECKOUT_TOOLS, *self._acting, *self._plain, *self._functions}
+        known = {*DELEGATING_TOOLS, *STEP_TOOLS, *CHECKOUT_TOOLS, *self._acting, *self._plain, *self._functions}
         return [entry for entry in names if (name := resolve_tool_name(entry)) is not None and name not in known]
 
 

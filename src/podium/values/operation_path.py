@@ -7,3 +7,13 @@ def parse_agent_name(operation: str) -> str:
     """Return the name of an operation's agent: `legal` for `lead/advice:legal#1`."""
     segment = operation.rpartition("/")[2]
     return segment.partition(":")[2].rpartition("#")[0] or segment
+
+
+PLAN_STEP = "plan_step:"
+"""How the segment of a plan step starts in a path."""
+
+
+def parse_plan_step(path: str) -> str:
+    """Return the id of the innermost plan step that a path belongs to; empty if it belongs to none."""
+    steps = [segment for segment in path.split("/") if segment.startswith(PLAN_STEP)]
+    return steps[-1].removeprefix(PLAN_STEP).partition("~")[0] if steps else ""

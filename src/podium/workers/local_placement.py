@@ -35,6 +35,7 @@ from ..values.event import (
     RunResumed,
     StopAsked,
     WorkCommitted,
+    WorkerPlaced,
     WorkerReturned,
     WorkerSent,
 )
@@ -182,6 +183,7 @@ class LocalPlacement:
             entries = reader.read_entries(run)
         result = RunView.from_entries(entries).build_result()
         left = next((entry.event for entry in reversed(entries) if isinstance(entry.event, WorkCommitted)), None)
+        placed = next((entry.event for entry in entries if isinstance(entry.event, WorkerPlaced)), None)
         signals = (entry.event for entry in reversed(entries) if isinstance(entry.event, HandoverAsked | BlockerRaised))
         text = result.text or "\n\n".join(part.text for part in result.parts if part.text)
         if left is not None:
@@ -193,6 +195,7 @@ class LocalPlacement:
             error=result.error or "",
             usage=result.usage,
             files=() if left is None else left.files,
+            base="" if placed is None else placed.base,
             commit="" if left is None else left.commit,
             signal=next(signals, None),
         )

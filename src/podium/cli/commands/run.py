@@ -27,9 +27,6 @@ from ..terminal.run_output import OutputOptions, output_options
 from ..terminal.terminal_input import is_attended, is_input_disabled, no_input_option
 from ..terminal.text import as_json, print_to_stderr
 
-RUNNABLE_MODES = tuple(mode for mode in MODES if mode != "collaborate")
-"""The modes that a run can use. `collaborate` is accepted in agent files, but cannot be run yet."""
-
 
 @click.command("run")
 @click.argument("agent")
@@ -40,9 +37,8 @@ RUNNABLE_MODES = tuple(mode for mode in MODES if mode != "collaborate")
 @click.option("--force-model", help="Model for all agents, in place of the models in their files.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Rehearse the whole flow without calling a model.")
 @click.option("--budget", type=BudgetParamType(), help="Limits for the run, e.g. usd=2,tokens=200000,seconds=600.")
-@click.option(
-    "--mode", type=click.Choice(RUNNABLE_MODES), help="Mode of the agent's team; overrides the one in its file."
-)
+@click.option("--mode", type=click.Choice(MODES), help="Mode of the agent's team; overrides the one in its file.")
+@click.option("--constraint", "constraints", multiple=True, metavar="TEXT", help="Constraint on the work of the team.")
 @click.option("--reflect", "reflects", is_flag=True, help="Repeat until nothing is missing; works without a team too.")
 @click.option("--max", "most", type=click.IntRange(min=1), help="Maximum number of iterations (with --reflect).")
 @permissions_option
@@ -70,6 +66,7 @@ def run_command(
     is_dry: bool,
     budget: Budget | None,
     mode: Mode | None,
+    constraints: tuple[str, ...],
     reflects: bool,
     most: int | None,
     permission_mode: str | None,
@@ -102,6 +99,7 @@ def run_command(
         "mode": "reflect" if reflects else mode,
         "max_iterations": most,
         "force_model": force_model or "",
+        "constraints": constraints,
     }
     if is_detached:
         if is_bare or is_dry:

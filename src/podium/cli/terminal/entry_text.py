@@ -11,15 +11,11 @@ from ...values.action import Action
 from ...values.event import (
     AdjustmentProposed,
     Advised,
-    BallotCast,
-    BallotRefused,
     Broadcast,
     BudgetChanged,
     CallFailed,
     Checked,
     ContextCompacted,
-    DecisionCommitted,
-    DecisionProposed,
     DiscussionEnded,
     Entry,
     Evaluated,
@@ -54,7 +50,6 @@ from ...values.event import (
     TurnEnded,
     TurnResumed,
     TurnStarted,
-    VoteClosed,
     Voted,
     WorkCommitted,
     WorkerPlaced,
@@ -65,6 +60,7 @@ from ...values.operation_path import parse_agent_name
 from ...values.plain_text import format_count
 from .budget_text import format_limits
 from .text import escape_for_terminal, truncate_line
+from .work_event_text import format_work_event
 
 LONGEST_QUOTE = 72
 
@@ -217,23 +213,7 @@ def _format_team_event(entry: Entry) -> str | None:
             return f"sends a worker (run {event.run})" + (f" to {event.branch}" if event.branch else "")
         case WorkerReturned() as event:
             return f"worker run {event.run} {event.outcome}" + (f": {event.error}" if event.error else "")
-    return _format_decision_event(entry)
-
-
-def _format_decision_event(entry: Entry) -> str | None:
-    match entry.event:
-        case DecisionProposed() as event:
-            return f"proposes a decision ({event.id}): {_quote_text(event.topic)} {' | '.join(event.options)}"
-        case BallotCast() as event:
-            voted = f"votes for {event.option}" if event.option else "abstains"
-            return f"{event.voter} {voted}" + (f": {_quote_text(event.reason)}" if event.reason else "")
-        case BallotRefused() as event:
-            return f"the ballot of {event.voter} is refused: {event.reason}"
-        case VoteClosed() as event:
-            return f"the vote on {event.decision} is closed: {event.why}"
-        case DecisionCommitted() as event:
-            return f"decided ({event.decision}): {event.option}; {event.how}"
-    return None
+    return format_work_event(entry.event)
 
 
 def _find_parent_path(operation: str) -> str:

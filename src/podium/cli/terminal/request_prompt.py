@@ -273,11 +273,15 @@ def _is_printable_key(key: str) -> bool:
 
 
 def format_question(entry: Entry, asked: QuestionAsked, worker: str = "", *, others: int = 0) -> str:
-    """Return a question with its numbered choices."""
+    """Return a question with everything that is shown with it, and its numbered choices."""
     choices = [f"  {number}. {choice}" for number, choice in enumerate(asked.choices, 1)]
-    return "\n".join(
-        [*_format_queue_length(others), f"{format_asker(entry, worker)} asks ({asked.id}): {asked.text}", *choices]
-    )
+    asks = f"{format_asker(entry, worker)} asks ({asked.id}): {asked.text}"
+    return "\n".join([*_format_queue_length(others), *_format_shown(asked), asks, *choices])
+
+
+def _format_shown(asked: QuestionAsked) -> list[str]:
+    """Return the plan, decision or review that a question is about. Each line is marked, as it is agents' text."""
+    return [f"  │ {line}" for line in asked.shown.splitlines()] if asked.shown else []
 
 
 def _format_queue_length(others: int) -> list[str]:

@@ -112,6 +112,12 @@ class StoreReader:
                 owner = Owner(id=owner_id, host=host, boot=boot, pid=pid, process_start=process_start, until=until)
             yield RunSummary(id=id, owner=owner, first=decode_entry(first), last=decode_entry(last))
 
+    def read_artifact(self, digest: str) -> bytes | None:
+        """Return the content of an artifact, or None if it is not in the store."""
+        with translate_sqlite_errors(self.path):
+            found = self._connection.execute("SELECT data FROM artifact WHERE digest = ?", (digest,)).fetchone()
+        return None if found is None else bytes(found[0])
+
     def find_run(self, prefix: str) -> str:
         """Return the only run id that starts with `prefix`. Raises NoSuchRun."""
         with translate_sqlite_errors(self.path):

@@ -116,6 +116,12 @@ MIGRATIONS = (
         PRIMARY KEY (run, message, digest)
     ) STRICT;
     """,
+    """
+    CREATE TABLE artifact (
+        digest TEXT PRIMARY KEY,
+        data BLOB NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    """,
 )
 
 

@@ -151,6 +151,11 @@ class SqliteStore:
         """Delete the attachments of a message that no agent received."""
         lease.queue_write(Write(lease, after=build_attachment_delete(lease.run, message)))
 
+    def store_artifact(self, lease: SqliteLease, digest: str, data: bytes) -> None:
+        """Store the content of an artifact under its digest. Content that is there already is not stored again."""
+        insert = "INSERT OR IGNORE INTO artifact (digest, data) VALUES (?, ?)"
+        lease.queue_write(Write(lease, after=(insert, (digest, data))))
+
     async def read_rows(self, run: str) -> list[JournalRow]:
         """Return a run's whole timeline."""
 

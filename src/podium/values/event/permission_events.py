@@ -55,7 +55,8 @@ class PermissionAnswered(EventBase, frozen=True, kw_only=True, tag="permission_a
 class QuestionAsked(EventBase, frozen=True, kw_only=True, tag="question_asked"):
     """The person was asked a question by an agent, or asked to approve a plan, to decide or to review a step.
 
-    `shown` is the whole text of the plan, decision or review, and `digest` its hash: an answer is bound to it.
+    `shown` is the whole text of the plan, decision or review, and `digest` its hash: an answer is bound to it. `plan`
+    is the plan to approve.
     """
 
     survives_power_loss: ClassVar[bool] = True
@@ -66,6 +67,7 @@ class QuestionAsked(EventBase, frozen=True, kw_only=True, tag="question_asked"):
     kind: QuestionKind = "question"
     shown: str = ""
     digest: str = ""
+    plan: WorkPlan | None = None
 
 
 class QuestionAnswered(EventBase, frozen=True, kw_only=True, tag="question_answered"):

@@ -76,11 +76,12 @@ class PlanCommitted(EventBase, frozen=True, kw_only=True, tag="plan_committed"):
 
 
 class PlanStepStarted(EventBase, frozen=True, kw_only=True, tag="plan_step_started"):
-    """The owner of a step started to work on it."""
+    """The owner of a step started to work on it. `base` is a commit of the run's checkout at that moment."""
 
     step: str
     owner: str
     attempt: int = 1
+    base: str = ""
 
 
 class HandoverAsked(EventBase, frozen=True, kw_only=True, tag="handover_asked"):
@@ -127,13 +128,15 @@ class PlanStepUnblocked(EventBase, frozen=True, kw_only=True, tag="plan_step_unb
 class PlanStepSubmitted(EventBase, frozen=True, kw_only=True, tag="plan_step_submitted"):
     """The owner of a step finished its work, which is reviewed next.
 
-    If the owner worked in its own checkout, its work is at `commit` on `branch`.
+    The work is the difference between the commits `base` and `commit`. If the owner worked in its own checkout, it
+    is on `branch`.
     """
 
     step: str
     author: str
     attempt: int = 1
     branch: str = ""
+    base: str = ""
     commit: str = ""
 
 

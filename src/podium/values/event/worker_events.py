@@ -45,8 +45,8 @@ class WorkerSent(EventBase, frozen=True, kw_only=True, tag="worker_sent"):
 class WorkerReturned(EventBase, frozen=True, kw_only=True, tag="worker_returned"):
     """A worker ended: its outcome, its answer or error, its usage and the files that it changed.
 
-    `commit` is the last commit on its branch. `signal` is the handover or blocker with which the worker, as the owner
-    of a plan step, ended its turn.
+    `base` is the commit that its branch started at, and `commit` the last one on it. `signal` is the handover or
+    blocker with which the worker, as the owner of a plan step, ended its turn.
     """
 
     run: str
@@ -55,5 +55,6 @@ class WorkerReturned(EventBase, frozen=True, kw_only=True, tag="worker_returned"
     error: str = ""
     usage: Usage = NO_USAGE
     files: tuple[str, ...] = ()
+    base: str = ""
     commit: str = ""
     signal: HandoverAsked | BlockerRaised | None = None

@@ -1,0 +1,105 @@
+"""A collaborating team: its members by role, what it was asked to do, and what every member is told."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from msgspec import structs
+
+from ..core.operation import Operation
+from ..values.agent import Agent
+from ..values.event import DecisionCommitted, DecisionProposed, FormedMember, TeamFormed
+from ..values.request import Request, quote_lines
+from .member_tasks import TeamOptions, describe_workers, get_team_options, resolve_members
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CollaborationTeam:
+    """The members of a collaborating team, and the request that it works on."""
+
+    lead: Agent
+    members: dict[str, Agent]
+    own: TeamOptions
+    request: Request
+    planner: Agent
+
+    @classmethod
+    def from_operation(cls, op: Operation, request: Request) -> CollaborationTeam:
+        """Return the team that an operation's agent leads. Raise AgentFailed if it has no members."""
+        members = resolve_members(op)
+        if not members:
+            raise op.make_error("failed", "its team has no members; add some under team.members")
+        lead = structs.replace(op.agent, team=None, advisors=None, handoff=None, router=None)
+        planner = next((agent for agent in members.values() if has_role(agent, "planner")), lead)
+        return cls(lead=lead, members=members, own=get_team_options(op), request=request, planner=planner)
+
+    def describe_formation(self) -> TeamFormed:
+        """Return who is in the team, and which of the needed roles and capabilities nobody has."""
+        offered = {word.casefold() for agent in self.members.values() for word in (agent.role, *agent.capabilities)}
+        missing = [word for word in self.own.needs if word.casefold() not in offered]
+        return TeamFormed(
+            goal=self.request.original,
+            members=tuple(
+                FormedMember(name=name, role=agent.role, capabilities=agent.capabilities)
+                for name, agent in self.members.items()
+            ),
+            constraints=self.own.constraints,
+            missing=tuple(missing),
+        )
+
+    def describe_members(self) -> str:
+        """Describe the members for the planner: their names, roles, expertise and tools."""
+        lines = describe_workers(self.members).splitlines()
+        tools = (", ".join(agent.tools or ()) or "reading tools only" for agent in self.members.values())
+        return "\n".join(f"{line} Tools: {listed}" for line, listed in zip(lines, tools, strict=True))
+
+    def format_constraints(self) -> str:
+        """Return the constraints as a section of a prompt; empty if there are none."""
+        if not self.own.constraints:
+            return ""
+        return f"\n## Constraints\n{''.join(map(quote_lines, self.own.constraints)).strip()}\n"
+
+    def find_member(self, name: str) -> str | None:
+        """Return the registered name of a member, in any spelling; None if there is no such member."""
+        wanted = name.strip("@`*\"' ").casefold()
+        return next((member for member in self.members if member.casefold() == wanted), None)
+
+    def list_decisions(self, op: Operation) -> list[str]:
+        """Return the decisions of this work so far, one line each."""
+        topics = {one.id: one.topic for one in op.scope.timeline.find_events_below(op.scope.path, DecisionProposed)}
+        made = op.scope.timeline.find_events_below(op.scope.path, DecisionCommitted)
+        return [f"{topics.get(one.decision, one.decision)}: {one.option} ({one.how})" for one in made]
+
+    def list_decision_ids(self, op: Operation) -> list[str]:
+        """Return the ids of the decisions of this work so far."""
+        return [one.decision for one in op.scope.timeline.find_events_below(op.scope.path, DecisionCommitted)]
+
+    def find_reviewers(self, authors: Collection[str]) -> list[Agent]:
+        """Return who can review work of these members, best first: reviewers, other members, the lead.
+
+        A lead is not a member of its own team, so it never reviews its own work.
+        """
+        others = [agent for name, agent in self.members.items() if name not in authors]
+        ranked = sorted(others, key=lambda agent: not has_role(agent, "reviewer"))
+        return [*ranked, self.lead]
+
+    def find_replacement(self, authors: Iterable[str], owner: str) -> str:
+        """Return the member that revises a step whose author is locked out; the owner itself if nobody else can."""
+        taken = set(authors)
+        others = [name for name in self.members if name not in taken]
+        same = [name for name in others if self.members[name].role == self.members[owner].role]
+        workers = [name for name in others if not has_role(self.members[name], "reviewer", "planner")]
+        return next(iter((*same, *workers, *others)), owner)
+
+
+def has_role(agent: Agent, *roles: str) -> bool:
+    """Return whether an agent has one of these roles."""
+    return agent.role.casefold() in roles
+
+
+def as_reader(agent: Agent) -> Agent:
+    """Return the agent as a planner, reviewer or voter: it works in this process, alone, and changes nothing."""
+    return structs.replace(
+        agent, isolation="shared", permission_mode="plan", team=None, advisors=None, handoff=None, router=None
+    )

@@ -1,0 +1,221 @@
+"""The review of a step: its commands are run, and a member that did not work on it checks each criterion."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+
+from ..core.operation import Operation
+from ..core.person_question import ask_question
+from ..core.scope import Scope
+from ..values.agent import Agent
+from ..values.event import Checked, PlanStepReviewed, PlanStepSubmitted, QuestionAsked
+from ..values.plain_text import cut_middle, truncate_text
+from ..values.plan import Finding, PlanStep
+from ..values.request import Request, quote_lines
+from .collaboration_team import CollaborationTeam, as_reader
+from .team_prompts import render_prompt
+from .verdict import neutralise
+from .work_board import WorkBoard
+
+LONGEST_DIFF = 20_000
+LONGEST_OUTPUT = 4_000
+LONGEST_REASON = 500
+MET, NOT_MET = "met", "not met"
+NO_VERDICT = "the reviewer gave no verdict on it"
+
+_VERDICT = re.compile(
+    r"^[\s>*_`#-]*(\d+)[\s*_`]*[:.)-][\s*_`]*(not[\s_-]+met|unmet|met)\b[\s*_`]*[:.,-]?\s*(.*)$", re.I
+)
+
+
+class StepReview:
+    """The review of one attempt at a step."""
+
+    def __init__(
+        self,
+        op: Operation,
+        team: CollaborationTeam,
+        board: WorkBoard,
+        step: PlanStep,
+        *,
+        place: Scope,
+        submitted: PlanStepSubmitted,
+        answer: str,
+    ) -> None:
+        self._op = op
+        self._team = team
+        self._board = board
+        self._step = step
+        self._place = place
+        self._submitted = submitted
+        self._answer = answer
+
+    async def run(self, authors: Sequence[str]) -> PlanStepReviewed:
+        """Return the review, recorded once. Nobody who has worked on the step can review it."""
+        checks = await self._run_commands()
+        if self._team.own.review_by == "person":
+            reviewer, said = await self._ask_person(checks)
+        else:
+            reviewer, said = await self._ask_reviewers(authors, checks)
+        findings = combine_findings(self._step, said, checks, reviewer)
+        reviewed = PlanStepReviewed(
+            step=self._step.id,
+            reviewer=reviewer,
+            attempt=self._submitted.attempt,
+            passed=all(one.is_met for one in findings),
+            findings=findings,
+        )
+        return self._place.record(reviewed)
+
+    async def _run_commands(self) -> dict[int, Checked]:
+        """Run the commands of the criteria on a clean checkout of the work; return the results by criterion."""
+        results: dict[int, Checked] = {}
+        for number, criterion in enumerate(self._step.acceptance, 1):
+            if not criterion.command:
+                continue
+            place = self._place.child(f"check#{number}")
+            results[number] = await self._op.run_checks((criterion.command,), place, commit=self._submitted.commit)
+            name = f"{self._step.id}-{self._submitted.attempt}-check-{number}.txt"
+            self._board.store_artifact(place, "test-result", name, results[number].output, step=self._step.id)
+        return results
+
+    # Members
+
+    async def _ask_reviewers(
+        self, authors: Sequence[str], checks: Mapping[int, Checked]
+    ) -> tuple[str, dict[int, Finding]]:
+        """Ask the first reviewer that gives verdicts; return its name and its findings by criterion."""
+        words = await self._render_prompt(checks)
+        failures = []
+        for reviewer in self._team.find_reviewers(authors):
+            said, why = await self._ask_reviewer(reviewer, words)
+            if said:
+                return reviewer.name, said
+            failures.append(f"{reviewer.name}: {why}")
+        raise self._op.make_error("failed", f"nobody reviewed it: {'; '.join(failures)}")
+
+    async def _ask_reviewer(self, reviewer: Agent, words: str) -> tuple[dict[int, Finding], str]:
+        """Return a reviewer's findings by criterion, or why there are none. Ask again once for missing verdicts."""
+        criteria = self._step.acceptance
+        said: dict[int, Finding] = {}
+        last: Operation | None = None
+        for _ in range(2):
+            last = self._op.child(as_reader(reviewer), "member", at=self._place, after=last)
+            request = Request(text=words, origin=self._team.request.original)
+            part = await last.run_as_part(request, timeout=self._team.own.worker_timeout)
+            if part.failure is not None:
+                return said, part.failure.describe_to(reviewer.name)
+            said |= parse_findings(part.text, [one.text for one in criteria], by=reviewer.name)
+            missing = [str(number) for number in range(1, len(criteria) + 1) if number not in said]
+            if not missing:
+                break
+            numbers = ", ".join(missing)
+            words = render_prompt(self._team.own.prompts, "review_step_again", missing=f"criterion {numbers}")
+        return said, "its reply has no verdict"
+
+    async def _render_prompt(self, checks: Mapping[int, Checked]) -> str:
+        return render_prompt(
+            self._team.own.prompts,
+            "review_step",
+            request=self._team.request.original,
+            constraints=self._team.format_constraints(),
+            step=self._step.id,
+            author=self._submitted.author,
+            description=self._step.description,
+            criteria=format_criteria(self._step),
+            checks=format_checks(checks),
+            changes=await self._format_changes(),
+            answer=quote_lines(neutralise(self._answer)).strip() or "nothing",
+        )
+
+    async def _format_changes(self) -> str:
+        diff = await self._board.read_diff(self._submitted.base, self._submitted.commit)
+        return quote_lines(neutralise(cut_middle(diff, LONGEST_DIFF))).strip() or "no files were changed"
+
+    # A person
+
+    async def _ask_person(self, checks: Mapping[int, Checked]) -> tuple[str, dict[int, Finding]]:
+        """Ask the person whether all criteria are met; return who answered, and the findings by criterion."""
+        step, submitted = self._step, self._submitted
+        question = QuestionAsked(
+            id="",
+            kind="review",
+            text=f"Is step {step.id} of {submitted.author} done?",
+            choices=(MET, NOT_MET),
+            shown="\n\n".join(
+                (
+                    f"Step {step.id}:{quote_lines(step.description)}",
+                    f"Acceptance criteria:\n{format_criteria(step)}",
+                    f"Commands:\n{format_checks(checks)}",
+                    f"Changes:\n{await self._format_changes()}",
+                    f"{submitted.author} says:{quote_lines(self._answer)}",
+                )
+            ),
+        )
+        answered = await ask_question(self._place, question, unattended=self._op.unattended)
+        if answered is None:
+            raise self._op.make_error("failed", "its review needs a person, and nobody is available")
+        who, text = answered.by or "a person", answered.text.strip()
+        is_met = text.casefold() == MET
+        reason = "" if is_met or text.casefold() == NOT_MET else text
+        return who, {
+            number: Finding(criterion=one.text, is_met=is_met, reason=reason, by=who)
+            for number, one in enumerate(step.acceptance, 1)
+        }
+
+
+def parse_findings(reply: str, criteria: Sequence[str], *, by: str) -> dict[int, Finding]:
+    """Return the verdicts in a reviewer's reply by the number of the criterion. If it gives two, `not met` counts."""
+    found: dict[int, Finding] = {}
+    for line in reply.splitlines():
+        if (verdict := _VERDICT.match(line)) is None or not 1 <= (number := int(verdict[1])) <= len(criteria):
+            continue
+        is_met = verdict[2].casefold() == "met"
+        if number in found and not found[number].is_met:
+            continue
+        reason = truncate_text(verdict[3].strip("*_` "), LONGEST_REASON)
+        found[number] = Finding(criterion=criteria[number - 1], is_met=is_met, reason=reason, by=by)
+    return found
+
+
+def combine_findings(
+    step: PlanStep, said: Mapping[int, Finding], checks: Mapping[int, Checked], reviewer: str
+) -> tuple[Finding, ...]:
+    """Return one finding for each criterion. The result of a command outweighs the reviewer's verdict."""
+    findings = []
+    for number, criterion in enumerate(step.acceptance, 1):
+        if (checked := checks.get(number)) is not None:
+            reason = "" if checked.passed else f"{criterion.command} failed:\n{tail_lines(checked.output)}"
+            findings.append(Finding(criterion=criterion.text, is_met=checked.passed, reason=reason, by="check"))
+        else:
+            unsaid = Finding(criterion=criterion.text, is_met=False, reason=NO_VERDICT, by=reviewer)
+            findings.append(said.get(number, unsaid))
+    return tuple(findings)
+
+
+def tail_lines(output: str) -> str:
+    """Return the end of a command's output."""
+    return output[-LONGEST_REASON:]
+
+
+def format_criteria(step: PlanStep) -> str:
+    """Return the criteria of a step as a numbered list."""
+    return "\n".join(
+        f"{number}. {one.text}" + (f"\n   $ {one.command}" if one.command else "")
+        for number, one in enumerate(step.acceptance, 1)
+    )
+
+
+def format_checks(checks: Mapping[int, Checked]) -> str:
+    """Return the results of the commands, by criterion."""
+    results = (
+        f"{number}: {'passed' if one.passed else 'failed'}{quote_lines(neutralise(one.output[-LONGEST_OUTPUT:]))}"
+        for number, one in checks.items()
+    )
+    return "\n".join(results) or "none"
+
+
+def format_findings(findings: Iterable[Finding]) -> str:
+    """Return the criteria that are not met, with the reasons."""
+    return "\n".join(f"- {one.criterion}: {one.reason or 'not met'}" for one in findings if not one.is_met)

@@ -1,0 +1,81 @@
+"""The tools of a step's owner: hand the step over to another member, or raise a blocker.
+
+Both record a request on the owner's own timeline and end its turn. The team acts on it, whether the owner works in
+this process or in a worker.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Annotated, TypeVar
+
+from msgspec import Meta
+
+from ..core.engine import Tool, ToolAnswer
+from ..core.gate import InvalidCall
+from ..core.operation import Operation
+from ..core.scope import Scope
+from ..core.tool_arguments import Arguments, build_schema, parse_arguments
+from ..values.event import BlockerRaised, HandoverAsked, ToolUse
+
+STEP_TOOLS = ("handoff_step", "raise_blocker")
+MOST_OPTIONS = 10
+
+A = TypeVar("A", bound=Arguments)
+Words = Annotated[str, Meta(min_length=1, max_length=4000)]
+
+
+class HandoffStepArguments(Arguments, frozen=True, kw_only=True):
+    """The arguments of handoff_step."""
+
+    to: Annotated[str, Meta(min_length=1, description="The member who takes the step over.")]
+    reason: Annotated[Words, Meta(description="Why another member should finish this step.")]
+    context: Annotated[str, Meta(max_length=8000, description="What is done, what is open, and what to know.")] = ""
+
+
+class RaiseBlockerArguments(Arguments, frozen=True, kw_only=True):
+    """The arguments of raise_blocker."""
+
+    topic: Annotated[Words, Meta(description="The question that has to be decided.")]
+    options: Annotated[
+        tuple[Words, ...], Meta(min_length=2, max_length=MOST_OPTIONS, description="The options to choose from.")
+    ]
+    evidence: Annotated[str, Meta(max_length=8000, description="What speaks for and against the options.")] = ""
+
+
+def make_step_tools(op: Operation) -> tuple[Tool, ...]:
+    """Create the tools that a step's owner was given."""
+    return tuple(_TOOLS[name] for name in op.agent.tools or () if name in _TOOLS)
+
+
+def _make_signal_tool(
+    name: str, description: str, arguments: type[A], make_event: Callable[[A], HandoverAsked | BlockerRaised]
+) -> Tool:
+    async def answer_call(call: ToolUse, scope: Scope) -> ToolAnswer:
+        try:
+            given = parse_arguments(call, arguments)
+        except InvalidCall as error:
+            return ToolAnswer(text=str(error), is_error=True)
+        scope.record(make_event(given))
+        return ToolAnswer(text="noted", ends_turn=True, is_reply=True)
+
+    return Tool(name=name, description=description, parameters=build_schema(arguments), answer=answer_call)
+
+
+_TOOLS = {
+    tool.name: tool
+    for tool in (
+        _make_signal_tool(
+            "handoff_step",
+            "Hand your step over to another member, who finishes it. Ends your work on it.",
+            HandoffStepArguments,
+            lambda given: HandoverAsked(to=given.to.strip(), reason=given.reason, context=given.context),
+        ),
+        _make_signal_tool(
+            "raise_blocker",
+            "Ask the team to decide something without which you cannot continue. You continue after the decision.",
+            RaiseBlockerArguments,
+            lambda given: BlockerRaised(topic=given.topic, options=given.options, evidence=given.evidence),
+        ),
+    )
+}

@@ -1,0 +1,297 @@
+"""The work on one step of a plan: its owner works, hands over or raises blockers, and others review the result."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+from ..core.journal_rows import compute_digest
+from ..core.operation import Operation
+from ..core.placement import WorkerOptions
+from ..core.scope import Scope
+from ..values.errors import AgentFailed
+from ..values.event import (
+    BlockerRaised,
+    DecisionProposed,
+    HandoverAsked,
+    PlanStepBlocked,
+    PlanStepCompleted,
+    PlanStepFailed,
+    PlanStepHandedOver,
+    PlanStepReopened,
+    PlanStepReviewed,
+    PlanStepStarted,
+    PlanStepSubmitted,
+    PlanStepUnblocked,
+)
+from ..values.plain_text import truncate_text
+from ..values.plan import PlanStep
+from ..values.request import Note, Part, Request, quote_lines
+from .collaboration_team import CollaborationTeam
+from .decision import list_weights, run_decision
+from .in_worker import find_worker_result, runs_in_worker
+from .member_tasks import as_worker
+from .step_agent import make_step_agent
+from .step_review import StepReview, format_criteria, format_findings
+from .team_prompts import SHARED, render_prompt
+from .verdict import neutralise
+from .work_board import WorkBoard
+
+MOST_SIGNALS = 5
+"""How many handovers and blockers a step can have in one attempt."""
+LONGEST_SUMMARY = 4_000
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Workplace:
+    """Where the next owner of a step begins: at which commit, after which branches, and what happened before."""
+
+    base: str = ""
+    """The commit that the first owner of the step began at."""
+    commit: str = ""
+    branch: str = ""
+    notes: tuple[str, ...] = ()
+    """What happened so far, for an owner that was not there."""
+    news: tuple[str, ...] = ()
+    """What happened since the owner's last turn."""
+
+    def add(self, text: str) -> Workplace:
+        """Return the workplace with another piece of news."""
+        return replace(self, news=(*self.news, text))
+
+
+@dataclass
+class StepWork:
+    """The work on one step, in one version of the plan."""
+
+    op: Operation
+    team: CollaborationTeam
+    board: WorkBoard
+    step: PlanStep
+    place: Scope
+    """The scope of everything about this step."""
+    approved: tuple[str, ...] = ()
+    """Rules that a person has approved for this step."""
+    after: tuple[str, ...] = ()
+    """The branches of the steps that this one depends on."""
+    _owner: str = ""
+    _last: Operation | None = None
+    """The last operation of the current owner."""
+    _workplace: Workplace = field(default_factory=Workplace)
+
+    async def run(self) -> None:
+        """Work on the step until it is done or has failed."""
+        self._owner = self.step.owner
+        try:
+            for attempt in range(1, self.team.own.max_attempts + 1):
+                if await self._make_attempt(attempt):
+                    await self.board.take_snapshot(self.place, self.step.id, step=self.step.id)
+                    return
+        except AgentFailed as error:
+            reason = error.failure.describe_to(self.op.agent.name)
+            self.board.record(self.place, PlanStepFailed(step=self.step.id, reason=truncate_text(reason, 1000)))
+
+    async def _make_attempt(self, attempt: int) -> bool:
+        """Work on the step once and have it reviewed. Return whether it is done. Raise AgentFailed if it failed."""
+        board, step = self.board, self.step
+        started = await self._record_start(attempt)
+        part = await self._work_until_submitted(attempt)
+        submitted = await self._record_submission(attempt, started.base)
+        text = truncate_text(part.text, LONGEST_SUMMARY)
+        await self._store_artifacts(attempt, submitted, part.text)
+        authors = board.progress.steps[step.id].authors
+        place = self.place.child(f"review#{attempt}")
+        review = StepReview(self.op, self.team, board, step, place=place, submitted=submitted, answer=text)
+        reviewed = board.apply(await review.run(authors))
+        if reviewed.passed:
+            board.record(self.place, PlanStepCompleted(step=step.id, owner=self._owner, attempt=attempt))
+            return True
+        missing = format_findings(reviewed.findings)
+        if attempt == self.team.own.max_attempts:
+            raise self.op.make_error("failed", f"not accepted after {attempt} attempts:\n{missing}")
+        self._reopen(attempt, reviewed, missing)
+        return False
+
+    async def _record_start(self, attempt: int) -> PlanStepStarted:
+        async def start() -> PlanStepStarted:
+            base = await self.board.commit_checkout()
+            return PlanStepStarted(step=self.step.id, owner=self._owner, attempt=attempt, base=base)
+
+        return self.board.apply(await self.place.child(f"start#{attempt}").step(start, PlanStepStarted))
+
+    async def _record_submission(self, attempt: int, base: str) -> PlanStepSubmitted:
+        """Record the finished work: the commit of the owner's branch, or of the run's own checkout."""
+        there = self._workplace
+
+        async def submit() -> PlanStepSubmitted:
+            commit = there.commit or await self.board.commit_checkout()
+            return PlanStepSubmitted(
+                step=self.step.id,
+                author=self._owner,
+                attempt=attempt,
+                branch=there.branch,
+                base=there.base or base,
+                commit=commit,
+            )
+
+        return self.board.apply(await self.place.child(f"submission#{attempt}").step(submit, PlanStepSubmitted))
+
+    async def _store_artifacts(self, attempt: int, submitted: PlanStepSubmitted, answer: str) -> None:
+        name, author, step = f"{self.step.id}-{attempt}", self._owner, self.step.id
+        diff = await self.board.read_diff(submitted.base, submitted.commit)
+        self.board.store_artifact(self.place, "diff", f"{name}.diff", diff, author=author, step=step)
+        self.board.store_artifact(self.place, "document", f"{name}.md", answer, author=author, step=step)
+
+    def _reopen(self, attempt: int, reviewed: PlanStepReviewed, missing: str) -> None:
+        """Reopen the step. If its author is locked out, another member revises it."""
+        author, team = self._owner, self.team
+        authors = self.board.progress.steps[self.step.id].authors
+        chosen = team.find_replacement(authors, author) if team.own.lockout else author
+        locked_out = author if chosen != author else ""
+        reason = truncate_text(missing, 2000)
+        reopened = PlanStepReopened(step=self.step.id, attempt=attempt, reason=reason, locked_out=locked_out)
+        self.board.record(self.place, reopened)
+        self._workplace = self._workplace.add(
+            f"The work of {author} on this step was reviewed by {reviewed.reviewer} and is not accepted yet. "
+            f"What is missing:\n{neutralise(missing)}"
+        )
+        self._change_owner(chosen)
+
+    def _change_owner(self, owner: str) -> None:
+        if owner != self._owner:
+            self._owner, self._last = owner, None
+
+    # The owner's turns
+
+    async def _work_until_submitted(self, attempt: int) -> Part:
+        """Run the owner until it submits its work; act on handovers and blockers. Raise AgentFailed if it fails."""
+        for number in range(MOST_SIGNALS + 1):
+            part, signal = await self._run_owner()
+            if part.failure is not None:
+                raise AgentFailed(part.failure)
+            if signal is None:
+                return part
+            if number == MOST_SIGNALS:
+                break
+            place = self.place.child(f"signal#{attempt}.{number + 1}")
+            if isinstance(signal, HandoverAsked):
+                self._hand_over(place, signal, part)
+            else:
+                await self._resolve_blocker(place, signal)
+        limit = f"{MOST_SIGNALS} handovers and blockers"
+        raise self.op.make_error("failed", f"{self._owner} still has not finished the step after {limit}")
+
+    async def _run_owner(self) -> tuple[Part, HandoverAsked | BlockerRaised | None]:
+        """Run the owner once; return its answer, and the handover or blocker with which it ended its turn."""
+        agent = make_step_agent(as_worker(self.team.members[self._owner]), self.step)
+        child = self.op.child(agent, "member", at=self.place, after=self._last)
+        child.grant_rules(self.approved)
+        is_worker = runs_in_worker(child)
+        child.worker_options = WorkerOptions(
+            base=self._workplace.commit,
+            after=() if self._workplace.commit else self.after,
+            approved=self.approved,
+        )
+        is_continued = self._last is not None and not is_worker
+        part = await child.run_as_part(self._make_request(is_continued), timeout=self.team.own.worker_timeout)
+        there = self._workplace
+        self._workplace = replace(there, notes=(*there.notes, *there.news), news=())
+        self._last = child
+        return part, self._read_result(child)
+
+    def _read_result(self, child: Operation) -> HandoverAsked | BlockerRaised | None:
+        """Read the commits of a worker, and the last handover or blocker of the owner's turn."""
+        if (worker := find_worker_result(child)) is not None:
+            sent, returned = worker
+            there = self._workplace
+            self._workplace = replace(
+                there,
+                base=there.base or returned.base,
+                commit=returned.commit or there.commit,
+                branch=sent.branch if returned.commit else there.branch,
+            )
+            return returned.signal
+        path = child.scope.path
+        signals: list[HandoverAsked | BlockerRaised] = list(
+            child.scope.timeline.find_events_below(path, HandoverAsked, BlockerRaised, operation=path)
+        )
+        return signals[-1] if signals else None
+
+    def _make_request(self, is_continued: bool) -> Request:
+        """Build the owner's request: the whole step, or only the news for an owner that continues its conversation."""
+        team, step, there = self.team, self.step, self._workplace
+        if is_continued:
+            words = render_prompt(team.own.prompts, "step_again", step=step.id, news="\n\n".join(there.news))
+            return Request(text=words, origin=team.request.original)
+        before = "\n\n".join((*there.notes, *there.news))
+        words = render_prompt(
+            team.own.prompts,
+            "plan_step",
+            request=team.request.original,
+            constraints=team.format_constraints(),
+            shared=f"\n{SHARED.format(shared=team.own.shared_context)}" if team.own.shared_context else "",
+            before=f"\n## What happened before\n{before}\n" if before else "",
+            step=step.id,
+            description=step.description,
+            criteria=format_criteria(step),
+            names=", ".join(name for name in team.members if name != self._owner),
+        )
+        return Request(text=words, origin=team.request.original, notes=self._list_decisions())
+
+    def _list_decisions(self) -> tuple[Note, ...]:
+        """Return the decisions of this run so far as a note; which there are depends on the other steps."""
+        decided = self.team.list_decisions(self.op)
+        return (Note(title="decisions of the team", text="\n".join(decided)),) if decided else ()
+
+    # Handovers and blockers
+
+    def _hand_over(self, place: Scope, asked: HandoverAsked, part: Part) -> None:
+        """Give the step to another member, or tell the owner why that is refused."""
+        sender, refused = self._owner, self._explain_refusal(asked.to)
+        receiver = self.team.find_member(asked.to) or asked.to
+        over = PlanStepHandedOver(
+            step=self.step.id, sender=sender, receiver=receiver, reason=asked.reason, refused=refused
+        )
+        self.board.record(place, over)
+        if refused:
+            self._workplace = self._workplace.add(f"Your handover was refused: {refused}. Continue with it yourself.")
+            return
+        told = [f"{sender} worked on this step and handed it over to you:{quote_lines(neutralise(asked.reason))}"]
+        if asked.context.strip():
+            told.append(f"What {sender} says about the work so far:{quote_lines(neutralise(asked.context))}")
+        if part.text.strip():
+            summary = truncate_text(neutralise(part.text), LONGEST_SUMMARY)
+            told.append(f"The last reply of {sender}:{quote_lines(summary)}")
+        self._workplace = self._workplace.add("\n".join(told))
+        self._change_owner(receiver)
+
+    def _explain_refusal(self, name: str) -> str:
+        found = self.team.find_member(name)
+        if found is None:
+            return f"{truncate_text(name)!r} is not a member of the team; members: {', '.join(self.team.members)}"
+        return f"{found} owns the step already" if found == self._owner else ""
+
+    async def _resolve_blocker(self, place: Scope, raised: BlockerRaised) -> None:
+        """Have the team decide what the owner asked, while other steps go on."""
+        op, own, step = self.op, self.team.own, self.step
+        proposal = DecisionProposed(
+            id=compute_digest(op.scope.timeline.run, place.path)[:8],
+            topic=raised.topic,
+            options=raised.options,
+            evidence=raised.evidence,
+            eligible=tuple(self.team.members),
+            weights=list_weights(op, self.team.members),
+            rule=own.vote,
+            decide_by=own.decide_by,
+            window=own.vote_window,
+            by=self._owner,
+            step=step.id,
+        )
+        self.board.record(place, PlanStepBlocked(step=step.id, reason=raised.topic, decision=proposal.id))
+        with op.scope.timeline.timeouts.pause_timeouts(self.place.path):
+            made = await run_decision(op, proposal, self.team.members, at=place, lead=self.team.lead)
+        self.board.record(place, PlanStepUnblocked(step=step.id, decision=proposal.id))
+        why = f" Reason:{quote_lines(neutralise(made.rationale))}" if made.rationale.strip() else ""
+        self._workplace = self._workplace.add(
+            f"You asked for a decision:{quote_lines(neutralise(raised.topic))}\n"
+            f"The team decided ({made.how}):{quote_lines(neutralise(made.option))}\n{why}".rstrip()
+        )

@@ -1,0 +1,77 @@
+"""What a collaborating team shares while it works: its progress, its artifacts and its snapshots."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TypeVar
+
+from ..core.operation import Operation
+from ..core.plan_state import WorkProgress
+from ..core.scope import Scope
+from ..values.errors import PodiumError
+from ..values.event import ArtifactKind, ArtifactStored, Event, SnapshotTaken
+
+E = TypeVar("E", bound=Event)
+
+
+class WorkBoard:
+    """The progress of one team's work. Every event about it is recorded and applied here."""
+
+    def __init__(self, op: Operation) -> None:
+        self._op = op
+        self.progress = WorkProgress()
+
+    def record(self, place: Scope, event: E) -> E:
+        """Record an event at a scope, apply it, and return it as it is on the timeline."""
+        return self.apply(place.record(event))
+
+    def apply(self, event: E) -> E:
+        """Apply a recorded event. Raises InvalidTransition."""
+        self.progress = self.progress.apply(event)
+        return event
+
+    async def commit_checkout(self) -> str:
+        """Return a commit of the run's own checkout as it is; empty if there is no repository with commits."""
+        with suppress(PodiumError):
+            if self._op.repository is not None:
+                return await self._op.repository.commit_checkout()
+        return ""
+
+    async def read_diff(self, base: str, commit: str) -> str:
+        """Return the diff between two commits; empty if one of them is unknown."""
+        with suppress(PodiumError):
+            if self._op.repository is not None and base and commit and base != commit:
+                return await self._op.repository.read_diff(base, commit)
+        return ""
+
+    def store_artifact(
+        self, place: Scope, kind: ArtifactKind, name: str, text: str, *, author: str = "", step: str = ""
+    ) -> None:
+        """Store a text as an artifact, once, and record it. An empty text is not stored."""
+        if not text.strip():
+            return
+        data = text.encode(errors="replace")
+        digest = hashlib.sha256(data).hexdigest()
+        place.timeline.store_artifact(digest, data)
+        place.record(ArtifactStored(kind=kind, name=name, digest=digest, size=len(data), author=author, step=step))
+
+    async def take_snapshot(self, place: Scope, name: str, *, step: str = "") -> None:
+        """Keep the state of the run's checkout and of the branches of all finished steps, once."""
+        if self._op.repository is None:
+            return
+        branches = {one.branch: one.commit for one in self.progress.steps.values() if one.branch and one.commit}
+
+        async def keep_commits() -> SnapshotTaken:
+            own = await self.commit_checkout()
+            commits = ({"": own} if own else {}) | branches
+            await self._keep_commits(name, commits)
+            return SnapshotTaken(name=name, commits=commits, step=step)
+
+        await place.child("snapshot").step(keep_commits, SnapshotTaken)
+
+    async def _keep_commits(self, name: str, commits: Mapping[str, str]) -> None:
+        with suppress(PodiumError):
+            if self._op.repository is not None and commits:
+                await self._op.repository.keep_snapshot(name, commits)

@@ -1,0 +1,198 @@
+"""Plans of a collaborating team: read them from a planner's reply, and refuse what is not valid.
+
+A plan is the output of a model. It can only narrow what its owners are allowed to do; the rules that it asks to allow
+count only after a person has approved the plan.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from ..policy import parse_rules
+from ..policy.rule import normalise_tool_name
+from ..values.agent import Agent
+from ..values.errors import Mistake
+from ..values.plain_text import truncate_text
+from ..values.plan import Criterion, PlanStep, StepPolicy, WorkPlan
+from .json_output import find_json
+
+MOST_STEPS = 20
+LONGEST_TEXT = 4_000
+MOST_CRITERIA = 20
+
+_STEP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
+_SPELLINGS = {
+    "task": "description",
+    "title": "description",
+    "dependsOn": "depends_on",
+    "dependencies": "depends_on",
+    "depends": "depends_on",
+    "acceptance_criteria": "acceptance",
+    "criteria": "acceptance",
+    "tool_policy": "policy",
+    "toolPolicy": "policy",
+}
+"""Other names that models use for the keys of a step."""
+
+
+class InvalidPlan(Exception):
+    """A plan that cannot be used. `problems` has one sentence for each reason."""
+
+    def __init__(self, problems: list[str]) -> None:
+        super().__init__("; ".join(problems))
+        self.problems = tuple(problems)
+
+
+# Reading a plan
+
+
+def parse_work_plan(reply: str, goal: str) -> WorkPlan:
+    """Return the plan in a reply: a JSON object with `steps`, or an array of steps. Raises InvalidPlan."""
+    data = find_json(reply)
+    steps = data.get("steps") if isinstance(data, dict) else data
+    if not isinstance(steps, list):
+        raise InvalidPlan(["the reply contains no plan: expected a JSON object with a list of steps"])
+    if len(steps) > MOST_STEPS:
+        raise InvalidPlan([f"the plan has {len(steps)} steps; the maximum is {MOST_STEPS}"])
+    return WorkPlan(goal=goal, steps=tuple(parse_step(step, number) for number, step in enumerate(steps, 1)))
+
+
+def parse_step(written: object, number: int) -> PlanStep:
+    """Return a step from its JSON object. Raises InvalidPlan."""
+    if not isinstance(written, dict):
+        raise InvalidPlan([f"step {number} is not a JSON object"])
+    fields = {_SPELLINGS.get(key, key): value for key, value in written.items()}
+    fields["id"] = str(fields.get("id", f"s{number}"))
+    fields["acceptance"] = list(_iter_criteria(fields.get("acceptance", ())))
+    known = {key: value for key, value in fields.items() if key in PlanStep.__struct_fields__ and value is not None}
+    try:
+        return msgspec.convert(known, PlanStep)
+    except msgspec.ValidationError as error:
+        raise InvalidPlan([f"step {fields['id'][:32]!r}: {error}"]) from None
+
+
+def _iter_criteria(written: Any) -> Iterator[Any]:
+    """Yield the criteria as objects. A model can also write a criterion as a plain text."""
+    for one in [written] if isinstance(written, str) else written or ():
+        yield {"text": one} if isinstance(one, str) else one
+
+
+# Checking a plan
+
+
+def check_plan(
+    plan: WorkPlan, members: Mapping[str, Agent], *, done: Collection[str] = (), may_allow: bool = False
+) -> WorkPlan:
+    """Return the plan with the registered spelling of its owners. Raises InvalidPlan with everything that is wrong.
+
+    `done` are steps of an earlier plan that this one can depend on. With `may_allow`, a person will see the plan, so
+    its steps can ask for rules that allow actions.
+    """
+    by_name = {name.casefold(): name for name in members}
+    steps = [
+        msgspec.structs.replace(step, owner=by_name.get(step.owner.strip("@`*\"' ").casefold(), step.owner))
+        for step in plan.steps
+    ]
+    problems = [] if steps else ["the plan has no steps"]
+    if len(steps) > MOST_STEPS:
+        problems.append(f"the plan has {len(steps)} steps; the maximum is {MOST_STEPS}")
+    ids = [step.id for step in steps]
+    problems += [f"two steps have the id {id!r}" for id in dict.fromkeys(ids) if ids.count(id) > 1]
+    problems += [f"step {id!r} is already done; give new steps other ids" for id in ids if id in done]
+    for step in steps:
+        problems += _find_step_problems(step, members, known={*ids, *done}, may_allow=may_allow)
+    if not problems and (cycle := _find_cycle(steps)):
+        problems.append(f"the steps depend on each other in a cycle: {' → '.join(cycle)}")
+    if problems:
+        raise InvalidPlan(problems)
+    return msgspec.structs.replace(plan, steps=tuple(steps))
+
+
+def _find_step_problems(
+    step: PlanStep, members: Mapping[str, Agent], *, known: Collection[str], may_allow: bool
+) -> Iterator[str]:
+    name = f"step {step.id!r}"
+    if not _STEP_ID.fullmatch(step.id):
+        yield f"{step.id[:40]!r} is not an id for a step; use letters, digits, dots, dashes and underscores"
+        return
+    if step.owner not in members:
+        yield f"{name} is owned by {truncate_text(step.owner)!r}, which is not a member; members: {', '.join(members)}"
+    if not step.description.strip():
+        yield f"{name} has no description"
+    if len(step.description) > LONGEST_TEXT:
+        yield f"{name} has a description of {len(step.description):,} characters; the maximum is {LONGEST_TEXT:,}"
+    yield from _find_criteria_problems(name, step.acceptance)
+    for other in step.depends_on:
+        if other == step.id:
+            yield f"{name} depends on itself"
+        elif other not in known:
+            yield f"{name} depends on {truncate_text(other)!r}, which is not a step of the plan"
+    if step.owner in members:
+        yield from _find_policy_problems(name, step.policy, members[step.owner], may_allow=may_allow)
+
+
+def _find_criteria_problems(name: str, criteria: tuple[Criterion, ...]) -> Iterator[str]:
+    if not any(one.text.strip() for one in criteria):
+        yield f"{name} has no acceptance criteria"
+    elif not all(one.text.strip() for one in criteria):
+        yield f"{name} has an empty acceptance criterion"
+    if len(criteria) > MOST_CRITERIA:
+        yield f"{name} has {len(criteria)} acceptance criteria; the maximum is {MOST_CRITERIA}"
+    if any(len(one.text) + len(one.command) > LONGEST_TEXT for one in criteria):
+        yield f"{name} has an acceptance criterion of more than {LONGEST_TEXT:,} characters"
+
+
+def _find_policy_problems(name: str, policy: StepPolicy, owner: Agent, *, may_allow: bool) -> Iterator[str]:
+    offered = list_tool_names(owner)
+    for tool in policy.tools or ():
+        if normalise_tool_name(tool) not in offered:
+            yield f"{name} wants the tool {truncate_text(tool)!r}, which {owner.name} does not have"
+    for limit in ("seconds", "tokens", "files"):
+        value = getattr(policy, limit)
+        if value is not None and not 0 < value < float("inf"):
+            yield f"{name} has a limit of {value} {limit}; it must be above zero"
+    if policy.allow and not may_allow:
+        yield f"{name} asks to allow {', '.join(policy.allow)}; only a plan that a person approves can allow anything"
+    elif policy.allow:
+        try:
+            parse_rules({"allow": list(policy.allow)}, name)
+        except Mistake as error:
+            yield str(error)
+
+
+def _find_cycle(steps: list[PlanStep]) -> list[str]:
+    """Return a cycle of steps, its first step again at the end; empty if there is none."""
+    waiting = {step.id: step.depends_on for step in steps}
+    while ready := [id for id, before in waiting.items() if not any(one in waiting for one in before)]:
+        for id in ready:
+            del waiting[id]
+    if not waiting:
+        return []
+    way = [next(iter(waiting))]
+    while True:
+        following = next(one for one in waiting[way[-1]] if one in waiting)
+        if following in way:
+            return [*way[way.index(following) :], following]
+        way.append(following)
+
+
+# Tools
+
+
+def list_tool_names(agent: Agent) -> set[str]:
+    """Return the canonical names of the tools that an agent's file lists; without a list, those that only read."""
+    listed = READING_TOOLS if agent.tools is None else agent.tools
+    hidden = {_base_name(entry) for entry in agent.disallowed_tools}
+    return {name for entry in listed if (name := _base_name(entry)) not in hidden}
+
+
+READING_TOOLS = ("Read", "Glob", "Grep", "git_diff")
+"""The tools of an agent whose file does not list any."""
+
+
+def _base_name(entry: str) -> str:
+    return normalise_tool_name(entry.partition("(")[0].strip())

@@ -1,0 +1,199 @@
+"""Collaborating teams in a real repository: policies of steps, checks, artifacts, approvals and snapshots."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium import Result, Settings
+from podium.values.agent import Permissions
+from podium.values.event import (
+    ActionRefused,
+    ArtifactStored,
+    Checked,
+    PermissionAsked,
+    PlanCommitted,
+    PlanRefused,
+    PlanStepCompleted,
+    PlanStepFailed,
+    PlanStepReviewed,
+    QuestionAsked,
+    SnapshotTaken,
+)
+
+from ..collaboration import Play, add_team, make_plan, make_step, use_tool
+from ..studio import Studio
+
+CODER = {"tools": ("Read", "Write", "Edit", "Bash")}
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    folder = tmp_path / "r"
+    folder.mkdir()
+    (folder / "kept.txt").write_text("kept\n")
+    for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-qm", "x"]):
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", "-C", folder, *identity, *words], check=True)
+    return folder
+
+
+@pytest.fixture
+def studio(tmp_path: Path) -> Studio:
+    studio = Studio(tmp_path / "home")
+    rules = Permissions(allow=("Write", "Edit", "Bash(test:*)"))
+    studio.settings = Settings.load({}, home=tmp_path / "home", permissions=rules)
+    return studio
+
+
+async def run_in(studio: Studio, repo: Path) -> Result:
+    async with studio.app() as app:
+        return await app.run(studio.agents["lead"], "ship it", agents=studio.agents.values(), repo=repo)
+
+
+def write(path: str, text: str = "x\n") -> Any:
+    return use_tool("write_file", path=path, content=text)
+
+
+async def test_a_tool_outside_the_policy_of_a_step_is_denied_and_the_denial_is_recorded(
+    studio: Studio, repo: Path
+) -> None:
+    step = make_step("s1", "ada", policy={"tools": ["Read", "Bash"]})
+    play = Play(plan=make_plan(step), **{"ada/step:s1": [write("a.txt"), "done"]})
+    add_team(studio, play, "ada", "bob", agents={"ada": CODER})
+
+    result = await run_in(studio, repo)
+
+    (refused,) = studio.events(result, ActionRefused)
+    assert refused.action.tool == "write_file"
+    assert "denies it" in refused.reason
+    assert not (repo / "a.txt").exists()
+
+
+async def test_a_step_that_uses_up_its_files_fails_and_the_run_goes_on(studio: Studio, repo: Path) -> None:
+    steps = [make_step("s1", "ada", policy={"files": 1}), make_step("s2", "ada")]
+    play = Play(
+        plan=[make_plan(*steps), "no more"], **{"ada/step:s1": [write("a.txt"), write("b.txt")], "ada/step:s2": "done"}
+    )
+    add_team(studio, play, "ada", "bob", agents={"ada": CODER})
+
+    result = await run_in(studio, repo)
+
+    (failed,) = studio.events(result, PlanStepFailed)
+    assert failed.step == "s1"
+    assert "budget of 1 changed files is used up" in failed.reason
+    assert [one.step for one in studio.events(result, PlanStepCompleted)] == ["s2"]
+    assert (repo / "a.txt").exists()
+    assert not (repo / "b.txt").exists()
+
+
+async def test_a_check_that_fails_outweighs_a_reviewer_who_says_met(studio: Studio, repo: Path) -> None:
+    check = {"text": "the file is there", "command": "test -f a.txt"}
+    play = Play(
+        plan=make_plan(make_step("s1", "ada", acceptance=[check])),
+        **{"ada/step:s1": ["I wrote it", write("a.txt"), "now it is there"]},
+    )
+    add_team(studio, play, "ada", "bob", agents={"ada": CODER})
+
+    result = await run_in(studio, repo)
+
+    assert [one.passed for one in studio.events(result, Checked)] == [False, True]
+    first, second = studio.events(result, PlanStepReviewed)
+    assert (first.passed, first.findings[0].by, second.passed) == (False, "check", True)
+    assert result.succeeded
+
+
+async def test_the_diff_and_the_answer_of_a_step_are_artifacts_and_the_reviewer_sees_the_diff(
+    studio: Studio, repo: Path
+) -> None:
+    play = Play(plan=make_plan(make_step("s1", "ada")), **{"ada/step:s1": [write("a.txt", "hello\n"), "I wrote it"]})
+    add_team(studio, play, "ada", "bob", agents={"ada": CODER})
+
+    result = await run_in(studio, repo)
+
+    kinds = {one.name: one.kind for one in studio.events(result, ArtifactStored)}
+    assert kinds == {"s1-1.diff": "diff", "s1-1.md": "document"}
+    review = next(text for text in studio.heard("bob") if text.startswith("Review one step"))
+    assert "> +hello" in review
+    assert "> I wrote it" in review
+
+
+async def test_a_snapshot_is_taken_after_the_plan_and_after_every_step_and_git_keeps_it(
+    studio: Studio, repo: Path
+) -> None:
+    play = Play(plan=make_plan(make_step("s1", "ada")), **{"ada/step:s1": [write("a.txt"), "done"]})
+    add_team(studio, play, "ada", "bob", agents={"ada": CODER})
+
+    result = await run_in(studio, repo)
+
+    snapshots = studio.events(result, SnapshotTaken)
+    assert [one.name for one in snapshots] == ["plan", "s1"]
+    refs = subprocess.check_output(["git", "-C", repo, "for-each-ref", "--format=%(objectname)", "refs/podium"])
+    assert {one.commits[""] for one in snapshots} == set(refs.decode().split())
+    files = subprocess.check_output(["git", "-C", repo, "ls-tree", "--name-only", snapshots[1].commits[""]]).decode()
+    assert files.split() == ["a.txt", "kept.txt"]
+
+
+@pytest.mark.parametrize(
+    ("policy", "problem"),
+    [
+        ({"tools": ["Bash"]}, "step 's1' wants the tool 'Bash', which bob does not have"),
+        ({"allow": ["Bash"]}, "step 's1' asks to allow Bash; only a plan that a person approves can allow anything"),
+        ({"mode": "bypass"}, "step 's1': Object contains unknown field `mode` - at `$.policy`"),
+        ({"tokens": -1}, "step 's1' has a limit of -1 tokens; it must be above zero"),
+    ],
+)
+async def test_a_plan_that_tries_to_widen_what_its_owner_may_do_is_refused(
+    studio: Studio, repo: Path, policy: dict[str, Any], problem: str
+) -> None:
+    wide = make_plan(make_step("s1", "bob", policy=policy))
+    add_team(studio, Play(plan=[wide, make_plan(make_step("s1", "bob"))]), "ada", "bob")
+
+    result = await run_in(studio, repo)
+
+    assert studio.events(result, PlanRefused)[0].problems == (problem,)
+    assert result.succeeded
+
+
+async def test_allow_rules_of_a_plan_act_once_a_person_has_approved_exactly_that_plan(
+    studio: Studio, repo: Path
+) -> None:
+    step = make_step("s1", "ada", policy={"allow": ["Bash(touch:*)"]})
+    play = Play(plan=make_plan(step), **{"ada/step:s1": [use_tool("bash", command="touch a.txt"), "done"]})
+    add_team(studio, play, "ada", "bob", agents={"ada": CODER}, approve_plan="person")
+
+    async with studio.app() as app:
+        start = app.start(studio.agents["lead"], "ship it", agents=studio.agents.values(), repo=repo, is_attended=True)
+        async with start as run:
+            async for entry in run.entries():
+                if isinstance(entry.event, QuestionAsked):
+                    assert "allows without asking: Bash(touch:*)" in entry.event.shown
+                    await run.reply(entry.event.id, "approve", by="ada lovelace")
+            result = await run.result()
+
+    (committed,) = studio.events(result, PlanCommitted)
+    assert (committed.by, committed.is_approved_by_person) == ("ada lovelace", True)
+    assert studio.events(result, PermissionAsked) == []
+    assert (repo / "a.txt").exists()
+
+
+async def test_decisions_of_the_team_become_numbered_records_in_the_checkout(studio: Studio, repo: Path) -> None:
+    (repo / "docs" / "adr").mkdir(parents=True)
+    (repo / "docs" / "adr" / "0007-earlier.md").write_text("# 7. Earlier\n")
+    blocker = use_tool("raise_blocker", topic="Tabs or spaces?", options=["tabs", "spaces"], evidence="see the guide")
+    play = Play(
+        plan=make_plan(make_step("s1", "ada")),
+        vote=use_tool("cast_ballot", option="tabs", reason="wide"),
+        **{"ada/step:s1": [blocker, "done"]},
+    )
+    add_team(studio, play, "ada", "bob", agents={"ada": CODER}, adr=True)
+
+    result = await run_in(studio, repo)
+
+    assert result.succeeded, result.error
+    record = (repo / "docs" / "adr" / "0008-tabs-or-spaces.md").read_text()
+    assert "tabs" in record
+    assert "wide" in record

@@ -1,0 +1,140 @@
+"""Collaborating teams whose owners work in worktrees of their own, with a model over HTTP."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from podium import Agent, App, Result, Settings
+from podium.store.sqlite.reader import StoreReader
+from podium.testing import ModelServer
+from podium.values.agent import Member, Permissions, Team
+from podium.values.event import (
+    Event,
+    PlanStepCompleted,
+    PlanStepHandedOver,
+    PlanStepReopened,
+    PlanStepReviewed,
+    PlanStepSubmitted,
+    WorkEnded,
+)
+
+from ..collaboration import Play, make_plan, make_step, use_tool
+
+
+@pytest.fixture
+def repo(tmp_path: Path) -> Path:
+    folder = tmp_path / "r"
+    folder.mkdir()
+    (folder / "kept.txt").write_text("kept\n")
+    for words in (["init", "-q", "-b", "main"], ["add", "-A"], ["commit", "-qm", "x"]):
+        identity = ["-c", "user.name=a", "-c", "user.email=a@b"]
+        subprocess.run(["git", "-C", folder, *identity, *words], check=True)
+    return folder
+
+
+@pytest.fixture
+async def play() -> Play:
+    return Play()
+
+
+@pytest.fixture
+async def server(play: Play) -> AsyncIterator[ModelServer]:
+    async with ModelServer(otherwise=play) as server:
+        yield server
+
+
+@pytest.fixture
+def settings(tmp_path: Path, server: ModelServer) -> Iterator[Settings]:
+    home = tmp_path / "h"
+    rules = Permissions(allow=("Write", "Edit", "Bash(test:*)"))
+    yield Settings.load({}, home=home, model="openai:lead", base_url=server.url, permissions=rules)
+    for process in Path("/proc").iterdir():
+        if process.name.isdigit() and f"PODIUM_HOME={home}\0".encode() in read_environ(process):
+            os.kill(int(process.name), signal.SIGKILL)
+
+
+def read_environ(process: Path) -> bytes:
+    try:
+        return (process / "environ").read_bytes() + b"\0"
+    except OSError:
+        return b""
+
+
+def make_agents(*names: str, **options: Any) -> list[Agent]:
+    tools = ("Read", "Write", "Edit", "Bash")
+    members = tuple(Member(agent=name) for name in names)
+    team = Team(mode="collaborate", members=members, options={"worktrees": "each"} | options)
+    lead = Agent(name="lead", model="openai:lead", team=team)
+    return [lead, *(Agent(name=name, model=f"openai:{name}", tools=tools) for name in names)]
+
+
+async def run_team(settings: Settings, repo: Path, agents: list[Agent]) -> Result:
+    async with App(settings, environ={}) as app:
+        return await app.run(agents[0], "ship it", agents=agents, repo=repo)
+
+
+def read_events(settings: Settings, result: Result, *kinds: type[Event]) -> list[Any]:
+    with StoreReader(settings.store) as reader:
+        return [entry.event for entry in reader.read_entries(result.run_id) if isinstance(entry.event, kinds)]
+
+
+def write(path: str, text: str = "x\n") -> Any:
+    return use_tool("write_file", path=path, content=text)
+
+
+def list_files(repo: Path, commit: str) -> list[str]:
+    listing = ["git", "-C", str(repo), "ls-tree", "-r", "--name-only", commit]
+    return subprocess.check_output(listing, text=True).split()
+
+
+async def test_dependent_steps_begin_at_the_merged_result_and_all_of_it_is_one_branch(
+    settings: Settings, repo: Path, play: Play
+) -> None:
+    check = {"text": "both files are there", "command": "test -f a.txt -a -f b.txt"}
+    play.replies |= {
+        "plan": make_plan(
+            make_step("s1", "ada"), make_step("s2", "bob"), make_step("s3", "ada", "s1", "s2", acceptance=[check])
+        ),
+        "step:s1": [write("a.txt"), "wrote a"],
+        "step:s2": [write("b.txt"), "wrote b"],
+        "step:s3": [write("c.txt"), "wrote c"],
+    }
+
+    result = await run_team(settings, repo, make_agents("ada", "bob"))
+
+    assert result.succeeded, result.error
+    (ended,) = read_events(settings, result, WorkEnded)
+    assert ended.branch == f"podium/{result.run_id}/result"
+    assert list_files(repo, ended.branch) == ["a.txt", "b.txt", "c.txt", "kept.txt"]
+    assert sorted(path.name for path in repo.iterdir()) == [".git", "kept.txt"]
+    assert f"podium merge {ended.branch}" in result.text
+
+
+async def test_a_handover_and_a_reopened_step_begin_at_the_commit_of_the_earlier_owner(
+    settings: Settings, repo: Path, play: Play
+) -> None:
+    play.replies |= {
+        "plan": make_plan(make_step("s1", "ada")),
+        "ada/step:s1": [write("a.txt"), use_tool("handoff_step", to="bob", reason="half", context="b is open")],
+        "bob/step:s1": [write("b.txt"), "wrote b", write("c.txt"), "wrote c"],
+        "review:s1": ["1: NOT MET: c is missing", "1: MET"],
+    }
+
+    result = await run_team(settings, repo, make_agents("ada", "bob"))
+
+    assert result.succeeded, result.error
+    (over,) = read_events(settings, result, PlanStepHandedOver)
+    assert (over.sender, over.receiver, over.refused) == ("ada", "bob", "")
+    assert len(read_events(settings, result, PlanStepReopened)) == 1
+    first, second = read_events(settings, result, PlanStepSubmitted)
+    assert first.branch != second.branch
+    assert list_files(repo, second.commit) == ["a.txt", "b.txt", "c.txt", "kept.txt"]
+    assert read_events(settings, result, PlanStepReviewed)[0].reviewer == "lead"
+    assert read_events(settings, result, PlanStepCompleted)[0].owner == "bob"
