@@ -84,9 +84,9 @@ class Desk:
                 watchdog.cancel()
                 process.kill()
 
-    def invoke(self, *arguments: str, input: str | None = None) -> Invoked:
+    def invoke(self, *arguments: str, input: str | None = None, **variables: str) -> Invoked:
         """Call podium in this process."""
-        return CliRunner().invoke(podium, list(arguments), input=input)
+        return CliRunner().invoke(podium, list(arguments), input=input, env=variables)
 
     def runs(self) -> list[RunSummary]:
         with StoreReader(self.store) as reader:

@@ -22,6 +22,8 @@ COMMANDS = (
     ("results", "Look", "Show the results of a run so far.", "podium results 3f2a --markdown"),
     ("cost", "Look", "Show the cost of all runs, or of each agent in one run.", "podium cost 3f2a"),
     ("logs", "Look", "Print or follow the timeline of a run.", "podium logs 3f2a -f"),
+    ("plan", "Look", "Show the plan of a team and the state of its steps.", "podium plan 3f2a"),
+    ("artifacts", "Look", "List or print what a team's steps produced.", "podium artifacts 3f2a s1-1.diff"),
     ("verify", "Look", "Check that the timeline of a run has not been altered.", "podium verify 3f2a"),
     ("audit", "Look", "List who approved what in a run, and what was executed.", "podium audit 3f2a"),
     ("workers", "Look", "List workers and their states; wait, cancel, diff.", "podium workers wait"),

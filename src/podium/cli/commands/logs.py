@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+import re
+from datetime import datetime, timedelta
+from difflib import get_close_matches
 from pathlib import Path
 
 import anyio
@@ -11,7 +13,8 @@ import click
 from ...runs.run_lookup import derive_run_state, open_reader
 from ...setup.settings import Settings
 from ...store.follower import Follower
-from ...values.event import Entry
+from ...values.event import KINDS, Entry
+from ...views.entry_filter import EntryFilter
 from ..terminal.entry_text import format_entry, format_entry_json
 from ..terminal.text import print_to_stderr
 
@@ -21,25 +24,65 @@ from ..terminal.text import print_to_stderr
 @click.option("-f", "--follow", "is_following", is_flag=True, help="Keep printing until the run ends or pauses.")
 @click.option("--jsonl", "is_jsonl", is_flag=True, help="Print every entry in full, one JSON object per line.")
 @click.option("--after", type=click.IntRange(min=0), default=0, metavar="SEQ", help="Skip entries up to SEQ.")
-def logs_command(run: str, is_following: bool, is_jsonl: bool, after: int) -> None:
-    """Print the timeline of RUN, one line per state change. Chunks of streamed text appear only with --jsonl."""
+@click.option("--agent", "agents", multiple=True, metavar="NAME", help="Show only entries of this agent.")
+@click.option("--step", "steps", multiple=True, metavar="ID", help="Show only entries of this step of the plan.")
+@click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Show only this kind of entry, e.g. turn_ended.")
+@click.option("--since", default="", metavar="TIME", help="Show only entries since then, e.g. 10m, 2h or 14:30.")
+def logs_command(
+    run: str,
+    is_following: bool,
+    is_jsonl: bool,
+    after: int,
+    agents: tuple[str, ...],
+    steps: tuple[str, ...],
+    kinds: tuple[str, ...],
+    since: str,
+) -> None:
+    """Print the timeline of RUN, one line per state change. Chunks of streamed text appear only with --jsonl.
+
+    Options that select entries can be combined; an option that is given several times selects all that it names.
+    """
+    if unknown := [kind for kind in kinds if kind not in KINDS.values()]:
+        similar = ", ".join(get_close_matches(unknown[0], KINDS.values())) or "docs/runs.md lists them"
+        raise click.UsageError(f"--kind {unknown[0]!r} does not exist; similar kinds: {similar}")
+    wanted = EntryFilter(agents=agents, steps=steps, kinds=kinds, since=parse_since(since, now=datetime.now()))
     store = Settings.load().store
     with open_reader(store) as reader:
         id = reader.find_run(run)
         if not is_following:
-            for entry in reader.read_entries(id, after):
+            for entry in filter(wanted.accepts, reader.read_entries(id, after)):
                 print_entry(entry, is_jsonl=is_jsonl)
             return
         if derive_run_state(reader.read_summary(id)) == "resumable":
             print_to_stderr(f"run {id} is not running; waiting until it is resumed (Ctrl-C exits)")
-    anyio.run(follow_timeline, store, id, after, is_jsonl)
+    anyio.run(follow_timeline, store, id, after, is_jsonl, wanted)
 
 
-async def follow_timeline(store: Path, run: str, after: int, is_jsonl: bool) -> None:
-    """Print the entries so far and then each new one."""
+async def follow_timeline(store: Path, run: str, after: int, is_jsonl: bool, wanted: EntryFilter) -> None:
+    """Print the selected entries so far and then each new one."""
     with Follower(store, run, after) as entries:
         async for entry in entries:
-            print_entry(entry, is_jsonl=is_jsonl)
+            if wanted.accepts(entry):
+                print_entry(entry, is_jsonl=is_jsonl)
+
+
+def parse_since(text: str, *, now: datetime) -> float:
+    """Return the time that a text such as `10m`, `14:30` or `2026-05-01 14:30` refers to; 0 for an empty text."""
+    if not text:
+        return 0.0
+    if (age := _AGE.fullmatch(text)) is not None:
+        return (now - timedelta(seconds=float(age[1]) * _UNITS[age[2]])).timestamp()
+    try:
+        if (clock := _CLOCK.fullmatch(text)) is not None:
+            return now.replace(hour=int(clock[1]), minute=int(clock[2]), second=0, microsecond=0).timestamp()
+        return datetime.fromisoformat(text).timestamp()
+    except ValueError:
+        raise click.UsageError(f"--since {text!r} is not a time; use 10m, 2h, 3d, 14:30 or 2026-05-01T14:30") from None
+
+
+_AGE = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
+_CLOCK = re.compile(r"(\d{1,2}):(\d{2})")
+_UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def print_entry(entry: Entry, *, is_jsonl: bool) -> None:

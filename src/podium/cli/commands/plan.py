@@ -1,0 +1,173 @@
+"""`podium plan`: show the plan of a collaborating team and the state of its steps, or edit a plan that waits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ...core.plan_state import StepProgress
+from ...runs.plan_document import find_team_members, parse_plan_document, render_plan_document
+from ...runs.run_lookup import open_reader
+from ...setup.settings import Settings
+from ...store.sqlite.open_requests import OpenRequest, list_run_requests
+from ...values.errors import Mistake
+from ...values.event import SCHEMA, QuestionAnswered, QuestionAsked, RunStarted
+from ...values.operation_path import parse_agent_name
+from ...values.plan import WorkPlan
+from ...views.plan_text import format_plan
+from ...views.work_progress import TeamWork, read_team_work
+from ..terminal.answer_report import get_username, submit_answer
+from ..terminal.text import align_columns, as_json, escape_for_terminal, print_to_stderr, truncate_line
+
+LONGEST_DESCRIPTION = 60
+
+
+@click.command("plan")
+@click.argument("run")
+@click.option("--edit", "is_edited", is_flag=True, help="Edit the waiting plan in $EDITOR, and approve it.")
+@click.option("--full", "is_full", is_flag=True, help="Show the whole text of every step.")
+@click.option("--json", "is_json", is_flag=True, help="Print the plan as JSON.")
+def plan_command(run: str, is_edited: bool, is_full: bool, is_json: bool) -> int | None:
+    """Show the plan of RUN and the state of its steps.
+
+    With --edit, a plan that waits for your approval opens in your editor. When you save and close it, the plan is
+    approved as you left it; if you change nothing, it keeps waiting.
+    """
+    store = Settings.load().store
+    with open_reader(store) as reader:
+        id = reader.find_run(run)
+        entries = reader.read_entries(id)
+        waiting = [one for one in list_run_requests(reader, reader.read_summary(id)) if _is_plan(one)]
+    work = read_team_work(entries)
+    if is_edited:
+        started = entries[0].event
+        assert isinstance(started, RunStarted)
+        return edit_plan(store, id, started, waiting, work)
+    if not work:
+        raise Mistake(f"run {id} has no plan; only teams in mode collaborate make one")
+    if is_json:
+        click.echo(as_json({"schema": SCHEMA, "run": id, "teams": [work_fields(one) for one in work]}))
+        return None
+    for team in work:
+        for line in format_team_work(team, is_full=is_full):
+            click.echo(escape_for_terminal(line))
+    for one in waiting:
+        print_to_stderr(
+            f"the plan waits for your approval: podium answer {one.asked.id} approve, or podium plan {id} --edit"
+        )
+    return None
+
+
+def _is_plan(one: OpenRequest) -> bool:
+    return isinstance(one.asked, QuestionAsked) and one.asked.kind == "plan" and one.asked.plan is not None
+
+
+def edit_plan(
+    store: Path, run: str, started: RunStarted, waiting: Sequence[OpenRequest], work: Sequence[TeamWork]
+) -> int:
+    """Open a waiting plan in the editor and approve what the person saves."""
+    if not waiting:
+        raise Mistake(f"run {run} has no plan that waits for approval; podium plan {run} shows its plan")
+    one = waiting[0]
+    assert isinstance(one.asked, QuestionAsked)
+    plan = one.asked.plan
+    assert plan is not None
+    text = render_plan_document(plan)
+    edited = click.edit(text, extension=".yaml")
+    if edited is None or edited == text or not edited.strip():
+        print_to_stderr("nothing was changed, so the plan still waits for your approval")
+        return 0
+    team = next((team for team in work if team.operation == one.entry.operation), None)
+    done = [] if team is None else [id for id, step in team.progress.steps.items() if step.state == "done"]
+    members = find_team_members(started, one.entry.operation)
+    try:
+        changed = parse_plan_document(edited, plan.goal, members, done=done)
+    except Mistake as error:
+        kept = store.parent / f"plan-{run}.yaml"
+        kept.write_text(edited, encoding="utf-8")
+        raise Mistake(f"{error}; your changes are kept in {kept}, and the plan still waits") from None
+    answered = QuestionAnswered(
+        id=one.asked.id, text="approve", by=get_username(), digest=one.asked.digest, plan=changed
+    )
+    return submit_answer(store, one, answered)
+
+
+def work_fields(work: TeamWork) -> dict[str, Any]:
+    """Return the fields of a team's work in JSON."""
+    progress = work.progress
+    return {
+        "agent": parse_agent_name(work.operation),
+        "state": progress.state,
+        "version": progress.version,
+        "goal": "" if progress.formed is None else progress.formed.goal,
+        "draft": None if work.draft is None else work.draft.plan,
+        "steps": [
+            {
+                "id": id,
+                "state": one.state,
+                "owner": one.owner,
+                "attempt": one.attempt,
+                "description": one.step.description,
+                "depends_on": one.step.depends_on,
+                "acceptance": one.step.acceptance,
+                "policy": one.step.policy,
+                "findings": one.findings,
+                "reason": one.reason,
+                "branch": one.branch or None,
+                "commit": one.commit or None,
+            }
+            for id, one in progress.steps.items()
+        ],
+        "snapshots": [{"name": taken.name, "seq": seq} for seq, taken in work.snapshots],
+    }
+
+
+def format_team_work(work: TeamWork, *, is_full: bool) -> Iterator[str]:
+    """Yield the lines about a team's work: its state, and a line for each step."""
+    progress = work.progress
+    goal = "" if progress.formed is None else truncate_line(" ".join(progress.formed.goal.split()), LONGEST_DESCRIPTION)
+    yield f"{parse_agent_name(work.operation)}: {progress.state.replace('_', ' ')}; {goal}"
+    if progress.plan is None:
+        if work.draft is not None:
+            yield f"draft {work.draft.version} by {work.draft.by}:"
+            yield from format_plan(work.draft.plan).splitlines()
+        return
+    if is_full:
+        yield from _iter_full_lines(progress.plan, progress.steps.values())
+        return
+    rows = [
+        (
+            one.state,
+            id,
+            one.owner,
+            truncate_line(" ".join(one.step.description.split()), LONGEST_DESCRIPTION),
+            _format_details(one),
+        )
+        for id, one in progress.steps.items()
+    ]
+    yield from ("  ".join(row).rstrip() for row in align_columns(rows))
+
+
+def _iter_full_lines(plan: WorkPlan, steps: Any) -> Iterator[str]:
+    for one in steps:
+        yield f"[{one.state}] {_format_details(one)}".rstrip()
+        yield from format_plan(WorkPlan(goal=plan.goal, steps=(one.step,))).splitlines()
+        yield from (
+            f"    {'met' if found.is_met else 'NOT MET'} ({found.by}): {found.criterion} {found.reason}".rstrip()
+            for found in one.findings
+        )
+
+
+def _format_details(one: StepProgress) -> str:
+    """Return what else is to be known about a step: its dependencies, attempts, criteria, and why it waits."""
+    parts = [f"after {', '.join(one.step.depends_on)}"] if one.step.depends_on and one.state == "planned" else []
+    if one.attempt > 1:
+        parts.append(f"attempt {one.attempt}")
+    if one.findings:
+        parts.append(f"{sum(found.is_met for found in one.findings)}/{len(one.findings)} met")
+    if one.reason and one.state in ("blocked", "failed", "reopened"):
+        parts.append(truncate_line(" ".join(one.reason.split()), LONGEST_DESCRIPTION))
+    return "; ".join(parts)

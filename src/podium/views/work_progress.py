@@ -1,0 +1,61 @@
+"""The work of the collaborating teams of a run: their plans and the progress of the steps, from its timeline."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+from ..core.plan_state import InvalidTransition, WorkProgress
+from ..values.event import (
+    ArtifactStored,
+    Entry,
+    PlanDrafted,
+    RunEnded,
+    SnapshotTaken,
+    TeamFormed,
+    WorkStateChanged,
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeamWork:
+    """The work of one team. `draft` is the last draft of its plan; it may not be committed yet."""
+
+    operation: str
+    progress: WorkProgress
+    draft: PlanDrafted | None = None
+    artifacts: tuple[ArtifactStored, ...] = ()
+    snapshots: tuple[tuple[int, SnapshotTaken], ...] = ()
+    """The snapshots with their positions on the timeline."""
+
+
+def read_team_work(entries: Iterable[Entry]) -> list[TeamWork]:
+    """Return the work of every collaborating team of a run, in the order in which they were formed."""
+    found: dict[str, TeamWork] = {}
+    for entry in entries:
+        if isinstance(entry.event, RunEnded) and entry.event.outcome == "cancelled":
+            found = {operation: _cancel(work) for operation, work in found.items()}
+        if isinstance(entry.event, TeamFormed):
+            found.setdefault(entry.operation, TeamWork(operation=entry.operation, progress=WorkProgress()))
+        if entry.operation in found:
+            found[entry.operation] = _apply(found[entry.operation], entry)
+    return list(found.values())
+
+
+def _apply(work: TeamWork, entry: Entry) -> TeamWork:
+    match entry.event:
+        case PlanDrafted() as drafted:
+            return replace(work, draft=drafted)
+        case ArtifactStored() as stored:
+            return replace(work, artifacts=(*work.artifacts, stored))
+        case SnapshotTaken() as taken:
+            return replace(work, snapshots=(*work.snapshots, (entry.seq, taken)))
+    return replace(work, progress=work.progress.apply(entry.event))
+
+
+def _cancel(work: TeamWork) -> TeamWork:
+    """Return the work as cancelled, unless it had ended before."""
+    with suppress(InvalidTransition):
+        return replace(work, progress=work.progress.apply(WorkStateChanged(state="cancelled")))
+    return work
