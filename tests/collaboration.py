@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import threading
 from collections import defaultdict
 from typing import Any
 
@@ -38,6 +39,8 @@ class Play:
     def __init__(self, **replies: Any) -> None:
         self.replies: dict[str, Any] = {key.replace("__", ":"): value for key, value in replies.items()}
         self.kinds: list[str] = []
+        self.called = threading.Condition()
+        """Notified at every call."""
         self._given: dict[str, Move] = {}
         self._used: defaultdict[str, int] = defaultdict(int)
 
@@ -48,7 +51,9 @@ class Play:
 
     def _choose(self, call: ModelCall) -> Move:
         kind, subject = find_kind(last_request(call))
-        self.kinds.append(f"{call.agent} {kind}{f':{subject}' if subject else ''}")
+        with self.called:
+            self.kinds.append(f"{call.agent} {kind}{f':{subject}' if subject else ''}")
+            self.called.notify_all()
         for key in (f"{call.agent}/{kind}:{subject}", f"{call.agent}/{kind}", f"{kind}:{subject}", kind):
             if key in self.replies:
                 said = self.replies[key]

@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+from podium import App
 from podium.core.engine import Text, Tool, ToolAnswer
 from podium.core.scope import Scope
 from podium.engines.model.model_wire import Message, ModelCall, ReplyEnd, ReplyPart, ToolCallPart
 from podium.engines.rehearsal import LABEL, RehearsalWire
-from podium.values.event import OperationStarted, ToolUse
+from podium.values.agent import Agent, Member, Team
+from podium.values.event import DecisionCommitted, OperationStarted, PlanStepCompleted, ToolUse
 
 from ..studio import Studio
 
@@ -120,3 +122,16 @@ async def test_it_asks_every_agent_that_it_may_call_once(studio: Studio) -> None
 
     assert result.text.startswith("[rehearsed] lead was asked: build a birdhouse")
     assert [event.agent for event in studio.events(result, OperationStarted)] == ["lead", "builder", "tester"]
+
+
+async def test_a_collaborating_team_is_rehearsed_from_plan_to_report(studio: Studio) -> None:
+    team = Team(mode="collaborate", members=(Member(agent="ada"), Member(agent="rex", role="reviewer")))
+    lead = Agent(name="lead", engine="model", model="rehearsal", team=team)
+    members = [Agent(name=name, engine="model", model="rehearsal") for name in ("ada", "rex")]
+
+    async with App(studio.settings, environ={}) as app:
+        result = await app.run(lead, "ship it", agents=members)
+
+    assert result.text.startswith(f"{LABEL} the report on: ship it")
+    assert [one.how for one in studio.events(result, DecisionCommitted)] == ["majority"]
+    assert [(one.step, one.owner) for one in studio.events(result, PlanStepCompleted)] == [("s1", "ada")]

@@ -11,10 +11,9 @@ from collections.abc import AsyncGenerator
 
 from ..core.engine import Tool
 from .model.model_wire import ModelCall, ReplyPart
+from .rehearsed_work import LABEL as LABEL
+from .rehearsed_work import LONGEST_QUOTE, choose_work_move
 from .script import Move, MoveAttempt, ToolCall, count_earlier_calls, cut_to_limit, last_request, stream_move
-
-LABEL = "[rehearsed]"
-LONGEST_QUOTE = 120
 
 _WORD = re.compile(r"\w+")
 _COMMON = frozenset(
@@ -59,8 +58,8 @@ def choose_team_move(call: ModelCall, request: str) -> Move | None:
 
     A lead gives every worker a task, asks for one more iteration and accepts the second result.
     """
-    if (ballot := choose_vote(call)) is not None:
-        return ballot
+    if (move := choose_vote(call) or choose_work_move(call, request)) is not None:
+        return move
     turns = sum(message.role == "assistant" for message in call.messages)
     if workers := _WORKERS.findall(request.partition("## Workers")[2].partition("## Rules")[0]):
         asked = _quote_request(request.partition("## Request")[2])

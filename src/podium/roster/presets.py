@@ -59,6 +59,16 @@ class ModeOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     round_timeout: float | None = None
     max_concurrent: int | None = None
     fresh: bool | None = None
+    approve_plan: Literal["lead", "person"] | None = None
+    decide_by: Literal["lead", "person"] | None = None
+    review_by: Literal["member", "person"] | None = None
+    vote: str | None = None
+    vote_window: float | None = None
+    adr: bool | None = None
+    lockout: bool | None = None
+    max_attempts: int | None = None
+    constraints: tuple[str, ...] | None = None
+    needs: tuple[str, ...] | None = None
     prompts: dict[str, str] | None = None
 
     def to_team_options(self) -> dict[str, Any]:

@@ -39,6 +39,7 @@ from ..setup.preflight import (
     require_not_ended,
     require_repository,
     validate_request,
+    without_traces,
 )
 from ..setup.run_agents import RunAgents, extract_functions
 from ..setup.run_tools import RunTools
@@ -74,7 +75,7 @@ class RunOptions(TypedDict, total=False):
     it starts. `after` is an earlier run whose conversation this one continues. `force_model` replaces
     the models of all agents. With `decision`, the run only makes this decision: the members of the first agent's team
     vote, and the agent itself decides if the vote has no result. `constraints` apply to the work of a collaborating
-    team, in addition to its own.
+    team, in addition to its own. With `leaves_no_traces`, the run creates no worktrees, branches or records.
     """
 
     repo: str | Path | None
@@ -89,6 +90,7 @@ class RunOptions(TypedDict, total=False):
     force_model: str
     decision: DecisionProposed | None
     constraints: Sequence[str]
+    leaves_no_traces: bool
 
 
 class RunLauncher:
@@ -192,6 +194,8 @@ class RunLauncher:
         if constraints := options.get("constraints", ()):
             team = (add_constraints(team[0], constraints), *team[1:])
         team = tuple(map(apply_team_defaults, team))
+        if options.get("leaves_no_traces", False):
+            team = tuple(map(without_traces, team))
         find_pattern(team[0])
         require_repository(team, place)
         own = [function for one in (first, *others) for function in one.functions if function not in tools]

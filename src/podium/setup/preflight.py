@@ -93,6 +93,15 @@ def add_constraints(agent: Agent, constraints: Iterable[str]) -> Agent:
     return structs.replace(agent, team=structs.replace(team, options=team.options | {"constraints": both}))
 
 
+def without_traces(agent: Agent) -> Agent:
+    """Return an agent for a rehearsal, which leaves nothing behind: no worktrees, no branches, no records."""
+    team = agent.team
+    if team is not None:
+        kept = {key: value for key, value in team.options.items() if key not in ("worktrees", "adr")}
+        team = structs.replace(team, options=kept)
+    return structs.replace(agent, isolation="shared", team=team)
+
+
 def apply_team_defaults(agent: Agent) -> Agent:
     """Return an agent of a new run with the current defaults of its team written out.
 

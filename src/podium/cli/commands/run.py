@@ -100,6 +100,7 @@ def run_command(
         "max_iterations": most,
         "force_model": force_model or "",
         "constraints": constraints,
+        "leaves_no_traces": is_dry,
     }
     if is_detached:
         if is_bare or is_dry:

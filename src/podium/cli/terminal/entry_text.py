@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import Any
+from typing import Any, get_args
 
 from msgspec import to_builtins
 
@@ -47,6 +47,7 @@ from ...values.event import (
     TeamPlanned,
     ToolAnswered,
     ToolCalled,
+    Trigger,
     TurnEnded,
     TurnResumed,
     TurnStarted,
@@ -56,7 +57,7 @@ from ...values.event import (
     WorkerReturned,
     WorkerSent,
 )
-from ...values.operation_path import parse_agent_name
+from ...values.operation_path import parse_agent_name, parse_plan_step
 from ...values.plain_text import format_count
 from .budget_text import format_limits
 from .text import escape_for_terminal, truncate_line
@@ -119,7 +120,9 @@ def _format_operation_event(entry: Entry) -> str | None:
         case OperationStarted(trigger="request"):
             return "started"
         case OperationStarted() as event:
-            return f"started ({event.trigger} for {parse_agent_name(_find_parent_path(entry.operation))})"
+            step = parse_plan_step(entry.operation)
+            where = f" in step {step}" if step else ""
+            return f"started ({event.trigger}{where} for {parse_agent_name(_find_parent_path(entry.operation))})"
         case OperationEnded(failure=None) as event:
             return event.outcome
         case OperationEnded() as event:
@@ -219,9 +222,12 @@ def _format_team_event(entry: Entry) -> str | None:
 def _find_parent_path(operation: str) -> str:
     """Return the operation that started this one, without the scopes in between, such as turns and tool calls."""
     parent = operation.rpartition("/")[0]
-    while parent.partition("/")[1] and ":" not in parent.rpartition("/")[2]:
+    while parent.partition("/")[1] and parent.rpartition("/")[2].partition(":")[0] not in _TRIGGERS:
         parent = parent.rpartition("/")[0]
     return parent
+
+
+_TRIGGERS = frozenset(get_args(Trigger))
 
 
 def _format_arguments(action: Action) -> str:

@@ -1,0 +1,77 @@
+"""The rehearsal of a collaborating team: a plan for every member, reviews that accept, and one decision."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from .model.model_wire import ModelCall
+from .script import Move, ToolCall, first_line
+
+LABEL = "[rehearsed]"
+LONGEST_QUOTE = 120
+MOST_STEPS = 5
+
+_MEMBER = re.compile(r"^- (\S+) \(.*?\): (.*)$", re.MULTILINE)
+_CRITERION = re.compile(r"^(\d+)\. ", re.MULTILINE)
+_FIRST_STEP = "## Your step: s1\n"
+
+
+def choose_work_move(call: ModelCall, request: str) -> Move | None:
+    """Return the move of a planner, reviewer or owner of a step; None if the call has no such role."""
+    if request.startswith("You plan a piece of work"):
+        return Move(says=make_rehearsed_plan(request))
+    if request.startswith("Review this plan"):
+        return Move(says=f"ACCEPT: {LABEL} nothing was reviewed")
+    if request.startswith("Review one step"):
+        criteria = _CRITERION.findall(_cut_section(request, "## Acceptance criteria"))
+        return Move(says="\n".join(f"{number}: MET" for number in criteria))
+    if request.startswith("You own one step"):
+        is_first = _FIRST_STEP in request and "## What happened before" not in request
+        step = request.partition("## Your step: ")[2].partition("\n\n")[0].partition("\n")
+        done = Move(says=f"{LABEL} {call.agent} was given step {step[0]}: {first_line(step[2])[:LONGEST_QUOTE]}")
+        return (_raise_rehearsed_blocker(call) if is_first else None) or done
+    if request.startswith("The team has finished its work"):
+        goal = first_line(_cut_section(request, "## Goal"))[:LONGEST_QUOTE]
+        return Move(says=f"{LABEL} the report on: {goal}\nNo model was called, so this is not an answer.")
+    return None
+
+
+def make_rehearsed_plan(request: str) -> str:
+    """Return a plan with a step for each member that does not only plan or review, and a last one for all of it."""
+    goal = first_line(_cut_section(request, "## Goal"))[:LONGEST_QUOTE]
+    members = _MEMBER.findall(_cut_section(request, "## Members"))
+    owners = [name for name, about in members if not re.match(r"(planner|reviewer)\b", about, re.IGNORECASE)]
+    names = (owners or [name for name, _ in members])[: MOST_STEPS - 1]
+    steps = [_make_step(f"s{number}", name, goal, []) for number, name in enumerate(names, 1)]
+    if len(steps) > 1:
+        last = _make_step(f"s{len(steps) + 1}", names[0], f"put together: {goal}", [step["id"] for step in steps])
+        steps.append(last)
+    return json.dumps({"steps": steps}, indent=1)
+
+
+def _make_step(id: str, owner: str, task: str, depends_on: list[object]) -> dict[str, object]:
+    return {
+        "id": id,
+        "owner": owner,
+        "description": f"{LABEL} your share of: {task}",
+        "depends_on": depends_on,
+        "acceptance": [f"{LABEL} the share is done"],
+    }
+
+
+def _raise_rehearsed_blocker(call: ModelCall) -> Move | None:
+    """Return a blocker, so that a rehearsal shows how a team decides; None if the owner cannot raise one."""
+    if all(tool.name != "raise_blocker" for tool in call.tools):
+        return None
+    question = {
+        "topic": f"{LABEL} which of two ways?",
+        "options": ["the simple way", "the thorough way"],
+        "evidence": f"{LABEL} no model was called, so there is none",
+    }
+    return Move(says=f"{LABEL} {call.agent} asks the team", calls=(ToolCall(name="raise_blocker", arguments=question),))
+
+
+def _cut_section(request: str, heading: str) -> str:
+    """Return the text below a heading, up to the next one."""
+    return request.partition(f"{heading}\n")[2].partition("\n## ")[0]
