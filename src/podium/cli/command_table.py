@@ -16,6 +16,7 @@ COMMANDS = (
     ("delegate", "Work", "Start a worker on a task, on its own branch.", 'podium delegate feat/csv "Export to CSV"'),
     ("merge", "Work", "Merge workers' branches and run the checks.", "podium merge --all"),
     ("demo", "Work", "Watch a team work, crash and resume; needs no key or network.", "podium demo"),
+    ("status", "Look", "Show what needs you, who works on what, and what has finished.", "podium status --watch"),
     ("ps", "Look", "List runs and their states.", "podium ps --all"),
     ("group", "Look", "Organise runs: rename, pin, move and archive groups.", "podium group pin billing"),
     ("show", "Look", "Show one run: its tree of agents and its answer.", "podium show 3f2a"),

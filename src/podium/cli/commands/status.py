@@ -1,0 +1,67 @@
+"""`podium status`: what needs you, who works on what, and what has finished, in all runs."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from dataclasses import asdict
+from typing import Any
+
+import click
+from msgspec import structs
+
+from ...runs.overview import Overview, RunStatus, load_overview
+from ...setup.settings import Settings
+from ...values.event import SCHEMA
+from ..terminal.overview_text import describe_kind, describe_request, format_overview
+from ..terminal.terminal_input import is_attended
+from ..terminal.text import as_json
+
+
+@click.command("status")
+@click.option("--watch", "is_watching", is_flag=True, help="Keep the overview on the screen and answer requests.")
+@click.option("--json", "is_json", is_flag=True, help="Print the overview as JSON.")
+def status_command(is_watching: bool, is_json: bool) -> None:
+    """Show what needs you, who works on what and what has finished, in all runs.
+
+    With --watch, the overview stays on the screen and follows the runs; the keys are shown at the bottom.
+    """
+    settings = Settings.load()
+    if is_watching and not is_json:
+        if not is_attended():
+            raise click.UsageError("--watch needs a terminal; use podium status or podium status --json")
+        from ..terminal.status_screen import StatusScreen  # imported here for start-up time
+
+        StatusScreen(settings.store).run()
+        return
+    now = time.time()
+    overview = load_overview(settings.store, now=now)
+    if is_json:
+        click.echo(as_json(overview_fields(overview)))
+        return
+    for line in format_overview(overview, now=now, width=shutil.get_terminal_size().columns):
+        click.echo(line)
+
+
+def overview_fields(overview: Overview) -> dict[str, Any]:
+    """Return the overview as JSON fields."""
+    return {
+        "schema": SCHEMA,
+        "waiting": [
+            {
+                "id": one.asked.id,
+                "run": one.summary.id,
+                "kind": describe_kind(one),
+                "asked_at": one.entry.at,
+                "text": describe_request(one),
+            }
+            for one in overview.waiting
+        ],
+        "active": [_status_fields(one) for one in overview.active],
+        "ended": [_status_fields(one) for one in overview.ended],
+        "usage": structs.asdict(overview.usage),
+    }
+
+
+def _status_fields(one: RunStatus) -> dict[str, Any]:
+    return asdict(one) | {"usage": structs.asdict(one.usage)}

@@ -1,0 +1,94 @@
+"""The overview of all runs as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ...runs.overview import Overview, RunStatus
+from ...store.sqlite.open_requests import OpenRequest
+from ...values.event import PermissionAsked
+from ...values.plain_text import format_count
+from ...views.request_text import escape_hidden_text
+from .request_prompt import format_asker
+from .text import (
+    align_columns,
+    count_fitting,
+    display_width,
+    escape_for_terminal,
+    format_age,
+    format_duration,
+    format_usage,
+)
+
+NOTHING = {
+    "Needs you": "nothing; requests, questions, plans and decisions appear here",
+    "Working": 'nobody; start a run with: podium run AGENT "request"',
+    "Finished": "nothing yet",
+}
+
+
+def format_overview(overview: Overview, *, now: float, width: int) -> Iterator[str]:
+    """Yield the lines of the overview in three parts, each of which says what appears there if it is empty."""
+    parts: tuple[tuple[str, Sequence[str]], ...] = (
+        (f"Needs you ({len(overview.waiting)})", format_waiting(overview.waiting, now=now)),
+        (f"Working ({len(overview.active)})", format_statuses(overview.active)),
+        (f"Finished ({len(overview.ended)})", format_statuses(overview.ended)),
+    )
+    for heading, lines in parts:
+        yield heading
+        for line in lines or [NOTHING[heading.rpartition(" (")[0]]]:
+            yield cut_line(f"  {line}", width)
+        yield ""
+    runs = format_count(len(overview.active), "active run")
+    yield cut_line(f"{runs}: {format_usage(overview.usage)}", width)
+
+
+def cut_line(line: str, width: int) -> str:
+    """Return the part of a line that fits on the screen. Spaces stay as they are."""
+    return line if display_width(line) <= width else f"{line[: count_fitting(line, width - 1)].rstrip()}…"
+
+
+def format_waiting(waiting: Sequence[OpenRequest], *, now: float) -> list[str]:
+    """Return a line for each request that waits for the person."""
+    rows = [
+        (
+            one.asked.id,
+            format_age(now - one.entry.at),
+            describe_kind(one),
+            format_asker(one.entry, one.worker_name),
+            describe_request(one),
+        )
+        for one in waiting
+    ]
+    return ["  ".join(row) for row in align_columns(rows)]
+
+
+def describe_kind(one: OpenRequest) -> str:
+    """Return what kind of answer a request needs."""
+    return "permission" if isinstance(one.asked, PermissionAsked) else one.asked.kind
+
+
+def describe_request(one: OpenRequest) -> str:
+    """Return what a request is about, in one line."""
+    if not isinstance(one.asked, PermissionAsked):
+        return escape_hidden_text(" ".join(one.asked.text.split()))
+    action = one.asked.action
+    subject = next((action.arguments[key] for key in ("command", "path", "url") if key in action.arguments), "")
+    return escape_hidden_text(" ".join(f"{action.tool} {subject}".split()))
+
+
+def format_statuses(statuses: Sequence[RunStatus]) -> list[str]:
+    """Return a line for each run, and below it who works on what."""
+    rows = [
+        (one.id, one.state, one.worker or one.agent, format_duration(one.seconds), _format_steps(one), one.request)
+        for one in statuses
+    ]
+    lines = []
+    for one, row in zip(statuses, align_columns(rows), strict=True):
+        lines.append(escape_for_terminal("  ".join(row).rstrip()))
+        lines += [escape_for_terminal(f"  {who}") for who in one.agents]
+    return lines
+
+
+def _format_steps(one: RunStatus) -> str:
+    return "" if one.steps is None else f"{one.steps.done}/{one.steps.total} steps"
