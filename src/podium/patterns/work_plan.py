@@ -77,7 +77,8 @@ def parse_step(written: object, number: int) -> PlanStep:
 
 def _iter_criteria(written: Any) -> Iterator[Any]:
     """Yield the criteria as objects. A model can also write a criterion as a plain text."""
-    for one in [written] if isinstance(written, str) else written or ():
+    listed = written if isinstance(written, list) else [written] if isinstance(written, str) else []
+    for one in listed:
         yield {"text": one} if isinstance(one, str) else one
 
 
