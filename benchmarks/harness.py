@@ -177,10 +177,16 @@ def start_model_server(*, latency: float, log: Path | None = None) -> Iterator[s
 
     `log` is a file that records the time of each call.
     """
-    argv = [sys.executable, "-m", "podium.testing.model_server", "--says", REPLY]
-    argv += ["--pieces", str(PIECES), "--latency", str(latency)]
-    argv += [] if log is None else ["--log", str(log)]
-    with start_process(argv) as process:
+    options = ["--says", REPLY, "--pieces", str(PIECES), "--latency", str(latency)]
+    options += [] if log is None else ["--log", str(log)]
+    with start_model("podium.testing.model_server", *options) as url:
+        yield url
+
+
+@contextmanager
+def start_model(module: str, *arguments: str) -> Iterator[str]:
+    """Start a module that serves a model, and yield the address that it prints."""
+    with start_process([sys.executable, "-m", module, *arguments]) as process:
         assert process.stdout is not None
         said = process.stdout.readline().decode()
         if not said.startswith("listening on "):

@@ -2,6 +2,7 @@
 
 from . import (
     append,
+    collaboration,
     discussion,
     fan_out,
     growth,
@@ -32,4 +33,5 @@ ROWS = {
     "permission": permission,
     "growth": growth,
     "discussion": discussion,
+    "collaboration": collaboration,
 }

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -16,13 +15,12 @@ from ..harness import (
     LIMIT,
     OURS,
     Bench,
-    BenchmarkFailed,
     Child,
     Sample,
     Spread,
     interleave_samples,
     start_child,
-    start_process,
+    start_model,
 )
 from ..result_line import Line, Unit, make_line, max_ratio
 
@@ -64,7 +62,7 @@ def lines(bench: Bench) -> Iterator[Line]:
     """If no round repeats earlier ones, the amount sent per message does not depend on the number of rounds."""
     with ExitStack() as stack:
         file = bench.folder / "heard"
-        url = stack.enter_context(start_counting_model(file))
+        url = stack.enter_context(start_model("benchmarks.children.counting_model", str(file)))
         children = {
             OURS: stack.enter_context(start_child("children.podium_discussion", name="podium")),
             LIMIT: stack.enter_context(start_child("children.raw_discussion", name="raw aiohttp")),
@@ -109,15 +107,3 @@ class Discussions:
     def count_per_message(self, count: Count) -> list[float]:
         """Return a count over the calls of each discussion, divided by its number of messages."""
         return [sum(map(count, calls)) / self._messages for calls in self._counted_calls]
-
-
-@contextmanager
-def start_counting_model(file: Path) -> Iterator[str]:
-    """Start a model server that logs the size of each call, and yield its address."""
-    argv = [sys.executable, "-m", "benchmarks.children.counting_model", str(file)]
-    with start_process(argv) as process:
-        assert process.stdout is not None
-        said = process.stdout.readline().decode()
-        if not said.startswith("listening on "):
-            raise BenchmarkFailed(f"the model did not start: {said}")
-        yield said.removeprefix("listening on ").strip()
