@@ -223,9 +223,9 @@ You own one step of a plan. Do this step, and nothing that belongs to another st
 ## Your step: {step}
 {description}
 
-Another member reviews your work against the acceptance criteria, and their commands are run. If you cannot continue until
-somebody decides something, use raise_blocker. If another member should finish this step, use handoff_step; the members
-are {names}. When you are finished, reply with a short summary of what you did."""
+Another member reviews your work against the acceptance criteria, and their commands are run. If you cannot continue
+until somebody decides something, use raise_blocker. If another member should finish this step, use handoff_step; the
+members are {names}. When you are finished, reply with a short summary of what you did."""
 
 STEP_AGAIN = """\
 {news}
