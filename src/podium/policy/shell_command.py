@@ -28,6 +28,7 @@ from .shell_program import (
     get_program_name,
     is_runner,
 )
+from .shell_words import decode_text, decode_word
 
 if TYPE_CHECKING:
     from tree_sitter import Node, Parser
@@ -310,7 +311,7 @@ def _find_simple_commands(root: Node, found: _Findings, *, is_top: bool) -> list
             continue
         children = node.children
         if kind == "command":
-            if words := tuple([_decode_word(child) for child in children if child.type not in _NOT_WORDS]):
+            if words := tuple([decode_word(child) for child in children if child.type not in _NOT_WORDS]):
                 simple.append(words)
         elif kind in _NOTED:
             _note_node(node, kind, found, simple)
@@ -330,11 +331,11 @@ def _note_node(node: Node, kind: str, found: _Findings, simple: list[Words]) -> 
     if kind == "file_redirect":
         _note_redirect(node.children, found)
     elif kind == "heredoc_body":
-        found.texts.append(_decode_text(node))
+        found.texts.append(decode_text(node))
     elif kind == "herestring_redirect":
-        found.texts.append(_decode_word(node.children[-1]))
+        found.texts.append(decode_word(node.children[-1]))
     else:
-        simple.append(tuple(_decode_text(node).split()))
+        simple.append(tuple(decode_text(node).split()))
 
 
 _NOT_WORDS = frozenset(("variable_assignment", "file_redirect", "herestring_redirect", "heredoc_redirect", "comment"))
@@ -344,46 +345,11 @@ def _note_redirect(children: list[Node], found: _Findings) -> None:
     signs = {child.type for child in children if not child.is_named}
     for child in children:
         if child.is_named and child.type != "file_descriptor":
-            said = _decode_word(child)
+            said = decode_word(child)
             if signs == {"<"}:
                 found.sources.append(said)
             elif not (signs & {">&", "<&"} and said.isdigit()):
                 found.redirected.append(said)
-
-
-def _decode_text(node: Node) -> str:
-    return (node.text or b"").decode("utf-8", "replace")
-
-
-def _decode_word(node: Node) -> str:
-    """Return a word as the program would receive it. Expansions that only the shell can resolve stay as written."""
-    kind, text = node.type, _decode_text(node)
-    if kind == "word":
-        return text if "\\" not in text else re.sub(r"\\(.)", _unescape_backslash, text, flags=re.DOTALL)
-    if kind == "raw_string":
-        return text[1:-1]
-    if kind == "string":
-        return re.sub(r'\\(["\\$`\n])', r"\1", text[1:-1])
-    if kind == "ansi_c_string":
-        return re.sub(
-            r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|[0-7]{1,3}|.)", _decode_ansi_escape, text[2:-1], flags=re.DOTALL
-        )
-    if kind in ("concatenation", "command_name"):
-        return "".join([_decode_word(child) for child in children]) if (children := node.children) else text
-    return text
-
-
-def _unescape_backslash(escape: re.Match[str]) -> str:
-    return "" if escape[1] == "\n" else escape[1]
-
-
-def _decode_ansi_escape(escape: re.Match[str]) -> str:
-    code = escape[1]
-    if code[0] in "xu" and len(code) > 1:
-        return chr(int(code[1:], 16))
-    if code[0] in "01234567":
-        return chr(int(code, 8))
-    return {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b"}.get(code, code)
 
 
 def _expand_variants(words: Words) -> Iterator[Words]:
