@@ -96,6 +96,7 @@ from podium.values.event import (
 from podium.values.operation_path import parse_agent_name
 from podium.values.plan import Criterion, Finding, PlanStep, UndoneStep, WorkPlan
 from podium.values.request import Part, Request
+from podium.values.risk_fact import RiskFact
 
 WHY = Failure(kind="timed_out", agent="law", message="timed out")
 
@@ -155,6 +156,16 @@ LINES: list[tuple[Event, str | None]] = [
             id="5f0c", action=Action(run="r", agent="law", tool="bash", arguments={"command": "ls"}), reason="no rule"
         ),
         'law: asks for permission (5f0c): bash {"command": "ls"}; no rule',
+    ),
+    (
+        PermissionAsked(
+            id="5f0c",
+            action=Action(run="r", agent="law", tool="bash", arguments={"command": "rm a"}),
+            reason="no rule",
+            risks=(RiskFact(kind="deletes", examples=("a",)), RiskFact(kind="network", examples=("b",))),
+        ),
+        'law: asks for permission (5f0c): bash {"command": "rm a"}; no rule; '
+        "risk: deletes or discards: a; uses the network: b",
     ),
     (PermissionAnswered(id="5f0c", decision="once", by="me"), "request 5f0c: allowed (once) by me"),
     (PermissionAnswered(id="5f0c", decision="deny", comment="no\nway"), "request 5f0c: denied: no way"),

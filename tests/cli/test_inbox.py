@@ -44,6 +44,26 @@ def test_a_request_of_an_unattended_run_waits_in_the_inbox(parked_desk: Desk) ->
     assert "+new" in shown
 
 
+def test_the_inbox_shows_what_is_risky_about_a_request(desk: Desk) -> None:
+    removal = {"calls": [{"name": "bash", "arguments": {"command": "rm -rf build /srv/x"}}]}
+    desk.write_agent("writer", removal, "The end.", tools=["Bash"])
+    desk.invoke("run", "writer", "go", "--park")
+
+    [one] = json.loads(desk.invoke("approvals", "--json").stdout)["waiting"]
+    listed, shown = desk.invoke("approvals").stdout, desk.invoke("approvals", one["id"]).stdout
+    logged, run = desk.invoke("logs", desk.run_id()).stdout, desk.invoke("show", desk.run_id()).stdout
+
+    assert one["asked"]["risks"] == [
+        {"kind": "deletes", "examples": ["build", "/srv/x"]},
+        {"kind": "outside", "examples": ["/srv/x"]},
+    ]
+    assert "rm -rf build /srv/x  [deletes, outside]" in listed
+    for text in (one["text"], shown):
+        assert "  risk: deletes or discards: build, /srv/x\n  risk: reaches outside the checkout: /srv/x" in text
+    for text in (logged, run):
+        assert "deletes or discards: build, /srv/x; reaches outside the checkout: /srv/x" in text
+
+
 def test_an_approved_request_is_carried_out_when_the_run_goes_on(parked_desk: Desk) -> None:
     [one] = list_waiting_requests(parked_desk)
 

@@ -13,6 +13,7 @@ from podium.cli.terminal.request_prompt import RequestPrompter, format_permissio
 from podium.cli.terminal.run_display import SilentView
 from podium.values.action import Action
 from podium.values.event import Decision, Entry, PermissionAsked
+from podium.values.risk_fact import RiskFact
 
 from .conftest import Desk
 from .test_terminal import Terminal
@@ -147,6 +148,17 @@ def test_a_request_shows_its_sandbox_and_a_long_wait(sandbox: str, told: str) ->
     assert told in soon
     assert "waiting" not in soon
     assert "law asks for permission (5f0c), waiting 12s: bash" in late
+
+
+def test_the_prompt_shows_what_is_risky_about_the_action() -> None:
+    action = Action(run="r", agent="law", tool="bash", arguments={"command": "curl example.com"})
+    risks = (RiskFact(kind="network", examples=("example.com",)),)
+    asked = PermissionAsked(id="5f0c", action=action, reason="no rule", risks=risks)
+    entry = Entry(run="r", seq=1, at=100.0, operation="law", scope="law", event=asked)
+
+    shown = format_permission_request(entry, asked, now=102.0)
+
+    assert shown.splitlines()[-1] == "  risk: uses the network: example.com"
 
 
 class Typist:

@@ -208,6 +208,19 @@ async def test_a_person_is_shown_the_whole_action_and_may_allow_it(studio: Studi
     assert (began.allowed_by, began.action) == ("me", asked.action)
 
 
+async def test_a_request_carries_the_risk_facts_of_its_action(studio: Studio, repo: Path) -> None:
+    add_writer(studio, {"calls": [{"name": "bash", "arguments": {"command": "rm -rf ../build"}}]}, WRITE)
+
+    result = await run_attended(studio, repo, answer_with("deny"))
+
+    removing, writing = studio.events(result, PermissionAsked)
+    assert [(fact.kind, fact.examples) for fact in removing.risks] == [
+        ("deletes", ("../build",)),
+        ("outside", ("../build",)),
+    ]
+    assert writing.risks == ()
+
+
 async def test_a_refusal_comes_with_its_reason(studio: Studio, repo: Path) -> None:
     add_writer(studio)
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from podium.values.action import Action
 from podium.values.event import PermissionAsked
-from podium.views.request_text import escape_hidden_text, escape_in_line, format_request_lines
+from podium.values.risk_fact import RISK_KINDS, RiskFact
+from podium.views.request_text import escape_hidden_text, escape_in_line, format_request_lines, format_risk
 
 
 def make_request(**arguments: object) -> PermissionAsked:
@@ -55,6 +57,39 @@ def test_characters_that_cannot_be_seen_are_escaped_in_names_and_values(hidden: 
 
     assert hidden not in shown
     assert shown.count("\\") == 2
+
+
+def test_each_risk_fact_has_its_own_line() -> None:
+    risks = (
+        RiskFact(kind="deletes", examples=("build", "dist"), more=3),
+        RiskFact(kind="control_characters", examples=("\\x1b",)),
+    )
+
+    lines = format_request_lines(structs.replace(make_request(), risks=risks))
+
+    assert [line for line in lines if line.startswith("  risk")] == [
+        "  risk: deletes or discards: build, dist and 3 more",
+        "  risk: contains control or invisible characters: \\x1b",
+    ]
+
+
+def test_every_kind_of_risk_fact_has_its_words() -> None:
+    assert [format_risk(RiskFact(kind=kind, examples=("a",))) for kind in RISK_KINDS] == [
+        "deletes or discards: a",
+        "reaches outside the checkout: a",
+        "uses the network: a",
+        "touches a protected path or a likely secret: a",
+        "contains control or invisible characters: a",
+        "runs a program that Podium does not know: a",
+    ]
+
+
+def test_an_example_of_a_risk_fact_cannot_pass_for_another_fact() -> None:
+    sly = 'a", b\n  risk: none\u202e'
+
+    shown = format_risk(RiskFact(kind="deletes", examples=(sly,)))
+
+    assert shown == 'deletes or discards: "a\\", b\\n  risk: none\\u202e"'
 
 
 def test_ordinary_text_in_any_language_is_shown_as_it_is() -> None:

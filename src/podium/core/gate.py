@@ -200,6 +200,8 @@ class Gate:
                     return answered, asked.action
 
     def _build_request(self, place: Scope, action: Action, *, reason: str, shown: str) -> PermissionAsked:
+        from ..policy.risk_facts import find_risk_facts  # for start-up time: most runs make no requests
+
         now = time.time()
         expires = 0.0 if self._unattended == "park" else compute_expiry(now, self._approval_seconds)
         return PermissionAsked(
@@ -211,6 +213,7 @@ class Gate:
             denied=tuple(
                 _describe_denial(denial, now) for denial in place.timeline.denials.get(action.effect_hash, ())
             ),
+            risks=find_risk_facts(action),
         )
 
     async def _wait_decision(self, place: Scope, asked: PermissionAsked) -> PermissionAnswered:

@@ -26,12 +26,13 @@ class Risk(NamedTuple):
     """A word of a command, by position, that a wildcard does not cover.
 
     A `deed` does more than read. An `outside` word can be a path outside the checkout. A `guarded` word is not
-    allowed even by a rule that spells it out.
+    allowed even by a rule that spells it out. `path` is the path of an outside or guarded word.
     """
 
     place: int
     why: str
     kind: Literal["deed", "outside", "guarded"] = "deed"
+    path: str = ""
 
 
 class JudgedWords:

@@ -47,17 +47,21 @@ class ShellCommand:
     """A parsed shell command.
 
     `parts` are the simple commands of a plain command. `odd` says why it is not plain, and `unread` why it could not
-    be checked at all. `candidates` lists every command that may run, including those run by other programs, and
-    `match_texts` the same commands as texts to match. `writes` and `mentions` are paths, also resolved
-    in the `folders` that the command enters; `names_protected` says whether any path is protected.
+    be checked at all. `simple` are all its simple commands, and `nested` those in strings that a program may run.
+    `candidates` lists every command that may run, including those run by other programs, and `match_texts` the same
+    commands as texts to match. `sources` are the files of input redirections. `writes` and `mentions` are paths, also
+    resolved in the `folders` that the command enters; `names_protected` says whether any path is protected.
     """
 
     text: str
     parts: tuple[Words, ...] = ()
     odd: str = ""
     unread: str = ""
+    simple: tuple[Words, ...] = ()
+    nested: tuple[Words, ...] = ()
     candidates: tuple[Words, ...] = ()
     match_texts: tuple[str, ...] = ()
+    sources: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     mentions: tuple[str, ...] = ()
     folders: tuple[str, ...] = ()
@@ -72,6 +76,7 @@ def parse_command(text: str) -> ShellCommand:
 def _parse_command(text: str) -> ShellCommand:
     found = _Findings()
     if unread := find_parse_objection(text):
+        found.simple = [words[:MOST_WORDS] for words in _split_roughly(text[:READABLE])]
         found.candidates.extend(_split_roughly(text[:READABLE]))
     elif not _inspect_text(text, found, depth=0):
         unread = "it does not parse as a shell command"
@@ -93,8 +98,11 @@ def _parse_command(text: str) -> ShellCommand:
         parts=() if odd else parts,
         odd=odd,
         unread=unread,
+        simple=tuple(found.simple),
+        nested=tuple(found.nested),
         candidates=candidates,
         match_texts=tuple(dict.fromkeys(_list_match_texts(candidates))),
+        sources=tuple(found.sources),
         writes=writes,
         mentions=mentions,
         folders=folders,
@@ -236,6 +244,7 @@ class _Findings:
     """The parser's findings in a command."""
 
     simple: list[Words] = field(default_factory=list)
+    nested: list[Words] = field(default_factory=list)
     candidates: list[Words] = field(default_factory=list)
     kinds: set[str] = field(default_factory=set)
     redirected: list[str] = field(default_factory=list)
@@ -266,9 +275,13 @@ def _inspect_text(text: str, found: _Findings, *, depth: int) -> bool:
         return True
     root = _get_parser().parse(text.encode("utf-8", "surrogatepass")).root_node
     before, texts_before = len(found.candidates), len(found.texts)
-    simple = _find_simple_commands(root, found, is_top=depth == 0)
+    simple = _find_simple_commands(root, found, is_top=not depth)
     if root.has_error or found.is_too_much:
         simple += _split_roughly(text)
+    if depth:
+        found.nested += simple
+    else:
+        found.simple = list(simple)
     for words in simple:
         heard = len(found.candidates)
         if heard > MOST_CANDIDATES:
@@ -317,8 +330,6 @@ def _find_simple_commands(root: Node, found: _Findings, *, is_top: bool) -> list
             _note_node(node, kind, found, simple)
         if children:
             waiting.extend(reversed(children))
-    if is_top:
-        found.simple = list(simple)
     return simple
 
 

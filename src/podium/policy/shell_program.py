@@ -114,11 +114,11 @@ def _find_path_risks(at: int, word: str) -> Iterator[Risk]:
     if not _ADDRESS.match(word):
         for path in _find_paths(word):
             if is_protected(path):
-                yield Risk(at, f"{path} is protected", "guarded")
+                yield Risk(at, f"{path} is protected", "guarded", path)
             elif is_sensitive(path):
-                yield Risk(at, f"{path} may contain secrets", "guarded")
+                yield Risk(at, f"{path} may contain secrets", "guarded", path)
             elif not locate_path(path).is_inside:
-                yield Risk(at, f"{path} may be outside the checkout", "outside")
+                yield Risk(at, f"{path} may be outside the checkout", "outside", path)
 
 
 _ADDRESS = re.compile(r"(?:https?|wss?|git|ssh)://")
@@ -127,7 +127,7 @@ _ADDRESS = re.compile(r"(?:https?|wss?|git|ssh)://")
 def _find_wrapper_risks(words: Words, name: str) -> Iterator[Risk]:
     """Yield the risks of a command that runs another: the start and the risks of the inner command."""
     at = 1
-    while at < len(words) and _BEFORE_WRAPPED.fullmatch(words[at]):
+    while at < len(words) and BEFORE_WRAPPED.fullmatch(words[at]):
         if name in TEXT_READERS or "=" in words[at]:
             yield Risk(at, f"{name} {words[at]} changes what runs")
         at += 1
@@ -136,11 +136,11 @@ def _find_wrapper_risks(words: Words, name: str) -> Iterator[Risk]:
         # Commands from standard input or inside a string are not among the words.
         yield Risk(len(words), f"{name} runs code that is not part of the command")
     elif at < len(words):
-        yield from (Risk(at + risk.place, risk.why, risk.kind) for risk in find_risks(words[at:]))
+        yield from (risk._replace(place=at + risk.place) for risk in find_risks(words[at:]))
 
 
-# An option, a duration, a number or an assignment before the wrapped command.
-_BEFORE_WRAPPED = re.compile(r"-.*|\d+(?:\.\d+)?[smhd]?|[A-Za-z_]\w*=.*", re.DOTALL)
+BEFORE_WRAPPED = re.compile(r"-.*|\d+(?:\.\d+)?[smhd]?|[A-Za-z_]\w*=.*", re.DOTALL)
+"""An option, a duration, a number or an assignment before the wrapped command."""
 
 
 def _find_runner_risks(words: Words) -> Iterator[Risk]:
@@ -151,7 +151,7 @@ def _find_runner_risks(words: Words) -> Iterator[Risk]:
         at += 1
     yield Risk(at, f"{words[0]} {words[1]} runs another command")
     if at < len(words):
-        yield from (Risk(at + risk.place, risk.why, risk.kind) for risk in find_risks(words[at:]))
+        yield from (risk._replace(place=at + risk.place) for risk in find_risks(words[at:]))
 
 
 def _find_interpreter_risks(words: Words) -> Iterator[Risk]:
@@ -166,7 +166,7 @@ def _find_interpreter_risks(words: Words) -> Iterator[Risk]:
         yield Risk(at, f"{word} makes {words[0]} run code")
         if word == "-m" and at + 1 < len(words):
             yield Risk(at + 1, "-m runs a module")
-            yield from (Risk(at + 1 + risk.place, risk.why, risk.kind) for risk in find_risks(words[at + 1 :]))
+            yield from (risk._replace(place=at + 1 + risk.place) for risk in find_risks(words[at + 1 :]))
             return
     yield Risk(len(words), f"{words[0]} runs code that is not part of the command")
 

@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import json
 import re
-from unicodedata import category
 
 import msgspec
 
 from ..values.event import PermissionAsked
+from ..values.hidden_characters import escape_if_hidden
+from ..values.risk_fact import RiskFact, RiskKind
 
-HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
-BLANKS = frozenset("\u034f\u115f\u1160\u2800\u3164\uffa0")
-"""Characters outside the hidden categories that are invisible or look like a space."""
 AT_A_GLANCE = 72
 """Longer texts are shown with their length."""
 LONGEST_NAME = 60
@@ -29,12 +27,23 @@ SANDBOXES = {
 }
 """The description of each sandbox in which an action can run."""
 
+RISKS: dict[RiskKind, str] = {
+    "deletes": "deletes or discards",
+    "outside": "reaches outside the checkout",
+    "network": "uses the network",
+    "protected_path": "touches a protected path or a likely secret",
+    "control_characters": "contains control or invisible characters",
+    "unknown_program": "runs a program that Podium does not know",
+}
+"""The description of each kind of risk fact."""
+
+_PLAIN_EXAMPLE = re.compile(r"[\w./:@~+*={}$\\-]+")
 _SPACES = re.compile(r"(?<=\S) {20,}(?=\S)")
 """A run of spaces long enough to move the text after it out of sight."""
 
 
 def format_request_lines(asked: PermissionAsked) -> list[str]:
-    """Return the lines of a request: the full arguments, the directory, the reason and the changes."""
+    """Return the lines of a request: the full arguments, the directory, the reason, the risks and the changes."""
     action = asked.action
     lines = [
         *(
@@ -43,6 +52,7 @@ def format_request_lines(asked: PermissionAsked) -> list[str]:
         ),
         f"  in {action.directory or 'no directory'}, because {asked.reason}",
         f"  sandbox: {SANDBOXES.get(action.sandbox, action.sandbox)}",
+        *(f"  risk: {format_risk(fact)}" for fact in asked.risks),
     ]
     if asked.shown:
         lines += ["", *(f"  {line}" for line in asked.shown.split("\n")), ""]
@@ -54,31 +64,26 @@ def format_request_lines(asked: PermissionAsked) -> list[str]:
     return lines
 
 
+def format_risk(fact: RiskFact) -> str:
+    """Return a risk fact as a phrase on one line, in which its examples cannot be mistaken for Podium's words."""
+    more = f" and {fact.more} more" if fact.more else ""
+    return f"{RISKS[fact.kind]}: {', '.join(map(_quote_example, fact.examples))}{more}"
+
+
+def _quote_example(text: str) -> str:
+    shown = escape_in_line(text)
+    return shown if _PLAIN_EXAMPLE.fullmatch(shown) else '"' + shown.replace('"', '\\"') + '"'
+
+
 def escape_hidden_text(text: str) -> str:
     """Escape invisible characters, and replace long runs of spaces with their length. Line breaks stay."""
-    return _SPACES.sub(lambda run: f" [{len(run[0])} spaces] ", "".join(map(_escape_character, text)))
+    return _SPACES.sub(lambda run: f" [{len(run[0])} spaces] ", "".join(map(escape_if_hidden, text)))
 
 
 def escape_in_line(name: str) -> str:
     """Return a name from an agent or a tool on one line, with invisible characters escaped."""
     shown = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
-    return "".join(json.dumps(one)[1:-1] if one in "\n\t\r" else _escape_character(one) for one in shown)
-
-
-def _escape_character(character: str) -> str:
-    if character in " \n\t" or not _is_hidden(character):
-        return character
-    code = ord(character)
-    if code <= 0xFF:
-        return f"\\x{code:02x}"
-    return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
-
-
-def _is_hidden(character: str) -> bool:
-    if character.isascii():
-        return not character.isprintable()
-    is_selector = "\u180b" <= character <= "\u180f" or "\ufe00" <= character <= "\ufe0f"
-    return is_selector or character in BLANKS or category(character) in HIDDEN_CATEGORIES or character >= "\U000e0000"
+    return "".join(json.dumps(one)[1:-1] if one in "\n\t\r" else escape_if_hidden(one) for one in shown)
 
 
 def _format_length(value: object) -> str:

@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec import structs
 
-from ..core.open_requests import RunRequests
+from ..core.open_requests import Answered, Asked, RunRequests
 from ..values.agent import Team
 from ..values.errors import Failure
 from ..values.event import (
@@ -128,6 +128,8 @@ class RunView:
     notices: list[str] = field(default_factory=list)
     requests: RunRequests = field(default_factory=RunRequests)
     """The requests and questions to the person."""
+    request_entries: list[Entry] = field(default_factory=list)
+    """The requests and questions to the person and their answers, in order."""
     refusals: list[ActionRefused] = field(default_factory=list)
     """The actions that were refused."""
     is_aborted: bool = False
@@ -170,6 +172,8 @@ class RunView:
             case _:
                 if (node := self._nodes.get(entry.operation)) is not None:
                     _apply_to_node(node, entry)
+        if isinstance(entry.event, Asked | Answered):
+            self.request_entries.append(entry)
         self.requests.apply(entry)
 
     def _start_node(self, entry: Entry, event: OperationStarted) -> None:

@@ -64,11 +64,13 @@ def format_request_line(one: OpenRequest, same: int) -> str:
         if isinstance(one.asked, PermissionAsked)
         else one.asked.text
     )
+    kinds = [fact.kind.replace("_", " ") for fact in one.asked.risks] if isinstance(one.asked, PermissionAsked) else []
+    risks = f"  [{', '.join(kinds)}]" if kinds else ""
     again = f"  (one of {same} identical requests)" if same > 1 else ""
     asks = f"{format_asker(one.entry, one.worker_name)} in {one.summary.id}"
     return (
         f"{one.asked.id}  {format_age(time.time() - one.entry.at)}  {asks}: "
-        f"{truncate_line(' '.join(what.split()), 90)}{again}"
+        f"{truncate_line(' '.join(what.split()), 90)}{risks}{again}"
     )
 
 

@@ -12,10 +12,13 @@ from typing import Any
 import click
 from msgspec import structs
 
+from ...core.open_requests import Asked
 from ...runs.run_lookup import RunState, derive_run_state, open_reader
 from ...setup.settings import Settings
 from ...values.event import SCHEMA
+from ...values.operation_path import parse_agent_name
 from ...views.run_view import OperationNode, RunView
+from ..terminal.entry_text import format_entry
 from ..terminal.outcome_text import format_parts, result_fields
 from ..terminal.run_tree import Row, Style, build_tree_rows, choose_symbols, format_plain_row
 from ..terminal.text import (
@@ -66,6 +69,7 @@ def format_run(run_state: RunState, run_view: RunView) -> list[str]:
         *format_run_header(run_state, run_view, now=now, most=most),
         "",
         *(colour_row(row) if is_colourful else format_plain_row(row) for row in rows),
+        *format_run_requests(run_view),
         *(f"\nnotice: {escape_for_terminal(notice)}" for notice in run_view.notices),
         "",
         *format_run_answer(run_state, run_view),
@@ -90,6 +94,12 @@ def format_run_header(run_state: RunState, run_view: RunView, *, now: float, mos
         ["used", format_usage(run_view.usage)],
     ]
     return [escape_for_terminal("  ".join(fact)) for fact in align_columns(facts)]
+
+
+def format_run_requests(run_view: RunView) -> list[str]:
+    """Return the requests and questions to the person and the answers, one line each."""
+    lines = [line for entry in run_view.request_entries if (line := format_entry(entry)) is not None]
+    return ["", *lines] if lines else []
 
 
 def format_run_answer(run_state: RunState, run_view: RunView) -> list[str]:
@@ -125,9 +135,24 @@ def run_fields(run_state: RunState, run_view: RunView) -> dict[str, Any]:
         "entries": run_view.seq,
         "usage": structs.asdict(run_view.usage),
         "notices": run_view.notices,
+        "requests": request_fields(run_view),
         "tree": None if run_view.root is None else operation_fields(run_view.root),
         "result": None if run_view.ended is None else result_fields(run_view.build_result()),
     }
+
+
+def request_fields(run_view: RunView) -> list[dict[str, Any]]:
+    """Return the fields of each request and question to the person, with the answer if there is one."""
+    return [
+        {
+            "agent": parse_agent_name(entry.operation),
+            "asked_at": entry.at,
+            "asked": entry.event,
+            "answered": run_view.requests.answers.get(entry.event.id),
+        }
+        for entry in run_view.request_entries
+        if isinstance(entry.event, Asked)
+    ]
 
 
 def operation_fields(node: OperationNode) -> dict[str, Any]:

@@ -59,6 +59,8 @@ from ...values.event import (
 )
 from ...values.operation_path import parse_agent_name, parse_plan_step
 from ...values.plain_text import format_count
+from ...values.risk_fact import RiskFact
+from ...views.request_text import format_risk
 from .budget_text import format_limits
 from .text import escape_for_terminal, truncate_line
 from .work_event_text import format_work_event
@@ -150,7 +152,7 @@ def _format_operation_event(entry: Entry) -> str | None:
         case PermissionAsked() as event:
             return (
                 f"asks for permission ({event.id}): {event.action.tool} "
-                f"{_format_arguments(event.action)}; {event.reason}"
+                f"{_format_arguments(event.action)}; {event.reason}{_format_risks(event.risks)}"
             )
         case QuestionAsked() as event:
             return f"asks you ({event.id}): {_quote_text(event.text)}"
@@ -232,6 +234,10 @@ _TRIGGERS = frozenset(get_args(Trigger))
 
 def _format_arguments(action: Action) -> str:
     return truncate_line(json.dumps(action.arguments), LONGEST_QUOTE)
+
+
+def _format_risks(risks: tuple[RiskFact, ...]) -> str:
+    return f"; risk: {'; '.join(map(format_risk, risks))}" if risks else ""
 
 
 def _quote_text(text: str) -> str:

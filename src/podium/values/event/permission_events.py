@@ -6,6 +6,7 @@ from typing import ClassVar, Literal
 
 from ..action import Action
 from ..plan import WorkPlan
+from ..risk_fact import RiskFact
 from .base_event import EventBase
 
 Decision = Literal["once", "run", "always", "deny", "deny_and_pause", "abort"]
@@ -19,7 +20,8 @@ class PermissionAsked(EventBase, frozen=True, kw_only=True, tag="permission_aske
 
     `shown` shows what the action would do, such as a diff. `reason` is the rule that requires permission, or says
     that no rule matches. `always` is the rule that would allow this and similar actions permanently; it is empty
-    if that is not safe to offer. `denied` lists earlier denials of the same action.
+    if that is not safe to offer. `denied` lists earlier denials of the same action. `risks` are the facts that a
+    person should notice, found when the permission was requested.
     """
 
     survives_power_loss: ClassVar[bool] = True
@@ -30,6 +32,7 @@ class PermissionAsked(EventBase, frozen=True, kw_only=True, tag="permission_aske
     shown: str = ""
     always: str = ""
     denied: tuple[str, ...] = ()
+    risks: tuple[RiskFact, ...] = ()
 
 
 class PermissionAnswered(EventBase, frozen=True, kw_only=True, tag="permission_answered"):

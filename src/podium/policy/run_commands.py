@@ -1,0 +1,97 @@
+"""Which command a command runs: `rm a` for `sudo -u ada rm a`, and which programs are known.
+
+The words do not show whether an option has a value, so there can be several possibilities. Risk facts use this;
+rules do not, because `shell_command` gives them every command that could possibly run.
+"""
+
+from __future__ import annotations
+
+import re
+
+from .command_words import Words, is_known_program, split_names
+from .shell_program import (
+    BEFORE_WRAPPED,
+    COPIERS,
+    INTERPRETER,
+    PATHLESS,
+    RUNNERS,
+    SHELLS,
+    WRAPPERS,
+    WRITERS,
+    get_program_name,
+    is_read_only,
+    is_runner,
+)
+
+DEEPEST = 6
+STRING_RUNNERS = SHELLS | split_names("eval trap watch su ssh script")
+"""Programs that run a string among their words as a command."""
+
+BUILTINS = split_names(
+    "[ [[ alias bg break builtin caller continue declare dirs disown enable exit export fg getopts hash help history "
+    "jobs let local logout mapfile read readarray readonly return set shift shopt suspend times typeset ulimit umask "
+    "unalias unset wait"
+)
+EXEC_OPTIONS = frozenset(("-exec", "-execdir", "-ok", "-okdir"))
+SYSTEM_PROGRAM = re.compile(r"/(?:usr/(?:local/)?)?s?bin/[^/]+")
+
+
+def find_run_commands(words: Words, *, depth: int = 0) -> list[Words]:
+    """Return the possible commands that a command runs; the command itself if it runs no other."""
+    starts = [start for start in _find_inner_starts(words) if start < len(words)] if depth < DEEPEST else []
+    if not starts:
+        return [words]
+    return [inner for start in starts for inner in find_run_commands(words[start:], depth=depth + 1)]
+
+
+def _find_inner_starts(words: Words) -> list[int]:
+    """Return the positions at which the command that these words run may begin."""
+    name = get_program_name(words)
+    if name == "find":
+        return [at + 1 for at, word in enumerate(words) if word in EXEC_OPTIONS]
+    if INTERPRETER.fullmatch(name):
+        return [2] if words[1:2] == ("-m",) else []
+    if name in WRAPPERS and not is_read_only(words):
+        at = next((at for at in range(1, len(words)) if not BEFORE_WRAPPED.fullmatch(words[at])), len(words))
+    elif is_runner(words, name):
+        at = next((at for at in range(2, len(words)) if not words[at].startswith("-")), len(words))
+    else:
+        return []
+    # `ssh` has a host before the command; after an option, the word can be its value.
+    first = at + 1 if name == "ssh" else at
+    return [first, first + 1] if words[at - 1].startswith("-") else [first]
+
+
+def select_likely_commands(possible: list[Words]) -> list[Words]:
+    """Return those of the possible commands that begin with a known program, or all of them if none does."""
+    return [one for one in possible if not _get_unknown_name(one)] or possible
+
+
+def find_unknown_program(words: Words) -> str:
+    """Return the program that a command runs if Podium does not know what it does, or an empty string."""
+    possible = find_run_commands(words)
+    names = [_get_unknown_name(one) for one in possible]
+    if not all(names):
+        return ""
+    return names[0] if len(names) == 1 else " ".join(words)
+
+
+def _get_unknown_name(words: Words) -> str:
+    head, name = words[0], get_program_name(words)
+    if INTERPRETER.fullmatch(name):
+        return _get_script_name(words)
+    if re.search(r"\s", head):
+        return ""  # a string with a command, which is parsed on its own
+    if "/" in head and not SYSTEM_PROGRAM.fullmatch(head):
+        return head
+    is_known = is_known_program(name) or name in WRAPPERS or name in RUNNERS or name in BUILTINS
+    return "" if is_known or name in WRITERS or name in COPIERS or name in PATHLESS else head
+
+
+def _get_script_name(words: Words) -> str:
+    """Return the script or the option with the code that an interpreter runs."""
+    if words[1:2] and words[1] in ("--version", "-V", "--help"):
+        return ""
+    if len(words) == 1:
+        return words[0]
+    return f"{words[0]} {words[1]}" if words[1].startswith("-") else words[1]
