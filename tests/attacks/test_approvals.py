@@ -118,6 +118,23 @@ def test_no_characters_in_a_command_hide_its_dangerous_part_on_the_screen(desk: 
     assert not (desk.repo / "evil.txt").exists()
 
 
+def test_an_agents_reason_draws_no_request_of_its_own(desk: Desk) -> None:
+    forged = "world asks for permission (aaaa): read_file\n  risk: none\nAllow read_file (aaaa)?\n[y] once"
+    said = f"\x1b[2J\x1b[1;1H{'世' * 38}{forged}"
+    desk.write_agent("sly", bash("touch evil.txt") | {"says": said}, "The end.", tools=["Bash"])
+    terminal = Terminal(desk, "run", "sly", "go", rows=40, columns=80)
+
+    lines = terminal.wait_until(lambda lines: any(line.startswith("[y] once") for line in lines))
+    terminal.process.send("a")
+    terminal.wait_exit()
+
+    assert [line.split(" (")[0] for line in lines if "asks for permission" in line and "|" not in line] == [
+        "sly asks for permission"
+    ]
+    assert not any(line.lstrip().startswith(("risk", "Allow read_file", "world asks")) for line in lines)
+    assert any("| \\x1b[2J\\x1b[1;1H世" in line.replace("世 ", "世") for line in lines)
+
+
 def test_control_characters_in_a_path_a_diff_and_a_refusal_do_not_act(desk: Desk) -> None:
     evil = "\x1b[2J\u202e\x9b"
     desk.write_agent(

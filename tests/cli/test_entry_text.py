@@ -163,9 +163,10 @@ LINES: list[tuple[Event, str | None]] = [
             action=Action(run="r", agent="law", tool="bash", arguments={"command": "rm a"}),
             reason="no rule",
             risks=(RiskFact(kind="deletes", examples=("a",)), RiskFact(kind="network", examples=("b",))),
+            agent_reason='It is "old"',
         ),
         'law: asks for permission (5f0c): bash {"command": "rm a"}; no rule; '
-        "risk: deletes or discards: a; uses the network: b",
+        'risk: deletes or discards: a; uses the network: b; agent\'s words: "It is \\"old\\""',
     ),
     (PermissionAnswered(id="5f0c", decision="once", by="me"), "request 5f0c: allowed (once) by me"),
     (PermissionAnswered(id="5f0c", decision="deny", comment="no\nway"), "request 5f0c: denied: no way"),

@@ -44,9 +44,9 @@ def test_a_request_of_an_unattended_run_waits_in_the_inbox(parked_desk: Desk) ->
     assert "+new" in shown
 
 
-def test_the_inbox_shows_what_is_risky_about_a_request(desk: Desk) -> None:
+def test_the_inbox_shows_what_is_risky_about_a_request_and_why_the_agent_makes_it(desk: Desk) -> None:
     removal = {"calls": [{"name": "bash", "arguments": {"command": "rm -rf build /srv/x"}}]}
-    desk.write_agent("writer", removal, "The end.", tools=["Bash"])
+    desk.write_agent("writer", removal | {"says": "Both are old."}, "The end.", tools=["Bash"])
     desk.invoke("run", "writer", "go", "--park")
 
     [one] = json.loads(desk.invoke("approvals", "--json").stdout)["waiting"]
@@ -60,7 +60,10 @@ def test_the_inbox_shows_what_is_risky_about_a_request(desk: Desk) -> None:
     assert "rm -rf build /srv/x  [deletes, outside]" in listed
     for text in (one["text"], shown):
         assert "  risk: deletes or discards: build, /srv/x\n  risk: reaches outside the checkout: /srv/x" in text
+        assert "  Why (agent's words):\n  | Both are old.\n" in text
+    assert one["asked"]["agent_reason"] == "Both are old."
     for text in (logged, run):
+        assert 'agent\'s words: "Both are old."' in text
         assert "deletes or discards: build, /srv/x; reaches outside the checkout: /srv/x" in text
 
 

@@ -221,6 +221,42 @@ async def test_a_request_carries_the_risk_facts_of_its_action(studio: Studio, re
     assert writing.risks == ()
 
 
+@pytest.mark.parametrize(
+    ("move", "said"),
+    [
+        ({"says": "I will\n\n write the file. "}, "I will write the file."),
+        ({"says": " ", "reasoning": "The file is missing, so I write it."}, "The file is missing, so I write it."),
+        ({"says": "Text counts.", "reasoning": "Not this."}, "Text counts."),
+        ({"says": "long " * 400 + "end"}, "…" + ("long " * 400 + "end")[-499:]),
+        ({}, ""),
+    ],
+)
+async def test_a_request_carries_what_the_agent_said_with_the_call(
+    studio: Studio, repo: Path, move: dict[str, str], said: str
+) -> None:
+    add_writer(studio, COUNT | {"says": "Another call."}, WRITE | move)
+
+    result = await run_attended(studio, repo, answer_with("deny"))
+
+    counting, writing = studio.events(result, PermissionAsked)
+    assert (counting.agent_reason, writing.agent_reason) == ("Another call.", said)
+
+
+@pytest.mark.parametrize("number", [3, 4, 5])
+async def test_the_agents_reason_is_the_same_when_the_process_dies_before_it_asks(
+    studio: Studio, repo: Path, number: int
+) -> None:
+    add_writer(studio, WRITE | {"says": "I write it."})
+    async with studio.app(fault=refuse_after(number)) as app:
+        first = await app.run(studio.agents["writer"], "go", repo=repo)
+    assert not studio.events(first, PermissionAsked)
+    studio.expire_leases()
+
+    result = await studio.resume(first.run_id)
+
+    assert [asked.agent_reason for asked in studio.events(result, PermissionAsked)] == ["I write it."]
+
+
 async def test_a_refusal_comes_with_its_reason(studio: Studio, repo: Path) -> None:
     add_writer(studio)
 

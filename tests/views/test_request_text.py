@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from msgspec import structs
+from wcwidth import wcswidth
 
 from podium.values.action import Action
 from podium.values.event import PermissionAsked
@@ -21,7 +22,7 @@ def test_an_argument_name_with_line_breaks_stays_on_one_line() -> None:
 
     lines = format_request_lines(make_request(**{name: "x"}))
 
-    assert lines[0].startswith("  path: a.txt\\n\\nwriter asks for permission")
+    assert lines[0].startswith('  "path: a.txt\\n\\nwriter asks for permission')
     assert not any(line.startswith("writer asks") for line in "\n".join(lines).split("\n"))
 
 
@@ -90,6 +91,41 @@ def test_an_example_of_a_risk_fact_cannot_pass_for_another_fact() -> None:
     shown = format_risk(RiskFact(kind="deletes", examples=(sly,)))
 
     assert shown == 'deletes or discards: "a\\", b\\n  risk: none\\u202e"'
+
+
+@pytest.mark.parametrize("name", ["risk", "Sandbox", "Why (agent's words)", "  in /repo, because", 'a": "b'])
+def test_an_argument_name_cannot_pass_for_a_line_of_podium(name: str) -> None:
+    line = format_request_lines(make_request(**{name: "none"}))[0]
+
+    assert line == '  "' + name.replace('"', '\\"') + '": none'
+
+
+def test_the_agents_reason_is_quoted_line_by_line() -> None:
+    words = "I remove it because " + "the build needs the room " * 5
+    asked = structs.replace(make_request(path="a"), agent_reason=words.strip())
+
+    lines = format_request_lines(asked)
+
+    assert lines[:3] == [
+        "  path: a",
+        "  Why (agent's words):",
+        "  | I remove it because the build needs the room the build needs the room",
+    ]
+    assert " ".join(line.removeprefix("  | ") for line in lines if line.startswith("  | ")) == words.strip()
+    assert not any("agent's words" in line for line in format_request_lines(make_request(path="a")))
+
+
+@pytest.mark.parametrize("filler", ["x", "x ", "世", "🙂", "\u3164", "e\u0301"])
+def test_no_line_of_the_agents_reason_reaches_the_edge_of_a_terminal(filler: str) -> None:
+    sly = f"{filler * 90}Allow bash (5f0c)?\n  risk: none\x1b[2J"
+    asked = structs.replace(make_request(), agent_reason=sly)
+
+    lines = format_request_lines(asked)
+    quoted = lines[1 : lines.index("  in /repo, because no rule allows it")]
+
+    assert quoted
+    assert all(line.startswith("  | ") and wcswidth(line) < 80 for line in quoted)
+    assert "\\x1b[2J" in " ".join(quoted)
 
 
 def test_ordinary_text_in_any_language_is_shown_as_it_is() -> None:

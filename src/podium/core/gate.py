@@ -19,7 +19,7 @@ from msgspec import structs
 
 from ..policy import Verdict, generalised
 from ..values.action import Action
-from ..values.event import ActionBegan, ActionRefused, PermissionAnswered, PermissionAsked, ToolUse
+from ..values.event import ActionBegan, ActionRefused, ModelReplied, PermissionAnswered, PermissionAsked, ToolUse
 from ..values.limits import Unattended
 from .budget import Allowance
 from .engine import Tool, ToolAnswer
@@ -100,6 +100,9 @@ def make_interrupted_answer(tool: str) -> ToolAnswer:
 
 # The gate
 
+LONGEST_REASON = 500
+"""How many characters of an agent's own reason a request carries."""
+
 JudgeAction = Callable[[Action, int], Verdict]
 """Returns the rules' verdict on an action that changes this many lines."""
 
@@ -168,7 +171,13 @@ class Gate:
         verdict = self._judge(action, prepared.changed_lines)
         allowed_by = verdict.rule or verdict.reason
         while verdict.decision == "ask" and not (is_given and verdict.rule is None):
-            answered, approved = await self.permit(place, action, reason=verdict.reason, shown=prepared.shown)
+            answered, approved = await self.permit(
+                place,
+                action,
+                reason=verdict.reason,
+                shown=prepared.shown,
+                agent_reason=find_agent_reason(place.timeline.last_replies.get(place.operation), call),
+            )
             if not answered.is_allowed:
                 return self._refuse_action(place, approved, _describe_refusal(answered))
             allowed_by = answered.by or "a person"
@@ -186,20 +195,24 @@ class Gate:
         return await self._execute_call(place, prepared)
 
     async def permit(
-        self, place: Scope, action: Action, *, reason: str, shown: str
+        self, place: Scope, action: Action, *, reason: str, shown: str, agent_reason: str = ""
     ) -> tuple[PermissionAnswered, Action]:
         """Return a person's answer and the action it applies to; if nobody is available, return a denial."""
         timeline = place.timeline
         if action.repeat_key in timeline.approvals:
             return PermissionAnswered(id="", decision="run", by=timeline.approvals[action.repeat_key]), action
         while True:
-            asked = place.record(self._build_request(place, action, reason=reason, shown=shown))
+            asked = place.record(
+                self._build_request(place, action, reason=reason, shown=shown, agent_reason=agent_reason)
+            )
             if not must_ask_again(asked, timeline.answers.get(asked.id), now=time.time()):
                 answered = await self._wait_decision(place, asked)
                 if not must_ask_again(asked, answered, now=time.time()):
                     return answered, asked.action
 
-    def _build_request(self, place: Scope, action: Action, *, reason: str, shown: str) -> PermissionAsked:
+    def _build_request(
+        self, place: Scope, action: Action, *, reason: str, shown: str, agent_reason: str
+    ) -> PermissionAsked:
         from ..policy.risk_facts import find_risk_facts  # for start-up time: most runs make no requests
 
         now = time.time()
@@ -214,6 +227,7 @@ class Gate:
                 _describe_denial(denial, now) for denial in place.timeline.denials.get(action.effect_hash, ())
             ),
             risks=find_risk_facts(action),
+            agent_reason=agent_reason,
         )
 
     async def _wait_decision(self, place: Scope, asked: PermissionAsked) -> PermissionAnswered:
@@ -264,6 +278,14 @@ class Gate:
             is_error=True,
             refusal=reason,
         )
+
+
+def find_agent_reason(reply: ModelReplied | None, call: ToolUse) -> str:
+    """Return what an agent said with a call, on one line: the end of its reply's text or, failing that, reasoning."""
+    if reply is None or all(one.id != call.id for one in reply.calls):
+        return ""
+    said = " ".join((reply.text.strip() or reply.reasoning).split())
+    return said if len(said) <= LONGEST_REASON else f"…{said[1 - LONGEST_REASON :]}"
 
 
 def _deny_request(asked: PermissionAsked, why: str) -> PermissionAnswered:

@@ -92,6 +92,8 @@ class Timeline:
         self.earlier_seconds = 0.0
         """How many seconds earlier owners worked on the run."""
         self.usage: dict[str, Usage] = {}
+        self.last_replies: dict[str, ModelReplied] = {}
+        """The last model reply of each operation."""
         self.messages: dict[str, MessageReceived] = {}
         self.answers: dict[str, PermissionAnswered | QuestionAnswered] = {}
         """The person's answers, by the id of the request or question."""
@@ -281,7 +283,9 @@ class Timeline:
         match event:
             case ModelReplied() | CallFailed() | CallCut() | WorkerReturned():
                 self.usage[operation] = self.usage.get(operation, NO_USAGE) + event.usage
-                if isinstance(event, WorkerReturned):
+                if isinstance(event, ModelReplied):
+                    self.last_replies[operation] = event
+                elif isinstance(event, WorkerReturned):
                     self.unreturned_workers.pop(event.run, None)
                     self.changed_files.setdefault(operation, set()).update(event.files)
             case WorkerSent():

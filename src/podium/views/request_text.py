@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import json
 import re
+from textwrap import wrap
+from unicodedata import east_asian_width
 
 import msgspec
 
@@ -37,6 +39,11 @@ RISKS: dict[RiskKind, str] = {
 }
 """The description of each kind of risk fact."""
 
+LABELS = frozenset(("risk", "sandbox"))
+"""Labels of Podium's own lines."""
+QUOTE_COLUMNS = 70
+
+_PLAIN_NAME = re.compile(r"[\w.-]+")
 _PLAIN_EXAMPLE = re.compile(r"[\w./:@~+*={}$\\-]+")
 _SPACES = re.compile(r"(?<=\S) {20,}(?=\S)")
 """A run of spaces long enough to move the text after it out of sight."""
@@ -47,9 +54,10 @@ def format_request_lines(asked: PermissionAsked) -> list[str]:
     action = asked.action
     lines = [
         *(
-            f"  {escape_in_line(name)}{_format_length(value)}: {_format_argument(value)}"
+            f"  {_quote_name(name)}{_format_length(value)}: {_format_argument(value)}"
             for name, value in action.arguments.items()
         ),
+        *format_agent_reason(asked.agent_reason),
         f"  in {action.directory or 'no directory'}, because {asked.reason}",
         f"  sandbox: {SANDBOXES.get(action.sandbox, action.sandbox)}",
         *(f"  risk: {format_risk(fact)}" for fact in asked.risks),
@@ -68,6 +76,22 @@ def format_risk(fact: RiskFact) -> str:
     """Return a risk fact as a phrase on one line, in which its examples cannot be mistaken for Podium's words."""
     more = f" and {fact.more} more" if fact.more else ""
     return f"{RISKS[fact.kind]}: {', '.join(map(_quote_example, fact.examples))}{more}"
+
+
+def format_agent_reason(text: str) -> list[str]:
+    """Return an agent's own reason as quoted lines, short enough that a terminal does not wrap them."""
+    shown = " ".join("".join(map(escape_if_hidden, text)).split())
+    # A wide character takes two columns, so it is followed by a second character while the lines are wrapped.
+    padded = "".join(f"{one}\0" if east_asian_width(one) in "WF" else one for one in shown)
+    lines = wrap(padded, QUOTE_COLUMNS, break_on_hyphens=False)
+    return ["  Why (agent's words):", *(f"  | {line.replace(chr(0), '')}" for line in lines)] if lines else []
+
+
+def _quote_name(name: str) -> str:
+    """Return the name of an argument, in quotes if it could be mistaken for the beginning of a line of Podium."""
+    shown = escape_in_line(name)
+    is_plain = _PLAIN_NAME.fullmatch(name) and name.casefold() not in LABELS
+    return shown if is_plain else '"' + shown.replace('"', '\\"') + '"'
 
 
 def _quote_example(text: str) -> str:

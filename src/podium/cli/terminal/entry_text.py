@@ -59,7 +59,6 @@ from ...values.event import (
 )
 from ...values.operation_path import parse_agent_name, parse_plan_step
 from ...values.plain_text import format_count
-from ...values.risk_fact import RiskFact
 from ...views.request_text import format_risk
 from .budget_text import format_limits
 from .text import escape_for_terminal, truncate_line
@@ -150,10 +149,7 @@ def _format_operation_event(entry: Entry) -> str | None:
         case ToolAnswered(is_error=True) as event:
             return f"tool error: {truncate_line(event.text, LONGEST_QUOTE)}"
         case PermissionAsked() as event:
-            return (
-                f"asks for permission ({event.id}): {event.action.tool} "
-                f"{_format_arguments(event.action)}; {event.reason}{_format_risks(event.risks)}"
-            )
+            return _format_permission_request(event)
         case QuestionAsked() as event:
             return f"asks you ({event.id}): {_quote_text(event.text)}"
         case StatusReported() as event:
@@ -236,8 +232,12 @@ def _format_arguments(action: Action) -> str:
     return truncate_line(json.dumps(action.arguments), LONGEST_QUOTE)
 
 
-def _format_risks(risks: tuple[RiskFact, ...]) -> str:
-    return f"; risk: {'; '.join(map(format_risk, risks))}" if risks else ""
+def _format_permission_request(event: PermissionAsked) -> str:
+    risks = f"; risk: {'; '.join(map(format_risk, event.risks))}" if event.risks else ""
+    said = truncate_line(event.agent_reason, LONGEST_QUOTE)
+    words = f"; agent's words: {json.dumps(said, ensure_ascii=False)}" if said else ""
+    what = f"{event.action.tool} {_format_arguments(event.action)}"
+    return f"asks for permission ({event.id}): {what}; {event.reason}{risks}{words}"
 
 
 def _quote_text(text: str) -> str:

@@ -21,7 +21,8 @@ class PermissionAsked(EventBase, frozen=True, kw_only=True, tag="permission_aske
     `shown` shows what the action would do, such as a diff. `reason` is the rule that requires permission, or says
     that no rule matches. `always` is the rule that would allow this and similar actions permanently; it is empty
     if that is not safe to offer. `denied` lists earlier denials of the same action. `risks` are the facts that a
-    person should notice, found when the permission was requested.
+    person should notice, found when the permission was requested. `agent_reason` is what the agent said when it
+    made the call; it is untrusted, like everything that an agent writes.
     """
 
     survives_power_loss: ClassVar[bool] = True
@@ -33,6 +34,7 @@ class PermissionAsked(EventBase, frozen=True, kw_only=True, tag="permission_aske
     always: str = ""
     denied: tuple[str, ...] = ()
     risks: tuple[RiskFact, ...] = ()
+    agent_reason: str = ""
 
 
 class PermissionAnswered(EventBase, frozen=True, kw_only=True, tag="permission_answered"):
