@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import subprocess
 from collections.abc import Iterator
 
@@ -236,6 +237,7 @@ def test_a_request_is_answered_in_the_chat_with_a_key(writer: Desk) -> None:
     assert any("writer asks for permission" in line for line in lines)
     assert any("+new" in line for line in lines)
     assert any("[y] once" in line for line in lines)
+    assert f"allowed (once) by {getpass.getuser()} (chat)" in writer.run_podium("logs", writer.run_id()).stdout
     assert terminal.wait_exit() == 0
     assert (writer.repo / "a.txt").read_text() == "new\n"
 
@@ -294,7 +296,7 @@ def test_an_answer_from_another_process_is_shown(writer: Desk) -> None:
 
     assert writer.run_podium("approve", id).returncode == 0
 
-    terminal.wait_for(f"{id} was answered by")
+    terminal.wait_for(f"{id} was answered by {getpass.getuser()} (command)")
     terminal.wait_for("The end.")
     terminal.process.sendcontrol("d")
     assert terminal.wait_exit() == 0

@@ -169,6 +169,15 @@ LINES: list[tuple[Event, str | None]] = [
         'risk: deletes or discards: a; uses the network: b; agent\'s words: "It is \\"old\\""',
     ),
     (PermissionAnswered(id="5f0c", decision="once", by="me"), "request 5f0c: allowed (once) by me"),
+    (
+        PermissionAnswered(id="5f0c", decision="run", by="ada", channel="terminal"),
+        "request 5f0c: allowed (run) by ada (terminal)",
+    ),
+    (PermissionAnswered(id="5f0c", decision="deny", channel="api"), "request 5f0c: denied by api"),
+    (
+        QuestionAnswered(id="6a", text="this", by="ada", channel="command"),
+        'question 6a: answered by ada (command): "this"',
+    ),
     (PermissionAnswered(id="5f0c", decision="deny", comment="no\nway"), "request 5f0c: denied: no way"),
     (QuestionAsked(id="6a", text="Which?"), 'law: asks you (6a): "Which?"'),
     (QuestionAnswered(id="6a", text="this", by="me"), 'question 6a: answered by me: "this"'),

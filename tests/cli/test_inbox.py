@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import subprocess
 import sys
@@ -103,7 +104,7 @@ def test_a_second_answer_is_refused_with_the_first_decision(parked_desk: Desk) -
     post_to_mailbox(
         parked_desk.store,
         parked_desk.run_id(),
-        PermissionAnswered(id=str(one["id"]), decision="deny", by="ada"),
+        PermissionAnswered(id=str(one["id"]), decision="deny", by="ada", channel="page"),
         ref=str(one["id"]),
     )
 
@@ -113,7 +114,7 @@ def test_a_second_answer_is_refused_with_the_first_decision(parked_desk: Desk) -
 
     for told in (late, later):
         assert told.returncode == 6
-        assert f"{one['id']} was already answered: deny by ada" in told.stderr
+        assert f"{one['id']} was already answered: deny by ada (page)" in told.stderr
 
 
 def test_a_request_that_is_always_allowed_becomes_a_rule(desk: Desk) -> None:
@@ -174,7 +175,12 @@ def test_a_question_is_answered_from_the_command_line(desk: Desk) -> None:
     assert wrong.returncode == 2
     assert "has no choice 7; choose from 1 (red), 2 (blue), or type an answer" in wrong.stderr
     assert resumed.stdout == "The end.\n"
-    assert '"blue"' in desk.run_podium("logs", desk.run_id()).stdout
+    logged, run = desk.invoke("logs", desk.run_id()).stdout, desk.invoke("show", desk.run_id()).stdout
+    for text in (logged, run):
+        assert f'question {one["id"]}: answered by {getpass.getuser()} (command): "blue"' in text
+    [shown_request] = json.loads(desk.invoke("show", desk.run_id(), "--json").stdout)["requests"]
+    assert shown_request["asked"]["text"] == "Which?"
+    assert shown_request["answered"]["channel"] == "command"
     assert listed.stderr.endswith(f"podium answer {one['id']} TEXT\n")
     assert shown.stdout.splitlines()[-1] == "  2. blue"
     assert shown.stderr == f"answer it with: podium answer {one['id']} TEXT\n"
@@ -190,8 +196,11 @@ def test_audit_shows_every_action_with_its_approval(parked_desk: Desk) -> None:
 
     assert "allowed  writer: write_file" in listed
     assert "done" in listed
+    assert f"({getpass.getuser()}) via command -> done" in listed
     assert act["requests"] == [one["id"]]
+    assert act["channel"] == "command"
     assert act["answers"][0]["decision"] == "once"
+    assert (act["answers"][0]["by"], act["answers"][0]["channel"]) == (getpass.getuser(), "command")
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,8 @@ def test_a_plan_is_edited_approved_and_carried_out_as_edited(waiting_desk: Desk,
     assert "do it with care" in waiting_desk.invoke("plan", run).stdout
     committed = waiting_desk.invoke("logs", run, "--kind", "plan_committed", "--jsonl").stdout
     assert json.loads(committed)["event"]["is_approved_by_person"] is True
+    answered = waiting_desk.invoke("logs", run, "--kind", "question_answered", "--jsonl").stdout
+    assert json.loads(answered)["event"]["channel"] == "command"
 
 
 def test_an_invalid_edit_is_refused_with_its_line_and_nothing_is_lost(waiting_desk: Desk, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import time
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 from podium.cli.terminal.request_prompt import RequestPrompter, format_permission_request
 from podium.cli.terminal.run_display import SilentView
 from podium.values.action import Action
-from podium.values.event import Decision, Entry, PermissionAsked
+from podium.values.event import Channel, Decision, Entry, PermissionAsked
 from podium.values.risk_fact import RiskFact
 
 from .conftest import Desk
@@ -44,6 +45,7 @@ def test_a_person_sees_the_whole_action_and_allows_it_with_a_key(writer: Desk) -
     terminal.process.send("y")
     assert terminal.wait_exit() == 0
     assert (writer.repo / "a.txt").read_text() == "new\n"
+    assert f"allowed (once) by {getpass.getuser()} (terminal)" in writer.invoke("logs", writer.run_id()).stdout
 
 
 def test_enter_and_arrows_decide_nothing(writer: Desk) -> None:
@@ -186,11 +188,20 @@ class AnswerRecorder:
     def __init__(self) -> None:
         self.answers: list[tuple[str, Decision]] = []
 
-    async def answer(self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "") -> bool:
+    async def answer(
+        self,
+        id: str,
+        decision: Decision,
+        *,
+        by: str = "",
+        comment: str = "",
+        rule: str = "",
+        channel: Channel = "",
+    ) -> bool:
         self.answers.append((id, decision))
         return True
 
-    async def reply(self, id: str, text: str, *, by: str = "") -> bool:
+    async def reply(self, id: str, text: str, *, by: str = "", channel: Channel = "") -> bool:
         raise AssertionError("nothing was asked in words")
 
 
@@ -289,14 +300,14 @@ def test_a_question_is_answered_by_the_number_of_a_choice(desk: Desk) -> None:
     terminal.process.send("2\r")
 
     assert terminal.wait_exit() == 0
-    assert '"blue"' in "".join(desk.run_podium("logs", desk.run_id()).stdout.splitlines())
+    assert f'answered by {getpass.getuser()} (terminal): "blue"' in desk.run_podium("logs", desk.run_id()).stdout
 
 
 def test_without_a_terminal_it_is_refused(writer: Desk) -> None:
     done = writer.run_podium("run", "writer", "go")
 
     assert done.returncode == 0
-    assert "denied by podium: nobody is there to ask" in done.stderr
+    assert "denied by podium (unattended): nobody is there to ask" in done.stderr
     assert not (writer.repo / "a.txt").exists()
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 from typing import Any
 
@@ -80,6 +81,7 @@ async def test_a_request_is_answered_on_the_screen(desk: Desk, key: str, answer:
     assert desk.run_podium("approvals").stdout == ""
     desk.run_podium("resume", desk.run_id())
     assert (desk.repo / "a.txt").exists() == (answer == "once")
+    assert f"by {getpass.getuser()} (terminal)" in desk.invoke("logs", desk.run_id()).stdout
 
 
 async def test_a_key_that_comes_too_early_or_before_all_is_read_answers_nothing(desk: Desk) -> None:

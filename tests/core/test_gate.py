@@ -192,7 +192,8 @@ async def test_an_action_that_needs_permission_is_refused_in_an_unattended_run(s
 
     assert result.text == "done"
     assert not (repo / "a.txt").exists()
-    assert [event.comment for event in studio.events(result, PermissionAnswered)] == ["nobody is there to ask"]
+    [answered] = studio.events(result, PermissionAnswered)
+    assert (answered.comment, answered.by, answered.channel) == ("nobody is there to ask", "podium", "unattended")
 
 
 async def test_a_person_is_shown_the_whole_action_and_may_allow_it(studio: Studio, repo: Path) -> None:
@@ -206,6 +207,8 @@ async def test_a_person_is_shown_the_whole_action_and_may_allow_it(studio: Studi
     assert "+new" in asked.shown
     [began] = studio.events(result, ActionBegan)
     assert (began.allowed_by, began.action) == ("me", asked.action)
+    [answered] = studio.events(result, PermissionAnswered)
+    assert (answered.by, answered.channel) == ("me", "api")
 
 
 async def test_a_request_carries_the_risk_facts_of_its_action(studio: Studio, repo: Path) -> None:
@@ -392,7 +395,8 @@ async def test_silence_is_a_refusal(studio: Studio, repo: Path) -> None:
     result = await run_attended(studio, repo, silent)
 
     assert not (repo / "a.txt").exists()
-    assert [event.comment for event in studio.events(result, PermissionAnswered)] == ["nobody answered within 0.05 s"]
+    [answered] = studio.events(result, PermissionAnswered)
+    assert (answered.comment, answered.by, answered.channel) == ("nobody answered within 0.05 s", "podium", "timeout")
 
 
 async def test_an_agent_is_not_late_while_a_person_thinks(studio: Studio, repo: Path) -> None:

@@ -11,9 +11,11 @@ import pytest
 
 import podium
 from podium.core.open_requests import (
+    Answered,
     RunRequests,
     compute_expiry,
     compute_seconds_left,
+    describe_closing,
     is_expired,
     must_ask_again,
 )
@@ -51,6 +53,24 @@ def fold_entries(*events: tuple[str, Event]) -> RunRequests:
 
 def list_ids(requests: RunRequests, posted: tuple[str, ...] = ()) -> list[str]:
     return list(requests.list_open(now=NOW, posted=posted))
+
+
+@pytest.mark.parametrize(
+    ("answered", "how"),
+    [
+        (PermissionAnswered(id="p", decision="once", by="ada", channel="chat"), "was answered by ada (chat)"),
+        (QuestionAnswered(id="p", text="x", by="ada", channel="command"), "was answered by ada (command)"),
+        (PermissionAnswered(id="p", decision="deny", channel="api"), "was answered by api"),
+        (PermissionAnswered(id="p", decision="deny", by="commander", channel="timeout"), "timed out"),
+        (None, "timed out"),
+        # Early releases recorded no channel.
+        (PermissionAnswered(id="p", decision="once", by="terminal"), "was answered by terminal"),
+        (PermissionAnswered(id="p", decision="deny", by="podium"), "timed out"),
+        (PermissionAnswered(id="p", decision="deny"), "was answered by somebody"),
+    ],
+)
+def test_a_closed_request_says_who_answered_it_and_how(answered: Answered | None, how: str) -> None:
+    assert describe_closing(answered) == how
 
 
 def test_a_request_or_question_is_open_until_it_is_answered() -> None:

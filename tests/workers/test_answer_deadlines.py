@@ -25,7 +25,8 @@ async def test_a_request_that_no_connected_client_answers_is_denied_and_the_work
 
     await lab.wait_finished()
     [answered] = lab.events(run, PermissionAnswered)
-    assert (answered.decision, answered.by, answered.comment) == ("deny", "commander", "nobody answered within 1 s")
+    assert (answered.decision, answered.by, answered.channel) == ("deny", "commander", "timeout")
+    assert answered.comment == "nobody answered within 1 s"
     assert answered.at - connected_at >= 1
     assert "nobody answered within 1 s" in lab.events(run, ToolAnswered)[0].text
     lab.assert_clean_end(run)

@@ -38,6 +38,7 @@ def test_a_request_is_approved_or_denied_as_the_current_rules_say(tmp_path: Path
     assert denied is not None
     assert (allowed.id, allowed.decision, allowed.by, allowed.at) == ("q", "once", "commander", 7.0)
     assert (denied.id, denied.decision, denied.by) == ("q", "deny", "commander")
+    assert (allowed.channel, denied.channel) == ("rule", "rule")
     assert "Bash(rm *)" in denied.comment
     assert open is None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 from typing import Any
 
@@ -35,7 +36,8 @@ async def test_requests_of_a_worker_are_asked_at_the_terminal_of_the_run_that_se
     assert await to_thread.run_sync(approve_at_terminal) == 0
 
     [sent] = list_sent_workers(lab)
-    assert [answer.by for answer in lab.events(sent.run, PermissionAnswered)] == ["terminal"]
+    [answered] = lab.events(sent.run, PermissionAnswered)
+    assert (answered.by, answered.channel) == (getpass.getuser(), "terminal")
     assert lab.read_file(sent.branch, "one.txt") == ""
     await lab.wait_no_processes()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 
 import pytest
@@ -53,7 +54,8 @@ async def test_three_workers_ask_twice_each_and_are_answered_in_three_ways(lab: 
     assert lab.read_file("feat/one", "one-more.txt") == "x"
     assert lab.read_file("feat/two", "two.txt") == "x\ntwo"
     assert lab.repo.git("diff", "--name-only", "main...feat/three") == "other.txt"
-    assert [answered.by for answered in lab.events(first, PermissionAnswered)] == ["terminal"] * 2
+    answers = [(answered.by, answered.channel) for answered in lab.events(first, PermissionAnswered)]
+    assert answers == [(getpass.getuser(), "chat")] * 2
     assert [answered.comment for answered in lab.events(third, PermissionAnswered)] == ["not that file", ""]
     heard = [received.call.messages[-1].text for received in lab.server.calls]
     assert any("not that file" in text for text in heard)

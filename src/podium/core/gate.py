@@ -19,7 +19,15 @@ from msgspec import structs
 
 from ..policy import Verdict, generalised
 from ..values.action import Action
-from ..values.event import ActionBegan, ActionRefused, ModelReplied, PermissionAnswered, PermissionAsked, ToolUse
+from ..values.event import (
+    ActionBegan,
+    ActionRefused,
+    Channel,
+    ModelReplied,
+    PermissionAnswered,
+    PermissionAsked,
+    ToolUse,
+)
 from ..values.limits import Unattended
 from .budget import Allowance
 from .engine import Tool, ToolAnswer
@@ -236,7 +244,7 @@ class Gate:
         if isinstance(known, PermissionAnswered):
             return known
         if self._unattended == "deny":
-            return place.record(_deny_request(asked, "nobody is there to ask"))
+            return place.record(_deny_request(asked, "nobody is there to ask", channel="unattended"))
         await timeline.wait_written()
         if self._unattended == "park":
             timeline.pause()
@@ -247,7 +255,7 @@ class Gate:
             assert isinstance(answered, PermissionAnswered)
             return answered
         await timeline.wait_while_paused()
-        return place.record(_deny_request(asked, describe_timeout(self._approval_seconds)))
+        return place.record(_deny_request(asked, describe_timeout(self._approval_seconds), channel="timeout"))
 
     async def _execute_call(self, place: Scope, prepared: PreparedCall) -> ToolAnswer:
         if prepared.is_read_only or prepared.is_repeatable:
@@ -288,8 +296,8 @@ def find_agent_reason(reply: ModelReplied | None, call: ToolUse) -> str:
     return said if len(said) <= LONGEST_REASON else f"…{said[1 - LONGEST_REASON :]}"
 
 
-def _deny_request(asked: PermissionAsked, why: str) -> PermissionAnswered:
-    return PermissionAnswered(id=asked.id, decision="deny", by="podium", comment=why)
+def _deny_request(asked: PermissionAsked, why: str, *, channel: Channel) -> PermissionAnswered:
+    return PermissionAnswered(id=asked.id, decision="deny", by="podium", comment=why, channel=channel)
 
 
 def _describe_denial(denial: Denial, now: float) -> str:

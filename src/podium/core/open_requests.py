@@ -69,6 +69,22 @@ class RunRequests:
         }
 
 
+# Answers
+
+
+def describe_answerer(answered: Answered) -> str:
+    """Return who answered a request and how: `ada (terminal)`. It is empty if the log does not say."""
+    by, channel = answered.by, answered.channel
+    return f"{by} ({channel})" if by and channel else by or channel
+
+
+def describe_closing(answered: Answered | None) -> str:
+    """Return how a request was closed, as the end of a sentence about it."""
+    if answered is None or answered.channel == "timeout" or (answered.by == "podium" and not answered.channel):
+        return "timed out"
+    return f"was answered by {describe_answerer(answered) or 'somebody'}"
+
+
 # Expiry
 
 

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from anyio import sleep, to_thread, wait_readable
 
-from ..core.open_requests import Answered
+from ..core.open_requests import Answered, describe_closing
 from ..store.answering_clients import register_client
 from ..store.sqlite.mailbox import post_to_mailbox
 from ..store.sqlite.open_requests import OpenRequest, list_open_requests, load_run_requests
@@ -23,6 +23,7 @@ from ..store.sqlite.worker_index import WorkerIndex
 from ..store.wakeup import WakeupSocket, ensure_socket_folder, send_wakeup
 from ..values.errors import Mistake
 from ..values.event import (
+    Channel,
     Decision,
     Entry,
     PermissionAnswered,
@@ -51,14 +52,22 @@ class AnswerMailbox:
         """Return whether the run that made this request is known."""
         return id in self._runs
 
-    async def answer(self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "") -> bool:
+    async def answer(
+        self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "", channel: Channel
+    ) -> bool:
         given = PermissionAnswered(
-            id=id, decision=decision, by=by, comment=replace_surrogates(comment), rule=rule, at=time.time()
+            id=id,
+            decision=decision,
+            by=by,
+            comment=replace_surrogates(comment),
+            rule=rule,
+            at=time.time(),
+            channel=channel,
         )
         return await self._post_answer(given)
 
-    async def reply(self, id: str, text: str, *, by: str = "") -> bool:
-        return await self._post_answer(QuestionAnswered(id=id, text=replace_surrogates(text), by=by))
+    async def reply(self, id: str, text: str, *, by: str = "", channel: Channel) -> bool:
+        return await self._post_answer(QuestionAnswered(id=id, text=replace_surrogates(text), by=by, channel=channel))
 
     async def _post_answer(self, given: Answered) -> bool:
         return await to_thread.run_sync(
@@ -73,8 +82,8 @@ class RequestListener(Protocol):
         """Handle an entry with a request or question for a person."""
         ...
 
-    def withdraw_request(self, id: str, by: str) -> None:
-        """Withdraw a request that somebody else has answered."""
+    def withdraw_request(self, id: str, how: str) -> None:
+        """Withdraw a request that is closed; `how` is the end of a sentence that says how."""
         ...
 
 
@@ -106,7 +115,7 @@ class WorkerRequestWatcher:
                     if self._store.exists():
                         asked = await to_thread.run_sync(self._list_worker_requests)
                         self._forward_changes(
-                            asked, await to_thread.run_sync(self._find_answerers, self._open.keys() - asked.keys())
+                            asked, await to_thread.run_sync(self._describe_closings, self._open.keys() - asked.keys())
                         )
                     await sleep(LOOK_SECONDS)
                     await wait_readable(wakeup)
@@ -124,24 +133,24 @@ class WorkerRequestWatcher:
                 asked = [one for one in asked if self._sent_by in walk_parent_runs(reader, one.summary)]
         return {one.asked.id: one for one in asked}
 
-    def _find_answerers(self, gone: set[str]) -> dict[str, str]:
-        """Return who answered each request that is no longer open, or `podium` if it closed without an answer.
+    def _describe_closings(self, gone: set[str]) -> dict[str, str]:
+        """Return how each request that is no longer open was closed.
 
         An answer that is not on the timeline yet is reported by a later scan.
         """
-        by: dict[str, str] = {}
+        closings: dict[str, str] = {}
         with StoreReader(self._store) as reader:
             for run in {self._open[id] for id in gone}:
                 requests = load_run_requests(reader, run)
                 still_open = requests.list_open(now=time.time())
                 for id in gone:
                     if self._open[id] == run and id not in still_open:
-                        by[id] = requests.answers[id].by if id in requests.answers else "podium"
-        return by
+                        closings[id] = describe_closing(requests.answers.get(id))
+        return closings
 
-    def _forward_changes(self, asked: dict[str, OpenRequest], answered: dict[str, str]) -> None:
-        for id, by in answered.items():
-            self._listener.withdraw_request(id, by)
+    def _forward_changes(self, asked: dict[str, OpenRequest], closed: dict[str, str]) -> None:
+        for id, how in closed.items():
+            self._listener.withdraw_request(id, how)
             del self._open[id]
         for id, one in asked.items():
             if id not in self._open:

@@ -21,6 +21,7 @@ from ..values.attachment import AttachedFile, read_attachments
 from ..values.errors import Mistake, PodiumError
 from ..values.event import (
     BudgetChanged,
+    Channel,
     Decision,
     MemberChanged,
     MessageReceived,
@@ -81,24 +82,32 @@ class Run:
         )
         await self._post_event(message, files=files)
 
-    async def answer(self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "") -> bool:
+    async def answer(
+        self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "", channel: Channel = "api"
+    ) -> bool:
         """Answer a permission request. Return False if somebody else already has.
 
-        `rule` is the rule to allow permanently, for the decision `always`.
+        `rule` is the rule to allow permanently, for the decision `always`. `by` is the person who answers, and
+        `channel` how the answer was given; both are recorded.
         """
         self._require_request(id, PermissionAsked)
         answered = PermissionAnswered(
-            id=id, decision=decision, by=by, comment=self._clean_text(comment), rule=rule, at=time.time()
+            id=id,
+            decision=decision,
+            by=by,
+            comment=self._clean_text(comment),
+            rule=rule,
+            at=time.time(),
+            channel=channel,
         )
         return await self._post_event(answered, ref=id)
 
-    async def reply(self, id: str, text: str, *, by: str = "") -> bool:
+    async def reply(self, id: str, text: str, *, by: str = "", channel: Channel = "api") -> bool:
         """Answer a question from an agent. Return False if somebody else already has."""
         asked = self._require_request(id, QuestionAsked)
         digest = asked.digest if isinstance(asked, QuestionAsked) else ""
-        return await self._post_event(
-            QuestionAnswered(id=id, text=self._clean_text(text), by=by, digest=digest), ref=id
-        )
+        answered = QuestionAnswered(id=id, text=self._clean_text(text), by=by, digest=digest, channel=channel)
+        return await self._post_event(answered, ref=id)
 
     async def change_budget(self, budget: Budget, *, by: str = "") -> None:
         """Change the run's limits, starting with the next model call. Limits not set in `budget` stay unchanged.

@@ -40,6 +40,7 @@ def _action_fields(
     asked: list[PermissionAsked],
     answers: dict[str, PermissionAnswered],
 ) -> dict[str, Any]:
+    given = [answers[one.id] for one in asked if one.id in answers]
     return {
         "seq": entry.seq,
         "at": entry.at,
@@ -50,6 +51,7 @@ def _action_fields(
         "decision": decision,
         "by": by,
         "requests": [one.id for one in asked],
-        "answers": [answers[one.id] for one in asked if one.id in answers],
+        "answers": given,
+        "channel": given[-1].channel if given else "",
         "outcome": None if decision == "refused" else "unknown",
     }

@@ -27,10 +27,12 @@ def decide_by_rules(
     changed = sum(line.startswith(("+", "-")) for line in asked.shown.splitlines())
     verdict = check(asked.action, narrow_rules(settings.build_rules(), restrictions), changed_lines=changed)
     if verdict.decision == "deny":
-        return PermissionAnswered(id=asked.id, decision="deny", by=COMMANDER, comment=verdict.reason, at=now)
+        return PermissionAnswered(
+            id=asked.id, decision="deny", by=COMMANDER, comment=verdict.reason, at=now, channel="rule"
+        )
     # If no rule applies to the action, the worker asked for a reason that is not known here.
     if verdict.decision == "allow" and verdict.rule is not None:
-        return PermissionAnswered(id=asked.id, decision="once", by=COMMANDER, at=now)
+        return PermissionAnswered(id=asked.id, decision="once", by=COMMANDER, at=now, channel="rule")
     return None
 
 

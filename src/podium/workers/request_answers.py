@@ -75,7 +75,9 @@ class RequestAnswers:
 
     async def _deny_late_request(self, worker: ActiveWorker, id: str, seconds: float) -> None:
         comment = describe_timeout(seconds)
-        denial = PermissionAnswered(id=id, decision="deny", by=COMMANDER, comment=comment, at=time.time())
+        denial = PermissionAnswered(
+            id=id, decision="deny", by=COMMANDER, comment=comment, at=time.time(), channel="timeout"
+        )
         await self._post_answer(worker, denial)
 
     async def _post_answer(self, worker: ActiveWorker, answer: PermissionAnswered) -> None:

@@ -62,6 +62,7 @@ class ChatSession:
             home=current.home,
             store=current.store,
             tell=lambda text: console.print_line(escape_hidden_text(text)),
+            channel="chat",
         )
         self._watcher = WorkerRequestWatcher(current.store, self._prompter, self._answer_mailbox)
         self._one_at_a_time = Lock()
@@ -237,7 +238,7 @@ class ChatTurn:
                 printer.handle_entry(entry)
         printer.finish_transcript()
         for id in self._request_ids:
-            self._prompter.withdraw_request(id, "podium")
+            self._prompter.withdraw_request(id, "was closed, because the run ended")
         return await run.result()
 
     async def send_message(self, text: str) -> bool:

@@ -26,5 +26,5 @@ def answer_command(id: str, text: str) -> int:
     if not isinstance(one.asked, QuestionAsked):
         raise Mistake(f"{one.asked.id} is a permission request, not a question; use podium approve or podium deny")
     words = resolve_choice(one.asked, read_text_argument(text))
-    answered = QuestionAnswered(id=one.asked.id, text=words, by=get_username(), digest=one.asked.digest)
-    return submit_answer(settings.store, one, answered)
+    given = QuestionAnswered(id=one.asked.id, text=words, by=get_username(), digest=one.asked.digest, channel="command")
+    return submit_answer(settings.store, one, given)

@@ -44,7 +44,9 @@ def approve_command(id: str, for_run: bool, for_good: bool, everywhere: bool) ->
             f"--always is not possible for {one.asked.id}: no safe rule covers it; approve it once, or with --run"
         )
     decision: Decision = "always" if for_good else "run" if for_run else "once"
-    given = PermissionAnswered(id=one.asked.id, decision=decision, by=get_username(), rule=rule, at=time.time())
+    given = PermissionAnswered(
+        id=one.asked.id, decision=decision, by=get_username(), rule=rule, at=time.time(), channel="command"
+    )
     code = submit_answer(settings.store, one, given)
     if rule and code == 0:
         saved = save_always_answer(

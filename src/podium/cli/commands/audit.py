@@ -35,5 +35,6 @@ def format_action_line(act: dict[str, Any]) -> str:
     """Return an action as one line."""
     at = time.strftime("%H:%M:%S", time.localtime(act["at"]))
     what = truncate_line(" ".join(str(value) for value in act["arguments"].values()), 80)
+    via = f" via {act['channel']}" if act["channel"] else ""
     came_to = f" -> {act['outcome']}" if act["outcome"] else ""
-    return f"{at}  {act['decision']:8} {act['agent']}: {act['tool']} {what} ({act['by']}){came_to}"
+    return f"{at}  {act['decision']:8} {act['agent']}: {act['tool']} {what} ({act['by']}){via}{came_to}"

@@ -27,5 +27,7 @@ def deny_command(id: str, why: str, pauses: bool, stops: bool) -> int:
     if not isinstance(one.asked, PermissionAsked):
         raise Mistake(f"{one.asked.id} is a question, not a permission request; use podium answer {one.asked.id} TEXT")
     decision: Decision = "abort" if stops else "deny_and_pause" if pauses else "deny"
-    given = PermissionAnswered(id=one.asked.id, decision=decision, by=get_username(), comment=why, at=time.time())
+    given = PermissionAnswered(
+        id=one.asked.id, decision=decision, by=get_username(), comment=why, at=time.time(), channel="command"
+    )
     return submit_answer(settings.store, one, given)

@@ -90,7 +90,7 @@ def edit_plan(
         kept.write_text(edited, encoding="utf-8")
         raise Mistake(f"{error}; your changes are kept in {kept}, and the plan still waits") from None
     answered = QuestionAnswered(
-        id=one.asked.id, text="approve", by=get_username(), digest=one.asked.digest, plan=changed
+        id=one.asked.id, text="approve", by=get_username(), digest=one.asked.digest, plan=changed, channel="command"
     )
     return submit_answer(store, one, answered)
 

@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 from msgspec import to_builtins
 
+from ...core.open_requests import describe_answerer
 from ...values.action import Action
 from ...values.event import (
     AdjustmentProposed,
@@ -105,12 +106,12 @@ def _format_run_event(entry: Entry) -> str | None:
             files = "".join(f", with {one.name}" for one in event.attachments)
             return f"message for {event.to}{_format_author(event.by)}: {_quote_text(event.text)}{files}"
         case PermissionAnswered(is_allowed=True) as event:
-            return f"request {event.id}: allowed ({event.decision}){_format_author(event.by)}"
+            return f"request {event.id}: allowed ({event.decision}){_format_author(describe_answerer(event))}"
         case PermissionAnswered() as event:
             why = f": {event.comment}" if event.comment else ""
-            return f"request {event.id}: denied{_format_author(event.by)}{why}"
+            return f"request {event.id}: denied{_format_author(describe_answerer(event))}{why}"
         case QuestionAnswered() as event:
-            return f"question {event.id}: answered{_format_author(event.by)}: {_quote_text(event.text)}"
+            return f"question {event.id}: answered{_format_author(describe_answerer(event))}: {_quote_text(event.text)}"
         case Noticed() as event:
             return f"notice: {event.text}"
     return None

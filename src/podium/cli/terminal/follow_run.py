@@ -22,7 +22,7 @@ from ...runs.inbox import AnswerMailbox, WorkerRequestWatcher
 from ...runs.run_handle import Run
 from ...setup.settings import Settings
 from ...values.errors import Failure, find_first_error
-from ...values.event import ActionRefused, Decision, Entry, WorkerSent
+from ...values.event import ActionRefused, Channel, Decision, Entry, WorkerSent
 from ...values.result import Result
 from ...views.run_view import RunView
 from .exit_codes import SIGNALLED
@@ -191,12 +191,14 @@ class RunPrompter:
             await self._has_workers.wait()
             await self._watcher.watch_requests()
 
-    async def answer(self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "") -> bool:
+    async def answer(
+        self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "", channel: Channel
+    ) -> bool:
         """Answer a permission request from the run or one of its workers."""
         receiver = self._answer_mailbox if self._answer_mailbox.has_request(id) else self._run
-        return await receiver.answer(id, decision, by=by, comment=comment, rule=rule)
+        return await receiver.answer(id, decision, by=by, comment=comment, rule=rule, channel=channel)
 
-    async def reply(self, id: str, text: str, *, by: str = "") -> bool:
+    async def reply(self, id: str, text: str, *, by: str = "", channel: Channel) -> bool:
         """Answer a question."""
         receiver = self._answer_mailbox if self._answer_mailbox.has_request(id) else self._run
-        return await receiver.reply(id, text, by=by)
+        return await receiver.reply(id, text, by=by, channel=channel)

@@ -22,13 +22,23 @@ from typing import Literal, NamedTuple, Protocol
 import click
 from anyio import CancelScope, move_on_after, sleep, wait_readable
 
+from ...core.open_requests import describe_closing
 from ...runs.always_answer import save_always_answer
 from ...runs.inbox import resolve_choice
 from ...values.errors import Mistake
-from ...values.event import Decision, Entry, PermissionAnswered, PermissionAsked, QuestionAnswered, QuestionAsked
+from ...values.event import (
+    Channel,
+    Decision,
+    Entry,
+    PermissionAnswered,
+    PermissionAsked,
+    QuestionAnswered,
+    QuestionAsked,
+)
 from ...values.operation_path import parse_agent_name
 from ...values.plain_text import format_count
 from ...views.request_text import escape_hidden_text, escape_in_line, format_request_lines
+from .answer_report import get_username
 from .run_display import ProgressView
 from .text import format_duration
 
@@ -56,6 +66,7 @@ HELP_LINES = {
 }
 """The description of each key."""
 BY = "terminal"
+"""The author of messages and commands that are typed at the terminal; answers record the person."""
 GUARD_SECONDS = 0.5
 SEQUENCE_SECONDS = 0.1
 """The maximum time between the characters of one key."""
@@ -87,9 +98,11 @@ class Keyboard(Protocol):
 class AnswerReceiver(Protocol):
     """The receiver of answers, such as a run. Both methods return False if somebody else answered first."""
 
-    async def answer(self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "") -> bool: ...
+    async def answer(
+        self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "", channel: Channel
+    ) -> bool: ...
 
-    async def reply(self, id: str, text: str, *, by: str = "") -> bool: ...
+    async def reply(self, id: str, text: str, *, by: str = "", channel: Channel) -> bool: ...
 
 
 PromptOutcome = Literal["answered", "later", "open"]
@@ -104,7 +117,10 @@ class QueuedRequest(NamedTuple):
 
 
 class RequestPrompter:
-    """Shows requests to the person with `tell` and submits the answers. `view` is suspended during a prompt."""
+    """Shows requests to the person with `tell` and submits the answers. `view` is suspended during a prompt.
+
+    Each answer records the person and the `channel`.
+    """
 
     def __init__(
         self,
@@ -115,6 +131,7 @@ class RequestPrompter:
         home: Path,
         store: Path,
         tell: Callable[[str], object] | None = None,
+        channel: Channel = "terminal",
     ) -> None:
         self._receiver = receiver
         self._home = home
@@ -122,8 +139,11 @@ class RequestPrompter:
         self._view = view
         self._keyboard = keyboard
         self._tell = tell or print_request
+        self._channel = channel
+        self._by = get_username()
         self._queue: dict[str, QueuedRequest] = {}
-        self._answered_by: dict[str, str] = {}
+        self._closings: dict[str, str] = {}
+        """How requests were closed elsewhere, by id."""
         self._has_requests = Flag()
         self._current: tuple[str, CancelScope] | None = None
 
@@ -138,13 +158,13 @@ class RequestPrompter:
             case PermissionAsked(id=id) | QuestionAsked(id=id):
                 self._queue[id] = QueuedRequest(entry, worker)
                 self._has_requests.set()
-            case PermissionAnswered(id=id, by=by) | QuestionAnswered(id=id, by=by):
-                self.withdraw_request(id, by)
+            case PermissionAnswered() | QuestionAnswered() as answered:
+                self.withdraw_request(answered.id, describe_closing(answered))
 
-    def withdraw_request(self, id: str, by: str) -> None:
+    def withdraw_request(self, id: str, how: str) -> None:
         """Withdraw a request that was answered elsewhere, or that timed out."""
         self._queue.pop(id, None)
-        self._answered_by[id] = by
+        self._closings[id] = how
         if self._current is not None and self._current[0] == id:
             self._current[1].cancel()
 
@@ -173,10 +193,9 @@ class RequestPrompter:
 
     def _explain_withdrawal(self, id: str) -> str:
         """Return why a prompt closed without an answer."""
-        if id not in self._answered_by:
+        if id not in self._closings:
             return f"{id} stays open; podium approvals lists it."
-        by = self._answered_by[id]
-        return f"{id} timed out." if by == "podium" else f"{id} was answered by {by or 'somebody'}."
+        return f"{id} {self._closings[id]}."
 
     async def _prompt_for(self, one: QueuedRequest) -> PromptOutcome:
         """Show a request and submit the answer, if there is one."""
@@ -191,7 +210,7 @@ class RequestPrompter:
                 await self._submit_decision(entry.run, asked, key)
             case QuestionAsked() as asked:
                 self._tell(f"{format_question(entry, asked, one.worker, others=others)}\nYour answer:")
-                await self._receiver.reply(asked.id, await self._read_answer(asked), by=BY)
+                await self._receiver.reply(asked.id, await self._read_answer(asked), by=self._by, channel=self._channel)
         return "answered"
 
     async def _read_answer(self, asked: QuestionAsked) -> str:
@@ -229,10 +248,12 @@ class RequestPrompter:
             comment = (await self._keyboard.read_line()).strip()
         self._tell(f"{words}.")
         rule = asked.always if decision == "always" else ""
-        if not await self._receiver.answer(asked.id, decision, by=BY, comment=comment, rule=rule):
+        if not await self._receiver.answer(
+            asked.id, decision, by=self._by, comment=comment, rule=rule, channel=self._channel
+        ):
             self._tell(f"{asked.id} was already answered elsewhere.")
         elif rule:
-            save_always_answer(self._home, self._store, rule=rule, run=run, by=BY)
+            save_always_answer(self._home, self._store, rule=rule, run=run, by=self._by)
 
 
 def format_asker(entry: Entry, worker: str) -> str:

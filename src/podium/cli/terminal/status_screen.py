@@ -190,7 +190,9 @@ def _submit(store: Path, one: OpenRequest, decision: Decision) -> str:
     """Answer a request, and return what to tell the person."""
     if not isinstance(one.asked, PermissionAsked):
         return f"answer it with: podium answer {one.asked.id} TEXT"
-    given = PermissionAnswered(id=one.asked.id, decision=decision, by=get_username(), at=time.time())
+    given = PermissionAnswered(
+        id=one.asked.id, decision=decision, by=get_username(), at=time.time(), channel="terminal"
+    )
     try:
         counts = answer_request(store, one, given)
     except PodiumError as error:

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from ...core.open_requests import REQUEST_KINDS, Answered, Asked, RunRequests
+from ...core.open_requests import REQUEST_KINDS, Answered, Asked, RunRequests, describe_answerer
 from ...values.errors import AlreadyAnswered, Mistake
 from ...values.event import (
     KINDS,
@@ -85,7 +85,7 @@ def answer_request(store: Path, one: OpenRequest, answered: Answered) -> Answere
 def as_answered_error(before: Answered) -> AlreadyAnswered:
     """Return the error that says who has already answered, and how."""
     how = before.decision if isinstance(before, PermissionAnswered) else "answered"
-    return AlreadyAnswered(before.id, how=how, by=before.by)
+    return AlreadyAnswered(before.id, how=how, by=describe_answerer(before))
 
 
 def list_run_requests(reader: StoreReader, summary: RunSummary) -> list[OpenRequest]:

@@ -33,6 +33,7 @@ from .operation_events import (
 from .permission_events import (
     ActionBegan,
     ActionRefused,
+    Channel,
     Decision,
     PermissionAnswered,
     PermissionAsked,
@@ -130,6 +131,7 @@ __all__ = [
     "BudgetChanged",
     "CallCut",
     "CallFailed",
+    "Channel",
     "Checked",
     "ContextCompacted",
     "Decision",

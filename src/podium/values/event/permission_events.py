@@ -14,6 +14,12 @@ Decision = Literal["once", "run", "always", "deny", "deny_and_pause", "abort"]
 
 QuestionKind = Literal["question", "plan", "decision", "review"]
 
+Channel = Literal["", "terminal", "chat", "command", "page", "api", "rule", "timeout", "unattended"]
+"""How an answer was given: by a person in one of five ways, by a rule, or by Podium because nobody answered or could.
+
+It is empty in the logs of early releases.
+"""
+
 
 class PermissionAsked(EventBase, frozen=True, kw_only=True, tag="permission_asked"):
     """An agent requested permission for an action, which is not executed before a person answers.
@@ -40,7 +46,8 @@ class PermissionAsked(EventBase, frozen=True, kw_only=True, tag="permission_aske
 class PermissionAnswered(EventBase, frozen=True, kw_only=True, tag="permission_answered"):
     """The permission request with this id was answered; the answer is final.
 
-    `at` is when the person answered, and `rule` the rule that the answer allowed permanently.
+    `by` is the person's user name, or Podium's name if no person answered. `at` is when they answered, and `rule` the
+    rule that the answer allowed permanently.
     """
 
     survives_power_loss: ClassVar[bool] = True
@@ -51,6 +58,7 @@ class PermissionAnswered(EventBase, frozen=True, kw_only=True, tag="permission_a
     comment: str = ""
     rule: str = ""
     at: float = 0.0
+    channel: Channel = ""
 
     @property
     def is_allowed(self) -> bool:
@@ -76,7 +84,7 @@ class QuestionAsked(EventBase, frozen=True, kw_only=True, tag="question_asked"):
 
 
 class QuestionAnswered(EventBase, frozen=True, kw_only=True, tag="question_answered"):
-    """The question with this id was answered.
+    """The question with this id was answered; `by` is the person's user name.
 
     `digest` is the hash of what the person saw. `plan` is the plan as the person edited it, if it was edited.
     """
@@ -88,6 +96,7 @@ class QuestionAnswered(EventBase, frozen=True, kw_only=True, tag="question_answe
     by: str = ""
     digest: str = ""
     plan: WorkPlan | None = None
+    channel: Channel = ""
 
 
 class ActionBegan(EventBase, frozen=True, kw_only=True, tag="action_began"):
