@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,9 @@ from podium.values.errors import (
 from podium.values.request import Outcome
 
 from .conftest import Desk
+from .test_terminal import Terminal
+
+WRITE = {"calls": [{"name": "write_file", "arguments": {"path": "a.txt", "content": "x"}}]}
 
 
 @pytest.mark.parametrize(
@@ -87,8 +91,7 @@ def test_an_internal_error_is_reported_as_one(desk: Desk, tmp_path: Path) -> Non
 
 
 def test_a_refusal_is_reported_at_the_end_and_decides_the_exit_code_only_if_strict(desk: Desk) -> None:
-    write = {"calls": [{"name": "write_file", "arguments": {"path": "a.txt", "content": "x"}}]}
-    desk.write_agent("sly", write, "done anyway", tools=["write_file"])
+    desk.write_agent("sly", WRITE, "done anyway", tools=["write_file"])
 
     usual, quiet, strict = (
         desk.invoke("run", "sly", "go", "--no-input", *words) for words in ((), ("--quiet",), ("--strict",))
@@ -102,10 +105,66 @@ def test_a_refusal_is_reported_at_the_end_and_decides_the_exit_code_only_if_stri
 
 
 def test_a_run_that_is_parked_exits_with_3(desk: Desk) -> None:
-    write = {"calls": [{"name": "write_file", "arguments": {"path": "a.txt", "content": "x"}}]}
-    desk.write_agent("sly", write, "done", tools=["write_file"])
+    desk.write_agent("sly", WRITE, "done", tools=["write_file"])
 
     said = desk.invoke("run", "sly", "go", "--park")
 
     assert said.exit_code == 3
     assert "paused; continue with: podium resume" in said.stderr
+
+
+@pytest.mark.parametrize(
+    ("answer", "option", "code", "state"),
+    [
+        (("approve",), (), 0, "succeeded"),
+        (("deny",), (), 0, "succeeded"),
+        (("deny", "--pause"), (), 0, "succeeded"),
+        (("deny", "--stop"), (), 4, "cancelled"),
+        (("deny", "--stop"), ("--json",), 4, "cancelled"),
+        (("deny", "--stop"), ("--quiet", "--strict"), 4, "cancelled"),
+    ],
+)
+def test_the_answer_to_a_parked_run_decides_how_its_resumption_exits(
+    desk: Desk, answer: tuple[str, ...], option: tuple[str, ...], code: int, state: str
+) -> None:
+    desk.write_agent("sly", WRITE, "done", tools=["write_file"])
+    desk.invoke("run", "sly", "go", "--park")
+    [one] = json.loads(desk.invoke("approvals", "--json").stdout)["waiting"]
+    assert desk.invoke(answer[0], one["id"], *answer[1:]).exit_code == 0
+
+    resumed = desk.invoke("resume", desk.run_id(), *option)
+
+    assert resumed.exit_code == code
+    assert json.loads(desk.invoke("show", desk.run_id(), "--json").stdout)["state"] == state
+
+
+def test_a_run_in_which_a_person_refused_something_is_strict_about_it_when_it_is_resumed(desk: Desk) -> None:
+    desk.write_agent("sly", WRITE, "done", tools=["write_file"])
+    desk.invoke("run", "sly", "go", "--park")
+    [one] = json.loads(desk.invoke("approvals", "--json").stdout)["waiting"]
+    desk.invoke("deny", one["id"])
+
+    resumed = desk.invoke("resume", desk.run_id(), "--strict")
+
+    assert (resumed.exit_code, resumed.stdout) == (3, "done\n")
+
+
+@pytest.mark.parametrize("option", [(), ("--json",), ("--jsonl",)])
+def test_a_parked_run_exits_with_3_in_every_form_of_output(desk: Desk, option: tuple[str, ...]) -> None:
+    desk.write_agent("sly", WRITE, "done", tools=["write_file"])
+
+    assert desk.invoke("run", "sly", "go", "--park", *option).exit_code == 3
+    assert desk.invoke("resume", desk.run_id(), "--park", *option).exit_code == 3
+
+
+def test_a_run_that_a_person_pauses_by_an_answer_exits_with_1(desk: Desk) -> None:
+    desk.write_agent("sly", WRITE, "done", tools=["write_file"])
+    terminal = Terminal(desk, "run", "sly", "go")
+    terminal.wait_for("[y] once")
+
+    terminal.process.send("x")
+    terminal.wait_for("Reason for the agent")
+    terminal.process.send("\r")
+
+    assert terminal.wait_exit() == 1
+    assert any("paused; continue with: podium resume" in line for line in terminal.lines)
