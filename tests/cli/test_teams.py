@@ -10,6 +10,9 @@ import pytest
 
 from podium.cli.commands.team import NAMES
 from podium.cli.terminal.text import display_width
+from podium.patterns.member_tasks import as_member
+from podium.roster.discovery import load_roster
+from podium.roster.squad_agents import DEFAULT_AGENT_TOOLS
 
 from ..roster.test_squad import TEAM, read_files, write_file, write_squad
 from .conftest import Desk
@@ -179,16 +182,117 @@ def test_long_texts_come_back_whole_from_the_copy(desk: Desk) -> None:
     assert (used["kind"], len(used["members"][1]["prompt"])) == ("preset", 4000)
 
 
-def test_a_built_in_team_can_be_saved_in_the_repository(desk: Desk) -> None:
+BUILT_IN_TEAMS = ("pr-review", "implement-and-challenge", "debate", "plan-build-review", "broadcast-compare")
+
+
+def describe_team(desk: Desk, name: str) -> dict[str, Any]:
+    """Return everything about a team that has an effect when it runs."""
+    roster = load_roster(desk.repo, desk.home)
+    lead = roster.get(name)
+    assert lead.team is not None
+    members = [as_member(roster.get(member.agent), member) for member in lead.team.members]
+    return {
+        "lead": (lead.description, lead.prompt, lead.model, lead.team.mode, lead.team.evaluator, lead.team.options),
+        "names": [member.name or member.agent for member in lead.team.members],
+        "members": [
+            (one.role or one.description, one.prompt, one.model, one.tools or DEFAULT_AGENT_TOOLS) for one in members
+        ],
+    }
+
+
+@pytest.mark.parametrize("team", BUILT_IN_TEAMS)
+def test_your_own_copy_of_a_built_in_team_loses_nothing(desk: Desk, team: str) -> None:
+    before = describe_team(desk, team)
+
+    said = desk.invoke("team", "save", team, "--mine")
+
+    assert said.exit_code == 0, said.stderr
+    assert describe_team(desk, f"user:{team}") == before
+    assert not (desk.repo / ".squad").exists()
+
+
+@pytest.mark.parametrize("team", BUILT_IN_TEAMS)
+def test_a_built_in_team_is_saved_as_a_squad_only_when_its_losses_are_agreed_to(desk: Desk, team: str) -> None:
+    before = describe_team(desk, team)
+
+    refused = desk.invoke("team", "save", team)
+
+    assert refused.exit_code == 2
+    assert "the description, the lead's prompt" in refused.stderr
+    assert "the members' tools" in refused.stderr
+    assert all(key in refused.stderr for key in before["lead"][-1])
+    assert f"{team} would run here without them" in refused.stderr
+    assert "--mine saves only your own copy, which has everything" in refused.stderr
+    assert "give --yes to confirm" in refused.stderr
+    assert not (desk.repo / ".squad").exists()
+    assert not (desk.home / "presets.json").exists()
+    assert describe_team(desk, team) == before
+
+    assert desk.invoke("team", "save", team, "--yes").exit_code == 0
+
+    assert show_team(desk, team)["kind"] == "squad"
+    assert describe_team(desk, f"user:{team}") == before
+    assert describe_team(desk, f"builtin:{team}") == before
+
+
+@pytest.mark.parametrize("key", ["n", "y"])
+def test_on_a_terminal_save_says_what_a_squad_would_lose_and_asks(desk: Desk, key: str) -> None:
+    terminal = Terminal(desk, "team", "save", "debate", columns=400)
+
+    terminal.wait_for("cannot store the description, the lead's prompt, the members' tools, termination and max_rounds")
+    terminal.process.sendline(key)
+
+    assert terminal.wait_exit() == (0 if key == "y" else 130)
+    assert (desk.repo / ".squad/team.md").exists() is (key == "y")
+    assert (desk.home / "presets.json").exists() is (key == "y")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [["save", "debate", "--mine"], ["save", "debate", "--yes"], ["set", "debate", "advocate", "--model", "opus"]],
+)
+def test_a_team_that_takes_the_name_of_a_built_in_one_says_where_that_is_now(desk: Desk, words: list[str]) -> None:
+    said = desk.invoke("team", *words)
+
+    assert said.exit_code == 0, said.stderr
+    note = "note: debate is now this team; the built-in one is still available as builtin:debate\n"
+    assert said.stderr.endswith(note)
+    assert show_team(desk, "builtin:debate")["kind"] == "built-in"
+
+
+def test_a_team_with_a_name_of_its_own_hides_nothing(desk: Desk, tmp_path: Path) -> None:
+    desk.invoke("team", "export", "debate", str(tmp_path / "team.json"))
+
+    said = desk.invoke("team", "save", "our-debate", "--from", str(tmp_path / "team.json"), "--mine")
+
+    assert said.exit_code == 0, said.stderr
+    assert "note:" not in said.stderr
+
+
+def test_saving_a_squad_again_keeps_what_only_your_own_copy_has(desk: Desk) -> None:
+    desk.invoke("team", "save", "implement-and-challenge", "--yes")
+    desk.invoke("team", "set", "implement-and-challenge", "challenger", "--model", "opus")
+    before = describe_team(desk, "user:implement-and-challenge")
+
     said = desk.invoke("team", "save", "implement-and-challenge")
 
     assert said.exit_code == 0, said.stderr
-    assert "a squad folder cannot store the lead's prompt, max_iterations, tools and participation" in said.stderr
-    found = show_team(desk, "implement-and-challenge")
-    assert (found["kind"], found["mode"]) == ("squad", "reflect")
-    assert [one["name"] for one in found["members"]] == ["implementer", "challenger"]
-    assert show_team(desk, "user:implement-and-challenge")["options"] == {"max_iterations": 10, "participation": "all"}
-    assert desk.run_podium("run", "implement-and-challenge", "x", "--dry-run", "--quiet").returncode == 0
+    assert before["lead"][-1] == {"max_iterations": 10, "participation": "all"}
+    assert describe_team(desk, "user:implement-and-challenge") == before
+
+
+def test_your_own_team_is_replaced_by_another_of_its_name_only_when_that_is_agreed_to(desk: Desk) -> None:
+    desk.invoke("team", "set", "debate", "advocate", "--model", "opus")
+    before = (desk.home / "presets.json").read_text()
+
+    refused = desk.invoke("team", "save", "builtin:debate", "--mine")
+
+    assert refused.exit_code == 2
+    assert "Your own team debate is different and would be replaced." in refused.stderr
+    assert (desk.home / "presets.json").read_text() == before
+    assert desk.invoke("team", "save", "builtin:debate", "--mine", "--yes").exit_code == 0
+    assert [one["model"] for one in show_team(desk, "user:debate")["members"]] == ["", ""]
+    assert desk.invoke("team", "save", "builtin:debate", "--mine").exit_code == 0
 
 
 def test_another_squad_is_replaced_only_when_that_is_agreed_to(squad_desk: Desk) -> None:
@@ -197,7 +301,7 @@ def test_another_squad_is_replaced_only_when_that_is_agreed_to(squad_desk: Desk)
     refused = squad_desk.invoke("team", "save", "debate")
 
     assert refused.exit_code == 2
-    assert "The repository's squad is Mission Control with Flight and EECOM; replace it with debate?" in refused.stderr
+    assert "The repository's squad is Mission Control with Flight and EECOM and would be replaced." in refused.stderr
     assert read_files(squad_desk.repo) == there
     assert not (squad_desk.home / "presets.json").exists()
     assert squad_desk.invoke("team", "save", "debate", "--yes").exit_code == 0
@@ -309,6 +413,17 @@ def test_a_change_that_is_impossible_is_refused(desk: Desk, arguments: list[str]
     assert said.exit_code == 2
     assert sentence in said.stderr
     assert not (desk.home / "presets.json").exists()
+
+
+def test_changing_a_built_in_team_does_not_replace_your_own_of_that_name(desk: Desk) -> None:
+    desk.invoke("team", "set", "debate", "advocate", "--model", "opus")
+    before = (desk.home / "presets.json").read_text()
+
+    said = desk.invoke("team", "set", "builtin:debate", "opponent", "--model", "haiku")
+
+    assert said.exit_code == 2
+    assert "change user:debate instead" in said.stderr
+    assert (desk.home / "presets.json").read_text() == before
 
 
 @pytest.fixture

@@ -53,6 +53,13 @@ class TeamDefinition(NamedTuple):
         """Return the team as a preset. Raise Mistake if its agent files have keys that a preset cannot store."""
         return self.preset if self.preset is not None else preset_from_agents(self.lead, self.members)
 
+    def as_own_copy(self, home: Path) -> Preset:
+        """Return the team as a preset to save, with what only the user's copy of a squad can store."""
+        preset = self.as_preset()
+        copy = presets.load_presets(home).get(preset.name)
+        is_copy = self.squad is not None and copy is not None and copy.source == str(self.squad.source)
+        return _keep_preset_only_settings(copy, preset) if copy is not None and is_copy else preset
+
 
 def is_team(agent: Agent) -> bool:
     """Return whether an agent leads a team or is a router."""
@@ -149,14 +156,41 @@ def list_preset_only_settings(preset: Preset) -> list[str]:
     """List a preset's settings that a squad's folder cannot store."""
     is_own = preset.lead_prompt not in ("", LEAD_PROMPT.format(name=preset.name))
     said = {
+        "the description": bool(preset.description),
         "the lead's prompt": is_own,
         "the lead's model": bool(preset.lead_model),
         "evaluator": bool(preset.evaluator),
         "worktrees": bool(preset.worktrees),
         "max_iterations": preset.max_iterations is not None,
-        "tools": any(worker.tools is not None for worker in preset.workers),
+        "the members' tools": any(worker.tools is not None for worker in preset.workers),
     }
     return [*(words for words, is_said in said.items() if is_said), *preset.manner.to_team_options()]
+
+
+def describe_save_losses(preset: Preset, *, repo: Path | None, home: Path, team: squad.Team | None = None) -> list[str]:
+    """Return a sentence for each thing that `save_team` with these arguments would lose or replace."""
+    losses = []
+    there = None if repo is None else squad.discover(repo)
+    if there is not None and squad.slug(there.name) != squad.slug(preset.name):
+        who = join_words([member.name for member in there.members])
+        losses.append(f"The repository's squad is {there.name} with {who} and would be replaced.")
+    if repo is not None and team is None and (unsaved := list_preset_only_settings(preset)):
+        losses.append(
+            f"A squad folder cannot store {join_words(unsaved)}, so {preset.name} would run here without them "
+            "(--mine saves only your own copy, which has everything)."
+        )
+    own = presets.load_presets(home).get(preset.name)
+    is_other = own is not None and structs.replace(own, source="") != structs.replace(preset, source="")
+    is_copy_of_squad = own is not None and team is not None and own.source == str(team.source)
+    if is_other and not is_copy_of_squad:
+        losses.append(f"Your own team {preset.name} is different and would be replaced.")
+    return losses
+
+
+def find_overridden_builtin(name: str, roster: Roster) -> str | None:
+    """Return the qualified name of the built-in agent that a team of this name overrides, or None."""
+    qualified_name = f"builtin:{to_agent_name(name)}"
+    return qualified_name if qualified_name in roster.by_qualified_name else None
 
 
 def save_team(preset: Preset, *, repo: Path | None, home: Path, team: squad.Team | None = None) -> Path | None:
@@ -169,6 +203,22 @@ def save_team(preset: Preset, *, repo: Path | None, home: Path, team: squad.Team
     folder = None if repo is None else squad.write(team or squad_team_from_preset(preset, repo), repo)
     presets.save_preset(home, preset if folder is None else structs.replace(preset, source=str(folder)))
     return folder
+
+
+def _keep_preset_only_settings(copy: Preset, preset: Preset) -> Preset:
+    """Return the preset of a squad with the settings that only the user's copy of it can store."""
+    tools = {worker.name: worker.tools for worker in copy.workers}
+    return structs.replace(
+        preset,
+        description=copy.description,
+        lead_prompt=copy.lead_prompt,
+        lead_model=copy.lead_model,
+        evaluator=copy.evaluator,
+        worktrees=copy.worktrees,
+        max_iterations=copy.max_iterations,
+        manner=copy.manner,
+        workers=tuple(structs.replace(worker, tools=tools.get(worker.name)) for worker in preset.workers),
+    )
 
 
 def delete_team(found: TeamDefinition, *, repo: Path, home: Path) -> None:
@@ -192,6 +242,11 @@ def change_team_member(
     if found.kind == "files":
         path = found.members[place].path
         raise Mistake(f"{member} of {found.lead.name} is defined in {path}; change {join_words([*changes])} there")
+    if found.kind == "built-in" and presets.load_presets(home).get(found.name) is not None:
+        raise Mistake(
+            f"{found.lead.name} is built in, and you have your own team {found.name}, which a changed copy would "
+            f"replace; change user:{found.name} instead, or delete it first"
+        )
     if found.squad is None:
         presets.save_preset(home, _replace_worker(found.as_preset(), place, changes))
         return "preset"

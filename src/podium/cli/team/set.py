@@ -24,7 +24,7 @@ from ...values.located_yaml import quote_text
 from ...values.plain_text import join_words
 from ..terminal.command_options import read_text_argument, repo_option
 from ..terminal.text import print_to_stderr
-from .team_lookup import load_team_context
+from .team_lookup import load_team_context, print_overridden_builtin
 
 DEFAULT_MODEL_WORD = "default"
 
@@ -68,6 +68,8 @@ def team_set_command(name: str, member: str | None, model: str | None, prompt: s
     )
     where = format_path(context.home / PRESETS_FILE) if changed_kind == "preset" else found.lead.path.rpartition("/")[0]
     print_to_stderr(f"changed: {member} of {found.name} in {where}")
+    if found.kind == "built-in":
+        print_overridden_builtin(found.name, context)
 
 
 def validate_model_name(model: str, repo: Path) -> str:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 import click
 
 from ...roster.discovery import PRESETS_FILE, SQUAD_FOLDERS, Roster, load_roster
+from ...roster.team_definition import find_overridden_builtin
 from ...system.locations import find_home_folder, find_repo, format_path
 from ...values.errors import Mistake
 from ..terminal.text import print_to_stderr
@@ -41,6 +42,12 @@ def load_team_context(repo: Path | None) -> TeamContext:
     home = find_home_folder()
     folder = (repo or find_repo(Path.cwd(), home=home)).absolute()
     return TeamContext(folder, home, load_roster(folder, home))
+
+
+def print_overridden_builtin(name: str, context: TeamContext) -> None:
+    """Print where the built-in agent is available whose name a saved team has taken, if there is one."""
+    if builtin := find_overridden_builtin(name, context.roster):
+        print_to_stderr(f"note: {name} is now this team; the built-in one is still available as {builtin}")
 
 
 def confirm_action(question: str, *, is_agreed: bool) -> None:
