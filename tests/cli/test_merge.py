@@ -52,7 +52,8 @@ async def test_all_work_of_workers_is_merged_and_the_target_moves_only_with_yes(
     assert (agreed.exit_code, result["moved"], result["commit"]) == (6, True, lab.repo.tip())
     assert (lab.repo.path / "more.txt").read_text() == "more\n"
     assert [one["reason"] for one in result["left_out"]] == ["conflict"]
-    assert list_integration_branches(lab) == [integration]
+    assert f"  git branch -D {integration}\n" in asked.stderr
+    assert (list_integration_branches(lab), result["integration_branches"]) == ([], [])
 
 
 async def test_a_later_worker_that_never_had_the_checkout_keeps_no_branch_out(lab: WorkerLab) -> None:
@@ -118,6 +119,76 @@ async def test_on_a_terminal_the_person_is_asked(lab: WorkerLab) -> None:
     assert (lab.repo.path / "good.txt").exists()
 
 
+@pytest.mark.parametrize(("key", "code"), [("n\r", 4), ("\x03", 130)])
+async def test_a_merge_that_the_person_refuses_leaves_no_branch(lab: WorkerLab, key: str, code: int) -> None:
+    lab.repo.branch("good", {"good.txt": "good\n"})
+    before = lab.repo.visible_state()
+    terminal = Terminal(Desk(repo=lab.repo.path, home=lab.home, environment=lab.environ), "merge", "good")
+
+    terminal.wait_for("? [y/n]:")
+    [integration] = list_integration_branches(lab)
+    terminal.process.send(key)
+
+    assert terminal.wait_exit() == code
+    assert any(f"main was not moved, and {integration} was removed" in line for line in terminal.lines)
+    assert lab.repo.visible_state() == before
+
+
+async def test_refusing_a_merge_leaves_the_branches_that_are_in_use_or_were_kept_for_review(lab: WorkerLab) -> None:
+    lab.repo.branch("good", {"good.txt": "good\n"})
+    await invoke_podium(lab, "merge", "good")
+    [kept] = list_integration_branches(lab)
+    terminal = Terminal(Desk(repo=lab.repo.path, home=lab.home, environment=lab.environ), "merge", "good", columns=120)
+
+    terminal.wait_for("? [y/n]:")
+    [_, second] = list_integration_branches(lab)
+    lab.repo.git("switch", "-q", second)
+    terminal.process.send("n\r")
+
+    assert terminal.wait_exit() == 4
+    assert any(f"{second} was kept, because it is in use" in line for line in terminal.lines)
+    assert list_integration_branches(lab) == [kept, second]
+
+
+async def test_a_merge_that_nobody_can_confirm_is_listed_until_its_result_is_merged(lab: WorkerLab) -> None:
+    lab.repo.branch("good", {"good.txt": "good\n"})
+    lab.repo.branch("more", {"more.txt": "more\n"})
+    await invoke_podium(lab, "merge", "good")
+    [first] = list_integration_branches(lab)
+
+    again = await invoke_podium(lab, "merge", "good", "more")
+    [kept, second] = list_integration_branches(lab)
+    same = await invoke_podium(lab, "merge", "good", "more", "--json")
+    third = [branch for branch in list_integration_branches(lab) if branch != first]
+    moved = await invoke_podium(lab, "merge", "good", "more", "--yes")
+
+    assert kept == first
+    assert again.stderr.endswith(
+        "integration branches are left; when you no longer need them, remove them with:\n"
+        f"  git branch -D {first} {second}\n"
+    )
+    assert json.loads(same.stdout)["integration_branches"] == [first, *third]
+    assert (len(third), second in third) == (1, False)
+    assert moved.exit_code == 0, moved.stderr
+    assert moved.stderr.endswith(f"  git branch -D {first}\n")
+    assert list_integration_branches(lab) == [first]
+
+
+async def test_the_command_that_removes_a_branch_names_a_repository_that_is_elsewhere(
+    lab: WorkerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.repo.branch("good", {"good.txt": "good\n"})
+    monkeypatch.chdir(lab.folder)
+
+    said = await invoke_podium(lab, "merge", "good", "--repo", str(lab.repo.path))
+
+    [branch] = list_integration_branches(lab)
+    command = f"git -C {lab.repo.path} branch -D {branch}"
+    assert said.stderr.endswith(f"  {command}\n")
+    subprocess.run(command.split(), check=True)
+    assert list_integration_branches(lab) == []
+
+
 async def test_the_target_moves_only_to_the_tree_that_was_agreed_to(lab: WorkerLab) -> None:
     lab.repo.branch("good", {"good.txt": "good\n"})
     before = lab.repo.tip()
@@ -134,6 +205,7 @@ async def test_the_target_moves_only_to_the_tree_that_was_agreed_to(lab: WorkerL
     agreed = await invoke_podium(lab, "merge", "good", "--tree", asked["tree"], "--yes")
 
     assert f"not {asked['tree'][:12]}" in moved_on.stderr
+    assert f"git branch -D {asked['branch']} podium/merge-" in moved_on.stderr
     assert (short.exit_code, agreed.exit_code) == (2, 0)
     assert (lab.repo.path / "good.txt").read_text() == "good\n"
 
@@ -187,3 +259,6 @@ async def test_changes_of_the_persons_own_are_not_touched(lab: WorkerLab) -> Non
     assert (said.exit_code, lab.repo.tip()) == (2, before)
     assert "commit or stash them" in said.stderr
     assert (lab.repo.path / "a.txt").read_text() == "mine\n"
+    [branch] = list_integration_branches(lab)
+    assert f"{branch} has the merged result" in said.stderr
+    assert f"  git branch -D {branch}\n" in said.stderr

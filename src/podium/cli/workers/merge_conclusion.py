@@ -1,0 +1,157 @@
+"""The end of `podium merge`: move the target if the person agrees, and tidy up integration branches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import anyio
+import click
+
+from ...runs.worker_lookup import RepoContext
+from ...values.errors import Mistake, PodiumError
+from ...workspace.git.repository import Repository
+from ...workspace.git.revision import HEADS, SHORT
+from ...workspace.merging.fast_forward import fast_forward
+from ...workspace.merging.integration_branch import (
+    list_integration_branches,
+    remove_integration_branch,
+    remove_superseded_branches,
+)
+from ...workspace.merging.merge_train import LeftOutBranch, Train
+from ..terminal import exit_codes
+from ..terminal.terminal_input import is_attended
+from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
+from .merge_report import TrainOutcome, format_agree_command, format_remaining_branches, merge_fields
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MoveOptions:
+    """The options that decide whether the target moves.
+
+    `commands` are the checks given on the command line, and `tree` is the tree that was reviewed.
+    """
+
+    commands: Sequence[str] = ()
+    tree: str | None = None
+    is_checked: bool = False
+    is_agreed: bool = False
+    is_json: bool = False
+
+
+def conclude_merge(there: RepoContext, outcome: TrainOutcome, options: MoveOptions) -> int:
+    """Move the target if the person agrees, tidy up integration branches, and return the exit code.
+
+    A branch that the target does not contain is kept, unless the person refused it: somebody may want to look at it.
+    """
+    result = outcome.train
+    refusal: int | None = None
+    error: PodiumError | None = None
+    if result.commit != result.base:
+        refusal = _find_refusal(there.repository, result, options)
+        error = _try_to_move(there.repository, result, options) if refusal is None else None
+    elif result.ref is not None:
+        print_to_stderr(f"{result.target} already contains the result")
+    is_moved = result.commit != result.base and refusal is None and error is None
+    if result.ref is not None and refusal is None and error is None:
+        anyio.run(remove_integration_branch, there.repository, result.ref, result.commit)
+    within = result.base if refusal == exit_codes.DENIED else result.commit
+    left = anyio.run(tidy_branches, there.repository, within, result.ref)
+    print_remaining_branches(left, there.repository)
+    if options.is_json:
+        ending = {"moved": is_moved, "error": None if error is None else str(error), "integration_branches": left}
+        click.echo(as_json({**merge_fields(outcome), **ending}))
+    if error is not None:
+        raise error
+    return _exit_code(result.left_out) if refusal is None else refusal
+
+
+def _find_refusal(repository: Repository, result: Train, options: MoveOptions) -> int | None:
+    """Return the exit code if the target must not move, and print why; None if it can move."""
+    assert result.ref is not None
+    branch = result.ref.removeprefix(HEADS)
+    if options.tree is not None and not result.tree.startswith(options.tree):
+        print_to_stderr(
+            f"{result.target} was not moved: the result has the tree {result.tree[:SHORT]}, not {options.tree[:SHORT]}"
+        )
+        print_to_stderr(
+            f"a branch or {result.target} has changed since that tree was reported; review {branch} and use its tree"
+        )
+        return exit_codes.CONFLICT
+    if options.is_agreed:
+        return None
+    if options.is_json or not is_attended():
+        print_to_stderr(f"{result.target} was not moved; {branch} has the merged result; to move {result.target}, run:")
+        print_to_stderr(f"  {format_agree_command(result, options.commands)}")
+        return exit_codes.ASKS
+    return None if _ask_person(repository, result, options) else exit_codes.DENIED
+
+
+def _ask_person(repository: Repository, result: Train, options: MoveOptions) -> bool:
+    """Ask whether to move the target. If the person refuses or interrupts the command, remove the branch."""
+    checked = "checked " if options.is_checked else ""
+    question = f"Move {result.target} from {result.base[:SHORT]} to the {checked}tree {result.tree[:SHORT]}?"
+    try:
+        is_agreed = click.confirm(escape_for_terminal(question), default=None, err=True)
+    except click.Abort:
+        click.echo(err=True)  # the question has no line end yet
+        _discard_result(repository, result)
+        raise
+    if not is_agreed:
+        _discard_result(repository, result)
+    return is_agreed
+
+
+def _discard_result(repository: Repository, result: Train) -> None:
+    """Remove the branch with a result that the person refused, unless they have checked it out."""
+    assert result.ref is not None
+    branch = result.ref.removeprefix(HEADS)
+    is_removed = anyio.run(remove_integration_branch, repository, result.ref, result.commit)
+    what = f"{branch} was removed" if is_removed else f"{branch} was kept, because it is in use"
+    print_to_stderr(f"{result.target} was not moved, and {what}")
+
+
+def _try_to_move(repository: Repository, result: Train, options: MoveOptions) -> PodiumError | None:
+    """Move the target to the result. Return the error if it cannot be moved."""
+    try:
+        anyio.run(_move_target, repository, result)
+    except PodiumError as error:
+        assert result.ref is not None
+        print_to_stderr(f"{result.ref.removeprefix(HEADS)} has the merged result")
+        return error
+    checked = "checked " if options.is_checked else ""
+    print_to_stderr(f"{result.target} is now at {result.commit[:SHORT]}, with the {checked}tree {result.tree[:SHORT]}")
+    return None
+
+
+async def _move_target(repository: Repository, result: Train) -> None:
+    await fast_forward(
+        repository,
+        result.target,
+        commit=result.commit,
+        expected_tree=result.tree,
+        expected_old=result.base,
+    )
+
+
+async def tidy_branches(repository: Repository, within: str, except_ref: str | None = None) -> list[str]:
+    """Remove the integration branches whose content the commit `within` has, and return those that are left."""
+    await remove_superseded_branches(repository, within, except_ref=except_ref)
+    return [one.branch for one in await list_integration_branches(repository)]
+
+
+def print_remaining_branches(branches: Sequence[str], repository: Repository) -> None:
+    """Print which integration branches are left and how to remove them."""
+    try:
+        is_here = Repository.at(Path.cwd()).common_dir == repository.common_dir
+    except Mistake:
+        is_here = False  # the person is not in a repository
+    for line in format_remaining_branches(branches, None if is_here else repository.main_folder):
+        print_to_stderr(line)
+
+
+def _exit_code(left_out: Sequence[LeftOutBranch]) -> int:
+    if any(one.reason in ("conflict", "unresolved") for one in left_out):
+        return exit_codes.CONFLICT
+    return exit_codes.GOAL_NOT_MET if left_out else exit_codes.GOAL_MET

@@ -1,0 +1,90 @@
+"""The result of `podium merge` as text and as JSON fields."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ...runs.branch_forecast import forecast_fields
+from ...values.event import SCHEMA
+from ...workspace.git.revision import HEADS, SHORT
+from ...workspace.merging.merge_train import Train
+from ...workspace.merging.overlap_forecast import Forecast
+
+if TYPE_CHECKING:
+    from ...workers.conflict_resolution import ResolverRun
+
+MOST_BRANCHES = 10
+"""How many integration branches are listed at a time, oldest first."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainOutcome:
+    """The forecast, the result of the merge train, and the resolvers that were started."""
+
+    forecast: Forecast
+    train: Train
+    resolving: tuple[ResolverRun, ...] = ()
+
+
+def format_train_report(result: Train) -> list[str]:
+    """Return a line for each branch: merged, or left out with the reason."""
+    lines = [f"merged: {one.branch} at {one.commit[:SHORT]}" for one in result.merged]
+    for one in result.left_out:
+        files = f" ({', '.join(one.files)})" if one.files else ""
+        lines.append(f"left out: {one.branch}: {one.reason}: {one.why}{files}")
+        lines += [f"    {line}" for line in one.output.splitlines()]
+    return lines
+
+
+def format_agree_command(result: Train, commands: Sequence[str]) -> str:
+    """Return the command that repeats the merge and moves the target, but only to the same tree."""
+    checks = [word for text in commands for word in ("--check", text)]
+    branches = [one.branch for one in result.merged]
+    return shlex.join(["podium", "merge", *branches, "--onto", result.target, *checks, "--tree", result.tree, "--yes"])
+
+
+def format_remaining_branches(branches: Sequence[str], folder: Path | None) -> list[str]:
+    """Return which integration branches are left, with the command that removes them.
+
+    `folder` is the repository if the person is elsewhere.
+    """
+    if not branches:
+        return []
+    what, them = ("an integration branch is", "it") if len(branches) == 1 else ("integration branches are", "them")
+    place = [] if folder is None else ["-C", str(folder)]
+    return [
+        f"{what} left; when you no longer need {them}, remove {them} with:",
+        f"  {shlex.join(['git', *place, 'branch', '-D', *branches[:MOST_BRANCHES]])}",
+    ]
+
+
+def merge_fields(outcome: TrainOutcome) -> dict[str, Any]:
+    """Return the forecast and the result of the merge as JSON fields."""
+    result = outcome.train
+    return {
+        "schema": SCHEMA,
+        "target": result.target,
+        "base": result.base,
+        "commit": result.commit,
+        "tree": result.tree,
+        "branch": None if result.ref is None else result.ref.removeprefix(HEADS),
+        "forecast": forecast_fields(outcome.forecast),
+        "coupled": [{"branch": one.branch, "commit": one.commit, "tree": one.tree} for one in result.merged],
+        "left_out": [
+            {
+                "branch": one.branch,
+                "commit": one.commit,
+                "reason": one.reason,
+                "why": one.why,
+                "onto": one.onto,
+                "files": list(one.files),
+                "output": one.output,
+            }
+            for one in result.left_out
+        ],
+        "resolving": [{"branch": one.branch, "on": one.on, "id": one.run} for one in outcome.resolving],
+    }

@@ -1,0 +1,70 @@
+"""Integration branches: what merge trains leave behind, and removing the branches that nobody needs.
+
+A branch is removed only at the commit at which it was seen, and never while it is checked out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+
+from ..git.repository import GitLocation, call_git, read_git_output
+from ..git.revision import HEADS, resolve_location, resolve_tree
+
+PREFIX = "podium/merge-"
+FIELDS = "%(objectname) %(tree) %(if)%(worktreepath)%(then)checked-out%(else)free%(end) %(refname)"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IntegrationBranch:
+    """A branch that a merge train created, its commit and its tree."""
+
+    branch: str
+    commit: str
+    tree: str
+    is_checked_out: bool = False
+
+
+def name_integration_branch(at: datetime) -> str:
+    """Return the name of the integration branch of a merge train that starts at this time."""
+    return f"{PREFIX}{at:%Y%m%d-%H%M%S}"
+
+
+async def list_integration_branches(repo: GitLocation) -> list[IntegrationBranch]:
+    """Return the integration branches that exist, oldest first."""
+    listed = await read_git_output(repo, "for-each-ref", f"--format={FIELDS}", f"{HEADS}{PREFIX}*")
+    found = []
+    for line in listed.splitlines():
+        commit, tree, use, ref = line.split(" ", 3)
+        found.append(
+            IntegrationBranch(
+                branch=ref.removeprefix(HEADS), commit=commit, tree=tree, is_checked_out=use == "checked-out"
+            )
+        )
+    return found
+
+
+async def remove_superseded_branches(repo: GitLocation, commit: str, *, except_ref: str | None) -> list[str]:
+    """Remove the integration branches that contain nothing but what `commit` contains; return their names.
+
+    These have the same tree, and all of their commits, apart from the merges that Podium made, are in `commit`.
+    """
+    place = resolve_location(repo)
+    tree = await resolve_tree(place, commit)
+    removed = []
+    for one in await list_integration_branches(place):
+        if one.tree != tree or one.is_checked_out or HEADS + one.branch == except_ref:
+            continue
+        own = await read_git_output(place, "rev-list", "--no-merges", "--max-count=1", one.commit, f"^{commit}")
+        if not own and await remove_integration_branch(place, HEADS + one.branch, one.commit):
+            removed.append(one.branch)
+    return removed
+
+
+async def remove_integration_branch(repo: GitLocation, ref: str, commit: str) -> bool:
+    """Remove an integration branch that is at `commit` and not checked out. Return whether it was removed."""
+    place = resolve_location(repo)
+    if any(HEADS + one.branch == ref and one.is_checked_out for one in await list_integration_branches(place)):
+        return False
+    # With the commit as old value, git removes the ref only if nobody has moved it.
+    return (await call_git(place, "update-ref", "-d", ref, commit)).code == 0
