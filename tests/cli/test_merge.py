@@ -11,6 +11,7 @@ import pytest
 from podium.core.placement import WorkerOptions
 
 from ..workers.worker_lab import WorkerLab, write
+from ..workspace.merging import LINES, replace_line
 from .conftest import Desk
 from .test_terminal import Terminal
 from .worker_runs import invoke_podium, open_lab
@@ -98,6 +99,78 @@ async def test_the_checks_of_the_settings_run_each_time(lab: WorkerLab) -> None:
     assert (said.exit_code, list_integration_branches(lab)) == (1, [])
     assert "checking: no-bad" in said.stderr
     assert "left out: bad: check: no-bad [exit code 1] fails with it" in said.stdout
+
+
+def list_changes(stdout: str) -> list[list[str]]:
+    """Return the words of the lines about the changes to the target."""
+    lines = stdout.splitlines()
+    [start] = [place for place, line in enumerate(lines) if line.startswith("changes to main: ")]
+    return [line.split() for line in lines[start:]]
+
+
+async def test_what_would_change_in_the_target_is_shown_before_it_moves(lab: WorkerLab) -> None:
+    lab.repo.branch("good", {"a.txt": replace_line(3, "three"), "new.txt": "1\n2\n", "logo.png": b"\x00\x01"})
+    lab.repo.branch("more", {"moved.txt": LINES, "old.txt": None})
+
+    said = await invoke_podium(lab, "merge", "good", "more")
+    fields = json.loads((await invoke_podium(lab, "merge", "good", "more", "--json")).stdout)
+
+    assert list_changes(said.stdout) == [
+        ["changes", "to", "main:", "4", "files,", "+3", "-1"],
+        ["+1", "-1", "a.txt"],
+        ["binary", "logo.png"],
+        ["+0", "-0", "old.txt", "→", "moved.txt"],
+        ["+2", "-0", "new.txt"],
+    ]
+    assert (fields["changes"]["added"], fields["changes"]["removed"]) == (3, 1)
+    moved = {"path": "moved.txt", "was": "old.txt", "added": 0, "removed": 0, "binary": False}
+    assert moved in fields["changes"]["files"]
+
+
+async def test_the_list_of_changes_has_an_end(lab: WorkerLab) -> None:
+    lab.repo.branch("good", {f"file-{number:03}.txt": "x\n" for number in range(50)})
+
+    said = await invoke_podium(lab, "merge", "good", "--yes")
+
+    changes = list_changes(said.stdout)
+    assert changes[0] == ["changes", "to", "main:", "50", "files,", "+50", "-0"]
+    assert len(changes) == 22
+    assert changes[-1] == ["and", "30", "more", "files"]
+
+
+async def test_a_name_of_a_changed_file_does_not_act_on_the_terminal_or_imitate_a_line(lab: WorkerLab) -> None:
+    lab.repo.branch("good", {"new\x1b[31m\nmerged: other": "x\n"})
+    lab.repo.branch("bad", {"new\x1b[31m\nmerged: other": "y\n"})
+
+    said = await invoke_podium(lab, "merge", "good", "bad")
+
+    assert "\x1b" not in said.stdout
+    assert [line for line in said.stdout.splitlines() if line.startswith("merged: other")] == []
+    assert list_changes(said.stdout)[1:] == [["+1", "-0", "new\\x1b[31m", "merged:", "other"]]
+
+
+async def test_a_tree_is_called_checked_only_if_checks_ran_on_it(lab: WorkerLab) -> None:
+    lab.repo.branch("good", {"good.txt": "good\n"})
+    desk = Desk(repo=lab.repo.path, home=lab.home, environment=lab.environ)
+
+    bare, checked = (
+        Terminal(desk, "merge", "good", *more, columns=160) for more in ((), ("--check", "test -f good.txt"))
+    )
+    questions = [" ".join(terminal.wait_for("? [y/n]:")) for terminal in (bare, checked)]
+    for terminal in (bare, checked):
+        terminal.process.send("n\r")
+        terminal.wait_exit()
+    moved = await invoke_podium(lab, "merge", "good", "--check", "test -f good.txt", "--check", "true", "--yes")
+    lab.repo.branch("more", {"more.txt": "more\n"})
+    unchecked = await invoke_podium(lab, "merge", "more", "--yes")
+
+    tree = lab.repo.tree("main~1")[:12]
+    assert f"to the tree {tree} (not checked)? [y/n]:" in questions[0]
+    assert f"to the tree {tree}, as checked? [y/n]:" in questions[1]
+    assert "checked with: test -f good.txt, true\n" in moved.stdout
+    assert moved.stderr.endswith(f"with the tree {tree}, as checked\n")
+    assert "checked with" not in unchecked.stdout
+    assert unchecked.stderr.endswith(f"with the tree {lab.repo.tree('main')[:12]} (not checked)\n")
 
 
 async def test_on_a_terminal_the_person_is_asked(lab: WorkerLab) -> None:

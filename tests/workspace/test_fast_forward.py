@@ -84,9 +84,7 @@ async def test_a_target_that_moved_meanwhile_is_refused(repo: Repo) -> None:
     old = repo.tip()
     repo.commit({"b.txt": replace_line(0, "meanwhile")})
 
-    await expect_refusal(
-        repo, "main was at .* when the merge was checked and is at .* now; merge again", expected_old=old
-    )
+    await expect_refusal(repo, "main was at .* when the merge began and is at .* now; merge again", expected_old=old)
 
 
 async def test_a_commit_that_does_not_build_on_the_target_is_refused(repo: Repo) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -25,13 +26,14 @@ from ...values.worker_task import DEFAULT_WORKER_AGENT
 from ...workspace.git.revision import SHORT, branch_tip
 from ...workspace.merging.integration_branch import name_integration_branch
 from ...workspace.merging.merge_train import CheckResult, TrainBranch, build_train
+from ...workspace.merging.overlap_forecast import read_commit_changes
 from ..terminal import exit_codes
 from ..terminal.command_options import json_option, repo_option
 from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
 from ..workers.conflict_resolvers import load_resolver_team, print_resolvers, send_resolvers
 from ..workers.forecast import format_forecast
 from ..workers.merge_conclusion import MoveOptions, conclude_merge, print_remaining_branches, tidy_branches
-from ..workers.merge_report import TrainOutcome, format_train_report
+from ..workers.merge_report import TrainOutcome, format_changes, format_train_report
 
 Checks = Mapping[str, Sequence[str]]
 
@@ -64,8 +66,8 @@ def merge_command(
     """Merge workers' branches one after another, and run the checks at each step.
 
     The merge uses a new branch, podium/merge-…, and temporary folders. A branch that conflicts or fails a check
-    is left out. When you confirm, or with --yes, the target moves to exactly the tree that was checked. With
-    --tree, it moves only if the result has the tree that you reviewed.
+    is left out. The changes to the target are listed. When you confirm, or with --yes, the target moves to exactly
+    the merged tree. With --tree, it moves only if the result has the tree that you reviewed.
     With --resolve, a worker is started for each branch that conflicts or fails a check. It works on a new
     branch, which is merged instead of the old one.
     """
@@ -83,7 +85,7 @@ def merge_command(
     checks = {**there.settings.checks, **{text: (SHELL, "-c", text) for text in commands}}
     target = onto or anyio.run(read_current_branch, there.repository)
     team = load_resolver_team(there, resolver or DEFAULT_WORKER_AGENT) if is_resolving else ()
-    options = MoveOptions(commands=commands, tree=tree, is_checked=bool(checks), is_agreed=is_agreed, is_json=is_json)
+    options = MoveOptions(commands=commands, tree=tree, is_agreed=is_agreed, is_json=is_json)
     candidates = anyio.run(partial(find_merge_candidates, there, branches, target, notice=print_to_stderr))
     for candidate in candidates:
         if candidate.notice:
@@ -94,7 +96,8 @@ def merge_command(
         print_to_stderr("no checks are configured, so the branches are only merged; add one with --check COMMAND")
     outcome = anyio.run(_build_train, there, candidates, target, checks, is_json)
     if not is_json:
-        for line in format_train_report(outcome.train):
+        most = shutil.get_terminal_size().columns
+        for line in (*format_train_report(outcome.train), *format_changes(outcome, most=most)):
             click.echo(escape_for_terminal(line))
     if team:
         outcome = replace(outcome, resolving=tuple(anyio.run(send_resolvers, there, outcome.train, team)))
@@ -130,8 +133,9 @@ async def _build_train(
         click.echo(escape_for_terminal(f"forecast: {line}"))
     name = name_integration_branch(datetime.now())
     check = _CheckRunner(there.settings, checks)
+    train = await build_train(place, train_branches, onto=target, integration=name, check=check)
     return TrainOutcome(
-        forecast=expected, train=await build_train(place, train_branches, onto=target, integration=name, check=check)
+        forecast=expected, train=train, changes=await read_commit_changes(place, train.base, train.commit)
     )
 
 
@@ -164,4 +168,4 @@ class _CheckRunner:
                     return CheckResult(passed=False, command=f"{name} [{how}]", output=str(output))
         finally:
             sandbox.clean_up()
-        return CheckResult(passed=True)
+        return CheckResult(passed=True, checks=tuple(self._checks))

@@ -23,7 +23,13 @@ from ...workspace.merging.merge_train import LeftOutBranch, Train
 from ..terminal import exit_codes
 from ..terminal.terminal_input import is_attended
 from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
-from .merge_report import TrainOutcome, format_agree_command, format_remaining_branches, merge_fields
+from .merge_report import (
+    TrainOutcome,
+    format_agree_command,
+    format_checked_tree,
+    format_remaining_branches,
+    merge_fields,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +41,6 @@ class MoveOptions:
 
     commands: Sequence[str] = ()
     tree: str | None = None
-    is_checked: bool = False
     is_agreed: bool = False
     is_json: bool = False
 
@@ -50,7 +55,7 @@ def conclude_merge(there: RepoContext, outcome: TrainOutcome, options: MoveOptio
     error: PodiumError | None = None
     if result.commit != result.base:
         refusal = _find_refusal(there.repository, result, options)
-        error = _try_to_move(there.repository, result, options) if refusal is None else None
+        error = _try_to_move(there.repository, result) if refusal is None else None
     elif result.ref is not None:
         print_to_stderr(f"{result.target} already contains the result")
     is_moved = result.commit != result.base and refusal is None and error is None
@@ -85,13 +90,12 @@ def _find_refusal(repository: Repository, result: Train, options: MoveOptions) -
         print_to_stderr(f"{result.target} was not moved; {branch} has the merged result; to move {result.target}, run:")
         print_to_stderr(f"  {format_agree_command(result, options.commands)}")
         return exit_codes.ASKS
-    return None if _ask_person(repository, result, options) else exit_codes.DENIED
+    return None if _ask_person(repository, result) else exit_codes.DENIED
 
 
-def _ask_person(repository: Repository, result: Train, options: MoveOptions) -> bool:
+def _ask_person(repository: Repository, result: Train) -> bool:
     """Ask whether to move the target. If the person refuses or interrupts the command, remove the branch."""
-    checked = "checked " if options.is_checked else ""
-    question = f"Move {result.target} from {result.base[:SHORT]} to the {checked}tree {result.tree[:SHORT]}?"
+    question = f"Move {result.target} from {result.base[:SHORT]} to {format_checked_tree(result)}?"
     try:
         is_agreed = click.confirm(escape_for_terminal(question), default=None, err=True)
     except click.Abort:
@@ -112,7 +116,7 @@ def _discard_result(repository: Repository, result: Train) -> None:
     print_to_stderr(f"{result.target} was not moved, and {what}")
 
 
-def _try_to_move(repository: Repository, result: Train, options: MoveOptions) -> PodiumError | None:
+def _try_to_move(repository: Repository, result: Train) -> PodiumError | None:
     """Move the target to the result. Return the error if it cannot be moved."""
     try:
         anyio.run(_move_target, repository, result)
@@ -120,8 +124,7 @@ def _try_to_move(repository: Repository, result: Train, options: MoveOptions) ->
         assert result.ref is not None
         print_to_stderr(f"{result.ref.removeprefix(HEADS)} has the merged result")
         return error
-    checked = "checked " if options.is_checked else ""
-    print_to_stderr(f"{result.target} is now at {result.commit[:SHORT]}, with the {checked}tree {result.tree[:SHORT]}")
+    print_to_stderr(f"{result.target} is now at {result.commit[:SHORT]}, with {format_checked_tree(result)}")
     return None
 
 

@@ -10,23 +10,29 @@ from typing import TYPE_CHECKING, Any
 
 from ...runs.branch_forecast import forecast_fields
 from ...values.event import SCHEMA
+from ...values.plain_text import escape_unprintable, format_count
 from ...workspace.git.revision import HEADS, SHORT
 from ...workspace.merging.merge_train import Train
-from ...workspace.merging.overlap_forecast import Forecast
+from ...workspace.merging.overlap_forecast import BranchChanges, FileChange, Forecast
+from ..terminal.text import fit_columns, truncate_line
 
 if TYPE_CHECKING:
     from ...workers.conflict_resolution import ResolverRun
 
 MOST_BRANCHES = 10
 """How many integration branches are listed at a time, oldest first."""
+MOST_FILES = 20
+"""How many changed files are listed."""
+LONGEST_CHECK = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainOutcome:
-    """The forecast, the result of the merge train, and the resolvers that were started."""
+    """The forecast, the result of the merge train, its changes to the target, and the resolvers that were started."""
 
     forecast: Forecast
     train: Train
+    changes: BranchChanges
     resolving: tuple[ResolverRun, ...] = ()
 
 
@@ -34,10 +40,42 @@ def format_train_report(result: Train) -> list[str]:
     """Return a line for each branch: merged, or left out with the reason."""
     lines = [f"merged: {one.branch} at {one.commit[:SHORT]}" for one in result.merged]
     for one in result.left_out:
-        files = f" ({', '.join(one.files)})" if one.files else ""
+        files = f" ({', '.join(map(escape_unprintable, one.files))})" if one.files else ""
         lines.append(f"left out: {one.branch}: {one.reason}: {one.why}{files}")
         lines += [f"    {line}" for line in one.output.splitlines()]
     return lines
+
+
+def format_changes(outcome: TrainOutcome, *, most: int) -> list[str]:
+    """Return the checks that passed, and the changes to the target: the total and the first files.
+
+    The lines about files have at most `most` columns.
+    """
+    changes = outcome.changes
+    if not changes.files:
+        return []
+    total = f"{format_count(len(changes.files), 'file')}, +{changes.added} -{changes.removed}"
+    listed = changes.files[:MOST_FILES]
+    rows = [
+        [f"  {'binary' if file.is_binary else f'+{file.added} -{file.removed}'}", _format_path(file)] for file in listed
+    ]
+    others = len(changes.files) - len(listed)
+    checks = [truncate_line(name, LONGEST_CHECK) for name in outcome.train.checks]
+    return [
+        *([f"checked with: {', '.join(checks)}"] if checks else []),
+        f"changes to {outcome.train.target}: {total}",
+        *fit_columns(rows, most=most),
+        *([f"  and {format_count(others, 'more file')}"] if others else []),
+    ]
+
+
+def _format_path(file: FileChange) -> str:
+    return escape_unprintable(file.path if file.was is None else f"{file.was} → {file.path}")
+
+
+def format_checked_tree(result: Train) -> str:
+    """Return the merged tree and whether checks ran on it."""
+    return f"the tree {result.tree[:SHORT]}{', as checked' if result.checks else ' (not checked)'}"
 
 
 def format_agree_command(result: Train, commands: Sequence[str]) -> str:
@@ -72,6 +110,8 @@ def merge_fields(outcome: TrainOutcome) -> dict[str, Any]:
         "commit": result.commit,
         "tree": result.tree,
         "branch": None if result.ref is None else result.ref.removeprefix(HEADS),
+        "checks": list(result.checks),
+        "changes": _changes_fields(outcome.changes),
         "forecast": forecast_fields(outcome.forecast),
         "coupled": [{"branch": one.branch, "commit": one.commit, "tree": one.tree} for one in result.merged],
         "left_out": [
@@ -87,4 +127,21 @@ def merge_fields(outcome: TrainOutcome) -> dict[str, Any]:
             for one in result.left_out
         ],
         "resolving": [{"branch": one.branch, "on": one.on, "id": one.run} for one in outcome.resolving],
+    }
+
+
+def _changes_fields(changes: BranchChanges) -> dict[str, Any]:
+    return {
+        "added": changes.added,
+        "removed": changes.removed,
+        "files": [
+            {
+                "path": file.path,
+                "was": file.was,
+                "added": file.added,
+                "removed": file.removed,
+                "binary": file.is_binary,
+            }
+            for file in changes.files
+        ],
     }

@@ -46,7 +46,7 @@ async def fast_forward(repo: GitLocation, target: str, *, commit: str, expected_
         return
     if old != expected_old:
         raise Mistake(
-            f"{escape_unprintable(target)} was at {expected_old[:SHORT]} when the merge was checked "
+            f"{escape_unprintable(target)} was at {expected_old[:SHORT]} when the merge began "
             f"and is at {old[:SHORT]} now; "
             "merge again onto the current commit"
         )

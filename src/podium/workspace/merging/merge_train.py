@@ -41,11 +41,15 @@ class TrainBranch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """The result of the checks; if they failed, the command that failed and its output."""
+    """The result of the checks; if they failed, the command that failed and its output.
+
+    `checks` are the names of the checks that ran and passed.
+    """
 
     passed: bool
     command: str = ""
     output: str = ""
+    checks: tuple[str, ...] = ()
 
 
 Check = Callable[[Path], Awaitable[CheckResult]]
@@ -54,7 +58,7 @@ Check = Callable[[Path], Awaitable[CheckResult]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedBranch:
-    """A merged branch: the train's commit that contains it, and the tree that was checked."""
+    """A merged branch: the train's commit that contains it, and that commit's tree."""
 
     branch: str
     commit: str
@@ -82,7 +86,8 @@ class LeftOutBranch:
 class Train:
     """The result of a merge train. `ref` is the integration branch, or None if no branch was merged.
 
-    `base` is the target's commit at the start; `commit` and `tree` are the result.
+    `base` is the target's commit at the start; `commit` and `tree` are the result. `checks` are the names of the checks
+    that passed on exactly this tree; empty if none ran.
     """
 
     target: str
@@ -92,6 +97,7 @@ class Train:
     ref: str | None
     merged: tuple[MergedBranch, ...]
     left_out: tuple[LeftOutBranch, ...]
+    checks: tuple[str, ...] = ()
 
 
 async def build_train(
@@ -118,6 +124,7 @@ async def build_train(
         ref=ref,
         merged=tuple(building.merged),
         left_out=tuple(building.left_out),
+        checks=building.checks,
     )
 
 
@@ -164,6 +171,8 @@ class _TrainBuilder:
         self.head = target.commit
         self.merged: list[MergedBranch] = []
         self.left_out: list[LeftOutBranch] = []
+        self.checks: tuple[str, ...] = ()
+        """The checks that passed on the tree of the head."""
 
     async def look_up_tips(self, branches: Sequence[TrainBranch]) -> None:
         """Resolve the branches, and those they build on, once for the whole train."""
@@ -235,7 +244,7 @@ class _TrainBuilder:
         if not result.passed:
             failed = escape_unprintable(result.command) or "the check"
             return self._leave_out(train_branch, "check", f"{failed} fails with it", output=tail_output(result.output))
-        self.head = commit
+        self.head, self.checks = commit, result.checks
         self.merged.append(MergedBranch(branch=train_branch.branch, commit=commit, tree=outcome.tree))
         return None
 

@@ -81,7 +81,26 @@ class Forecast:
 async def read_branch_changes(repo: GitLocation, base: str, branch: str) -> BranchChanges:
     """Return the changes on `branch` since it forked from `base`, or its whole content if they share no history."""
     place = resolve_location(repo)
-    return await _read_commit_changes(place, await resolve_commit(place, base), await branch_tip(place, branch))
+    return await read_commit_changes(place, await resolve_commit(place, base), await branch_tip(place, branch))
+
+
+async def read_commit_changes(repo: GitLocation, base: str, commit: str) -> BranchChanges:
+    """Return the changes in `commit` since it forked from `base`, or its whole content if they share no history."""
+    met = await call_git(repo, "merge-base", base, commit)
+    if met.code == 0:
+        begin = met.out.decode().split()[0]
+        listed = await read_git_output(repo, "rev-list", "--reverse", f"{begin}..{commit}")
+    else:
+        begin = await read_git_output(repo, "hash-object", "-t", "tree", "--stdin", stdin=b"")  # the empty tree
+        listed = await read_git_output(repo, "rev-list", "--reverse", commit)
+    counted = await read_git_output(repo, "diff-tree", "-r", "-M", "--numstat", "-z", begin, commit)
+    files = tuple(_parse_numstat(os.fsencode(counted)))
+    return BranchChanges(
+        files=files,
+        added=sum(file.added for file in files),
+        removed=sum(file.removed for file in files),
+        commits=tuple(listed.split()),
+    )
 
 
 async def forecast_merges(repo: GitLocation, branches: Mapping[str, str], *, onto: str) -> Forecast:
@@ -90,7 +109,7 @@ async def forecast_merges(repo: GitLocation, branches: Mapping[str, str], *, ont
     target = MergeSide(name=onto, commit=await branch_tip(place, onto))
     sides = [MergeSide(name=branch, commit=await branch_tip(place, branch)) for branch in branches]
     bases = {side.name: await resolve_commit(place, branches[side.name]) for side in sides}
-    changes = {side.name: await _read_commit_changes(place, bases[side.name], side.commit) for side in sides}
+    changes = {side.name: await read_commit_changes(place, bases[side.name], side.commit) for side in sides}
     pairs = list(combinations(sides, 2))
     tried = iter(await try_merges(place, [*pairs, *((target, side) for side in sides)]))
     between = [
@@ -99,7 +118,7 @@ async def forecast_merges(repo: GitLocation, branches: Mapping[str, str], *, ont
     ]
     onto_target = []
     for side in sides:
-        meanwhile = await _read_commit_changes(place, side.commit, target.commit)
+        meanwhile = await read_commit_changes(place, side.commit, target.commit)
         overlap = _make_overlap(side, target, changes[side.name].all_paths & meanwhile.all_paths, next(tried))
         onto_target.append(replace(overlap, is_in=await contains_commit(place, target.commit, side.commit)))
     below = {
@@ -137,24 +156,6 @@ def _make_overlap(first: MergeSide, second: MergeSide, files: frozenset[str], ou
         files=tuple(sorted(files)),
         conflicts=conflicts,
         merges=not isinstance(outcome, ConflictingMerge),
-    )
-
-
-async def _read_commit_changes(repo: GitLocation, base: str, commit: str) -> BranchChanges:
-    met = await call_git(repo, "merge-base", base, commit)
-    if met.code == 0:
-        begin = met.out.decode().split()[0]
-        listed = await read_git_output(repo, "rev-list", "--reverse", f"{begin}..{commit}")
-    else:
-        begin = await read_git_output(repo, "hash-object", "-t", "tree", "--stdin", stdin=b"")  # the empty tree
-        listed = await read_git_output(repo, "rev-list", "--reverse", commit)
-    counted = await read_git_output(repo, "diff-tree", "-r", "-M", "--numstat", "-z", begin, commit)
-    files = tuple(_parse_numstat(os.fsencode(counted)))
-    return BranchChanges(
-        files=files,
-        added=sum(file.added for file in files),
-        removed=sum(file.removed for file in files),
-        commits=tuple(listed.split()),
     )
 
 
