@@ -5,7 +5,10 @@ import signal
 import sqlite3
 from collections.abc import Callable
 
+import pytest
+
 from .conftest import SLOW, Desk, read_until_exit, wait_for
+from .test_terminal import Terminal
 
 
 def test_a_run_goes_on_where_its_process_died(desk: Desk, make_interrupted_run: Callable[[], str]) -> None:
@@ -51,22 +54,86 @@ def test_a_run_goes_on_after_ctrl_c(desk: Desk) -> None:
     assert json.loads(said.stdout)["text"] == "the answer"
 
 
-def test_without_an_id_all_interrupted_runs_go_on_the_oldest_first(
+def test_without_an_id_the_only_interrupted_run_goes_on(desk: Desk, make_interrupted_run: Callable[[], str]) -> None:
+    run = make_interrupted_run()
+
+    said = desk.invoke("resume")
+
+    assert (said.exit_code, said.stdout) == (0, "the answer\n")
+    assert said.stderr.splitlines()[0] == f"resuming 1 run: {run}"
+    assert desk.invoke("resume").stderr == "nothing to resume\n"
+
+
+def test_with_all_every_interrupted_run_goes_on_the_oldest_first(
     desk: Desk, make_interrupted_run: Callable[[], str]
 ) -> None:
     first, second = make_interrupted_run(), make_interrupted_run()
 
-    said = desk.invoke("resume")
+    said = desk.invoke("resume", "--all")
 
     assert (said.exit_code, said.stdout) == (0, "the answer\n" * 2)
     assert said.stderr.splitlines()[0] == f"resuming 2 runs: {first}, {second}"
-    assert desk.invoke("resume").stderr == "nothing to resume\n"
+    assert desk.invoke("resume", "--all").stderr == "nothing to resume\n"
+
+
+@pytest.mark.parametrize("more", [[], ["--quiet"], ["--json"], ["--no-input"]])
+def test_without_a_terminal_several_runs_are_listed_and_none_goes_on(
+    desk: Desk, make_interrupted_run: Callable[[], str], more: list[str]
+) -> None:
+    first, second = make_interrupted_run(), make_interrupted_run()
+
+    said = desk.invoke("resume", *more)
+
+    assert (said.exit_code, said.stdout) == (2, "")
+    lines = said.stderr.splitlines()
+    assert lines[0] == "2 runs can be resumed:"
+    assert [line.split()[:3] for line in lines[1:3]] == [["1", first, "lead"], ["2", second, "lead"]]
+    assert all("do it" in line for line in lines[1:3])
+    assert lines[3:] == ["resume one with podium resume RUN, or all of them with podium resume --all"]
+    assert desk.kinds(first).count("run_resumed") == desk.kinds(second).count("run_resumed") == 0
+
+
+@pytest.mark.parametrize(
+    ("answers", "code", "resumed"), [(["7", "2"], 0, [1]), (["all"], 0, [0, 1]), (["none"], 4, []), (["\x03"], 130, [])]
+)
+def test_on_a_terminal_the_person_chooses_among_several_runs(
+    desk: Desk, make_interrupted_run: Callable[[], str], answers: list[str], code: int, resumed: list[int]
+) -> None:
+    runs = [make_interrupted_run(), make_interrupted_run()]
+    terminal = Terminal(desk, "resume", "--plain", columns=120)
+
+    for answer in answers:
+        terminal.wait_until(lambda lines: bool(lines) and any(line.startswith("Resume which") for line in lines))
+        terminal.screen.reset()
+        terminal.process.send(answer if answer == "\x03" else f"{answer}\r")
+
+    assert terminal.wait_exit() == code
+    assert [place for place, run in enumerate(runs) if "run_resumed" in desk.kinds(run)] == resumed
+
+
+def test_an_id_and_all_are_not_given_together(desk: Desk, make_interrupted_run: Callable[[], str]) -> None:
+    said = desk.invoke("resume", make_interrupted_run(), "--all")
+
+    assert said.exit_code == 2
+    assert "give a run or --all, not both" in said.stderr
+
+
+def test_a_paused_run_is_named_if_there_is_nothing_else_to_resume(
+    desk: Desk, make_interrupted_run: Callable[[], str]
+) -> None:
+    run = make_interrupted_run()
+    desk.invoke("pause", run)
+
+    said = desk.invoke("resume")
+
+    assert said.exit_code == 0
+    assert said.stderr == f"nothing to resume; a paused run is resumed only by its id: podium resume {run}\n"
 
 
 def test_all_of_them_as_json_are_one_object(desk: Desk, make_interrupted_run: Callable[[], str]) -> None:
     runs = [make_interrupted_run(), make_interrupted_run()]
 
-    said = desk.invoke("resume", "--json", "--quiet")
+    said = desk.invoke("resume", "--all", "--json", "--quiet")
 
     assert [result["run_id"] for result in json.loads(said.stdout)["runs"]] == runs
 

@@ -147,6 +147,20 @@ async def test_resume_leaves_workers_to_the_commander(lab: WorkerLab) -> None:
     assert (await invoke_podium_json(lab, "workers", "status", "feat/a"))["restarts"] == 1
 
 
+async def test_workers_are_one_choice_among_the_runs_to_resume(lab: WorkerLab) -> None:
+    await lab.delegate("feat/a", "done")
+    await lab.delegate("feat/b", "done")
+    died = await lab.run_podium("run", "answer", "do it", PODIUM_FAULT="4", PODIUM_MODEL="rehearsal")
+    assert died.returncode == 137, died.stderr
+
+    listed = await invoke_podium(lab, "resume")
+
+    assert listed.exit_code == 2
+    assert listed.stderr.splitlines()[0] == "1 run and 2 workers can be resumed:"
+    assert listed.stderr.splitlines()[2].split() == ["2", "workers", "feat/a,", "feat/b"]
+    assert await states(lab) == {"feat/a": "queued", "feat/b": "queued"}
+
+
 async def test_a_paused_worker_and_its_successor_are_not_waited_for_and_it_goes_on_when_named(lab: WorkerLab) -> None:
     run = await lab.delegate("feat/a", write("new.txt"), "another way", allow=())
     await lab.delegate("feat/b", "never said", options=WorkerOptions(after=("feat/a",)))

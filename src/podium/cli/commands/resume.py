@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ...runs.run_lookup import derive_run_state, find_run_id, is_worker_run, open_reader
+from ...runs.run_lookup import find_run_id, is_worker_run, open_reader
 from ...runs.worker_lookup import load_worker_states
 from ...setup.settings import Settings
 from ...store.sqlite.progress_files import accept_lost_entries, require_intact_run
 from ...values.errors import RunHeld
 from ...values.event import SCHEMA, RunStarted
 from ...values.plain_text import format_count
-from ...views.worker_state import INACTIVE_STATUSES, WorkerState
+from ...views.worker_state import WorkerState
 from ..terminal import exit_codes
 from ..terminal.command_options import permissions_option
 from ..terminal.follow_run import RunEnding, work_on_run
 from ..terminal.outcome_text import result_fields
+from ..terminal.resumable_runs import (
+    choose_runs,
+    describe_nothing_to_resume,
+    find_resumable_runs,
+    format_resumable_runs,
+)
 from ..terminal.run_output import OutputOptions, output_options
 from ..terminal.terminal_input import is_attended, no_input_option
 from ..terminal.text import as_json, print_to_stderr
@@ -27,6 +34,7 @@ from ..workers.resume import format_resumed_workers, resume_workers
 
 @click.command("resume")
 @click.argument("run", required=False)
+@click.option("--all", "is_all", is_flag=True, help="Resume every interrupted run, oldest first.")
 @click.option(
     "--park",
     "parks",
@@ -46,13 +54,22 @@ from ..workers.resume import format_resumed_workers, resume_workers
 @no_input_option
 @output_options
 def resume_command(
-    run: str | None, parks: bool, is_bare: bool, accepts_loss: bool, permission_mode: str | None, **output: bool
+    run: str | None,
+    is_all: bool,
+    parks: bool,
+    is_bare: bool,
+    accepts_loss: bool,
+    permission_mode: str | None,
+    **output: bool,
 ) -> int:
-    """Resume RUN where it stopped; without RUN, resume every interrupted run, oldest first.
+    """Resume RUN where it stopped; without RUN, resume the run that was interrupted.
 
+    If several runs were interrupted, they are listed, and you choose. Without a terminal, give RUN or --all.
     Finished steps are read from the timeline and not repeated. A paused run is resumed only if you
     give its id. Workers are resumed in the background, by their commander.
     """
+    if run is not None and is_all:
+        raise click.UsageError("give a run or --all, not both")
     shown = OutputOptions(**output)
     overrides: dict[str, Any] = {
         "unattended": "park" if parks else None,
@@ -63,7 +80,7 @@ def resume_command(
     if run is None:
         if accepts_loss:
             raise click.UsageError("--accept-loss needs RUN; accept the loss for one run at a time")
-        return _resume_all_runs(settings, shown, overrides)
+        return _resume_interrupted_runs(settings, shown, overrides, is_all=is_all)
     id = find_run_id(settings.store, run)
     _require_intact_run(settings.store, id, accepts_loss=accepts_loss)
     if workers := _load_workers(settings.store, [id]):
@@ -100,18 +117,6 @@ def resume_run(settings: Settings, run: str, shown: OutputOptions, overrides: di
     return work_on_run(settings, lambda app: app.resume(run, is_attended=is_attended()), shown.make_view, past=past)
 
 
-def list_resumable_runs(store: Path) -> list[str]:
-    """Return the interrupted runs, oldest first, including workers and queued runs."""
-    if not store.exists():
-        return []
-    with open_reader(store) as reader:
-        return [
-            summary.id
-            for summary in reversed(reader.list_runs())
-            if derive_run_state(summary) in ("queued", "resumable")
-        ]
-
-
 def _load_workers(store: Path, runs: list[str]) -> list[WorkerState]:
     """Return the states of the runs that belong to workers."""
     if not runs:
@@ -120,25 +125,46 @@ def _load_workers(store: Path, runs: list[str]) -> list[WorkerState]:
         return load_worker_states(store, [run for run in runs if is_worker_run(reader.read_summary(run))])
 
 
-def _worker_id_fields(workers: list[WorkerState]) -> list[dict[str, str]]:
+def _worker_id_fields(workers: Sequence[WorkerState]) -> list[dict[str, str]]:
     return [{"id": worker.run, "branch": worker.worker_task.branch} for worker in workers]
 
 
-def _resume_all_runs(settings: Settings, shown: OutputOptions, overrides: dict[str, Any]) -> int:
-    """Resume all runs one after another; return the exit code of the first run without an answer."""
-    resumable_runs = list_resumable_runs(settings.store)
-    workers = _load_workers(settings.store, resumable_runs)
-    own_runs = [run for run in resumable_runs if run not in {worker.run for worker in workers}]
-    # A commander may have started some workers since the list was read.
-    workers = [worker for worker in workers if worker.state in INACTIVE_STATUSES]
-    if workers:
-        resume_workers(settings, workers)
+def _resume_interrupted_runs(
+    settings: Settings, shown: OutputOptions, overrides: dict[str, Any], *, is_all: bool
+) -> int:
+    """Resume the only interrupted run, those that the person chooses, or with --all every one."""
+    found = find_resumable_runs(settings.store)
+    if found.choices > 1 and not is_all:
+        if not is_attended():
+            for line in format_resumable_runs(found):
+                print_to_stderr(line)
+            print_to_stderr("resume one with podium resume RUN, or all of them with podium resume --all")
+            return exit_codes.USAGE
+        chosen = choose_runs(found)
+        if chosen is None:
+            print_to_stderr("nothing was resumed")
+            return exit_codes.DENIED
+        found = chosen
+    if found.workers:
+        resume_workers(settings, found.workers)
         if shown.is_verbose:
-            print_to_stderr(format_resumed_workers(workers))
-    if shown.is_verbose and (own_runs or not workers):
-        print_to_stderr(
-            f"resuming {format_count(len(own_runs), 'run')}: {', '.join(own_runs)}" if own_runs else "nothing to resume"
-        )
+            print_to_stderr(format_resumed_workers(found.workers))
+    own_runs = [summary.id for summary in found.own]
+    if shown.is_verbose and own_runs:
+        print_to_stderr(f"resuming {format_count(len(own_runs), 'run')}: {', '.join(own_runs)}")
+    elif shown.is_verbose and not found.workers:
+        print_to_stderr(describe_nothing_to_resume(found.paused))
+    return _resume_runs(settings, own_runs, found.workers, shown, overrides)
+
+
+def _resume_runs(
+    settings: Settings,
+    own_runs: Sequence[str],
+    workers: Sequence[WorkerState],
+    shown: OutputOptions,
+    overrides: dict[str, Any],
+) -> int:
+    """Resume runs one after another; return the exit code of the first run without an answer."""
     codes: list[int] = []
     results = []
     for run in own_runs:

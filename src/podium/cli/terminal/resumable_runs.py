@@ -1,0 +1,110 @@
+"""The choice of `podium resume` without a run: which runs can be resumed, and which of them the person wants."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import click
+
+from ...runs.run_listing import run_summary_fields
+from ...runs.run_lookup import derive_run_state, is_worker_run, open_reader
+from ...runs.worker_lookup import load_worker_states
+from ...store.sqlite.reader import RunSummary
+from ...system.locations import format_path
+from ...values.plain_text import format_count
+from ...views.worker_state import INACTIVE_STATUSES, WorkerState
+from .text import escape_for_terminal, fit_columns, format_age, print_to_stderr
+
+ALL = "all"
+NONE = "none"
+
+
+class ResumableRuns(NamedTuple):
+    """The interrupted runs, oldest first. `paused` runs are resumed only by their ids.
+
+    The workers are resumed together, because one commander continues all of them.
+    """
+
+    own: Sequence[RunSummary] = ()
+    workers: Sequence[WorkerState] = ()
+    paused: Sequence[str] = ()
+
+    @property
+    def choices(self) -> int:
+        """The number of choices."""
+        return len(self.own) + bool(self.workers)
+
+    def select(self, number: int) -> ResumableRuns:
+        """Return only the choice with this number, counted from 1."""
+        return ResumableRuns(own=self.own[number - 1 : number]) if number <= len(self.own) else self._replace(own=())
+
+
+def find_resumable_runs(store: Path) -> ResumableRuns:
+    """Return the runs that have not ended and that no process works on."""
+    if not store.exists():
+        return ResumableRuns()
+    with open_reader(store) as reader:
+        states = [(summary, derive_run_state(summary)) for summary in reversed(reader.list_runs())]
+    interrupted = [summary for summary, state in states if state in ("queued", "resumable")]
+    workers = load_worker_states(store, [summary.id for summary in interrupted if is_worker_run(summary)])
+    return ResumableRuns(
+        own=[summary for summary in interrupted if not is_worker_run(summary)],
+        # A commander may have started some workers since the list was read.
+        workers=[worker for worker in workers if worker.state in INACTIVE_STATUSES],
+        paused=[summary.id for summary, state in states if state == "paused"],
+    )
+
+
+def choose_runs(found: ResumableRuns) -> ResumableRuns | None:
+    """Ask which of several runs to resume. Return None if the person wants none of them."""
+    for line in format_resumable_runs(found):
+        print_to_stderr(line)
+    question = f"Resume which? [1-{found.choices}, {ALL}, {NONE}]"
+    while True:
+        answer = click.prompt(question, err=True).strip().lower()
+        if answer == ALL:
+            return found
+        if answer == NONE:
+            return None
+        if answer.isdecimal() and 1 <= int(answer) <= found.choices:
+            return found.select(int(answer))
+        print_to_stderr(
+            f"{answer!r} is not one of the choices; enter a number from 1 to {found.choices}, {ALL} or {NONE}"
+        )
+
+
+def format_resumable_runs(found: ResumableRuns) -> list[str]:
+    """Return the list of runs to choose from, with a number for each choice."""
+    what = [format_count(len(found.own), "run")] if found.own else []
+    what += [format_count(len(found.workers), "worker")] if found.workers else []
+    now = time.time()
+    rows = [_format_row(number, summary, now) for number, summary in enumerate(found.own, 1)]
+    if found.workers:
+        names = ", ".join(escape_for_terminal(worker.name) for worker in found.workers)
+        rows.append([str(len(rows) + 1), "workers", "", "", "", names])
+    return [f"{' and '.join(what)} can be resumed:", *fit_columns(rows, most=shutil.get_terminal_size().columns)]
+
+
+def _format_row(number: int, summary: RunSummary, now: float) -> list[str]:
+    run = run_summary_fields(summary, now)
+    return [
+        str(number),
+        run["id"],
+        escape_for_terminal(run["agent"]),
+        format_age(now - run["started_at"]),
+        escape_for_terminal(format_path(Path(run["repo"]))) if run["repo"] else "",
+        escape_for_terminal(" ".join(run["request"].split())),
+    ]
+
+
+def describe_nothing_to_resume(paused: Sequence[str]) -> str:
+    """Return the message that there is nothing to resume, with how to resume runs that are paused."""
+    if not paused:
+        return "nothing to resume"
+    if len(paused) == 1:
+        return f"nothing to resume; a paused run is resumed only by its id: podium resume {paused[0]}"
+    return f"nothing to resume; {len(paused)} runs are paused and are resumed only by their ids; podium ps lists them"
