@@ -164,3 +164,78 @@ def test_columns_give_way_before_names_vanish() -> None:
     assert middle[2] == "└─ a-very-l…      2    $2"
     assert narrow[2].split() == ["└─", "a-very-l…", "$2"]
     assert [max(map(display_width, lines)) for lines in (wide, middle, narrow)] == [32, 25, 18]
+
+
+# --- rehearsals
+
+
+@pytest.fixture
+def rehearsed(desk: Desk) -> Desk:
+    """Make a rehearsed run of a built-in router, with three calls of which none reached a model."""
+    desk.invoke("run", "broadcast-compare", "Tabs or spaces?", "--dry-run", "--quiet")
+    return desk
+
+
+def list_usages(fields: Any) -> list[dict[str, Any]]:
+    """Return every object in JSON fields that has the fields of a usage."""
+    if isinstance(fields, list):
+        return [found for one in fields for found in list_usages(one)]
+    if not isinstance(fields, dict):
+        return []
+    return [fields] if "cached_tokens" in fields else list_usages(list(fields.values()))
+
+
+def test_rehearsed_calls_are_no_model_calls_and_cost_nothing(rehearsed: Desk) -> None:
+    run = rehearsed.run_id()
+
+    said = {command: rehearsed.invoke(command, run, "--json").stdout for command in ("show", "cost", "results")} | {
+        "all": rehearsed.invoke("cost", "--json").stdout
+    }
+
+    for command, text in said.items():
+        usages = list_usages(json.loads(text))
+        assert usages, command
+        for usage in usages:
+            counted = ("calls", "input_tokens", "output_tokens", "usd", "unpriced", "estimated")
+            assert [usage[name] for name in counted] == [0] * 6, command
+        assert max(usage["rehearsed_calls"] for usage in usages) == 3, command
+        assert max(usage["rehearsed_input_tokens"] for usage in usages) > 100, command
+
+
+def test_rehearsed_calls_are_shown_as_such(rehearsed: Desk) -> None:
+    run = rehearsed.run_id()
+
+    shown, cost, costs, results = (
+        rehearsed.invoke(*words).stdout for words in (("show", run), ("cost", run), ("cost",), ("results", run))
+    )
+
+    assert "used     3 rehearsed calls\n" in shown
+    assert " tokens" not in shown
+    assert [normalize_row(line) for line in cost.splitlines()] == [
+        "AGENT COST TOOK",
+        "broadcast-compare rehearsed",
+        "├─ direct rehearsed",
+        "├─ thorough rehearsed",
+        "└─ contrary rehearsed",
+    ]
+    assert [line.split()[-2] for line in costs.splitlines()[2:]] == ["rehearsed"]
+    assert "used 3 rehearsed calls in " in results
+    assert "model call" not in shown + cost + costs + results
+
+
+def test_a_rehearsal_ends_with_the_number_of_rehearsed_calls(desk: Desk) -> None:
+    said = desk.invoke("run", "answer", "Tabs or spaces?")
+
+    last = said.stderr.splitlines()[-1]
+    assert last.startswith(f"run {desk.run_id()}: succeeded in ")
+    assert last.endswith(", 1 rehearsed call")
+
+
+def test_a_run_with_both_counts_only_the_calls_that_reached_a_model(desk: Desk) -> None:
+    desk.write_agent("lead", make_usage_move(1000, 100, usd=0.01), advisors=["answer"])
+
+    said = desk.invoke("run", "lead", "do it")
+
+    assert said.stderr.splitlines()[-1].endswith(", 1 model call, 1,100 tokens, $0.0100; 1 rehearsed call")
+    total = desk.invoke("cost", desk.run_id()).stdout.splitlines()[1]
+    assert normalize_row(total) == "lead 1 1,000 100 $0.0100"

@@ -1,12 +1,14 @@
 from __future__ import annotations
 
+import pytest
+
 from podium import App
 from podium.core.engine import Text, Tool, ToolAnswer
 from podium.core.scope import Scope
 from podium.engines.model.model_wire import Message, ModelCall, ReplyEnd, ReplyPart, ToolCallPart
 from podium.engines.rehearsal import LABEL, RehearsalWire
-from podium.values.agent import Agent, Member, Team
-from podium.values.event import DecisionCommitted, OperationStarted, PlanStepCompleted, ToolUse
+from podium.values.agent import Agent, Budget, Member, Team
+from podium.values.event import DecisionCommitted, ModelReplied, OperationStarted, PlanStepCompleted, ToolUse
 
 from ..studio import Studio
 
@@ -135,3 +137,27 @@ async def test_a_collaborating_team_is_rehearsed_from_plan_to_report(studio: Stu
     assert result.text.startswith(f"{LABEL} the report on: ship it")
     assert [one.how for one in studio.events(result, DecisionCommitted)] == ["majority"]
     assert [(one.step, one.owner) for one in studio.events(result, PlanStepCompleted)] == [("s1", "ada")]
+
+
+async def test_its_calls_are_no_model_calls(studio: Studio) -> None:
+    studio.agent("lead", engine="rehearsal", agents=["builder"])
+    studio.agent("builder", engine="rehearsal")
+
+    result = await studio.run("lead", "build a birdhouse")
+
+    replies = [event.usage for event in studio.events(result, ModelReplied)]
+    assert [(one.calls, one.tokens, one.rehearsed_calls) for one in replies] == [(0, 0, 1)] * 3
+    assert (result.usage.calls, result.usage.tokens, result.usage.rehearsed_calls) == (0, 0, 3)
+    assert result.usage.rehearsed_input_tokens == sum(one.rehearsed_input_tokens for one in replies) > 0
+    assert result.usage.tool_calls == 1
+
+
+@pytest.mark.parametrize("budget", [Budget(turns=2), Budget(turns=2, usd=1.0)])
+async def test_a_rehearsal_shows_where_a_limit_would_stop_the_run(studio: Studio, budget: Budget) -> None:
+    studio.agent("lead", engine="rehearsal", agents=["builder"], budget=budget)
+    studio.agent("builder", engine="rehearsal")
+
+    result = await studio.run("lead", "build a birdhouse")
+
+    assert not result.succeeded
+    assert "lead's budget of 2 model calls has no room for a model call: 2 used" in (result.error or "")

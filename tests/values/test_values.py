@@ -111,6 +111,15 @@ def test_usage_adds_up(usages: list[Usage]) -> None:
     assert summed.tokens == sum(usage.tokens for usage in usages)
 
 
+@given(st.lists(st.builds(Usage, input_tokens=st.integers(0, 9), output_tokens=st.integers(0, 9), calls=st.just(1))))
+def test_rehearsed_usage_adds_up_apart_from_that_of_models(usages: list[Usage]) -> None:
+    summed = sum_usage([*usages, *(usage.as_rehearsed() for usage in usages)])
+
+    assert (summed.calls, summed.tokens) == (len(usages), sum(usage.tokens for usage in usages))
+    assert summed.rehearsed_calls == len(usages)
+    assert summed.with_rehearsed() == sum_usage([*usages, *usages])
+
+
 @given(st.text(), st.lists(st.text(), max_size=3))
 def test_no_note_can_pass_for_another(text: str, notes: list[str]) -> None:
     request = Request(text="the request", notes=tuple(Note(title="n", text=note) for note in [text, *notes]))

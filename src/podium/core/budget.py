@@ -237,7 +237,9 @@ class Allowance:
         """Yield each kind of limit as the limit, the amount used, the amount reserved, and its name."""
         if self.budget is None:
             return
-        spent, lent = self.timeline.usage_below(self.path), self.timeline.worker_budgets_below(self.path)
+        # A rehearsal uses up its budget like a real run, so that it shows where a limit would stop the run.
+        spent = self.timeline.usage_below(self.path).with_rehearsed()
+        lent = self.timeline.worker_budgets_below(self.path)
         for name, counted in USAGE_FIELDS.items():
             kept = getattr(self._reserved, counted) + sum(getattr(one, name) or 0 for one in lent)
             yield getattr(self.budget, name), getattr(spent, counted), kept, name

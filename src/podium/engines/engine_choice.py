@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from ..core.engine import Engine
 from ..values.agent import Agent
 from ..values.errors import Mistake
+from ..values.usage import Usage
 from .model import model_prices
 from .model.model_caller import Model, add_zero_cost
 from .model.model_wire import Wire
@@ -91,7 +92,7 @@ class Engines:
         if model_names == (REHEARSAL,):
             from .rehearsal import RehearsalWire  # for start-up time: each engine is loaded when it is used
 
-            return ModelEngine(Model(wire=RehearsalWire(), add_cost=add_zero_cost), name=REHEARSAL)
+            return ModelEngine(Model(wire=RehearsalWire(), add_cost=Usage.as_rehearsed), name=REHEARSAL)
         models = [self._make_model(agent, one, model=model, url=url) for one in model_names]
         provider, name = parse_model(model_names[0])
         return ModelEngine(*models, name=f"{provider.name}:{name}")

@@ -7,14 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 
 class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Amounts that can be added up, and the seconds that the calls took.
 
     `usd` covers the calls whose price is known; `unpriced` is the number of other calls. Of the input
-    tokens, `cached_tokens` were read from the provider's cache and `written_tokens` written to it.
+    tokens, `cached_tokens` were read from the provider's cache and `written_tokens` written to it. Calls of the
+    rehearsal engine reach no model, so they are counted only in the fields that begin with `rehearsed_`, with an
+    estimate of the tokens that a model would have used.
     """
 
     input_tokens: int = 0
@@ -27,10 +29,37 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     estimated: int = 0
     tool_calls: int = 0
     seconds: float = 0.0
+    rehearsed_calls: int = 0
+    rehearsed_input_tokens: int = 0
+    rehearsed_output_tokens: int = 0
 
     @property
     def tokens(self) -> int:
         return self.input_tokens + self.output_tokens
+
+    def as_rehearsed(self) -> Usage:
+        """Return this usage of one call as that of a rehearsed call."""
+        return Usage(
+            tool_calls=self.tool_calls,
+            seconds=self.seconds,
+            rehearsed_calls=self.calls,
+            rehearsed_input_tokens=self.input_tokens,
+            rehearsed_output_tokens=self.output_tokens,
+        )
+
+    def with_rehearsed(self) -> Usage:
+        """Return this usage with the rehearsed calls counted as model calls."""
+        if not self.rehearsed_calls:
+            return self
+        return structs.replace(
+            self,
+            calls=self.calls + self.rehearsed_calls,
+            input_tokens=self.input_tokens + self.rehearsed_input_tokens,
+            output_tokens=self.output_tokens + self.rehearsed_output_tokens,
+            rehearsed_calls=0,
+            rehearsed_input_tokens=0,
+            rehearsed_output_tokens=0,
+        )
 
     def __add__(self, other: Usage) -> Usage:
         if self is NO_USAGE:
@@ -46,6 +75,9 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
             estimated=self.estimated + other.estimated,
             tool_calls=self.tool_calls + other.tool_calls,
             seconds=self.seconds + other.seconds,
+            rehearsed_calls=self.rehearsed_calls + other.rehearsed_calls,
+            rehearsed_input_tokens=self.rehearsed_input_tokens + other.rehearsed_input_tokens,
+            rehearsed_output_tokens=self.rehearsed_output_tokens + other.rehearsed_output_tokens,
         )
 
 

@@ -156,9 +156,12 @@ def format_tokens(usage: Usage, count: int) -> str:
 
 
 def format_cost(usage: Usage) -> str:
-    """Return a cost: `$0.0123`, `~$0.0123` if estimated, `unpriced` if unknown, empty if there were no calls."""
+    """Return a cost: `$0.0123`, `~$0.0123` if estimated, `unpriced` if unknown, empty if there were no calls.
+
+    If all calls were rehearsed, return `rehearsed`.
+    """
     if not usage.calls and not usage.usd:
-        return ""
+        return "rehearsed" if usage.rehearsed_calls else ""
     if usage.unpriced >= usage.calls and not usage.usd:
         return "unpriced"
     known = format_money(usage.usd)

@@ -113,7 +113,7 @@ def run_command(
     if shown.is_json:
         click.echo(as_json(result_fields(ending.result)))
     if is_dry and ending.result is not None:
-        print_estimate(ending.result.usage)
+        print_estimate(ending.result.usage.with_rehearsed())
     return code
 
 

@@ -59,9 +59,13 @@ def format_age(seconds: float) -> str:
 
 
 def format_usage(usage: Usage) -> str:
-    """Return model usage as text: calls, tokens and cost."""
+    """Return model usage as text: calls, tokens and cost, and calls that were only rehearsed."""
+    rehearsed = format_count(usage.rehearsed_calls, "rehearsed call") if usage.rehearsed_calls else ""
+    if rehearsed and not usage.calls:
+        return rehearsed
     words = f"{format_count(usage.calls, 'model call')}, {format_count(usage.tokens, 'token')}"
-    return f"{words}, {format_money(usage.usd)}" if usage.usd else words
+    words = f"{words}, {format_money(usage.usd)}" if usage.usd else words
+    return f"{words}; {rehearsed}" if rehearsed else words
 
 
 def format_money(usd: float) -> str:

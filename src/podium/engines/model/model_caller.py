@@ -132,7 +132,7 @@ class ModelCaller:
             elif isinstance(known, ModelReplied) and known.text:
                 yield Text(known.text)
             if isinstance(outcome, ModelReplied):
-                self._expected_output_tokens = outcome.usage.output_tokens
+                self._expected_output_tokens = outcome.usage.with_rehearsed().output_tokens
                 yield outcome
                 return
             assert outcome is not None, "every attempt ends with an outcome"
@@ -209,7 +209,7 @@ class ModelCaller:
         price = 0.0
         if self._spec.allowance is not None and self._spec.allowance.limits_money:
             with_reply = model.add_cost(structs.replace(prompt, output_tokens=1_000)).usd
-            prompt = model.add_cost(prompt)
+            prompt = structs.replace(prompt, usd=model.add_cost(prompt).usd)
             price = (with_reply - prompt.usd) / 1_000
         return CallEstimate(prompt=prompt, output_tokens=expected.output_tokens, usd_per_token=price)
 
