@@ -161,6 +161,24 @@ async def test_workers_are_one_choice_among_the_runs_to_resume(lab: WorkerLab) -
     assert await states(lab) == {"feat/a": "queued", "feat/b": "queued"}
 
 
+async def test_the_estimate_of_a_dry_run_includes_its_workers(lab: WorkerLab) -> None:
+    agents = lab.home / "agents"
+    agents.mkdir(parents=True)
+    team = "team: {mode: broadcast, members: [apart, here]}\n"
+    for name, keys in (("lead", team), ("apart", "isolation: process\nmodel: openai:gpt-5\n"), ("here", "")):
+        (agents / f"{name}.md").write_text(f"---\ndescription: {name}\n{keys}---\nYou are {name}.\n")
+
+    said = await lab.run_podium("run", "lead", "do it", "--dry-run", "--json", "--model", "openai:gpt-5-mini")
+
+    assert said.returncode == 0, said.stderr
+    result = json.loads(said.stdout)
+    assert {one["model"]: one["calls"] for one in result["estimate"]["models"]} == {
+        "openai:gpt-5-mini": 1,
+        "openai:gpt-5": 1,
+    }
+    assert (result["usage"]["calls"], result["usage"]["usd"], result["usage"]["rehearsed_calls"]) == (0, 0, 2)
+
+
 async def test_a_paused_worker_and_its_successor_are_not_waited_for_and_it_goes_on_when_named(lab: WorkerLab) -> None:
     run = await lab.delegate("feat/a", write("new.txt"), "another way", allow=())
     await lab.delegate("feat/b", "never said", options=WorkerOptions(after=("feat/a",)))

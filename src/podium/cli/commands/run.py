@@ -9,17 +9,18 @@ import anyio
 import click
 
 from ...app import RunOptions
-from ...engines.model.providers import REHEARSAL
+from ...engines.model.providers import REHEARSAL, find_provider
 from ...roster.team_keys import MODES
+from ...runs.dry_run_estimate import RunEstimate, estimate_dry_run
+from ...runs.run_lookup import open_reader
 from ...setup.settings import Settings
 from ...system.locations import find_repo
 from ...values.agent import Budget, Mode
 from ...values.event import SCHEMA
-from ...values.plain_text import format_count
-from ...values.usage import Usage
 from ..terminal import exit_codes
 from ..terminal.budget_text import BudgetParamType
 from ..terminal.command_options import permissions_option, read_text_argument
+from ..terminal.dry_run_output import format_estimate
 from ..terminal.follow_run import work_on_run
 from ..terminal.model_options import choose_model
 from ..terminal.outcome_text import result_fields
@@ -84,14 +85,16 @@ def run_command(
     shown = OutputOptions(**output)
     text = read_text_argument(request)
     place = find_repo(repo or Path())
+    chosen = choose_run_model(place, provider, model, force_model, is_dry=is_dry)
     settings = Settings.load(
         repo=place,
-        model=REHEARSAL if is_dry else choose_run_model(place, provider, model, force_model),
+        model=REHEARSAL if is_dry else chosen,
         budget=budget,
         permission_mode=permission_mode,
         unattended="park" if parks else None,
         sandbox=False if is_bare else None,
     )
+    real_settings = Settings.load(repo=place, model=chosen) if is_dry else settings
     require_compatible_options(mode, reflects=reflects, most=most)
     run_options: RunOptions = {
         "repo": place,
@@ -110,28 +113,35 @@ def run_command(
         return start_detached_run(settings, place, agent, text, run_options, is_json=shown.is_json)
     ending = work_on_run(settings, lambda app: app.start(agent, text, **run_options), shown.make_view)
     code = shown.print_ending(ending)
+    fields = result_fields(ending.result)
+    if is_dry and fields is not None:
+        estimate = _estimate_run(settings.store, fields["run_id"], real_settings)
+        fields["estimate"] = estimate.to_fields()
+        print_to_stderr(format_estimate(estimate))
     if shown.is_json:
-        click.echo(as_json(result_fields(ending.result)))
-    if is_dry and ending.result is not None:
-        print_estimate(ending.result.usage.with_rehearsed())
+        click.echo(as_json(fields))
     return code
 
 
-def choose_run_model(place: Path, provider: str | None, model: str | None, force_model: str | None) -> str | None:
-    """Return the model that the options specify, if any. Raises UsageError if they conflict."""
+def _estimate_run(store: Path, run: str, settings: Settings) -> RunEstimate:
+    with open_reader(store) as reader:
+        return estimate_dry_run(reader, run, settings)
+
+
+def choose_run_model(
+    place: Path, provider: str | None, model: str | None, force_model: str | None, *, is_dry: bool = False
+) -> str | None:
+    """Return the model that the options specify, if any. Raises UsageError if they conflict.
+
+    For a dry run, no server is asked for its models.
+    """
     if force_model is not None and (model is not None or provider is not None):
         raise click.UsageError("--force-model cannot be combined with --model or --provider; it replaces all models")
+    if is_dry and provider is not None and model is None and not find_provider(provider).default_model:
+        return f"{find_provider(provider).name}:any"
     if provider is not None:
         model = choose_model(provider, model, Settings.load(repo=place), os.environ)
     return force_model or model or None
-
-
-def print_estimate(usage: Usage) -> None:
-    """Print what a rehearsed run would have used."""
-    print_to_stderr(
-        f"dry run: {format_count(usage.calls, 'model call')} and about {format_count(usage.tokens, 'token')}, "
-        "estimated from rehearsed replies at four characters per token; no model was called"
-    )
 
 
 def require_compatible_options(mode: Mode | None, *, reflects: bool, most: int | None) -> None:

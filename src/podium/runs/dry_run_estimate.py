@@ -1,0 +1,144 @@
+"""The estimate of a dry run: the model calls, tokens and money that the real run would use, by model."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
+
+from msgspec import Struct, structs
+
+from ..engines.model.model_prices import calculate_cost
+from ..engines.model.providers import REHEARSAL, parse_model
+from ..setup.engine_lookup import list_models
+from ..setup.settings import Settings
+from ..store.sqlite.reader import StoreReader
+from ..values.agent import Agent
+from ..values.errors import Mistake, NoSuchRun
+from ..values.event import Entry, WorkerReturned
+from ..values.usage import Usage
+from ..views.run_view import OperationNode, RunView, map_member_names, usage_of_event
+
+
+class ModelEstimate(Struct, frozen=True, kw_only=True):
+    """What one model would be used for. `model` is empty if none is configured, and `usd` None if it has no price."""
+
+    model: str
+    calls: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    usd: float | None = None
+
+
+class RunEstimate(Struct, frozen=True, kw_only=True):
+    """The estimate for a whole run, by model in the order of their first calls."""
+
+    models: tuple[ModelEstimate, ...] = ()
+
+    @property
+    def calls(self) -> int:
+        return sum(one.calls for one in self.models)
+
+    @property
+    def tokens(self) -> int:
+        return sum(one.input_tokens + one.output_tokens for one in self.models)
+
+    @property
+    def usd(self) -> float | None:
+        """The cost of the calls whose price is known; None if no price is known."""
+        known = [one.usd for one in self.models if one.usd is not None]
+        return sum(known) if known else None
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return the estimate as JSON fields."""
+        return {
+            "calls": self.calls,
+            "input_tokens": sum(one.input_tokens for one in self.models),
+            "output_tokens": sum(one.output_tokens for one in self.models),
+            "usd": self.usd,
+            "models": [structs.asdict(one) for one in self.models],
+        }
+
+
+class RehearsedCall(NamedTuple):
+    """A rehearsed call, and the agent that made it, with the model that its team sets."""
+
+    agent: Agent
+    usage: Usage
+
+
+def estimate_dry_run(reader: StoreReader, run: str, settings: Settings) -> RunEstimate:
+    """Estimate the real run from its rehearsal; `settings` are those of the real run."""
+    by_model: dict[str, ModelEstimate] = {}
+    for call in _list_rehearsed_calls(reader, run):
+        model = _find_model(settings, call.agent)
+        estimate = by_model.get(model) or ModelEstimate(model=model)
+        by_model[model] = _add_call(estimate, call.usage.with_rehearsed())
+    return RunEstimate(models=tuple(by_model.values()))
+
+
+def _list_rehearsed_calls(reader: StoreReader, run: str) -> list[RehearsedCall]:
+    """Return the calls of a run and of its workers, without those of agents that are always rehearsed."""
+    calls: list[RehearsedCall] = []
+    runs = [run]
+    for one in runs:  # the loop itself extends this list
+        try:
+            entries = reader.read_entries(one)
+        except NoSuchRun:
+            continue
+        calls += _iter_own_calls(entries)
+        returned = (entry.event.run for entry in entries if isinstance(entry.event, WorkerReturned))
+        runs += [worker for worker in returned if worker not in runs]
+    return calls
+
+
+def _iter_own_calls(entries: Iterable[Entry]) -> Iterator[RehearsedCall]:
+    view = RunView()
+    agents: dict[str, Agent] = {}
+    for entry in entries:
+        view.apply(entry)
+        if not agents and view.started is not None:
+            agents = {agent.name: agent for agent in view.started.agents}
+        usage, node = usage_of_event(entry.event), view.find_node(entry.operation)
+        if not usage.rehearsed_calls or node is None:
+            continue
+        agent = _find_agent(view, node, agents)
+        if agent is not None and agent.engine != REHEARSAL:
+            yield RehearsedCall(agent, usage)
+
+
+def _find_agent(view: RunView, node: OperationNode, agents: dict[str, Agent]) -> Agent | None:
+    """Return the agent of an operation, with the model that its team sets for it."""
+    parent = view.find_parent(node)
+    if node.trigger != "member" or parent is None or parent.team is None:
+        return agents.get(node.agent)
+    members = dict(zip(map_member_names(parent.team), parent.team.members, strict=True))
+    member = members.get(node.agent)
+    agent = agents.get(node.agent if member is None else member.agent)
+    if agent is None or member is None or not member.model:
+        return agent
+    return structs.replace(agent, model=member.model)
+
+
+def _find_model(settings: Settings, agent: Agent) -> str:
+    """Return the first model of an agent as `provider:model`; empty if none is configured."""
+    name = next(iter(list_models(settings, agent)), "")
+    if name in ("", REHEARSAL):
+        return ""
+    try:
+        provider, model = parse_model(name)
+    except Mistake:
+        return name  # a real run refuses it
+    return f"{provider.name}:{model}"
+
+
+def _add_call(estimate: ModelEstimate, usage: Usage) -> ModelEstimate:
+    """Return the estimate with one more call. Each call is priced by itself, because long prompts can cost more."""
+    provider, _, model = estimate.model.partition(":")
+    usd = calculate_cost(provider, model, usage) if model else None
+    return structs.replace(
+        estimate,
+        calls=estimate.calls + usage.calls,
+        input_tokens=estimate.input_tokens + usage.input_tokens,
+        output_tokens=estimate.output_tokens + usage.output_tokens,
+        usd=None if usd is None else (estimate.usd or 0.0) + usd,
+    )
