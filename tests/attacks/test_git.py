@@ -390,7 +390,7 @@ async def test_no_worktree_is_called_like_gits_own_folder(worktrees: Worktrees, 
     with pytest.raises(Mistake, match=r"is not a valid branch name|in git's own folder"):
         await replace(worktrees, folder=folder).create(name)
     with pytest.raises(Mistake, match=r"in git's own folder"):
-        replace(worktrees, folder=f"../{name}/{{branch}}").path_for("feat")
+        await replace(worktrees, folder=f"../{name}/{{branch}}").create("feat")
 
 
 # G8

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pytest
 from anyio import CancelScope, create_task_group
 
@@ -42,21 +45,27 @@ async def test_of_several_concurrent_delegations_to_one_branch_one_is_accepted(l
     assert refused == ["branch 'feat/one' already has a worker (see podium workers); use another branch"] * 3
 
 
-async def test_the_branch_and_folder_of_a_queued_worker_are_refused_to_others(lab: WorkerLab) -> None:
+async def test_the_branch_of_a_queued_worker_is_refused_to_others(lab: WorkerLab) -> None:
     run = await lab.delegate("feat/a-b", "done")
 
-    with pytest.raises(Mistake) as folder:
-        await lab.delegate("feat-a/b", "done")
     with pytest.raises(Mistake) as below:
         await lab.delegate("feat/a-b/c", "done")
     with pytest.raises(Mistake) as above:
         await lab.delegate("feat", "done")
 
-    path = lab.worktree_path("feat/a-b")
-    assert str(folder.value) == f"{path} is reserved for the worktree of 'feat/a-b'; use a name other than 'feat-a/b'"
     assert str(below.value).startswith("git cannot store both branches 'feat/a-b/c' and 'feat/a-b'")
     assert str(above.value).startswith("git cannot store both branches 'feat' and 'feat/a-b'")
     assert [row.run for row in WorkerIndex(lab.store).list_all()] == [run]
+
+
+async def test_the_folder_of_a_queued_worker_is_not_given_to_another_branch(lab: WorkerLab) -> None:
+    first = await lab.delegate("feat/a-b", "done")
+    second = await lab.delegate("feat-a/b", "done")
+
+    with StoreReader(lab.store) as reader:
+        paths = [Path(read_worker_task(reader, run).path) for run in (first, second)]
+    assert paths[0] == lab.worktree_path("feat/a-b")
+    assert re.fullmatch(re.escape(paths[0].name) + "-[0-9a-f]{6}", paths[1].name)
 
 
 async def test_the_folder_of_a_queued_worker_is_free_once_it_is_cancelled(lab: WorkerLab) -> None:
@@ -66,7 +75,8 @@ async def test_the_folder_of_a_queued_worker_is_free_once_it_is_cancelled(lab: W
 
     second = await lab.delegate("feat-a/b", "done")
 
-    assert [row.run for row in WorkerIndex(lab.store).list_all()] == [first, second]
+    with StoreReader(lab.store) as reader:
+        assert read_worker_task(reader, second).path == str(lab.worktree_path("feat/a-b"))
 
 
 async def test_a_worker_is_left_to_a_commander_even_if_its_delegation_is_cancelled(lab: WorkerLab) -> None:

@@ -19,6 +19,7 @@ from podium.workspace.git.repository import Checkout, Repository
 from podium.workspace.worktrees.cleanup import clean_up_worktrees, list_worktrees
 from podium.workspace.worktrees.saved_work import list_saved_work
 from podium.workspace.worktrees.worktree import Worktrees
+from podium.workspace.worktrees.worktree_folder import resolve_worktree_folder
 
 from .test_repository import repo, run_git
 from .test_snapshot import git_output
@@ -101,7 +102,7 @@ async def test_the_home_folder_is_expanded_and_braces_in_names_are_kept(
 ) -> None:
     monkeypatch.setenv("HOME", str(tmp_path / "me"))
 
-    path = replace(worktrees, folder="~/{repo}/{branch}").path_for("feat/{repo}")
+    path = resolve_worktree_folder("~/{repo}/{branch}", main=worktrees.repository.main_folder, branch="feat/{repo}")
 
     assert path == tmp_path / "me" / "repo" / "feat-{repo}"
 
@@ -113,11 +114,62 @@ async def test_worktrees_of_all_repositories_keep_out_of_each_others_folders(
     other = replace(worktrees, repository=Repository.at(tmp_path / "other"), folder="../trees/{branch}")
     first = await replace(worktrees, folder="../trees/{branch}").create("feat")
 
-    with pytest.raises(Mistake, match=rf"is the worktree of 'feat' of {repo}; use a name other than 'feat'"):
-        await other.create("feat")
+    second = await other.create("feat")
     with pytest.raises(Mistake, match=r"would be nested"):
         await replace(other, folder="../trees/feat/{branch}").create("deep")
-    assert [one.path for one in await worktrees.ledger.list_worktrees()] == [first.path]
+
+    assert first.path == tmp_path / "trees" / "feat"
+    assert re.fullmatch(r"feat-[0-9a-f]{6}", second.path.name)
+    assert [one.path for one in await worktrees.ledger.list_worktrees()] == [first.path, second.path]
+
+
+async def test_branches_with_the_same_folder_name_get_two_folders_and_keep_them(worktrees: Worktrees) -> None:
+    first = await worktrees.create("feat/a-b")
+    second = await worktrees.create("feat-a/b")
+    alone = await worktrees.create("feat-a/c")
+
+    assert first.path.name == "repo-worker-feat-a-b"
+    assert re.fullmatch(r"repo-worker-feat-a-b-[0-9a-f]{6}", second.path.name)
+    assert alone.path.name == "repo-worker-feat-a-c"
+    assert git_output(second.path, "rev-parse", "--abbrev-ref", "HEAD") == "feat-a/b\n"
+    await worktrees.remove("feat/a-b")
+    assert await worktrees.find_checkout("feat-a/b") == second
+    assert (await worktrees.create("feat/a-b")).path == first.path
+
+
+async def test_the_suffix_of_a_folder_is_the_same_after_a_crash(worktrees: Worktrees) -> None:
+    await worktrees.create("feat/a-b")
+    folders = set()
+    for at in range(1, 5):
+        assert crashes_at(worktrees, "create", at, branch="feat-a/b")
+        folders |= {one.path.name for one in await worktrees.ledger.list_worktrees() if one.branch == "feat-a/b"}
+        await worktrees.reconcile()
+        if "feat-a/b" in await read_states(worktrees):
+            await worktrees.remove("feat-a/b")
+
+    checkout = await worktrees.create("feat-a/b")
+
+    assert folders == {checkout.path.name}
+    assert re.fullmatch(r"repo-worker-feat-a-b-[0-9a-f]{6}", checkout.path.name)
+
+
+async def test_a_branch_keeps_out_of_the_folder_that_another_store_uses(worktrees: Worktrees, tmp_path: Path) -> None:
+    first = await replace(worktrees, ledger=Ledger(tmp_path / "other" / "podium.db")).create("feat/a-b")
+
+    second = await worktrees.create("feat-a/b")
+
+    assert second.path.parent == first.path.parent
+    assert re.fullmatch(r"repo-worker-feat-a-b-[0-9a-f]{6}", second.path.name)
+
+
+async def test_a_folder_is_refused_when_the_one_with_the_suffix_is_taken_too(worktrees: Worktrees) -> None:
+    await worktrees.create("feat/a-b")
+    suffixed = (await worktrees.create("feat-a/b")).path.name.removeprefix("repo-worker-")
+    await worktrees.remove("feat-a/b")
+    await worktrees.create(suffixed)
+
+    with pytest.raises(Mistake, match=rf"repo-worker-feat-a-b and .*repo-worker-{suffixed} are other worktrees"):
+        await worktrees.create("feat-a/b")
 
 
 async def test_an_existing_worktree_is_found_and_removed_after_the_folder_pattern_has_changed(
@@ -137,7 +189,7 @@ async def test_a_folder_that_is_a_link_is_refused_wherever_it_leads(
     worktrees: Worktrees, repo: Path, tmp_path: Path, target: str
 ) -> None:
     (tmp_path / "there").mkdir()
-    worktrees.path_for("feat/a").symlink_to(tmp_path / target)
+    (tmp_path / "repo-worker-feat-a").symlink_to(tmp_path / target)
 
     with pytest.raises(Mistake, match="exists"):
         await worktrees.create("feat/a")
@@ -190,7 +242,6 @@ async def test_obstacles_to_making_a_worktree_are_reported(worktrees: Worktrees,
 
     for branch, complaint in (
         ("feat/a", r"'feat/a' already has a worktree, in .*repo-worker-feat-a"),
-        ("feat-a", r"is the worktree of 'feat/a'"),
         ("main", r"'main' is checked out in .*/repo;"),
         ("mine", r"'mine' is checked out in .*/mine;"),
         ("taken", r"repo-worker-taken exists and is not a Podium worktree"),
@@ -528,12 +579,12 @@ class Mortal(Ledger):
         return noted
 
 home = Worktrees(repository=Repository.at(Path(sys.argv[1])), ledger=Mortal(Path(sys.argv[2])))
-anyio.run(home.create if sys.argv[3] == "create" else lambda branch: home.remove(branch, force=True), "feat")
+anyio.run(home.create if sys.argv[3] == "create" else lambda branch: home.remove(branch, force=True), sys.argv[5])
 """
 
 
-def crashes_at(worktrees: Worktrees, operation: str, at: int) -> bool:
-    """Create or remove the worktree of `feat` in a process that crashes at a given point."""
+def crashes_at(worktrees: Worktrees, operation: str, at: int, *, branch: str = "feat") -> bool:
+    """Create or remove a worktree in a process that crashes at a given point."""
     argv = [
         sys.executable,
         "-c",
@@ -542,6 +593,7 @@ def crashes_at(worktrees: Worktrees, operation: str, at: int) -> bool:
         str(worktrees.ledger.store),
         operation,
         str(at),
+        branch,
     ]
     done = subprocess.run(argv, capture_output=True, text=True)
     assert done.returncode in (0, 9), done.stderr
@@ -601,7 +653,7 @@ async def test_a_worktree_that_was_moved_aside_when_the_process_died_comes_back(
 
 async def test_a_worktree_that_git_made_without_files_is_replaced(worktrees: Worktrees, repo: Path) -> None:
     head = git_output(repo, "rev-parse", "HEAD").strip()
-    path = worktrees.path_for("feat")
+    path = repo.parent / "repo-worker-feat"
     await worktrees.ledger.record_new(path, repository=repo / ".git", branch="feat", base=head, is_new_branch=True)
     run_git(repo, "worktree", "add", "-q", "--no-checkout", "-b", "feat", str(path))
 

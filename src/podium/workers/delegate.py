@@ -148,14 +148,11 @@ async def _choose_checkout_path(
             return shared
     elif await to_thread.run_sync(_is_branch_taken, store, worker_index, root, branch):
         raise Mistake(f"branch {branch!r} already has a worker (see podium workers); use another branch")
-    path = await of.must_be_creatable(branch, base=base or None)
+    others = await to_thread.run_sync(_list_other_tasks, store, worker_index, root, branch)
+    reserved = [Path(other.path) for other in others]
+    path = await of.must_be_creatable(branch, base=base or None, reserved=reserved)
     if base:
         await must_contain_commits(of.repository, branch, {base: await resolve_commit(of.repository, base)})
-    others = await to_thread.run_sync(_list_other_tasks, store, worker_index, branch)
-    for other in others:
-        if other.path == str(path):
-            of_whom = repr(other.branch) if other.root == root else f"{other.branch!r} in {other.root}"
-            raise Mistake(f"{path} is reserved for the worktree of {of_whom}; use a name other than {branch!r}")
     must_not_overlap_branches(branch, [other.branch for other in others if other.root == root])
     return path
 
@@ -188,8 +185,8 @@ def _is_on_branch(summary: RunSummary) -> bool:
     return worker_task is not None and worker_task.has_checkout and not isinstance(summary.last.event, RunEnded)
 
 
-def _list_other_tasks(store: Path, worker_index: WorkerIndex, branch: str) -> list[WorkerTask]:
-    """Return the tasks of all workers that have, or will have, a checkout on another branch."""
+def _list_other_tasks(store: Path, worker_index: WorkerIndex, root: str, branch: str) -> list[WorkerTask]:
+    """Return the tasks of all workers that have, or will have, another checkout."""
     found: list[WorkerTask] = []
     with StoreReader(store) as reader:
         for row in worker_index.list_open():
@@ -199,7 +196,7 @@ def _list_other_tasks(store: Path, worker_index: WorkerIndex, branch: str) -> li
                 worker_task = get_run_started(summary).errand
                 if worker_task is None or worker_task.is_reader or isinstance(summary.last.event, RunEnded):
                     continue
-                if worker_task.branch != branch:
+                if (worker_task.root, worker_task.branch) != (root, branch):
                     found.append(worker_task)
     return found
 

@@ -9,7 +9,7 @@ repository's setup and teardown commands.
 from __future__ import annotations
 
 import os
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from ..git.repository import Checkout, Repository, call_git, read_git_output
 from ..git.snapshot import find_nested_repositories, find_registered_worktree, resolve_commit, write_worktree_files
 from .disk_quota import measure_folder, must_be_within_quota
 from .saved_work import SavedWork, restore_command, save_head, save_work
-from .worktree_folder import DEFAULT_FOLDER_PATTERN, must_be_outside_repository, resolve_worktree_folder
+from .worktree_folder import DEFAULT_FOLDER_PATTERN, choose_worktree_folder, must_be_outside_repository
 from .worktree_include import copy_included_files
 from .worktree_status import WorktreeStatus, read_worktree_status
 
@@ -84,7 +84,7 @@ class Worktrees:
         await must_be_branch_name(self.repository, branch)
         async with self.ledger.hold_worktree_lock() as lock:
             await self._repair_all(lock)
-            path = self.path_for(branch) if at is None else self._resolve_outside(at)
+            path = await self._choose_path(branch) if at is None else self._resolve_outside(at)
             is_new, start = await self._find_start(branch, base)
             await self._must_be_available(branch, path, is_new=is_new)
             await must_be_within_quota(self.ledger, self.quota)
@@ -110,10 +110,13 @@ class Worktrees:
             await self._run_setup(checkout, setup)
         return checkout
 
-    async def must_be_creatable(self, branch: str, *, base: str | None = None) -> Path:
-        """Return the path that a branch's worktree would have. Raises Mistake if it could not be created."""
+    async def must_be_creatable(self, branch: str, *, base: str | None = None, reserved: Collection[Path] = ()) -> Path:
+        """Return the path that a branch's worktree would have. Raises Mistake if it could not be created.
+
+        `reserved` has the paths of worktrees that will be created for other branches.
+        """
         await must_be_branch_name(self.repository, branch)
-        path = self.path_for(branch)
+        path = await self._choose_path(branch, reserved)
         is_new, _ = await self._find_start(branch, base)
         await self._must_be_available(branch, path, is_new=is_new)
         await must_be_within_quota(self.ledger, self.quota)
@@ -147,9 +150,16 @@ class Worktrees:
         """Return the status of a worktree."""
         return await read_worktree_status(checkout, main=await resolve_commit(self._main_repository, "HEAD"))
 
-    def path_for(self, branch: str) -> Path:
-        """Return the path where a branch's worktree is created. Raises Mistake."""
-        return resolve_worktree_folder(self.folder, main=self.repository.main_folder, branch=branch)
+    async def _choose_path(self, branch: str, reserved: Collection[Path] = ()) -> Path:
+        """Return the path where a branch's worktree is created; it belongs to no other worktree. Raises Mistake."""
+        ours = self.repository.common_dir
+        taken = {*reserved}
+        taken |= {
+            one.path for one in await self.ledger.list_worktrees() if (one.repository, one.branch) != (ours, branch)
+        }
+        # Git also lists the worktrees of other stores.
+        taken |= {one.path for one in await list_git_worktrees(self.repository) if one.branch != branch}
+        return choose_worktree_folder(self.folder, main=self.repository.main_folder, branch=branch, taken=taken)
 
     def _resolve_outside(self, path: Path) -> Path:
         """Resolve a path again, because part of it may have become a link since it was chosen. Raises Mistake."""

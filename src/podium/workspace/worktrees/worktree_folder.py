@@ -1,19 +1,23 @@
 """The folder of a worktree, resolved from a pattern that a person can choose.
 
 `{repo}` is the name of the repository's folder, `{branch}` the branch with dashes for slashes, and `~` the home
-folder. A relative pattern is resolved from the repository. This module does not check whether the folder exists.
+folder. A relative pattern is resolved from the repository. If the folder belongs to another branch, `{branch}` gets a
+suffix. This module does not check whether the folder exists.
 """
 
 from __future__ import annotations
 
 import os
 import re
+from collections.abc import Container
+from hashlib import sha256
 from pathlib import Path
 
 from ...values.errors import Mistake
 
 DEFAULT_FOLDER_PATTERN = "../{repo}-worker-{branch}"
 LONGEST_NAME = 255
+SUFFIX_DIGITS = 6
 
 _FIELD = re.compile(r"\{(repo|branch)\}")
 _BRACED = re.compile(r"\{[^{}]*\}?|\}")
@@ -35,10 +39,25 @@ def must_be_folder_pattern(pattern: str) -> None:
         must_be_outside_repository(Path(os.path.normpath(_ANY / pattern)), _ANY, label=repr(pattern))
 
 
-def resolve_worktree_folder(pattern: str, *, main: Path, branch: str) -> Path:
+def choose_worktree_folder(pattern: str, *, main: Path, branch: str, taken: Container[Path]) -> Path:
+    """Return the folder for a branch's worktree, with a suffix if the folder without one is taken. Raises Mistake.
+
+    The suffix depends only on the repository and the branch, so a second attempt after a crash chooses the same folder.
+    """
+    plain = resolve_worktree_folder(pattern, main=main, branch=branch)
+    if plain not in taken:
+        return plain
+    digest = sha256(f"{main}\n{branch}".encode()).hexdigest()[:SUFFIX_DIGITS]
+    suffixed = resolve_worktree_folder(pattern, main=main, branch=branch, suffix=f"-{digest}")
+    if suffixed in taken:
+        raise Mistake(f"{plain} and {suffixed} are other worktrees; use a branch name other than {branch!r}")
+    return suffixed
+
+
+def resolve_worktree_folder(pattern: str, *, main: Path, branch: str, suffix: str = "") -> Path:
     """Return the folder for a branch's worktree; `main` is the repository's own folder. Raises Mistake."""
     must_be_folder_pattern(pattern)
-    values = {"repo": main.name, "branch": branch.replace("/", "-")}
+    values = {"repo": main.name, "branch": branch.replace("/", "-") + suffix}
     # Without a home folder the ~ stays, and is rejected below as a folder inside the repository.
     whole = os.path.expanduser(pattern)  # noqa: PTH111
     expanded = _FIELD.sub(lambda found: values[found[1]], whole)
