@@ -16,6 +16,7 @@ class Terminal:
 
     def __init__(self, desk: Desk, *arguments: str, rows: int = 24, columns: int = 80, **variables: str) -> None:
         environment = {name: value for name, value in desk.environment.items() if name != "COLUMNS"}
+        self.output = b""
         self.screen = pyte.Screen(columns, rows)
         self._stream = pyte.ByteStream(self.screen)
         self.process = pexpect.spawn(
@@ -34,8 +35,13 @@ class Terminal:
     def wait_until(self, is_met: Callable[[list[str]], bool]) -> list[str]:
         """Return the screen as soon as it fulfils a condition."""
         while not is_met(self.lines):
-            self._stream.feed(self.process.read_nonblocking(65536, timeout=TOO_LONG))
+            self._read_output()
         return self.lines
+
+    def _read_output(self) -> None:
+        data = self.process.read_nonblocking(65536, timeout=TOO_LONG)
+        self.output += data
+        self._stream.feed(data)
 
     def wait_for(self, words: str) -> list[str]:
         return self.wait_until(lambda lines: any(words in line for line in lines))
@@ -44,7 +50,7 @@ class Terminal:
         """Return the exit code, after all output was shown."""
         try:
             while True:
-                self._stream.feed(self.process.read_nonblocking(65536, timeout=TOO_LONG))
+                self._read_output()
         except pexpect.EOF:
             self.process.close()
         assert self.process.exitstatus is not None

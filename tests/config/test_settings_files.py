@@ -8,7 +8,13 @@ from pathlib import Path
 import pytest
 
 from podium.config.model_role import Role
-from podium.config.settings_document import Launch, ProviderLimits, SettingsDocument, WorktreeSettings
+from podium.config.settings_document import (
+    Launch,
+    NotifyCommand,
+    ProviderLimits,
+    SettingsDocument,
+    WorktreeSettings,
+)
 from podium.config.settings_files import read_settings_files
 from podium.values.agent import Budget, Permissions
 from podium.values.errors import Mistake
@@ -39,7 +45,7 @@ store: local
 workers: 8
 max_restarts: 0
 budget: {usd: 1.5, tokens: 1000, seconds: 60, turns: 3, files_changed: 0}
-notify: [bell, "https://hooks.example/x"]
+notify: [bell, "https://hooks.example/x/", {command: [notify-send, Podium]}, {command: say done}]
 checks:
   tests: pytest -q
   lint: [ruff, check, .]
@@ -77,7 +83,12 @@ EXPECTED = SettingsDocument(
     workers=8,
     max_restarts=0,
     budget=Budget(usd=1.5, tokens=1000, seconds=60, turns=3, files_changed=0),
-    notify=("bell", "https://hooks.example/x"),
+    notify=(
+        "bell",
+        "https://hooks.example/x/",
+        NotifyCommand(command=("notify-send", "Podium")),
+        NotifyCommand(command=("sh", "-c", "say done")),
+    ),
     checks={"tests": ("sh", "-c", "pytest -q"), "lint": ("ruff", "check", ".")},
     worktrees=WorktreeSettings(
         setup=("sh", "-c", "make deps"),
@@ -179,7 +190,13 @@ def test_without_files_all_settings_are_empty(tmp_path: Path) -> None:
             "worktrees: {quota: [1]}\n",
             ":1: worktrees.quota: expected a size such as 20GB, 500MB or a number of bytes, got a list",
         ),
-        ("notify: pigeon\n", ':1: notify: unknown value "pigeon"; expected bell, desktop or a URL'),
+        (
+            "notify: pigeon\n",
+            ':1: notify: unknown value "pigeon"; expected bell, title, desktop, a URL or {command: PROGRAM}',
+        ),
+        ("notify: [bell, {}]\n", ":1: notify: this entry has no command; add command: PROGRAM"),
+        ("notify: [ftp://secret.example]\n", ":1: notify: not a valid URL; expected one such as https://hooks.ex"),
+        ("notify: ['https://a b']\n", ":1: notify: not a valid URL; expected one such as https://hooks.example/x"),
         (
             "approvals: {timeout: soon}\n",
             ':1: approvals.timeout: expected a number of seconds or never, got the string "soon"',

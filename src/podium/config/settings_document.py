@@ -36,6 +36,18 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     env: dict[str, str] = {}
 
 
+class NotifyCommand(Struct, frozen=True, kw_only=True):
+    """A program with its arguments that notifies the user."""
+
+    command: tuple[str, ...]
+
+
+NotifyTarget = str | NotifyCommand
+"""How to notify the user: one of `NOTIFY_WORDS`, the URL of a webhook, or a command."""
+NOTIFY_WORDS = ("bell", "title", "desktop")
+"""The kinds of notifications that a terminal can show."""
+
+
 class WorktreeSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Settings for workers' worktrees; empty means not set.
 
@@ -79,7 +91,7 @@ class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
     workers: int | None = None
     max_restarts: int | None = None
     budget: Budget | None = None
-    notify: tuple[str, ...] = ()
+    notify: tuple[NotifyTarget, ...] = ()
     checks: dict[str, tuple[str, ...]] = {}
     worktrees: WorktreeSettings = WorktreeSettings()
     providers: dict[str, ProviderLimits] = {}

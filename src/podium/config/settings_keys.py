@@ -13,11 +13,21 @@ from ..values.located_yaml import ListNode, MappingNode, ScalarNode, quote_text
 from ..values.mcp_server import NAME_RULE, VARIABLE, McpServer, is_server_name
 from ..workspace.worktrees.worktree_folder import must_be_folder_pattern
 from .model_role import Role
-from .settings_document import MODES, Launch, PermissionMode, ProviderLimits, SettingsDocument, WorktreeSettings
+from .settings_document import (
+    MODES,
+    NOTIFY_WORDS,
+    Launch,
+    NotifyCommand,
+    NotifyTarget,
+    PermissionMode,
+    ProviderLimits,
+    SettingsDocument,
+    WorktreeSettings,
+)
 
 Side = Literal["user", "repo"]
 
-NOTIFY_WORDS = ("bell", "desktop")
+NOTIFY_EXAMPLES = "bell, title, desktop, a URL or {command: PROGRAM}"
 
 
 def read_document(top: FieldReader, side: Side) -> SettingsDocument:
@@ -169,13 +179,25 @@ def read_store(reader: FieldReader) -> str:
     return text
 
 
-def read_notify(reader: FieldReader) -> tuple[str, ...]:
-    """Read how the user is notified: `bell`, `desktop` or a URL to call."""
-    found = reader.read_texts("a list of bell, desktop or URLs")
-    for word in found:
-        if word not in NOTIFY_WORDS and not word.startswith(("https://", "http://")):
-            reader.add_error(f"unknown value {quote_text(word)}; expected bell, desktop or a URL")
-    return found
+def read_notify(reader: FieldReader) -> tuple[NotifyTarget, ...]:
+    """Read how the user is notified: words such as `bell`, URLs to call, and commands to run."""
+    return tuple(target for item in reader.iter_items() if (target := _read_notify_target(item)) is not None)
+
+
+def _read_notify_target(reader: FieldReader) -> NotifyTarget | None:
+    """Return one way to notify the user, or None if it is invalid. A URL may be secret, so no message repeats it."""
+    if isinstance(reader.node, MappingNode):
+        command = reader.read_values({"command": read_command}).get("command")
+        if not command:
+            reader.add_error("this entry has no command; add command: PROGRAM")
+        return NotifyCommand(command=command) if command else None
+    word = reader.read_text(NOTIFY_EXAMPLES)
+    scheme, mark, rest = word.partition("://")
+    if not mark and word not in NOTIFY_WORDS and word:
+        reader.add_error(f"unknown value {quote_text(word)}; expected {NOTIFY_EXAMPLES}")
+    elif mark and (scheme not in ("http", "https") or not rest or any(sign.isspace() for sign in rest)):
+        reader.add_error("not a valid URL; expected one such as https://hooks.example/x")
+    return word or None
 
 
 def read_approval_timeout(reader: FieldReader) -> float:

@@ -87,6 +87,21 @@ class RequestListener(Protocol):
         ...
 
 
+class RequestListeners:
+    """Passes requests to several listeners."""
+
+    def __init__(self, *listeners: RequestListener) -> None:
+        self._listeners = listeners
+
+    def handle_entry(self, entry: Entry, worker: str = "") -> None:
+        for listener in self._listeners:
+            listener.handle_entry(entry, worker)
+
+    def withdraw_request(self, id: str, by: str) -> None:
+        for listener in self._listeners:
+            listener.withdraw_request(id, by)
+
+
 class WorkerRequestWatcher:
     """Watches the requests from a store's workers, or from one run's workers, and passes them to a listener."""
 

@@ -23,6 +23,7 @@ from ..config.model_role import Role, resolve_models
 from ..config.settings_document import (
     MODES,
     Launch,
+    NotifyTarget,
     PermissionMode,
     ProviderLimits,
     SettingsDocument,
@@ -81,7 +82,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     sandbox: bool = True
     workers: int = 4
     max_restarts: int = 1
-    notify: tuple[str, ...] = ()
+    notify: tuple[NotifyTarget, ...] = ()
     proposed: SettingsDocument = SettingsDocument()
     notices: tuple[str, ...] = ()
     sources: dict[str, Origin] = {}

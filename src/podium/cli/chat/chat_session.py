@@ -18,7 +18,7 @@ from anyio.abc import TaskGroup
 
 from ...app import App
 from ...roster.discovery import load_roster
-from ...runs.inbox import AnswerMailbox, WorkerRequestWatcher
+from ...runs.inbox import AnswerMailbox, RequestListeners, WorkerRequestWatcher
 from ...runs.run_handle import Run
 from ...setup.settings import Settings
 from ...values.errors import Mistake, PodiumError, find_first_error
@@ -31,6 +31,7 @@ from ..terminal import exit_codes
 from ..terminal.outcome_text import format_parts
 from ..terminal.request_prompt import BY, RequestPrompter
 from ..terminal.run_display import SilentView
+from ..terminal.run_notices import RunNotices, open_run_notices
 from ..terminal.text import format_duration, format_usage
 from .chat_output import TranscriptPrinter
 from .console import ChatConsole
@@ -54,6 +55,7 @@ class ChatSession:
         self._settings = settings
         current = settings()
         self._home = current.home
+        self._store = current.store
         self._answer_mailbox = AnswerMailbox(current.store)
         self._prompter = RequestPrompter(
             self._answer_mailbox,
@@ -64,7 +66,6 @@ class ChatSession:
             tell=lambda text: console.print_line(escape_hidden_text(text)),
             channel="chat",
         )
-        self._watcher = WorkerRequestWatcher(current.store, self._prompter, self._answer_mailbox)
         self._one_at_a_time = Lock()
         self._last_run = ""
         """The run whose conversation continues."""
@@ -80,11 +81,14 @@ class ChatSession:
 
     async def run_until_exit(self) -> None:
         """Chat until the person exits."""
-        async with create_task_group() as group:
+        opening = open_run_notices(self._settings(), is_shown=True, tell=self._console.print_line)
+        async with opening as notices, create_task_group() as group:
             self._group = group
+            listeners = RequestListeners(self._prompter, notices)
+            watcher = WorkerRequestWatcher(self._store, listeners, self._answer_mailbox)
             group.start_soon(self._prompter.serve_requests)
-            group.start_soon(self._watcher.watch_requests)
-            group.start_soon(self._run_turns)
+            group.start_soon(watcher.watch_requests)
+            group.start_soon(self._run_turns, notices)
             while (line := await self._console.read_message()) is not None:
                 self._is_leaving = False
                 await self._handle_line(line)
@@ -130,7 +134,7 @@ class ChatSession:
         self._queue.append(text)
         self._has_messages.set()
 
-    async def _run_turns(self) -> None:
+    async def _run_turns(self, notices: RunNotices) -> None:
         """Run one turn after another, until cancelled."""
         while True:
             self._console.show_prompt(self._agent)
@@ -138,7 +142,7 @@ class ChatSession:
             self._has_messages.clear()
             while self._queue:
                 text, self._queue = "\n\n".join(self._queue), []
-                self._turn = ChatTurn(self._console, self._prompter, self._answer_mailbox)
+                self._turn = ChatTurn(self._console, self._prompter, self._answer_mailbox, notices)
                 try:
                     await self._run_turn(self._turn, text)
                 except Exception as error:
@@ -212,12 +216,19 @@ class ChatSession:
 class ChatTurn:
     """One message and the run that answers it."""
 
-    def __init__(self, console: ChatConsole, prompter: RequestPrompter, answer_mailbox: AnswerMailbox) -> None:
+    def __init__(
+        self,
+        console: ChatConsole,
+        prompter: RequestPrompter,
+        answer_mailbox: AnswerMailbox,
+        notices: RunNotices,
+    ) -> None:
         self.run: Run | None = None
         self.is_stopping = False
         self._console = console
         self._prompter = prompter
         self._answer_mailbox = answer_mailbox
+        self._notices = notices
         self._request_ids: set[str] = set()
         self._sent: list[str] = []
         self._received: dict[str, str] = {}
@@ -239,6 +250,7 @@ class ChatTurn:
         printer.finish_transcript()
         for id in self._request_ids:
             self._prompter.withdraw_request(id, "was closed, because the run ended")
+        self._notices.report_error(run)
         return await run.result()
 
     async def send_message(self, text: str) -> bool:
@@ -270,6 +282,7 @@ class ChatTurn:
                 self._request_ids.add(id)
                 self._answer_mailbox.register_request(id, entry.run)
         self._prompter.handle_entry(entry)
+        self._notices.handle_run_entry(entry)
 
 
 def format_turn_end(result: Result, printer: TranscriptPrinter) -> list[str]:

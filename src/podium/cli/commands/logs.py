@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import time
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from pathlib import Path
@@ -16,6 +18,8 @@ from ...store.follower import Follower
 from ...values.event import KINDS, Entry
 from ...views.entry_filter import EntryFilter
 from ..terminal.entry_text import format_entry, format_entry_json
+from ..terminal.run_notices import RunNotices
+from ..terminal.terminal_notifier import make_terminal_notifier
 from ..terminal.text import print_to_stderr
 
 
@@ -46,7 +50,8 @@ def logs_command(
         similar = ", ".join(get_close_matches(unknown[0], KINDS.values())) or "docs/runs.md lists them"
         raise click.UsageError(f"--kind {unknown[0]!r} does not exist; similar kinds: {similar}")
     wanted = EntryFilter(agents=agents, steps=steps, kinds=kinds, since=parse_since(since, now=datetime.now()))
-    store = Settings.load().store
+    settings = Settings.load()
+    store = settings.store
     with open_reader(store) as reader:
         id = reader.find_run(run)
         if not is_following:
@@ -55,15 +60,27 @@ def logs_command(
             return
         if derive_run_state(reader.read_summary(id)) == "resumable":
             print_to_stderr(f"run {id} is not running; waiting until it is resumed (Ctrl-C exits)")
-    anyio.run(follow_timeline, store, id, after, is_jsonl, wanted)
+
+    def print_wanted(entry: Entry) -> None:
+        if wanted.accepts(entry):
+            print_entry(entry, is_jsonl=is_jsonl)
+
+    with make_terminal_notifier(settings.notify, is_shown=not is_jsonl) as terminal, RunNotices(terminal) as notices:
+        anyio.run(follow_timeline, store, id, after, print_wanted, notices)
 
 
-async def follow_timeline(store: Path, run: str, after: int, is_jsonl: bool, wanted: EntryFilter) -> None:
-    """Print the selected entries so far and then each new one."""
+async def follow_timeline(
+    store: Path, run: str, after: int, show: Callable[[Entry], None], notices: RunNotices
+) -> None:
+    """Show the entries so far and then each new one, and notify the person about what is new."""
+    begun = time.time()
     with Follower(store, run, after) as entries:
         async for entry in entries:
-            if wanted.accepts(entry):
-                print_entry(entry, is_jsonl=is_jsonl)
+            show(entry)
+            if entry.at < begun:
+                notices.apply_past(entry)
+            else:
+                notices.handle_run_entry(entry)
 
 
 def parse_since(text: str, *, now: datetime) -> float:

@@ -114,7 +114,13 @@ def resume_run(settings: Settings, run: str, shown: OutputOptions, overrides: di
     assert isinstance(started, RunStarted)
     if started.repo:
         settings = Settings.load(repo=Path(started.repo), **overrides)
-    return work_on_run(settings, lambda app: app.resume(run, is_attended=is_attended()), shown.make_view, past=past)
+    return work_on_run(
+        settings,
+        lambda app: app.resume(run, is_attended=is_attended()),
+        shown.make_view,
+        past=past,
+        shows_notifications=shown.shows_notifications,
+    )
 
 
 def _load_workers(store: Path, runs: list[str]) -> list[WorkerState]:

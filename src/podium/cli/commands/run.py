@@ -111,7 +111,12 @@ def run_command(
                 "--detach cannot be combined with --no-sandbox or --dry-run; background runs always use the sandbox"
             )
         return start_detached_run(settings, place, agent, text, run_options, is_json=shown.is_json)
-    ending = work_on_run(settings, lambda app: app.start(agent, text, **run_options), shown.make_view)
+    ending = work_on_run(
+        settings,
+        lambda app: app.start(agent, text, **run_options),
+        shown.make_view,
+        shows_notifications=shown.shows_notifications,
+    )
     code = shown.print_ending(ending)
     fields = result_fields(ending.result)
     if is_dry and fields is not None:

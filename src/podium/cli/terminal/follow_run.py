@@ -18,7 +18,7 @@ from anyio import CancelScope, Event, create_task_group, sleep
 from anyio.lowlevel import checkpoint
 
 from ...app import App
-from ...runs.inbox import AnswerMailbox, WorkerRequestWatcher
+from ...runs.inbox import AnswerMailbox, RequestListeners, WorkerRequestWatcher
 from ...runs.run_handle import Run
 from ...setup.settings import Settings
 from ...values.errors import Failure, find_first_error
@@ -28,6 +28,7 @@ from ...views.run_view import RunView
 from .exit_codes import SIGNALLED
 from .request_prompt import RequestPrompter, TerminalKeyboard
 from .run_display import ProgressView
+from .run_notices import RunNotices, open_run_notices
 from .terminal_input import is_attended
 
 REFRESH_SECONDS = 0.25
@@ -54,19 +55,30 @@ class RunEnding:
 
 
 def work_on_run(
-    settings: Settings, open_run: OpenRun, make_view: Callable[[RunView], ProgressView], *, past: Sequence[Entry] = ()
+    settings: Settings,
+    open_run: OpenRun,
+    make_view: Callable[[RunView], ProgressView],
+    *,
+    past: Sequence[Entry] = (),
+    shows_notifications: bool = False,
 ) -> RunEnding:
     """Work on the run that `open_run` opens until it ends, pauses or is interrupted.
 
-    `past` is the part of its timeline that is not shown again.
+    `past` is the part of its timeline that is not shown again. With `shows_notifications`, the terminal is used to
+    notify the person as well as commands and webhooks.
     """
     is_fast = find_spec("uvloop") is not None
-    work = partial(_work_on_run, settings, open_run, make_view, past=past)
+    work = partial(_work_on_run, settings, open_run, make_view, past=past, shows_notifications=shows_notifications)
     return anyio.run(work, backend_options={"use_uvloop": is_fast})
 
 
 async def _work_on_run(
-    settings: Settings, open_run: OpenRun, make_view: Callable[[RunView], ProgressView], *, past: Sequence[Entry]
+    settings: Settings,
+    open_run: OpenRun,
+    make_view: Callable[[RunView], ProgressView],
+    *,
+    past: Sequence[Entry],
+    shows_notifications: bool,
 ) -> RunEnding:
     run_view = RunView.from_entries(past)
     run: Run | None = None
@@ -74,8 +86,10 @@ async def _work_on_run(
     with CancelScope() as scope, cancel_on_signal(scope) as interruption:
         async with App(settings) as app, open_run(app) as run:
             try:
-                with make_view(run_view) as view:
-                    await _follow_run(run, run_view, view, past, settings)
+                async with open_run_notices(settings, is_shown=shows_notifications) as notices:
+                    with make_view(run_view) as view:
+                        await _follow_run(run, run_view, view, past, settings, notices)
+                    notices.report_error(run)
             except Exception as error:
                 # Leaving the block would stop the run. That is wrong if, for example, only the output
                 # pipe was closed: cancelling leaves the run resumable.
@@ -98,10 +112,10 @@ async def _work_on_run(
 
 
 async def _follow_run(
-    run: Run, run_view: RunView, view: ProgressView, past: Sequence[Entry], settings: Settings
+    run: Run, run_view: RunView, view: ProgressView, past: Sequence[Entry], settings: Settings, notices: RunNotices
 ) -> None:
     """Show the run and prompt for its requests until this process stops working on it."""
-    prompter = RunPrompter(run, view, settings) if is_attended() else None
+    prompter = RunPrompter(run, view, settings, notices) if is_attended() else None
 
     async def refresh_periodically() -> None:
         while True:
@@ -114,10 +128,13 @@ async def _follow_run(
             group.start_soon(prompter.serve_requests)
             for entry in past:
                 prompter.handle_entry(entry)
+        for entry in past:
+            notices.apply_past(entry)
         with run.entries(run_view.seq) as entries:
             async for entry in entries:
                 run_view.apply(entry)
                 view.show_entry(entry)
+                notices.handle_run_entry(entry)
                 if prompter is not None:
                     prompter.handle_entry(entry)
         group.cancel_scope.cancel()
@@ -170,11 +187,12 @@ def _exit_at_once(number: int, frame: FrameType | None) -> None:
 class RunPrompter:
     """Prompts for the requests from a run and its workers while a person is at the terminal."""
 
-    def __init__(self, run: Run, view: ProgressView, settings: Settings) -> None:
+    def __init__(self, run: Run, view: ProgressView, settings: Settings, notices: RunNotices) -> None:
         self._run = run
         self._answer_mailbox = AnswerMailbox(settings.store)
         self._prompter = RequestPrompter(self, view, TerminalKeyboard(), home=settings.home, store=settings.store)
-        self._watcher = WorkerRequestWatcher(settings.store, self._prompter, self._answer_mailbox, sent_by=run.id)
+        listeners = RequestListeners(self._prompter, notices)
+        self._watcher = WorkerRequestWatcher(settings.store, listeners, self._answer_mailbox, sent_by=run.id)
         self._has_workers = Event()
 
     def handle_entry(self, entry: Entry) -> None:

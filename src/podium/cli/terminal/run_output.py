@@ -41,6 +41,11 @@ class OutputOptions:
         """Whether to report progress to a person."""
         return not self.is_quiet and not self.is_jsonl
 
+    @property
+    def shows_notifications(self) -> bool:
+        """Whether to notify a person at the terminal."""
+        return not (self.is_quiet or self.is_json or self.is_jsonl)
+
     def make_view(self, run_view: RunView) -> ProgressView:
         """Return the view that shows the run while it is active."""
         if self.is_jsonl:

@@ -1,0 +1,92 @@
+"""Notify the person at this terminal: ring the bell, show a desktop notification, count open requests in the title.
+
+The sequences contain only fixed words, run ids and numbers. They are written only to a real terminal.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Collection, Mapping
+from types import TracebackType
+from typing import Self, TextIO
+
+from ...config.settings_document import NotifyTarget
+from ...views.notification import Notification
+
+BELL = "\a"
+PUSH_TITLE, POP_TITLE = "\x1b[22;2t", "\x1b[23;2t"
+"""Save and restore the title. Terminals that cannot do that ignore both."""
+IDLE_TITLE = "podium"
+WITHOUT_SEQUENCES = ("", "dumb", "unknown")
+"""Values of TERM for which nothing is written."""
+WITHOUT_TITLE = ("linux",)
+DESKTOP_PROGRAMS = ("iTerm.app", "WezTerm", "ghostty")
+"""Values of TERM_PROGRAM for terminals that show a desktop notification for OSC 9."""
+DESKTOP_TERMS = ("xterm-kitty", "xterm-ghostty", "wezterm")
+"""Values of TERM for such terminals."""
+_UNSAFE = re.compile(r"[^ \w:()-]", re.ASCII)
+
+
+class TerminalNotifier:
+    """Writes notifications to a terminal in the ways that `targets` lists. Its block ends with the earlier title."""
+
+    def __init__(self, stream: TextIO, targets: Collection[NotifyTarget], environ: Mapping[str, str]) -> None:
+        self._stream = stream
+        kind = environ.get("TERM", "")
+        self._has_title = "title" in targets and kind not in WITHOUT_TITLE
+        self._has_desktop = "desktop" in targets and has_desktop_notifications(environ)
+        # A terminal that shows no desktop notifications can still ring.
+        self._has_bell = "bell" in targets or ("desktop" in targets and not self._has_desktop)
+        self._waiting = 0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.show_waiting(0)
+
+    def show(self, notification: Notification) -> None:
+        """Ring the bell or show a desktop notification."""
+        self._write(BELL if self._has_bell else "")
+        # OSC 9 is the notification sequence that most terminals support.
+        self._write(f"\x1b]9;Podium: {_remove_unsafe(notification.text)}{BELL}" if self._has_desktop else "")
+
+    def show_waiting(self, count: int) -> None:
+        """Show the number of open requests in the title, or the earlier title if there are none."""
+        if not self._has_title or count == self._waiting:
+            return
+        is_first, self._waiting = self._waiting == 0, count
+        if count:
+            self._write(f"{PUSH_TITLE if is_first else ''}{format_title_sequence(f'({count}) needs you')}")
+        else:
+            self._write(f"{format_title_sequence(IDLE_TITLE)}{POP_TITLE}")
+
+    def _write(self, text: str) -> None:
+        if text:
+            self._stream.write(text)
+            self._stream.flush()
+
+
+def make_terminal_notifier(targets: Collection[NotifyTarget], *, is_shown: bool = True) -> TerminalNotifier:
+    """Return a notifier for the terminal on standard error; it does nothing if there is none or if it is not shown."""
+    can_show = is_shown and sys.stderr.isatty() and os.environ.get("TERM", "") not in WITHOUT_SEQUENCES
+    return TerminalNotifier(sys.stderr, targets if can_show else (), os.environ)
+
+
+def has_desktop_notifications(environ: Mapping[str, str]) -> bool:
+    """Return whether the terminal is known to show a desktop notification for OSC 9."""
+    return environ.get("TERM_PROGRAM") in DESKTOP_PROGRAMS or environ.get("TERM") in DESKTOP_TERMS
+
+
+def format_title_sequence(title: str) -> str:
+    """Return the sequence that sets the title of a terminal."""
+    return f"\x1b]2;{_remove_unsafe(title)}{BELL}"
+
+
+def _remove_unsafe(text: str) -> str:
+    """Return a text without anything that could end or extend an escape sequence."""
+    return _UNSAFE.sub("", text)

@@ -1,0 +1,144 @@
+"""Send notifications by running a command or calling a webhook.
+
+Commands and URLs come only from the person's own settings. Each gets the notification as JSON, on its standard input
+or in the body of a POST request. One that fails or takes too long is reported once and has no other effect.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+from anyio import create_task_group, fail_after
+from anyio.abc import TaskGroup
+
+from ..config.settings_document import NOTIFY_WORDS, NotifyCommand, NotifyTarget
+from ..engines.model.providers import KEY_NAMES
+from ..system.child_process import run_process
+from ..system.process_group import ProgramNotStarted
+from ..values.plain_text import escape_unprintable, truncate_text
+from ..views.notification import Notification
+
+NOTIFY_SECONDS = 5.0
+"""How long a command or webhook may take."""
+LONGEST_OUTPUT = 4096
+
+
+class Notifier:
+    """Sends notifications to the commands and webhooks in the settings, without waiting for them."""
+
+    def __init__(
+        self,
+        group: TaskGroup,
+        targets: Callable[[], Sequence[NotifyTarget]],
+        *,
+        home: Path,
+        environ: Mapping[str, str],
+        tell: Callable[[str], object],
+        seconds: float = NOTIFY_SECONDS,
+    ) -> None:
+        self._group = group
+        self._targets = targets
+        self._home = home
+        self._environ = {name: value for name, value in environ.items() if name not in KEY_NAMES}
+        self._tell = tell
+        self._seconds = seconds
+        self._failed: set[NotifyTarget] = set()
+
+    @property
+    def is_needed(self) -> bool:
+        """Whether there is any command or webhook."""
+        return any(target not in NOTIFY_WORDS for target in self._targets())
+
+    def send(self, notification: Notification) -> None:
+        """Start to send a notification to every command and webhook."""
+        body = msgspec.json.encode(notification.to_fields())
+        for target in self._targets():
+            if target not in NOTIFY_WORDS:
+                self._group.start_soon(self._deliver, target, body)
+
+    async def _deliver(self, target: NotifyTarget, body: bytes) -> None:
+        """Send a notification to one target, and report the first failure."""
+        if isinstance(target, NotifyCommand):
+            why = await self._run_command(target.command, body)
+        else:
+            why = await self._post_to_webhook(target, body)
+        if why and target not in self._failed:
+            self._failed.add(target)
+            self._tell(f"the notification was not sent: {why}")
+
+    async def _run_command(self, argv: Sequence[str], body: bytes) -> str:
+        """Run a command with the notification as its input, and return why it failed, or an empty string."""
+        output = bytearray()
+
+        def keep_start(chunk: bytes) -> bool:
+            output.extend(chunk[: LONGEST_OUTPUT - len(output)])
+            return True
+
+        try:
+            # In Podium's home, where no repository decides what a relative path means.
+            ended = await run_process(
+                argv,
+                env=self._environ,
+                directory=self._home,
+                take=keep_start,
+                timeout=self._seconds,
+                stdin=body + b"\n",
+            )
+        except ProgramNotStarted as error:
+            return str(error)
+        if ended.has_timed_out:
+            return f"the command {argv[0]} took longer than {self._seconds:g} s"
+        if ended.code == 0:
+            return ""
+        said = truncate_text(escape_unprintable(output.decode(errors="replace").strip()), 200)
+        return f"the command {argv[0]} failed ({ended}){f': {said}' if said else ''}"
+
+    async def _post_to_webhook(self, url: str, body: bytes) -> str:
+        """Post a notification to a webhook, and return why that failed, or an empty string."""
+        from aiohttp import ClientError, ClientSession, DummyCookieJar
+
+        # Imported here for start-up time: importing aiohttp takes longer than most commands.
+        from ..engines.model.http_wire import find_proxy
+
+        # The path, the query and the user name may be secret.
+        place = f"the webhook at {urlsplit(url).netloc.rpartition('@')[2]}"
+        try:
+            with fail_after(self._seconds):
+                async with (
+                    ClientSession(cookie_jar=DummyCookieJar(), headers={"User-Agent": "podium"}) as client,
+                    client.post(
+                        url,
+                        data=body,
+                        headers={"Content-Type": "application/json"},
+                        proxy=find_proxy(url),
+                        allow_redirects=False,
+                    ) as response,
+                ):
+                    return "" if response.status < 300 else f"{place} answered with status {response.status}"
+        except TimeoutError:
+            return f"{place} did not answer within {self._seconds:g} s"
+        except (ClientError, OSError, ValueError):
+            return f"{place} cannot be reached"
+
+
+@asynccontextmanager
+async def open_notifier(
+    targets: Callable[[], Sequence[NotifyTarget]],
+    *,
+    home: Path,
+    tell: Callable[[str], object],
+    environ: Mapping[str, str] = os.environ,
+    seconds: float = NOTIFY_SECONDS,
+) -> AsyncIterator[Notifier]:
+    """Open a notifier for a block. At its end, wait for notifications that are still being sent.
+
+    `targets` returns the current setting, and `tell` is called with a sentence about each target that fails. Each can
+    take this many seconds.
+    """
+    async with create_task_group() as group:
+        yield Notifier(group, targets, home=home, environ=environ, tell=tell, seconds=seconds)
