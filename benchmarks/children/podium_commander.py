@@ -11,6 +11,7 @@ from pathlib import Path
 import anyio
 
 from podium import App, Settings
+from podium.runs.notifier import open_notifier
 from podium.values.worker_task import WorkerTask
 from podium.workers.active_worker import ActiveWorker
 from podium.workers.commander import Commander
@@ -26,8 +27,11 @@ async def main(folder: Path) -> None:
     home.mkdir()
     (home / "config.yaml").write_text(RULES)
     environ = {"PODIUM_HOME": str(home)}
-    async with App(Settings.load(environ), environ=environ) as app:
-        commander = Commander(app.launcher, environ)
+    async with (
+        App(Settings.load(environ), environ=environ) as app,
+        open_notifier(tuple, home=home, tell=print) as notifier,
+    ):
+        commander = Commander(app.launcher, environ, notifier)
         commander._active_workers[WORKER] = ActiveWorker(
             run=WORKER, worker_task=WorkerTask(root=str(folder), path=str(folder)), task=""
         )

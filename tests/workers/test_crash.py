@@ -144,8 +144,12 @@ async def test_a_paused_worker_that_goes_on_before_its_process_has_ended_has_not
 
 async def test_a_worker_that_becomes_silent_is_killed_and_started_again(lab: WorkerLab) -> None:
     run = await lab.delegate("feat/one", {"says": "done", "silent": 1})
-    async with App(lab.settings(), environ=lab.environ) as app, create_task_group() as group:
-        commander = Commander(app.launcher, lab.environ, limits=LinkLimits(ping=0.3, silence=4.0))
+    async with (
+        App(lab.settings(), environ=lab.environ) as app,
+        lab.notifier() as notifier,
+        create_task_group() as group,
+    ):
+        commander = Commander(app.launcher, lab.environ, notifier, limits=LinkLimits(ping=0.3, silence=4.0))
         group.start_soon(commander.run_until_done)
         worker = await lab.wait_worker(run)
         await lab.wait_called(1)
@@ -181,9 +185,14 @@ async def test_a_worker_that_connects_before_its_start_is_reported_is_killed_whe
     (modules / "sitecustomize.py").write_text(REPORTS_ITS_FORK_LATE)
     os.mkfifo(modules / "tell")
     run = await lab.delegate("feat/one", {"says": "done", "silent": 1})
-    async with App(lab.settings(), environ=lab.environ) as app, create_task_group() as group:
+    async with (
+        App(lab.settings(), environ=lab.environ) as app,
+        lab.notifier() as notifier,
+        create_task_group() as group,
+    ):
         environ = {**lab.environ, "PYTHONPATH": str(modules)}
-        group.start_soon(Commander(app.launcher, environ, limits=LinkLimits(ping=0.3, silence=4.0)).run_until_done)
+        commander = Commander(app.launcher, environ, notifier, limits=LinkLimits(ping=0.3, silence=4.0))
+        group.start_soon(commander.run_until_done)
         worker = await lab.wait_worker(run)
         await lab.wait_called(1)
         (modules / "tell").write_text("now")

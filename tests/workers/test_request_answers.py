@@ -9,6 +9,7 @@ from podium.workers.active_worker import ActiveWorker
 from podium.workers.request_answers import RequestAnswers
 from podium.workers.settings_cache import SettingsCache
 from podium.workers.worker_logs import WorkerLogs
+from podium.workers.worker_notifications import WorkerNotifications
 
 from .worker_lab import SILENT, WorkerLab, bash
 
@@ -23,13 +24,16 @@ async def test_a_commander_answers_only_open_requests_of_the_worker_that_names_t
     lab.start_commander()
     asked = await lab.wait_asked(asking)
     lab.write_settings("permissions: {allow: ['Bash(make one)']}\n")
-    answers = RequestAnswers(lab.store, SettingsCache(lab.environ), WorkerLogs(lab.home))
+    async with lab.notifier() as notifier:
+        logs = WorkerLogs(lab.home)
+        notifications = WorkerNotifications(lab.store, notifier, logs)
+        answers = RequestAnswers(lab.store, SettingsCache(lab.environ), logs, notifications)
 
-    await answers.handle_request(make_worker(lab, other), asked.id)
-    await answers.handle_request(make_worker(lab, asking), "guessed")
-    still_open = [one.asked.id for one in list_open_requests(lab.store)]
-    await answers.handle_request(make_worker(lab, asking), asked.id)
-    await answers.handle_request(make_worker(lab, asking), asked.id)
+        await answers.handle_request(make_worker(lab, other), asked.id)
+        await answers.handle_request(make_worker(lab, asking), "guessed")
+        still_open = [one.asked.id for one in list_open_requests(lab.store)]
+        await answers.handle_request(make_worker(lab, asking), asked.id)
+        await answers.handle_request(make_worker(lab, asking), asked.id)
 
     assert still_open == [asked.id]
     assert (await lab.wait_ended(asking)).outcome == "succeeded"

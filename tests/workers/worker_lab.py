@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from anyio import fail_after, move_on_after, to_thread, wait_readable
 
 from podium import Agent, App, Settings
 from podium.core.journal_rows import find_chain_break
+from podium.runs.notifier import Notifier, open_notifier
 from podium.store.follower import Follower
 from podium.store.sqlite.mailbox import post_to_mailbox
 from podium.store.sqlite.reader import StoreReader
@@ -197,6 +198,10 @@ class WorkerLab:
             )
 
         return await to_thread.run_sync(run_process)
+
+    def notifier(self) -> AbstractAsyncContextManager[Notifier]:
+        """Open a notifier for a commander in this process, without any command or webhook."""
+        return open_notifier(tuple, home=self.home, tell=print)
 
     def worktree_path(self, branch: str) -> Path:
         return self.folder / f"repo-worker-{branch.replace('/', '-')}"

@@ -36,6 +36,7 @@ async def ask_question(
             if unattended == "park":
                 timeline.pause()
                 await timeline.wait_while_paused()
+            timeline.on_waiting(asked.id)
         with timeline.timeouts.pause_timeouts(scope.path):
             answered = await timeline.wait_answer(asked.id)
         assert isinstance(answered, QuestionAnswered)

@@ -117,7 +117,7 @@ class Timeline:
         self.is_pausing = False
         self.on_quiet: Callable[[], object] = lambda: None
         self.on_waiting: Callable[[str], object] = lambda id: None
-        """Called with the id of each permission request that is written and waits for an answer."""
+        """Called with the id of each request and question that is written and waits for an answer."""
         self.read_attachment: Callable[[str], bytes | None] = lambda digest: None
         """Returns the content of one of the run's attachments, by digest."""
         self.store_artifact: Callable[[str, bytes], object] = lambda digest, data: None

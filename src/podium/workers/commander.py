@@ -19,7 +19,9 @@ import msgspec
 from anyio import CancelScope, Lock, create_task_group, move_on_after, to_thread, wait_readable
 from anyio.abc import TaskGroup
 
+from ..config.settings_document import NotifyTarget
 from ..engines.model.providers import KEY_NAMES
+from ..runs.notifier import Notifier, open_notifier
 from ..runs.run_launcher import RunLauncher
 from ..store.sqlite.reader import StoreReader
 from ..store.sqlite.worker_index import WorkerIndex
@@ -39,6 +41,7 @@ from .wire.wire_message import Cancel, Handshake, Order, Report
 from .wire.worker_connection import WorkerTokens, serve_workers
 from .worker_checkout import ensure_worker_checkout, record_checkout_size
 from .worker_logs import WorkerLogs
+from .worker_notifications import WorkerNotifications
 from .worker_process import StartupMessage, WorkerConfig, without_secrets
 from .worker_queue import RunStatus
 
@@ -59,6 +62,7 @@ class Commander:
         self,
         launcher: RunLauncher,
         environ: Mapping[str, str],
+        notifier: Notifier,
         *,
         delivery_run: str = "",
         limits: LinkLimits = DEFAULT_LIMITS,
@@ -78,7 +82,8 @@ class Commander:
         self._shared_checkout_lock = Lock()
         self._socket = commander_socket_path(self._store)
         self._logs = WorkerLogs(launcher.settings.home)
-        self._request_answers = RequestAnswers(self._store, self._settings_cache, self._logs)
+        self._notifications = WorkerNotifications(self._store, notifier, self._logs)
+        self._request_answers = RequestAnswers(self._store, self._settings_cache, self._logs, self._notifications)
 
     async def run_until_done(self) -> None:
         """Run workers until there is no more work. Raises SocketInUse if another commander is running."""
@@ -128,6 +133,7 @@ class Commander:
                 await self._stop_worker(run, group)
             for run, why in plan.unstartable:
                 await self._end_run(run, partial(self._launcher.fail_run, run, why))
+                await self._notifications.notify_end(run)
             for run in plan.start:
                 if run not in unfinished.stop_requested:
                     worker = self._active_workers[run] = ActiveWorker.from_run_started(run, unfinished.started[run])
@@ -151,6 +157,17 @@ class Commander:
     async def _supervise_worker(self, worker: ActiveWorker, wakeup: WakeupSocket) -> None:
         """Supervise a worker from its checkout to its end, and restart it after crashes within its limit."""
         try:
+            await self._run_isolated(worker)
+            await self._notifications.notify_end(worker.run)
+        finally:
+            del self._active_workers[worker.run]
+            self._key_receiver.discard_keys(worker.run)
+            worker.finished.set()
+            wakeup.wake()
+
+    async def _run_isolated(self, worker: ActiveWorker) -> None:
+        """Run a worker to its end. An error of the commander ends only this worker, as failed."""
+        try:
             await self._run_with_restarts(worker)
             await record_checkout_size(self._store, worker.checkout)
         except Exception as error:  # isolation boundary: an error in one worker must not affect the others
@@ -158,11 +175,6 @@ class Commander:
             await self._end_run(
                 worker.run, partial(self._launcher.fail_run, worker.run, f"the commander failed: {error}")
             )
-        finally:
-            del self._active_workers[worker.run]
-            self._key_receiver.discard_keys(worker.run)
-            worker.finished.set()
-            wakeup.wake()
 
     async def _run_with_restarts(self, worker: ActiveWorker) -> None:
         try:
@@ -327,9 +339,27 @@ async def run_commander(launcher: RunLauncher, environ: Mapping[str, str], deliv
 
     If another process is already its commander, send that process the keys for the run `delivery_run`.
     """
-    store = launcher.settings.store
-    # Reused in every iteration: keys may arrive for a worker that is found only after the socket was closed.
-    commander, is_needed = Commander(launcher, environ, delivery_run=delivery_run), True
+    # Outside the loop: when the last notifications are sent, the next commander can already start.
+    async with open_notifier(
+        partial(_read_notify_targets, SettingsCache(environ)),
+        home=launcher.settings.home,
+        tell=lambda sentence: sys.stderr.write(f"{sentence}\n"),
+        environ=environ,
+    ) as notifier:
+        commander = Commander(launcher, environ, notifier, delivery_run=delivery_run)
+        await _run_while_needed(commander, launcher, delivery_run)
+
+
+def _read_notify_targets(settings_cache: SettingsCache) -> tuple[NotifyTarget, ...]:
+    """Return the current commands and webhooks; none if the settings cannot be read."""
+    try:
+        return settings_cache.get_settings().notify
+    except PodiumError:
+        return ()
+
+
+async def _run_while_needed(commander: Commander, launcher: RunLauncher, delivery_run: str) -> None:
+    store, is_needed = launcher.settings.store, True
     tried_until = anyio.current_time() + KEYS_TIMEOUT_SECONDS
     while is_needed:
         try:

@@ -2,7 +2,7 @@
 
 It learns of a request over the wire, reads it from the timeline, and posts its answer to the mailbox of the
 worker's run, where a person's answer goes too. It answers by the current rules. If they leave the decision to
-a person, it denies the request when the time for an answer is up.
+a person, it notifies that person, and denies the request when the time for an answer is up.
 """
 
 from __future__ import annotations
@@ -24,39 +24,43 @@ from .answer_deadlines import ApprovalDeadlines
 from .current_rules import COMMANDER, decide_by_rules
 from .settings_cache import SettingsCache
 from .worker_logs import WorkerLogs
+from .worker_notifications import WorkerNotifications
 
 
 class RequestAnswers:
     """Answers the requests from one commander's workers."""
 
-    def __init__(self, store: Path, settings_cache: SettingsCache, logs: WorkerLogs) -> None:
+    def __init__(
+        self, store: Path, settings_cache: SettingsCache, logs: WorkerLogs, notifications: WorkerNotifications
+    ) -> None:
         self._store = store
+        self._notifications = notifications
         self._settings_cache = settings_cache
         self._logs = logs
         self.deadlines = ApprovalDeadlines(store)
 
     async def handle_request(self, worker: ActiveWorker, id: str) -> None:
-        """Answer a worker's request by the rules, or set a deadline for a person's answer.
+        """Answer a worker's request by the rules, or notify a person and set a deadline for the answer.
 
-        The id is ignored unless it belongs to an open request of the worker's own run.
+        The id is ignored unless it belongs to an open request or question of the worker's own run.
         """
         try:
             asked = await to_thread.run_sync(find_open_permission, self._store, worker.run, id)
         except PodiumError as error:
             self._logs.write_line(worker.run, f"request {id} cannot be read, so a person must decide: {error}")
             return
-        if asked is None:
-            return
-        answer = self._decide_by_rules(worker, asked)
-        if answer is not None:
-            await self._post_answer(worker, answer)
-            return
-        self.deadlines.add_request(
-            id,
-            by=worker.run,
-            allowed=partial(self._read_approval_seconds, worker),
-            deny=partial(self._deny_late_request, worker, id),
-        )
+        if asked is not None:
+            answer = self._decide_by_rules(worker, asked)
+            if answer is not None:
+                await self._post_answer(worker, answer)
+                return
+            self.deadlines.add_request(
+                id,
+                by=worker.run,
+                allowed=partial(self._read_approval_seconds, worker),
+                deny=partial(self._deny_late_request, worker, id),
+            )
+        await self._notifications.notify_request(worker.run, id)
 
     def _decide_by_rules(self, worker: ActiveWorker, asked: PermissionAsked) -> PermissionAnswered | None:
         """Return the answer by the current rules, which may have changed since the worker started, or None."""

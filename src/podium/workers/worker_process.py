@@ -70,7 +70,7 @@ def exit_with_parent(parent: int) -> None:
 ResumeRun = Callable[[str, WorkerConfig, Callable[[str], object]], AbstractAsyncContextManager[Run]]
 """Opens the store and resumes a run in it with the commander's configuration.
 
-The function passed to it is called with the id of each permission request that waits for an answer.
+The function passed to it is called with the id of each request or question that waits for an answer.
 """
 
 
@@ -143,7 +143,7 @@ async def _handle_orders(link: Link[Order, Report], run: Run) -> bool:
 
 
 async def _send_requests(link: Link[Order, Report], waiting: MemoryObjectReceiveStream[str]) -> bool:
-    """Tell the commander about each permission request that waits for an answer, until cancelled."""
+    """Tell the commander about each request or question that waits for an answer, until cancelled."""
     async for id in waiting:
         await link.send(PermissionRequest(request=id))
     return True

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Iterable, Mapping
 
 import anyio
@@ -15,11 +16,13 @@ from ...store.sqlite.worker_index import WorkerIndex
 from ...store.wakeup import WakeupSocket, ensure_socket_folder, send_wakeup
 from ...values.errors import OutsideFailed
 from ...values.event import SCHEMA, decode_entry
+from ...views.notification import Notification, NotificationEvent
 from ...views.worker_state import INACTIVE_STATUSES, WorkerState, WorkerStateBuilder, WorkerStatus
 from ...workers.commander_socket import commander_socket_path, is_commander_listening
 from ...workers.worker_queue import Job, RunStatus, plan_worker_starts
 from ..terminal import exit_codes
 from ..terminal.command_options import json_option
+from ..terminal.terminal_notifier import TerminalNotifier, make_terminal_notifier
 from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
 
 POLL_SECONDS = 1.0
@@ -32,6 +35,14 @@ RUN_STATUSES: Mapping[WorkerStatus, RunStatus] = {
     "failed": "failed",
     "cancelled": "cancelled",
     "paused": "paused",
+}
+
+
+WAITING: WorkerStatus = "waiting_permission"
+NOTIFICATION_EVENTS: Mapping[WorkerStatus, NotificationEvent] = {
+    WAITING: "needs-input",
+    "complete": "finished",
+    "failed": "failed",
 }
 
 
@@ -54,11 +65,12 @@ def workers_wait_command(context: RepoContext, branches: tuple[str, ...], timeou
     ]
     if not named:
         print_to_stderr("no active workers; podium workers lists those that have ended")
-    waiter = WorkerWaiter(context.settings, [worker.run for worker in named])
-    try:
-        is_late = anyio.run(waiter.wait_until_over, timeout) if named else False
-    finally:
-        waiter.close()
+    with make_terminal_notifier(context.settings.notify, is_shown=not is_json) as terminal:
+        waiter = WorkerWaiter(context.settings, [worker.run for worker in named], terminal)
+        try:
+            is_late = anyio.run(waiter.wait_until_over, timeout) if named else False
+        finally:
+            waiter.close()
     ended = waiter.get_wanted_states()
     if is_json:
         click.echo(as_json({"schema": SCHEMA, "timed_out": is_late, "workers": [worker_fields(one) for one in ended]}))
@@ -73,8 +85,9 @@ def workers_wait_command(context: RepoContext, branches: tuple[str, ...], timeou
 class WorkerWaiter:
     """Waits for workers to end, and tracks all workers that they may depend on."""
 
-    def __init__(self, settings: Settings, runs: Iterable[str]) -> None:
+    def __init__(self, settings: Settings, runs: Iterable[str], terminal: TerminalNotifier) -> None:
         self._settings = settings
+        self._terminal = terminal
         self._store = settings.store
         self._wanted = list(dict.fromkeys(runs))
         self._reader = StoreReader(settings.store) if self._wanted else None
@@ -162,15 +175,19 @@ class WorkerWaiter:
     def _print_changes(self) -> None:
         """Print the state changes that matter to the person who is waiting."""
         is_over = all(worker.is_over for worker in self.get_wanted_states())
+        self._terminal.show_waiting(sum(one.state == WAITING for one in self.get_wanted_states()))
         for run in self._wanted:
             now, was = self._states[run], self._reported.get(run)
             self._reported[run] = now
+            if was is not None and was.state != now.state and now.state in NOTIFICATION_EVENTS:
+                event = NOTIFICATION_EVENTS[now.state]
+                self._terminal.show(Notification(event=event, run=run, at=time.time(), waiting=1))
             if now.is_over and (is_over or was is None):
                 continue  # how it ended is printed at the end
             if was is not None and (was.state == now.state or not _is_notable_change(was.state, now.state)):
                 continue
             tool = f" ({now.tool})" if now.tool else ""
-            hint = "; podium approvals shows its request" if now.state == "waiting_permission" else ""
+            hint = "; podium approvals shows its request" if now.state == WAITING else ""
             print_to_stderr(f"{now.name}: {now.state}{tool}{hint}")
 
 

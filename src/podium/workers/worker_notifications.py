@@ -1,0 +1,70 @@
+"""Notify a person about workers in the background: when one needs them, finishes or fails.
+
+Only the commander does this, so that each change is told once, whoever else follows the worker.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from anyio import to_thread
+
+from ..runs.notifier import Notifier
+from ..store.sqlite.open_requests import load_run_requests
+from ..store.sqlite.reader import StoreReader
+from ..values.errors import PodiumError
+from ..values.event import RunStarted
+from ..views.notification import Notification, notify_of_end
+from .worker_logs import WorkerLogs
+
+
+class WorkerNotifications:
+    """Tells the notifier of a commander about its workers."""
+
+    def __init__(self, store: Path, notifier: Notifier, logs: WorkerLogs) -> None:
+        self._store = store
+        self._notifier = notifier
+        self._logs = logs
+        self._told: set[str] = set()
+        """The requests that a person was notified about; a worker names them again after a restart."""
+
+    async def notify_request(self, run: str, id: str) -> None:
+        """Notify a person about an open request or question of a worker, once."""
+        if id in self._told or not self._notifier.is_needed:
+            return
+        try:
+            waiting = await to_thread.run_sync(self._list_waiting, run)
+        except PodiumError as error:
+            self._logs.write_line(run, f"nobody was notified about request {id}: {error}")
+            return
+        if id in waiting:
+            self._told.add(id)
+            self._notifier.send(
+                Notification(event="needs-input", run=run, at=time.time(), waiting=len(waiting), request=id)
+            )
+
+    async def notify_end(self, run: str) -> None:
+        """Notify a person if a worker has finished or failed, unless another run started it and reports on it."""
+        if not self._notifier.is_needed:
+            return
+        try:
+            notification = await to_thread.run_sync(self._read_end, run)
+        except PodiumError as error:
+            self._logs.write_line(run, f"nobody was notified about its end: {error}")
+            return
+        if notification is not None:
+            self._notifier.send(notification)
+
+    def _list_waiting(self, run: str) -> list[str]:
+        """Return the ids of a run's open requests."""
+        with StoreReader(self._store) as reader:
+            posted = reader.read_mailbox_refs(run)
+            return list(load_run_requests(reader, run).list_open(now=time.time(), posted=posted))
+
+    def _read_end(self, run: str) -> Notification | None:
+        with StoreReader(self._store) as reader:
+            summary = reader.read_summary(run)
+        started = summary.first.event
+        is_reported = isinstance(started, RunStarted) and started.errand is not None and bool(started.errand.parent)
+        return None if is_reported else notify_of_end(summary.last)
