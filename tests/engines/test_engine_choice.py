@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import pytest
 from anyio import create_task_group
 
 from podium import Agent, App, Settings
@@ -13,6 +14,7 @@ from podium.config.settings_document import ProviderLimits
 from podium.store.sqlite.reader import StoreReader
 from podium.testing import ModelServer
 from podium.values.agent import Budget
+from podium.values.errors import Mistake
 from podium.values.event import CallFailed, ModelReplied, Noticed, TurnStarted
 
 
@@ -91,6 +93,100 @@ async def test_a_squads_member_without_its_model_uses_the_first_fallback_that_is
         events = [entry.event for entry in reader.read_entries(result.run_id)]
     [notice] = [event.text for event in events if isinstance(event, Noticed)]
     assert notice.startswith("flight uses anthropic:other: ")
+
+
+def write_agent_file(repo: Path, name: str, frontmatter: str) -> None:
+    (repo / ".podium/agents").mkdir(parents=True, exist_ok=True)
+    (repo / f".podium/agents/{name}.md").write_text(f"---\ndescription: {name}\n{frontmatter}\n---\nYou work.\n")
+
+
+def read_notices(settings: Settings, run: str) -> list[str]:
+    with StoreReader(settings.store) as reader:
+        return [entry.event.text for entry in reader.read_entries(run) if isinstance(entry.event, Noticed)]
+
+
+@pytest.mark.parametrize("model", ["mistral:none", "nobody:knows", "gpt-nobody-knows"])
+async def test_an_agent_without_its_model_uses_the_first_fallback_of_its_file(tmp_path: Path, model: str) -> None:
+    write_agent_file(tmp_path / "repo", "lead", f"model: {model}\nfallbackModels: gemini:x, anthropic:other")
+    async with ModelServer("from the other") as server:
+        environ = {"ANTHROPIC_API_KEY": "sk-two-222222", "ANTHROPIC_BASE_URL": server.url.removesuffix("/v1")}
+        settings = load_settings(tmp_path / "home", environ)
+        async with App(settings, environ=environ) as app:
+            result = await app.run("lead", "hello", repo=tmp_path / "repo")
+
+    assert result.text == "from the other"
+    first, second = read_notices(settings, result.run_id)
+    assert first.startswith("lead uses anthropic:other: ")
+    assert second.startswith("lead cannot fall back to gemini:x: ")
+
+
+async def test_a_run_is_refused_if_neither_the_model_nor_a_fallback_is_available(tmp_path: Path) -> None:
+    write_agent_file(tmp_path / "repo", "lead", "model: mistral:none\nfallback_models: [gemini:x]")
+    environ = {"ANTHROPIC_API_KEY": "sk-two-222222"}
+    async with App(load_settings(tmp_path / "home", environ), environ=environ) as app:
+        with pytest.raises(Mistake, match="lead uses a model from mistral, but MISTRAL_API_KEY is not set"):
+            await app.run("lead", "hello", repo=tmp_path / "repo")
+
+
+async def test_a_teams_fallback_models_hold_for_those_who_list_none(tmp_path: Path) -> None:
+    repo = tmp_path / "repo"
+    team = "team: {mode: sequential, members: [one, two], fallback_models: [anthropic:other]}"
+    write_agent_file(repo, "lead", team)
+    write_agent_file(repo, "one", "model: mistral:none")
+    write_agent_file(repo, "two", "model: mistral:none\nfallback_models: anthropic:own")
+    async with ModelServer("done") as server:
+        environ = {"ANTHROPIC_API_KEY": "sk-two-222222", "ANTHROPIC_BASE_URL": server.url.removesuffix("/v1")}
+        settings = load_settings(tmp_path / "home", environ)
+        async with App(settings, environ=environ) as app:
+            result = await app.run("lead", "hello", repo=repo)
+
+    assert result.succeeded
+    assert [call.call.model for call in server.calls] == ["other", "own"]
+    assert [notice.partition(": ")[0] for notice in read_notices(settings, result.run_id)] == [
+        "one uses anthropic:other",
+        "two uses anthropic:own",
+    ]
+
+
+async def test_a_model_that_is_in_no_list_is_mentioned_at_the_start_with_the_fallback(tmp_path: Path) -> None:
+    environ = {"OPENAI_API_KEY": "sk-one-111111", "ANTHROPIC_API_KEY": "sk-two-222222"}
+    settings = load_settings(tmp_path, environ)
+    async with App(settings, environ=environ) as app:
+        notices = []
+        for fallbacks in (("sonnet",), ()):
+            agent = Agent(name="a", model="openai:gpt-5-minj", fallback_models=fallbacks)
+            created = await app.launcher.create_run(agent, "hello", {})
+            await created.release()
+            notices.append(read_notices(settings, created.id))
+
+    [[notice], none] = notices
+    assert notice.startswith("a: openai has no model 'gpt-5-minj' that is known here; similar models: gpt-5-mini, ")
+    assert notice.endswith("; if it is refused, sonnet is used.")
+    assert none == []
+
+
+async def test_a_model_that_its_provider_does_not_have_is_replaced_for_the_rest_with_one_notice(tmp_path: Path) -> None:
+    refusal = {"fails": {"status": 404, "message": "The model `gpt-5-minj` does not exist."}}
+    async with ModelServer([refusal]) as first, ModelServer([{"calls": [{"name": "x"}]}, "done"]) as second:
+        environ = {
+            "OPENAI_API_KEY": "sk-one-111111",
+            "OPENAI_BASE_URL": first.url,
+            "ANTHROPIC_API_KEY": "sk-two-222222",
+            "ANTHROPIC_BASE_URL": second.url.removesuffix("/v1"),
+        }
+        settings = load_settings(tmp_path, environ)
+        agent = Agent(name="a", model="openai:gpt-5-minj", fallback_models=("anthropic:other",))
+        async with App(settings, environ=environ) as app:
+            result = await app.run(agent, "hello")
+            alone = await app.run(Agent(name="b", model="openai:gpt-5-minj"), "hello")
+
+    assert result.text == "done"
+    assert (len(first.calls), len(second.calls)) == (2, 2)
+    said = "The model `gpt-5-minj` does not exist; similar models: gpt-5-mini,"
+    refused = f"openai answered 404 for the model gpt-5-minj: {said}"
+    [notice] = read_notices(settings, result.run_id)
+    assert notice.startswith(f"a uses other instead: {refused}")
+    assert (alone.error or "").startswith(f"b: {refused}")
 
 
 async def test_a_roles_budget_holds_for_its_agents(tmp_path: Path) -> None:

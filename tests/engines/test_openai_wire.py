@@ -74,11 +74,44 @@ async def test_the_longest_reply_is_sent_under_the_name_that_the_server_knows(na
     assert [body.get(name) for body in raw_server.bodies] == [5, None]
 
 
-async def test_a_model_that_the_provider_does_not_have_is_reported_with_similar_ones() -> None:
-    refusal = http_response(b'{"error": {"message": "no such model"}}', "404 Not Found")
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        ("404 Not Found", {"message": "no such model"}),
+        ("404 Not Found", {"message": "model: gpt-5-minj", "type": "not_found_error"}),
+        ("400 Bad Request", {"message": "Model Not Exist", "type": "invalid_request_error"}),
+        ("400 Bad Request", {"message": "gpt-5-minj is not a valid model ID", "code": 400}),
+        ("400 Bad Request", {"message": "wrong", "code": "model_not_found"}),
+        ("422 Unprocessable Entity", {"message": "Invalid model: gpt-5-minj"}),
+    ],
+)
+async def test_a_model_that_the_provider_does_not_have_is_reported_with_similar_ones(
+    status: str, error: dict[str, object]
+) -> None:
+    refusal = http_response(msgspec.json.encode({"error": error}), status)
     async with serve_replies([refusal]) as raw_server, open_wire(raw_server.url) as wire:
-        with pytest.raises(OutsideFailed, match="no such model; similar models: gpt-5-mini, "):
+        with pytest.raises(OutsideFailed, match="; similar models: gpt-5-mini, ") as raised:
             await collect_parts(wire, msgspec.structs.replace(make_call(), model="gpt-5-minj"))
+
+    assert raised.value.is_unknown_model
+
+
+@pytest.mark.parametrize(
+    ("status", "message"),
+    [
+        ("404 Not Found", "page not found"),
+        ("400 Bad Request", "the tools of this model are invalid"),
+        ("500 Internal Server Error", "model not found"),
+    ],
+)
+async def test_other_refusals_do_not_mean_that_the_model_is_unknown(status: str, message: str) -> None:
+    refusal = http_response(msgspec.json.encode({"error": {"message": message}}), status)
+    async with serve_replies([refusal]) as raw_server, open_wire(raw_server.url) as wire:
+        with pytest.raises(OutsideFailed) as raised:
+            await collect_parts(wire, msgspec.structs.replace(make_call(), model="gpt-5-minj"))
+
+    assert not raised.value.is_unknown_model
+    assert "similar models" not in str(raised.value)
 
 
 async def test_sealed_data_is_sent_back_with_the_message_it_came_with() -> None:

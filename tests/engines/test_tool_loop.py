@@ -10,6 +10,7 @@ import anyio
 from msgspec import structs
 
 from podium import Agent, Result
+from podium.core.engine import Text
 from podium.engines.model.model_caller import Model, RetryPolicy, add_zero_cost
 from podium.engines.model.model_wire import ModelCall, ReplyPart
 from podium.engines.model.tool_loop import ModelEngine
@@ -22,6 +23,7 @@ from podium.values.event import (
     ContextCompacted,
     MessagesDelivered,
     ModelReplied,
+    Noticed,
     ToolAnswered,
     ToolCalled,
     TurnEnded,
@@ -39,6 +41,22 @@ def make_engine(*scripts: Any, windows: Sequence[int | None] = ()) -> tuple[Mode
         for place, (wire, window) in enumerate(zip(wires, windows or [None] * len(wires), strict=True), 1)
     ]
     return ModelEngine(*models, name="m1", retry=RetryPolicy(max_retries=1, sleep=skip_sleep)), wires
+
+
+class MissingModel:
+    """A model that its provider does not have."""
+
+    async def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart, None]:
+        if call.model:
+            raise OutsideFailed(f"no such model {call.model}", status=404, is_unknown_model=True)
+        yield Text("")
+
+
+def make_engine_without_first_model(*scripts: Any) -> tuple[ModelEngine, list[ScriptedWire]]:
+    """Make an engine whose first model does not exist, and that falls back to the scripts."""
+    engine, wires = make_engine([], *scripts)
+    missing = Model(wire=MissingModel(), name="m1", add_cost=add_zero_cost)
+    return ModelEngine(missing, *engine.models[1:], name="m1"), wires[1:]
 
 
 async def run_agent(studio: Studio, model_engine: ModelEngine, request: str = "go", **keys: Any) -> Result:
@@ -95,6 +113,27 @@ async def test_a_resumed_run_goes_on_with_the_model_it_had_fallen_back_to(studio
         assert models == ["m1", "m2", "m1", "m2"], number
         deaths += 1
     assert deaths == 10
+
+
+async def test_a_resumed_run_does_not_ask_again_for_a_model_that_the_provider_does_not_have(studio: Studio) -> None:
+    moves = ([{"calls": [{"name": "x"}]}, {"calls": [{"name": "x"}]}, "done"],)
+    deaths = 0
+    for number in range(2, 60):
+        model_engine, _ = make_engine_without_first_model(*moves)
+        async with studio.app(engines={"mine": model_engine}, fault=refuse_after(number)) as app:
+            first = await app.run(Agent(name="lead", engine="mine"), "go")
+        if first.succeeded:
+            break
+        studio.expire_leases()
+        again, _ = make_engine_without_first_model(*moves)
+        async with studio.app(engines={"mine": again}) as app, app.resume(first.run_id) as resumed:
+            result = await resumed.result()
+        assert result.text == "done"
+        models = [event.model for event in studio.events(result, CallFailed, ModelReplied)]
+        assert models == ["m1", "m2", "m2", "m2"], number
+        assert [event.text for event in studio.events(result, Noticed)] == ["lead uses m2 instead: no such model m1."]
+        deaths += 1
+    assert deaths > 10
 
 
 # Conversations that grow too long

@@ -104,6 +104,14 @@ def test_a_check_for_programs_is_json(repo: Path) -> None:
         ("model: openia:gpt-5", "error: .podium/agents/x.md:2: model: x uses the model 'openia:gpt-5'"),
         ("tools: [read_file, nonsense]", "warning: .podium/agents/x.md:2: tools: tool 'nonsense' not found"),
         ("team:\n  members: [y]\n  adr: true", "warning: .podium/agents/x.md:4: team.adr: has no effect in the mode"),
+        (
+            "model: openia:gpt-5\nfallback_models: [openai:gpt-5]",
+            "warning: .podium/agents/x.md:2: model: x uses openai:gpt-5: x uses the model 'openia:gpt-5'",
+        ),
+        (
+            "team: {members: [y], fallback_models: openai:gpt-5}\nmodel: openia:x",
+            "warning: .podium/agents/x.md:3: model: x uses openai:gpt-5: x uses the model 'openia:x'",
+        ),
         ("permissionMode: bypassPermissions", "error: .podium/agents/x.md:2: permissionMode: refused: agent files can"),
         ("permissionMode: often", 'error: .podium/agents/x.md:2: permissionMode: unknown value "often"; expected'),
     ],

@@ -61,6 +61,8 @@ class TeamOptions(Struct, frozen=True, kw_only=True):
     shared_context: str = ""
     routing: str = ""
     prompts: dict[str, str] = {}
+    fallback_models: tuple[str, ...] = ()
+    """Used when a run starts, for agents that list none themselves."""
 
 
 class TaskResult(NamedTuple):

@@ -241,6 +241,7 @@ def read_permission_mode(reader: FieldReader) -> str:
 READERS: Readers = {
     "description": FieldReader.read_single_line,
     "model": FieldReader.read_single_line,
+    "fallback_models": FieldReader.read_comma_list,
     "engine": FieldReader.read_single_line,
     "tools": read_tools,
     "disallowed_tools": read_tools,

@@ -70,6 +70,7 @@ OPTION_READERS: Readers = {
     "fresh": FieldReader.read_bool,
     "constraints": FieldReader.read_texts,
     "needs": FieldReader.read_comma_list,
+    "fallback_models": FieldReader.read_comma_list,
 }
 PLANNED: tuple[Mode, ...] = ("orchestrate", "reflect")
 ACTING_MODES: Mapping[str, tuple[Mode, ...]] = {

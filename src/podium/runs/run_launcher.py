@@ -115,7 +115,7 @@ class RunLauncher:
         self._make_placement = make_placement
         self._commit_work = commit_work
         self._redaction = Redaction.from_environment(environ, KEY_NAMES)
-        self._run_agents = RunAgents(settings, self._redaction, engine_for)
+        self._run_agents = RunAgents(settings, environ, self._redaction, engine_for)
         self._settings_record = settings.to_record()
         self._rules = settings.build_rules()
         self._turn_limits = settings.build_turn_limits()

@@ -11,8 +11,6 @@ from functools import partial
 from pathlib import Path
 
 from ..engines.engine_choice import Engines, KeyNotSet
-from ..engines.model.model_prices import describe_unknown_model
-from ..engines.model.providers import REHEARSAL, parse_model, resolve_base_url
 from ..patterns.json_output import validate_output_schema
 from ..patterns.member_tasks import validate_team_options
 from ..patterns.registry import find_pattern
@@ -21,6 +19,7 @@ from ..values.agent import Agent
 from ..values.diagnostic import Diagnostic, Severity
 from ..values.errors import Mistake
 from .engine_lookup import find_engine, list_models
+from .fallback_models import apply_team_fallbacks, choose_available_models, describe_unlisted_model
 from .settings import Settings
 
 
@@ -35,7 +34,10 @@ class AgentDiagnostics:
 
     def check_agents(self, agents: Iterable[Agent]) -> Iterator[Diagnostic]:
         """Yield what a run with each of these agents would refuse or leave out."""
-        for agent in agents:
+        for written in apply_team_fallbacks(agents):
+            notices: list[str] = []
+            agent = choose_available_models(written, self._find_model_error, notices)
+            yield from (_diagnose(agent, "model", notice.rstrip("."), "warning") for notice in notices)
             yield from self._check_start(agent)
             yield from self._check_models(agent)
             for entry in self._toolbox.find_unknown_tools(agent.tools or ()):
@@ -61,15 +63,17 @@ class AgentDiagnostics:
     def _find_engine(self, agent: Agent) -> object:
         return find_engine(self._engines, self._settings, agent, self._environ)
 
+    def _find_model_error(self, agent: Agent) -> str:
+        try:
+            self._find_engine(agent)
+        except Mistake as error:
+            return str(error)
+        return ""
+
     def _check_models(self, agent: Agent) -> Iterator[Diagnostic]:
         """Yield a warning for each model that its provider is not known to offer. Other addresses can offer any."""
         for name in () if agent.engine != "model" else list_models(self._settings, agent):
-            try:
-                provider, model = parse_model(name)
-            except Mistake:
-                continue
-            is_moved = resolve_base_url(provider, self._environ) != provider.base_url
-            if name != REHEARSAL and not is_moved and (message := describe_unknown_model(provider.name, model)):
+            if message := describe_unlisted_model(name, self._environ):
                 yield _diagnose(agent, "model", message, "warning")
 
 

@@ -6,7 +6,7 @@ agents.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,11 +24,12 @@ from ..roster.discovery import Roster, load_roster
 from ..system.locations import find_repo
 from ..values.agent import Agent, Budget
 from ..values.errors import BadAgent, Mistake
+from .engine_lookup import list_models
+from .fallback_models import apply_team_fallbacks, choose_available_models, describe_unlisted_model
 from .preflight import collect_reachable_agents, require_prices, validate_budget
 from .settings import Settings
 
 MAX_CACHED_TEAMS = 256
-SQUAD_FOLDERS = (".squad/", ".ai-team/")
 
 
 class AgentSelection(NamedTuple):
@@ -52,9 +53,14 @@ class RunAgents:
     """Selects and checks the agents of runs."""
 
     def __init__(
-        self, settings: Settings, redaction: Redaction, engine_for: Callable[[Settings, Agent], Engine]
+        self,
+        settings: Settings,
+        environ: Mapping[str, str],
+        redaction: Redaction,
+        engine_for: Callable[[Settings, Agent], Engine],
     ) -> None:
         self._settings = settings
+        self._environ = settings.add_provider_addresses(environ)
         self._redaction = redaction
         self._engine_for = engine_for
         self._teams: dict[tuple[int, ...], CachedSelection] = {}
@@ -92,43 +98,33 @@ class RunAgents:
     ) -> AgentSelection:
         """Return the agents as a resumed run will read them."""
         written = self._redaction.redact_line(msgspec.json.encode(roster.resolve_team(agent, extra=extra)))
-        team = msgspec.json.decode(written, type=tuple[Agent, ...])
+        team = apply_team_fallbacks(msgspec.json.decode(written, type=tuple[Agent, ...]))
         if force_model:
             team = tuple(_with_forced_model(one, force_model) for one in team)
         notices: list[str] = []
-        team = tuple(self._with_available_models(self._settings.apply_role_budget(agent), notices) for agent in team)
-        return AgentSelection(team, notices + self.check_agents(team, self._settings))
+        team = tuple(
+            choose_available_models(self._settings.apply_role_budget(one), self._find_model_error, notices)
+            for one in team
+        )
+        notices += self.check_agents(team, self._settings)
+        return AgentSelection(team, [*notices, *self._describe_unlisted_models(team)])
 
-    def _with_available_models(self, agent: Agent, notices: list[str]) -> Agent:
-        """Return the agent without fallback models that are not available.
-
-        If its model is not available and it belongs to a squad, it uses the first fallback, or the default model.
-        """
-        is_squads = (agent.path or "").startswith(SQUAD_FOLDERS)
-        if not agent.fallback_models and not (is_squads and agent.model):
-            return agent
-        model, fallbacks = agent.model, agent.fallback_models
-        if error := self._find_model_error(agent, model):
-            if not is_squads:
-                return agent
-            available = [one for one in fallbacks if not self._find_model_error(agent, one)]
-            model = available[0] if available else ""
-            notices.append(f"{agent.name} uses {model or 'the default model'}: {error}.")
-        kept = []
-        for one in fallbacks:
-            if one != model and (error := self._find_model_error(agent, model, one)):
-                notices.append(f"{agent.name} cannot fall back to {one}: {error}.")
-            elif one != model:
-                kept.append(one)
-        return structs.replace(agent, model=model, fallback_models=tuple(kept))
-
-    def _find_model_error(self, agent: Agent, model: str, *fallbacks: str) -> str:
-        """Return why an agent cannot use a model with these fallbacks, or an empty string."""
+    def _find_model_error(self, agent: Agent) -> str:
+        """Return why an agent cannot use its models, or an empty string."""
         try:
-            self._engine_for(self._settings, structs.replace(agent, model=model, fallback_models=fallbacks))
+            self._engine_for(self._settings, agent)
         except Mistake as error:
             return str(error)
         return ""
+
+    def _describe_unlisted_models(self, agents: Iterable[Agent]) -> Iterator[str]:
+        """Yield a notice for each agent whose model may have to be replaced by its fallback."""
+        for agent in agents:
+            models = list_models(self._settings, agent) if agent.engine == "model" else ()
+            if len(models) < 2 or self._engine_for(self._settings, agent).name == REHEARSAL:
+                continue
+            if unlisted := describe_unlisted_model(models[0], self._environ):
+                yield f"{agent.name}: {unlisted}; if it is refused, {models[1]} is used."
 
     def check_agents(self, team: Iterable[Agent], settings: Settings) -> list[str]:
         """Return notices for the person. Raises Mistake for an agent that cannot run here."""

@@ -97,7 +97,8 @@ class AgentFailed(PodiumError):
 class OutsideFailed(PodiumError):
     """Something outside Podium failed; with `retryable`, the same call may succeed later.
 
-    `is_too_long` means that the prompt exceeds the model's context window.
+    `is_too_long` means that the prompt exceeds the model's context window, and `is_unknown_model` that the provider has
+    no model with this name.
     """
 
     def __init__(
@@ -108,12 +109,14 @@ class OutsideFailed(PodiumError):
         retry_after: float | None = None,
         status: int | None = None,
         is_too_long: bool = False,
+        is_unknown_model: bool = False,
     ) -> None:
         super().__init__(message)
         self.retryable = retryable
         self.retry_after = retry_after
         self.status = status
         self.is_too_long = is_too_long
+        self.is_unknown_model = is_unknown_model
 
 
 class StoreFailed(PodiumError):

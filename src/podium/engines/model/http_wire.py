@@ -21,7 +21,7 @@ from yarl import URL
 
 from ...core.engine import Text
 from ...values.errors import Mistake, OutsideFailed
-from .model_prices import find_similar_models
+from .model_prices import suggest_models
 from .model_wire import ModelCall, ReplyPart, estimate_call_size
 from .provider_errors import parse_error_body
 from .providers import describe_stopped_server
@@ -122,10 +122,11 @@ class Endpoint:
         error = parse_error_body(body)
         words = error.words or response.headers.get("Location") or response.reason or "no reason given"
         status = response.status
+        is_unknown = error.is_unknown_model(status)
         if status not in (401, 403):
             what = f"answered {status} for the model {call.model}: {words}"
-            if status == 404 and (similar := find_similar_models(self.provider, call.model)):
-                what += f"; similar models: {', '.join(similar)}"
+            if is_unknown and (hint := suggest_models(self.provider, call.model)):
+                what = f"{what.rstrip('.')}; {hint}"
         elif self.key:
             what = f"answered {status} for the key in {self.key_name}: {words}"
         else:
@@ -136,6 +137,7 @@ class Endpoint:
             retry_after=parse_retry_after(response.headers.get("Retry-After", ""), now=datetime.now(UTC)),
             status=status,
             is_too_long=status in (400, 413, 422) and error.is_too_long,
+            is_unknown_model=is_unknown,
         )
 
 

@@ -21,7 +21,7 @@ from ...core.budget import CallEstimate
 from ...core.engine import EngineSessionSpec, Piece, Postponed, Reasoning, Superseded, Text, Tool
 from ...core.scope import Scope
 from ...values.errors import AgentFailed, Failure, OutsideFailed, StoreFailed
-from ...values.event import CallCut, CallFailed, ModelReplied, ToolUse
+from ...values.event import CallCut, CallFailed, ModelReplied, Noticed, ToolUse
 from ...values.request import replace_surrogates
 from ...values.usage import Usage
 from .conversation import CHARACTERS_A_TOKEN, Conversation, count_characters
@@ -100,6 +100,8 @@ class ModelCaller:
         """The tokens of the last reply, used as the estimate for the next one."""
         self._input_scale = 1.0
         """The tokens of the last prompt as counted by the provider, divided by the estimate; at least 1."""
+        self._unknown_models: set[int] = set()
+        """The indices of models that their providers do not have. They are not tried again."""
 
     async def stream_reply(
         self,
@@ -116,7 +118,7 @@ class ModelCaller:
         context window. The caller can then shorten the conversation and call again, with the number of
         attempts so far as `shortened_after`.
         """
-        candidate = tries = 0
+        candidate, tries = self._find_candidate(0) or 0, 0
         for attempt in count(1):
             at = place.for_attempt(attempt)
             model = self.models[candidate]
@@ -141,14 +143,27 @@ class ModelCaller:
             if outcome.is_too_long and attempt <= (shortened_after or 0):
                 continue  # this attempt was made before the conversation was shortened
             if outcome.wait is None:
-                candidate, tries = candidate + 1, 0
-                if candidate == len(self.models):
-                    raise OutsideFailed(outcome.message)
+                candidate, tries = self._fall_back(place, candidate, outcome), 0
             if known is None:
                 yield Superseded()
                 if outcome.wait:
                     yield Postponed(outcome.wait)
                     await self._retry.sleep(outcome.wait)
+
+    def _find_candidate(self, start: int) -> int | None:
+        """Return the index of the first model from `start` on that its provider may have, or None."""
+        return next((place for place in range(start, len(self.models)) if place not in self._unknown_models), None)
+
+    def _fall_back(self, place: Scope, failed: int, outcome: CallFailed) -> int:
+        """Return the index of the model that is tried after one that failed. Raises OutsideFailed if there is none."""
+        candidate = self._find_candidate(failed + 1)
+        if candidate is None:
+            raise OutsideFailed(outcome.message)
+        if outcome.is_unknown_model:
+            self._unknown_models.add(failed)
+            used = self.models[candidate].name
+            place.record(Noticed(text=f"{self._spec.agent.name} uses {used} instead: {outcome.message}."))
+        return candidate
 
     async def _try_call(
         self, at: Scope, model: Model, tries: int, conversation: Conversation, system: str, tools: tuple[Tool, ...]
@@ -269,7 +284,12 @@ class _ReplyRecorder:
         usage = self._estimate_spending() if self._said else Usage()
         message = replace_surrogates(str(error))
         return CallFailed(
-            model=self._model.name, message=message, wait=wait, is_too_long=error.is_too_long, usage=usage
+            model=self._model.name,
+            message=message,
+            wait=wait,
+            is_too_long=error.is_too_long,
+            is_unknown_model=error.is_unknown_model,
+            usage=usage,
         )
 
     def as_call_cut(self) -> CallCut:

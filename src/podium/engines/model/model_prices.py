@@ -99,6 +99,8 @@ def find_similar_models(provider: str, model: str) -> tuple[str, ...] | None:
     known = PROVIDERS.get(provider.lower())
     if known is None or known.key_name is None or model == known.default_model:
         return None
+    if (provider, model) in _remembered_prices:
+        return None
     seller = _find_seller(provider)
     if seller is None or _find_model_info(provider, model) is not None:
         return None
@@ -107,13 +109,18 @@ def find_similar_models(provider: str, model: str) -> tuple[str, ...] | None:
     return tuple(get_close_matches(model, [one.id for one in seller.models], n=3, cutoff=0.5))
 
 
-def describe_unknown_model(provider: str, model: str) -> str | None:
-    """Return a sentence about a model that is not known, with similar ones; None if it is known."""
+def suggest_models(provider: str, model: str) -> str:
+    """Return a hint to similar models for a model that is not known; empty if it is known."""
     similar = find_similar_models(provider, model)
     if similar is None:
-        return None
-    hint = f"similar models: {', '.join(similar)}" if similar else f"podium models lists the models of {provider}"
-    return f"{provider} has no model {model!r} that is known here; {hint}"
+        return ""
+    return f"similar models: {', '.join(similar)}" if similar else f"podium models lists the models of {provider}"
+
+
+def describe_unknown_model(provider: str, model: str) -> str | None:
+    """Return a sentence about a model that is not known, with similar ones; None if it is known."""
+    hint = suggest_models(provider, model)
+    return f"{provider} has no model {model!r} that is known here; {hint}" if hint else None
 
 
 class _Rates(NamedTuple):

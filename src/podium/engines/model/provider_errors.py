@@ -28,6 +28,11 @@ _TOO_LONG = re.compile(
     re.IGNORECASE,
 )
 
+_NO_SUCH_MODEL = re.compile(
+    r"\bmodel\b.*\b(not (found|exist)|unknown|unavailable)|\b(invalid|unknown|no such) model\b|not a valid model",
+    re.IGNORECASE,
+)
+
 
 class ProviderError(Struct, frozen=True):
     """An error document: its message, and its codes and type in lower case."""
@@ -39,6 +44,13 @@ class ProviderError(Struct, frozen=True):
     def is_too_long(self) -> bool:
         """Whether the provider says that the conversation exceeds the model's context window."""
         return "context_length" in self.codes or _TOO_LONG.search(self.words) is not None
+
+    def is_unknown_model(self, status: int) -> bool:
+        """Return whether the provider says that it has no model with this name."""
+        if status == 404:
+            return re.search(r"\bmodel", self.words, re.IGNORECASE) is not None
+        is_said = "model_not_found" in self.codes or _NO_SUCH_MODEL.search(self.words) is not None
+        return status in (400, 422) and is_said
 
     def is_transient(self, status: int | None) -> bool:
         """Return whether the same call may succeed a little later."""

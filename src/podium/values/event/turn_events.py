@@ -81,12 +81,16 @@ class ModelReplied(EventBase, frozen=True, kw_only=True, tag="model_replied"):
 
 
 class CallFailed(EventBase, frozen=True, kw_only=True, tag="call_failed"):
-    """A model call failed; `wait` is the delay before the next attempt, None if this model is not tried again."""
+    """A model call failed; `wait` is the delay before the next attempt, None if this model is not tried again.
+
+    With `is_unknown_model`, the provider has no such model, so later calls do not try it either.
+    """
 
     model: str
     message: str
     wait: float | None = None
     is_too_long: bool = False
+    is_unknown_model: bool = False
     usage: Usage = Usage()
 
 

@@ -1,0 +1,83 @@
+"""Fallback models: what an agent uses if its own model is not available when a run starts.
+
+An agent's file, the charter of a squad's member or a team can list them. A model that is only missing from the price
+list is still called first, because the list may be older than the model; if the provider refuses it, the model caller
+falls back in the same order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+
+from msgspec import structs
+
+from ..engines.model.model_prices import describe_unknown_model
+from ..engines.model.providers import REHEARSAL, parse_model, resolve_base_url
+from ..values.agent import Agent
+from ..values.errors import Mistake
+
+SQUAD_FOLDERS = (".squad/", ".ai-team/")
+TEAM_OPTION = "fallback_models"
+
+FindModelError = Callable[[Agent], str]
+"""Returns why an agent cannot use its models, or an empty string."""
+
+
+def apply_team_fallbacks(agents: Iterable[Agent]) -> tuple[Agent, ...]:
+    """Return the agents, those without fallback models with the ones of the first team that they belong to."""
+    given = tuple(agents)
+    found: dict[str, tuple[str, ...]] = {}
+    for lead in given:
+        if lead.team is not None and (models := lead.team.options.get(TEAM_OPTION)):
+            names = (lead.name, *(member.agent for member in lead.team.members), lead.team.evaluator or "")
+            for name in names:
+                found.setdefault(name, (models,) if isinstance(models, str) else tuple(models))
+    return tuple(
+        structs.replace(agent, fallback_models=found[agent.name])
+        if agent.name in found and not agent.fallback_models
+        else agent
+        for agent in given
+    )
+
+
+def choose_available_models(agent: Agent, find_error: FindModelError, notices: list[str]) -> Agent:
+    """Return the agent without models that are not available, and add a notice for each.
+
+    If its model is not available, it uses the first fallback that is. Without any, a squad's member uses the default
+    model, and another agent is returned with its model, so that the run is refused.
+    """
+    is_squads = (agent.path or "").startswith(SQUAD_FOLDERS)
+    if agent.engine != "model" or (not agent.fallback_models and not (is_squads and agent.model)):
+        return agent
+
+    def find_error_with(model: str, *fallbacks: str) -> str:
+        return find_error(structs.replace(agent, model=model, fallback_models=fallbacks))
+
+    model, fallbacks = agent.model, agent.fallback_models
+    if error := find_error_with(model):
+        available = [one for one in fallbacks if not find_error_with(one)]
+        if not available and not is_squads:
+            return agent
+        model = available[0] if available else ""
+        notices.append(f"{agent.name} uses {model or 'the default model'}: {error}.")
+    kept = []
+    for one in fallbacks:
+        if one != model and (error := find_error_with(model, one)):
+            notices.append(f"{agent.name} cannot fall back to {one}: {error}.")
+        elif one != model:
+            kept.append(one)
+    return structs.replace(agent, model=model, fallback_models=tuple(kept))
+
+
+def describe_unlisted_model(name: str, environ: Mapping[str, str]) -> str:
+    """Return a sentence about a model that its provider is not known to offer; empty if it is, or cannot be known.
+
+    A provider at another address can offer any model.
+    """
+    try:
+        provider, model = parse_model(name)
+    except Mistake:
+        return ""
+    if name == REHEARSAL or resolve_base_url(provider, environ) != provider.base_url:
+        return ""
+    return describe_unknown_model(provider.name, model) or ""
