@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from podium.store.sqlite.mailbox import post_to_mailbox
-from podium.values.event import PermissionAnswered
+from podium.store.sqlite.reader import StoreReader
+from podium.values.event import Event, PermissionAnswered, PermissionAsked
 
 from .conftest import Desk
 
@@ -31,6 +32,11 @@ def parked_desk(desk: Desk) -> Desk:
 def list_waiting_requests(desk: Desk) -> list[dict[str, object]]:
     found: list[dict[str, object]] = json.loads(desk.run_podium("approvals", "--json").stdout)["waiting"]
     return found
+
+
+def read_events(desk: Desk) -> list[Event]:
+    with StoreReader(desk.store) as reader:
+        return [entry.event for entry in reader.read_entries(desk.run_id())]
 
 
 def test_a_request_of_an_unattended_run_waits_in_the_inbox(parked_desk: Desk) -> None:
@@ -115,6 +121,19 @@ def test_a_second_answer_is_refused_with_the_first_decision(parked_desk: Desk) -
     for told in (late, later):
         assert told.returncode == 6
         assert f"{one['id']} was already answered: deny by ada (page)" in told.stderr
+
+
+def test_an_answer_that_comes_too_late_says_what_happened(desk: Desk) -> None:
+    desk.write_agent("writer", WRITE, "The end.", tools=["Write"])
+    done = desk.invoke("run", "writer", "go")
+    [asked] = [event.id for event in read_events(desk) if isinstance(event, PermissionAsked)]
+
+    late = desk.invoke("approve", asked[:6])
+
+    assert done.stdout == "The end.\n"
+    assert late.exit_code == 6
+    assert f"podium: {asked} was closed at " in late.stderr
+    assert ": nobody is there to ask, so write_file was denied and the agent went on without it; " in late.stderr
 
 
 def test_a_request_that_is_always_allowed_becomes_a_rule(desk: Desk) -> None:
@@ -223,7 +242,8 @@ def test_bad_input_gets_one_sentence(parked_desk: Desk, arguments: tuple[str, ..
 ANSWER_ALL = """
 import random, sys
 from pathlib import Path
-from podium.values.event import PermissionAnswered
+from podium.store.sqlite.reader import StoreReader
+from podium.values.event import Event, PermissionAnswered, PermissionAsked
 from podium.store.sqlite.mailbox import post_to_mailbox
 
 store, run, by = Path(sys.argv[1]), sys.argv[2], sys.argv[3]

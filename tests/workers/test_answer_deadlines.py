@@ -6,7 +6,11 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from podium.store.answering_clients import list_clients, register_client
+from podium.store.sqlite.open_requests import find_open_request
+from podium.values.errors import RequestClosed
 from podium.values.event import PermissionAnswered, ToolAnswered
 
 from .worker_lab import WorkerLab, bash
@@ -29,6 +33,10 @@ async def test_a_request_that_no_connected_client_answers_is_denied_and_the_work
     assert answered.comment == "nobody answered within 1 s"
     assert answered.at - connected_at >= 1
     assert "nobody answered within 1 s" in lab.events(run, ToolAnswered)[0].text
+    with pytest.raises(
+        RequestClosed, match=f"{answered.id} expired at .*: nobody answered within 1 s, so bash was denied"
+    ):
+        find_open_request(lab.store, answered.id)
     lab.assert_clean_end(run)
 
 

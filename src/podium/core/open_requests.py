@@ -113,6 +113,22 @@ def compute_seconds_left(asked_at: float, allowed: float, *, watched_since: floa
     return max(asked_at, watched_since) + allowed - now
 
 
+TIMEOUT = "nobody answered within"
+AUTOMATIC = ("podium", "commander")
+"""The names under which Podium itself answers."""
+
+
 def describe_timeout(seconds: float) -> str:
     """Return the reason for denying a request that nobody answered in time."""
-    return f"nobody answered within {seconds:g} s"
+    return f"{TIMEOUT} {seconds:g} s"
+
+
+def is_automatic_denial(answered: Answered) -> bool:
+    """Return whether Podium denied a request without a person."""
+    return isinstance(answered, PermissionAnswered) and answered.by in AUTOMATIC and not answered.is_allowed
+
+
+def is_timeout_denial(answered: Answered) -> bool:
+    """Return whether a request was denied because nobody answered it in time."""
+    is_late = isinstance(answered, PermissionAnswered) and answered.comment.startswith(TIMEOUT)
+    return is_late and is_automatic_denial(answered)

@@ -17,7 +17,7 @@ from anyio import sleep, to_thread, wait_readable
 from ..core.open_requests import Answered, describe_closing
 from ..store.answering_clients import register_client
 from ..store.sqlite.mailbox import post_to_mailbox
-from ..store.sqlite.open_requests import OpenRequest, list_open_requests, load_run_requests
+from ..store.sqlite.open_requests import OpenRequest, list_open_requests
 from ..store.sqlite.reader import RunSummary, StoreReader
 from ..store.sqlite.worker_index import WorkerIndex
 from ..store.wakeup import WakeupSocket, ensure_socket_folder, send_wakeup
@@ -156,7 +156,7 @@ class WorkerRequestWatcher:
         closings: dict[str, str] = {}
         with StoreReader(self._store) as reader:
             for run in {self._open[id] for id in gone}:
-                requests = load_run_requests(reader, run)
+                requests = reader.read_requests(run)
                 still_open = requests.list_open(now=time.time())
                 for id in gone:
                     if self._open[id] == run and id not in still_open:

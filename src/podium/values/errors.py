@@ -7,6 +7,7 @@
     │   ├── RunOver            the run has ended
     │   └── RunIsPaused        the run is paused and must be resumed first
     ├── AlreadyAnswered    the request already has an answer
+    ├── RequestClosed      the request expired, or nothing waits for an answer any more
     ├── AgentFailed        an agent failed; contains the failure recorded on the timeline
     ├── OutsideFailed      a model, an engine or another program failed
     ├── StoreFailed        the store could not read or write; nothing was partly written
@@ -78,11 +79,19 @@ class RunIsPaused(Mistake):
 class AlreadyAnswered(PodiumError):
     """An agent's request or question already has an answer; only the first counts."""
 
-    def __init__(self, id: str, *, how: str, by: str) -> None:
-        super().__init__(f"{id} was already answered: {how} by {by or 'somebody'}")
+    def __init__(self, id: str, *, how: str, by: str, why: str = "") -> None:
+        super().__init__(f"{id} was already answered: {how} by {by or 'somebody'}{f' ({why})' if why else ''}")
         self.id = id
         self.how = how
         self.by = by
+
+
+class RequestClosed(PodiumError):
+    """An agent's request accepts no answer any more: it expired, or the agent or its run has ended."""
+
+    def __init__(self, id: str, message: str) -> None:
+        super().__init__(message)
+        self.id = id
 
 
 class AgentFailed(PodiumError):

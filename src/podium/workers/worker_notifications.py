@@ -11,7 +11,6 @@ from pathlib import Path
 from anyio import to_thread
 
 from ..runs.notifier import Notifier
-from ..store.sqlite.open_requests import load_run_requests
 from ..store.sqlite.reader import StoreReader
 from ..values.errors import PodiumError
 from ..values.event import RunStarted
@@ -60,7 +59,7 @@ class WorkerNotifications:
         """Return the ids of a run's open requests."""
         with StoreReader(self._store) as reader:
             posted = reader.read_mailbox_refs(run)
-            return list(load_run_requests(reader, run).list_open(now=time.time(), posted=posted))
+            return list(reader.read_requests(run).list_open(now=time.time(), posted=posted))
 
     def _read_end(self, run: str) -> Notification | None:
         with StoreReader(self._store) as reader:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 from ...core.open_requests import Answered
 from ...runs.run_lookup import derive_run_state
-from ...store.sqlite.open_requests import OpenRequest, answer_request, as_answered_error
+from ...store.sqlite.closed_requests import as_answered_error
+from ...store.sqlite.open_requests import OpenRequest, answer_request
 from . import exit_codes
 from .text import print_to_stderr
 

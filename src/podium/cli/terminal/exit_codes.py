@@ -10,6 +10,7 @@ from ...values.errors import (
     JournalMismatch,
     LeaseLost,
     Mistake,
+    RequestClosed,
     RunHeld,
     StoreCorrupt,
 )
@@ -31,6 +32,7 @@ SIGNALLED = 128
 _BY_ERROR: tuple[tuple[type[BaseException], int], ...] = (
     (Mistake, USAGE),
     (AlreadyAnswered, CONFLICT),
+    (RequestClosed, CONFLICT),
     (RunHeld, CONFLICT),
     (LeaseLost, CONFLICT),
     (StoreCorrupt, INTEGRITY),

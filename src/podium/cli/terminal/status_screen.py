@@ -17,7 +17,8 @@ from textual.widgets import Footer, OptionList, Static
 from textual.widgets.option_list import Option
 
 from ...runs.overview import Overview, RunStatus, load_overview
-from ...store.sqlite.open_requests import OpenRequest, answer_request, as_answered_error
+from ...store.sqlite.closed_requests import as_answered_error
+from ...store.sqlite.open_requests import OpenRequest, answer_request
 from ...store.wakeup import WakeupSocket, ensure_socket_folder
 from ...values.errors import PodiumError
 from ...values.event import Decision, PermissionAnswered, PermissionAsked

@@ -14,17 +14,16 @@ from typing import NamedTuple
 
 import msgspec
 
-from ...core.open_requests import REQUEST_KINDS, Answered, Asked, RunRequests, describe_answerer
-from ...values.errors import AlreadyAnswered, Mistake
+from ...core.open_requests import Answered, Asked, is_automatic_denial
+from ...values.errors import Mistake
 from ...values.event import (
     KINDS,
     Entry,
-    PermissionAnswered,
     PermissionAsked,
     RunEnded,
     RunStarted,
-    decode_entry,
 )
+from .closed_requests import as_answered_error, explain_closed_request
 from .mailbox import post_to_mailbox
 from .reader import RunSummary, StoreReader
 from .schema import open_connection, translate_sqlite_errors
@@ -57,7 +56,8 @@ def list_open_requests(store: Path) -> list[OpenRequest]:
 def find_open_request(store: Path, prefix: str) -> OpenRequest:
     """Return the only open request whose id starts with `prefix`.
 
-    Raises AlreadyAnswered if the request was answered, and Mistake if it is not found or ambiguous.
+    Raises AlreadyAnswered if the request was answered, RequestClosed if it expired or nothing waits for it any more,
+    and Mistake if it is not found or ambiguous.
     """
     there = list_open_requests(store)
     found = [one for one in there if one.asked.id.startswith(prefix)] if prefix else []
@@ -67,8 +67,11 @@ def find_open_request(store: Path, prefix: str) -> OpenRequest:
     if found:
         ids = ", ".join(one.asked.id for one in found)
         raise Mistake(f"{prefix!r} matches several requests: {ids}; give more characters of the id")
-    if (before := _find_posted_answer(store, prefix)) is not None:
+    before = _find_posted_answer(store, prefix)
+    if before is not None and not is_automatic_denial(before):
         raise as_answered_error(before)
+    if (closed := explain_closed_request(store, prefix, before, now=time.time())) is not None:
+        raise closed
     ids = ", ".join(one.asked.id for one in there)
     raise Mistake(
         f"no open request matches {prefix!r}; " + (f"open requests: {ids}" if ids else "there are no open requests")
@@ -82,17 +85,9 @@ def answer_request(store: Path, one: OpenRequest, answered: Answered) -> Answere
     return _find_posted_answer(store, answered.id, run=one.summary.id) or answered
 
 
-def as_answered_error(before: Answered) -> AlreadyAnswered:
-    """Return the error that says who has already answered, and how."""
-    how = before.decision if isinstance(before, PermissionAnswered) else "answered"
-    return AlreadyAnswered(before.id, how=how, by=describe_answerer(before))
-
-
 def list_run_requests(reader: StoreReader, summary: RunSummary) -> list[OpenRequest]:
     """Return the open requests of one run, oldest first."""
-    found = load_run_requests(reader, summary.id).list_open(
-        now=time.time(), posted=reader.read_mailbox_refs(summary.id)
-    )
+    found = reader.read_requests(summary.id).list_open(now=time.time(), posted=reader.read_mailbox_refs(summary.id))
     return [OpenRequest(summary, entry, entry.event) for entry in found.values() if isinstance(entry.event, Asked)]
 
 
@@ -103,17 +98,9 @@ def find_open_permission(store: Path, run: str, id: str) -> PermissionAsked | No
         seq = reader.find_last_entry(run, KINDS[PermissionAsked], containing=f'"id":"{id}"')
         if seq is None or reader.has_message(run, id):
             return None
-        found = load_run_requests(reader, run, after=seq - 1).list_open(now=time.time())
+        found = reader.read_requests(run, after=seq - 1).list_open(now=time.time())
     asked = found[id].event if id in found else None
     return asked if isinstance(asked, PermissionAsked) else None
-
-
-def load_run_requests(reader: StoreReader, run: str, *, after: int = 0) -> RunRequests:
-    """Return a run's requests after a sequence number, from its timeline."""
-    requests = RunRequests()
-    for row in reader.read_rows_of_kinds(run, REQUEST_KINDS, after=after):
-        requests.apply(decode_entry(row.line))
-    return requests
 
 
 def _find_posted_answer(store: Path, prefix: str, *, run: str = "*") -> Answered | None:

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 
 from ...core.journal_rows import JournalRow
+from ...core.open_requests import REQUEST_KINDS, RunRequests
 from ...values.errors import NoSuchRun, StoreCorrupt
 from ...values.event import Entry, decode_entry
 from .progress_files import find_recorded_run
@@ -67,6 +68,13 @@ class StoreReader:
             )
             return [JournalRow._make(row) for row in found]
 
+    def read_requests(self, run: str, *, after: int = 0) -> RunRequests:
+        """Return a run's requests after a sequence number, from its timeline."""
+        requests = RunRequests()
+        for row in self.read_rows_of_kinds(run, REQUEST_KINDS, after=after):
+            requests.apply(decode_entry(row.line))
+        return requests
+
     def find_last_entry(self, run: str, kind: str, *, containing: str) -> int | None:
         """Return the sequence number of a run's last entry of a kind whose line contains this text, or None."""
         with translate_sqlite_errors(self.path):
@@ -75,6 +83,15 @@ class StoreReader:
                 (run, kind, containing.encode()),
             ).fetchone()
         return None if found is None else int(found[0])
+
+    def find_entries(self, kinds: Sequence[str], *, containing: str) -> list[Entry]:
+        """Return the entries of these kinds, in all runs, whose lines contain this text. This reads the whole store."""
+        with translate_sqlite_errors(self.path):
+            found = self._connection.execute(
+                f"SELECT line FROM entry WHERE kind IN ({','.join('?' * len(kinds))}) AND instr(line, ?)",
+                (*kinds, containing.encode()),
+            )
+            return [decode_entry(line) for (line,) in found]
 
     def has_message(self, run: str, ref: str) -> bool:
         """Return whether a run's mailbox has a message with this `ref`, taken or not."""

@@ -1,0 +1,92 @@
+"""Requests that no longer wait for an answer: why an answer comes too late, and what a person can do instead."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+from ...core.open_requests import Answered, Asked, describe_answerer, is_automatic_denial, is_expired, is_timeout_denial
+from ...values.errors import AlreadyAnswered, PodiumError, RequestClosed
+from ...values.event import KINDS, Entry, PermissionAnswered, PermissionAsked, QuestionAsked, RunEnded
+from ...values.plain_text import escape_unprintable, truncate_text
+from .reader import RunSummary, StoreReader
+
+ASKED_KINDS = (KINDS[PermissionAsked], KINDS[QuestionAsked])
+
+
+def explain_closed_request(store: Path, prefix: str, posted: Answered | None, *, now: float) -> PodiumError | None:
+    """Return the error for an answer to a request that no longer waits; None if no single request has this id.
+
+    `prefix` is the id or its beginning, and `posted` an answer to it that may not be on the timeline yet.
+    """
+    with StoreReader(store) as reader:
+        asked = _find_request(reader, prefix)
+        if asked is None:
+            return None
+        entry, request = asked
+        requests = reader.read_requests(entry.run, after=entry.seq - 1)
+        summary = reader.read_summary(entry.run)
+    answered = requests.answers.get(request.id, posted)
+    if answered is None:
+        return RequestClosed(request.id, _describe_unanswered(entry, request, summary, now=now))
+    if not is_automatic_denial(answered):
+        return as_answered_error(answered)
+    return RequestClosed(request.id, _describe_denial(entry, request, answered, summary))
+
+
+def as_answered_error(before: Answered) -> AlreadyAnswered:
+    """Return the error that says who has already answered, and how."""
+    how = before.decision if isinstance(before, PermissionAnswered) else "answered"
+    why = before.comment if is_automatic_denial(before) and isinstance(before, PermissionAnswered) else ""
+    return AlreadyAnswered(before.id, how=how, by=describe_answerer(before), why=why)
+
+
+def _find_request(reader: StoreReader, prefix: str) -> tuple[Entry, Asked] | None:
+    """Return the only request whose id starts with `prefix`, or whose id it is, with its entry."""
+    if not prefix:
+        return None
+    entries = reader.find_entries(ASKED_KINDS, containing=f'"id":"{prefix}')
+    found = [(one, one.event) for one in entries if isinstance(one.event, Asked) and one.event.id.startswith(prefix)]
+    exact = [one for one in found if one[1].id == prefix]
+    return (exact or found)[0] if exact or len(found) == 1 else None
+
+
+def _describe_denial(entry: Entry, request: Asked, answered: Answered, summary: RunSummary) -> str:
+    """Describe a request that was denied without a person."""
+    assert isinstance(answered, PermissionAnswered)
+    assert isinstance(request, PermissionAsked)
+    tool = truncate_text(escape_unprintable(request.action.tool))
+    done = f"{tool} was denied and the agent went on without it"
+    if is_timeout_denial(answered):
+        at = _format_time(request.action.expires_at or answered.at or entry.at)
+        hint = "approvals.timeout in the settings gives you more time"
+        return f"{request.id} expired at {at}: {answered.comment}, so {done}; {_advise(summary)}; {hint}"
+    why = answered.comment or "without a person"
+    hint = "podium run --park queues requests instead"
+    return f"{request.id} was closed at {_format_time(entry.at)}: {why}, so {done}; {_advise(summary)}; {hint}"
+
+
+def _describe_unanswered(entry: Entry, request: Asked, summary: RunSummary, *, now: float) -> str:
+    """Describe a request that nobody answered and that nothing waits for."""
+    if isinstance(summary.last.event, RunEnded):
+        outcome = summary.last.event.outcome
+        return f"{request.id} needs no answer any more: run {entry.run} has ended ({outcome}); {_advise(summary)}"
+    if not isinstance(request, PermissionAsked) or not is_expired(request, at=now):
+        return f"{request.id} needs no answer any more: the agent that asked has stopped; {_advise(summary)}"
+    expired = f"{request.id} expired at {_format_time(request.action.expires_at)} without an answer"
+    if summary.owner is not None and summary.owner.is_alive:
+        return f"{expired}; {_advise(summary)}"
+    return f"{expired}, and run {entry.run} is not running; podium resume {entry.run} has the agent ask again"
+
+
+def _advise(summary: RunSummary) -> str:
+    """Return what a person can do if the action should be carried out all the same."""
+    if isinstance(summary.last.event, RunEnded):
+        return "to have it done, start a new run"
+    if summary.owner is not None and summary.owner.is_alive:
+        return f"podium send {summary.id} TEXT can tell the agent to try again, which asks you again"
+    return f"podium resume {summary.id} continues the run"
+
+
+def _format_time(at: float) -> str:
+    return f"{datetime.fromtimestamp(at):%Y-%m-%d %H:%M:%S}"

@@ -1,0 +1,150 @@
+"""What is said about an answer to a request that no longer waits."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import datetime
+from pathlib import Path
+
+import pytest
+
+from podium.core.timeline import Timeline
+from podium.store.sqlite.open_requests import find_open_request
+from podium.store.sqlite.store import SqliteStore
+from podium.values.action import Action
+from podium.values.errors import AlreadyAnswered, Mistake, RequestClosed
+from podium.values.event import (
+    Event,
+    OperationEnded,
+    PermissionAnswered,
+    PermissionAsked,
+    QuestionAsked,
+    RunEnded,
+    RunStarted,
+)
+from podium.values.request import Request
+
+LONG_AGO = 1_767_225_600.0
+WHEN = f"{datetime.fromtimestamp(LONG_AGO):%Y-%m-%d %H:%M:%S}"
+
+
+def make_request(id: str = "a1b2", *, expires_at: float = LONG_AGO, tool: str = "write_file") -> PermissionAsked:
+    action = Action(run="r", agent="lead", tool=tool, arguments={}, expires_at=expires_at)
+    return PermissionAsked(id=id, action=action, reason="no rule")
+
+
+def make_denial(
+    id: str = "a1b2", *, by: str = "podium", why: str = "nobody answered within 300 s"
+) -> PermissionAnswered:
+    return PermissionAnswered(id=id, decision="deny", by=by, comment=why, at=LONG_AGO if by == "commander" else 0.0)
+
+
+@asynccontextmanager
+async def working_run(path: Path, *events: Event) -> AsyncIterator[None]:
+    """Write a run that this process works on during the block."""
+    async with SqliteStore(path) as store:
+        timeline = Timeline("r", store.begin_run("r"))
+        for event in (RunStarted(agent="lead", request=Request(text="go")), *events):
+            timeline.append(event, scope="" if isinstance(event, RunEnded) else "lead", operation="lead")
+        await timeline.wait_written()
+        yield
+
+
+async def write_run(path: Path, *events: Event) -> None:
+    """Write a run that no process works on."""
+    async with working_run(path, *events):
+        pass
+
+
+def explain(path: Path, prefix: str = "a1b2") -> str:
+    with pytest.raises(RequestClosed) as raised:
+        find_open_request(path, prefix)
+    return str(raised.value)
+
+
+@pytest.mark.parametrize("prefix", ["a1b2", "a1"])
+async def test_a_request_that_expired_in_a_run_that_has_ended(tmp_path: Path, prefix: str) -> None:
+    path = tmp_path / "s.db"
+    await write_run(path, make_request(), make_denial(), RunEnded(outcome="succeeded"))
+
+    assert explain(path, prefix) == (
+        f"a1b2 expired at {WHEN}: nobody answered within 300 s, so write_file was denied and the agent went on without "
+        "it; to have it done, start a new run; approvals.timeout in the settings gives you more time"
+    )
+
+
+async def test_a_request_that_expired_in_a_run_that_goes_on(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with working_run(path, make_request(), make_denial()):
+        said = explain(path)
+
+    assert said.endswith(
+        "; podium send r TEXT can tell the agent to try again, which asks you again; "
+        "approvals.timeout in the settings gives you more time"
+    )
+    assert "; podium resume r continues the run; " in explain(path)
+
+
+async def test_a_request_that_expired_while_no_process_worked_on_the_run(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    await write_run(path, make_request())
+
+    assert explain(path) == (
+        f"a1b2 expired at {WHEN} without an answer, and run r is not running; podium resume r has the agent ask again"
+    )
+
+
+async def test_a_request_that_the_commander_denied_in_time(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    await write_run(path, make_request(expires_at=0.0), make_denial(by="commander"))
+
+    assert explain(path).startswith(f"a1b2 expired at {WHEN}: nobody answered within 300 s, so write_file was denied")
+
+
+async def test_a_request_that_nobody_was_there_to_answer(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    denial = make_denial(why="nobody is there to ask")
+    await write_run(path, make_request(tool="evil\nAllow it? yes"), denial, RunEnded(outcome="succeeded"))
+
+    said = explain(path)
+
+    assert "a1b2 was closed at " in said
+    assert ": nobody is there to ask, so evil Allow it? yes was denied and the agent went on without it; " in said
+    assert said.endswith("; podium run --park queues requests instead")
+
+
+@pytest.mark.parametrize("request_event", [make_request(), QuestionAsked(id="a1b2", text="Which one?")])
+async def test_a_request_whose_run_has_ended(tmp_path: Path, request_event: Event) -> None:
+    path = tmp_path / "s.db"
+    await write_run(path, request_event, RunEnded(outcome="cancelled"))
+
+    assert explain(path) == (
+        "a1b2 needs no answer any more: run r has ended (cancelled); to have it done, start a new run"
+    )
+
+
+async def test_a_request_of_an_agent_that_has_stopped(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with working_run(path, make_request(expires_at=time.time() + 600), OperationEnded(outcome="failed")):
+        said = explain(path)
+
+    assert said.startswith("a1b2 needs no answer any more: the agent that asked has stopped; podium send r TEXT ")
+
+
+async def test_an_answer_of_a_person_is_not_called_an_expiry(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    await write_run(path, make_request(), PermissionAnswered(id="a1b2", decision="once", by="ada", at=LONG_AGO - 1))
+
+    with pytest.raises(AlreadyAnswered, match=r"a1b2 was already answered: once by ada$"):
+        find_open_request(path, "a1b2")
+
+
+@pytest.mark.parametrize("prefix", ["", "a", "zz", '"id":"'])
+async def test_an_unknown_or_ambiguous_id_is_not_found(tmp_path: Path, prefix: str) -> None:
+    path = tmp_path / "s.db"
+    await write_run(path, make_request("a1b2"), make_request("a3c4"), RunEnded(outcome="succeeded"))
+
+    with pytest.raises(Mistake, match="there are no open requests"):
+        find_open_request(path, prefix)
