@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import socket
 import sqlite3
 import stat
@@ -8,23 +9,26 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
 from anyio import Event, create_task_group, to_thread, wait_all_tasks_blocked
 from anyio.lowlevel import checkpoint
 
+from podium import __version__
 from podium.core.journal_rows import find_chain_break
 from podium.core.timeline import Timeline
 from podium.store.follower import PAGE, Follower
 from podium.store.sqlite import run_leases
 from podium.store.sqlite.mailbox import MailboxMessage, post_to_mailbox
 from podium.store.sqlite.reader import StoreReader
-from podium.store.sqlite.schema import APPLICATION, open_connection
+from podium.store.sqlite.schema import APPLICATION, MIGRATIONS, open_connection
 from podium.store.sqlite.store import SqliteStore
 from podium.store.wakeup import ensure_socket_folder
 from podium.values.errors import LeaseLost, NoSuchRun, RunHeld, StoreCorrupt, StoreFailed
-from podium.values.event import Noticed, RunEnded, RunPaused, StopAsked
+from podium.values.event import Noticed, RunEnded, RunPaused, RunStarted, StopAsked
+from podium.values.request import Request
 
 
 def append_notice(timeline: Timeline, text: str = "x") -> None:
@@ -373,8 +377,30 @@ async def test_an_unreadable_entry_is_reported_as_corruption(tmp_path: Path) -> 
     connection.commit()
     connection.close()
 
-    with StoreReader(path) as reader, pytest.raises(StoreCorrupt, match="cannot be read"):
+    newer = f"it is damaged, or a newer Podium than this one ({__version__}) wrote it"
+    with StoreReader(path) as reader, pytest.raises(StoreCorrupt, match=rf"cannot be read .*: {re.escape(newer)}$"):
         reader.list_runs()
+
+
+async def test_an_entry_of_a_newer_release_names_its_run_and_what_to_do(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with SqliteStore(path) as store:
+        append_notice(timeline := Timeline("r", store.begin_run("r")))
+        await timeline.wait_written()
+    connection = sqlite3.connect(path)
+    connection.execute("DROP TRIGGER entry_stays")
+    connection.execute("UPDATE entry SET line = CAST(replace(CAST(line AS TEXT), 'noticed', 'foreseen') AS BLOB)")
+    connection.commit()
+    connection.close()
+
+    with StoreReader(path) as reader, pytest.raises(StoreCorrupt) as raised:
+        reader.list_runs()
+
+    assert str(raised.value) == (
+        "entry 1 of run r cannot be read (Invalid value 'foreseen' - at `$.event.type`): it is damaged, or a newer "
+        f"Podium than this one ({__version__}) wrote it; podium verify r says whether it is damaged, and if not, "
+        "update Podium"
+    )
 
 
 async def test_a_store_whose_path_is_too_long_for_a_socket_works(tmp_path: Path) -> None:
@@ -500,15 +526,63 @@ def test_a_file_that_is_no_store_is_left_as_it_is(tmp_path: Path) -> None:
     assert path.read_bytes() == b"this is a letter to my aunt" * 200
 
 
-def test_a_store_of_a_newer_release_is_refused_politely(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("release", "writer"), [("99.1.0", "Podium 99.1.0"), (__version__, "a newer Podium"), ("", "a newer Podium")]
+)
+async def test_a_store_of_a_newer_release_says_which_one_wrote_it(tmp_path: Path, release: str, writer: str) -> None:
+    path = tmp_path / "s.db"
+    async with SqliteStore(path) as store:
+        timeline = Timeline("r", store.begin_run("r"))
+        timeline.append(RunStarted(agent="a", request=Request(text="go"), version=release), scope="")
+        await timeline.wait_written()
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+
+    for open_store in (StoreReader, partial(open_connection, create=True)):
+        with pytest.raises(StoreFailed) as raised:
+            open_store(path)
+
+        assert str(raised.value) == (
+            f"{path} was written by {writer} (store version 99); this is Podium {__version__}, which supports versions "
+            f"up to {len(MIGRATIONS)}; update it with pip install --upgrade podium, or set PODIUM_STORE to another file"
+        )
+
+
+def test_a_newer_store_with_other_tables_is_refused_too(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     connection = sqlite3.connect(path)
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
     connection.execute("PRAGMA user_version = 99")
     connection.close()
 
-    with pytest.raises(StoreFailed, match="written by a newer Podium"):
+    with pytest.raises(StoreFailed, match=r"written by a newer Podium \(store version 99\)"):
         StoreReader(path)
+
+
+@pytest.mark.skipif(os.getuid() != 0, reason="needs root to mount a read-only file system")
+def test_an_older_store_on_a_read_only_file_system_says_that_it_must_be_updated(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    open_connection(path, create=True).close()
+    connection = sqlite3.connect(path)
+    connection.execute("DROP TABLE attachment")
+    connection.execute("PRAGMA user_version = 4")
+    connection.execute("PRAGMA journal_mode = DELETE")
+    connection.close()
+    program = (
+        "import pathlib, sys\nfrom podium.store.sqlite.reader import StoreReader\n"
+        "StoreReader(pathlib.Path(sys.argv[1]))"
+    )
+    script = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && exec "$2" -c "$3" "$4"'
+    arguments = ["sh", str(tmp_path), sys.executable, program, str(path)]
+
+    said = subprocess.run(["unshare", "--mount", "sh", "-c", script, *arguments], capture_output=True, text=True)
+
+    assert said.stderr.splitlines()[-1] == (
+        f"podium.values.errors.StoreFailed: {path} was written by an older Podium (store version 4); this is Podium "
+        f"{__version__}, which must update it to version {len(MIGRATIONS)} first, but it cannot be written; make it "
+        "writable, or copy it and set PODIUM_STORE to the copy"
+    )
 
 
 def test_reading_a_missing_store_does_not_create_it(tmp_path: Path) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from urllib.parse import quote
 
+import msgspec
+from msgspec import Struct
+
+from ... import __version__
 from ...values.errors import LeaseLost, StoreCorrupt, StoreFailed
 from .progress_files import find_recorded_run
 
@@ -140,11 +145,8 @@ def open_connection(path: Path, *, create: bool) -> sqlite3.Connection:
         try:
             # Read before writing anything: a file from another program or a newer release is not changed.
             version = _read_store_version(connection, path)
-            _require_known_version(version, path)
-            _enable_wal(connection)
-            connection.execute("PRAGMA synchronous = NORMAL")
-            if version < len(MIGRATIONS):
-                _migrate_schema(connection)
+            _require_known_version(connection, version, path)
+            _prepare_for_writing(connection, version, path)
         except BaseException:
             connection.close()
             raise
@@ -159,7 +161,7 @@ def open_for_reading(path: Path) -> sqlite3.Connection:
         connection = _connect_read_only(path)
         try:
             version = _read_store_version(connection, path)
-            _require_known_version(version, path)
+            _require_known_version(connection, version, path)
             if version == 0 and find_recorded_run(path, "") is not None:
                 raise StoreCorrupt(
                     f"{path} is empty, although runs were written to it: its write-ahead log is damaged; nothing was "
@@ -188,13 +190,62 @@ def _connect_read_only(path: Path) -> sqlite3.Connection:
     return connection
 
 
-def _require_known_version(version: int, path: Path) -> None:
+def _prepare_for_writing(connection: sqlite3.Connection, version: int, path: Path) -> None:
+    """Set up a connection for writing, and migrate an older store. Raises StoreFailed if that store is read-only."""
+    try:
+        _enable_wal(connection)
+        connection.execute("PRAGMA synchronous = NORMAL")
+        if version < len(MIGRATIONS):
+            _migrate_schema(connection)
+    except sqlite3.OperationalError as error:
+        if not 0 < version < len(MIGRATIONS) or not _is_read_only(error):
+            raise
+        raise StoreFailed(
+            f"{path} was written by an older Podium (store version {version}); this is Podium {__version__}, which "
+            f"must update it to version {len(MIGRATIONS)} first, but it cannot be written; make it writable, or copy "
+            "it and set PODIUM_STORE to the copy"
+        ) from error
+
+
+def _is_read_only(error: sqlite3.Error) -> bool:
+    return any(words in str(error) for words in ("readonly", "unable to open"))
+
+
+def _require_known_version(connection: sqlite3.Connection, version: int, path: Path) -> None:
     """Raise StoreFailed if the store was written by a newer Podium."""
     if version > len(MIGRATIONS):
         raise StoreFailed(
-            f"{path} was written by a newer Podium (store version {version}, this one supports up to "
-            f"{len(MIGRATIONS)}); update Podium, or set PODIUM_STORE to another file"
+            f"{path} was written by {_find_newer_release(connection)} (store version {version}); this is Podium "
+            f"{__version__}, which supports versions up to {len(MIGRATIONS)}; update it with pip install --upgrade "
+            "podium, or set PODIUM_STORE to another file"
         )
+
+
+def _find_newer_release(connection: sqlite3.Connection) -> str:
+    """Return the release that wrote the newest run of a newer store, or `a newer Podium` if that is not known."""
+    # A newer release may have changed the tables.
+    with suppress(sqlite3.Error, msgspec.MsgspecError):
+        newest = "SELECT line FROM entry WHERE kind = 'run_started' ORDER BY rowid DESC LIMIT 1"
+        row = connection.execute(newest).fetchone()
+        release = "" if row is None else msgspec.json.decode(row[0], type=_StartedLine).event.version
+        # The newest run may be older than the tables, if a newer release has only opened the store.
+        if _parse_release(release) > _parse_release(__version__):
+            return f"Podium {release}"
+    return "a newer Podium"
+
+
+class _StartedEvent(Struct):
+    version: str = ""
+
+
+class _StartedLine(Struct):
+    """The part of a run's first entry that says which release wrote it."""
+
+    event: _StartedEvent
+
+
+def _parse_release(release: str) -> tuple[int, ...]:
+    return tuple(int(number) for number in re.findall(r"\d+", release)[:3])
 
 
 def _read_store_version(connection: sqlite3.Connection, path: Path) -> int:
@@ -273,6 +324,6 @@ def translate_sqlite_errors(path: Path) -> Iterator[None]:
             raise StoreCorrupt(f"{path} is not a readable store ({said}); it was not changed") from error
         if "full" in said:
             raise StoreFailed(f"cannot write to {path}: the disk is full; free some space and resume") from error
-        if "readonly" in said or "unable to open" in said:
+        if _is_read_only(error):
             raise StoreFailed(f"cannot write to {path} ({said}); check its permissions") from error
         raise StoreFailed(f"SQLite failed on {path}: {said}") from error

@@ -12,6 +12,7 @@ from typing import get_args
 import msgspec
 from msgspec import Struct
 
+from ... import __version__
 from ..errors import StoreCorrupt
 from .decision_events import (
     BallotCast,
@@ -327,9 +328,25 @@ def decode_entry(line: bytes) -> Entry:
     try:
         return _decoder.decode(line)
     except msgspec.MsgspecError as error:
-        raise StoreCorrupt(
-            f"an entry in the store cannot be read ({error}): it is damaged, or a newer version of Podium wrote it"
-        ) from error
+        raise StoreCorrupt(_describe_unreadable_entry(line, error)) from error
+
+
+class _EntryPosition(Struct):
+    run: str
+    seq: int
+
+
+def _describe_unreadable_entry(line: bytes, error: msgspec.MsgspecError) -> str:
+    """Describe an entry that is damaged or that only a newer release can read."""
+    newer = f"a newer Podium than this one ({__version__}) wrote it"
+    try:
+        position = msgspec.json.decode(line, type=_EntryPosition)
+    except msgspec.MsgspecError:
+        return f"an entry in the store cannot be read ({error}): it is damaged, or {newer}"
+    return (
+        f"entry {position.seq} of run {position.run} cannot be read ({error}): it is damaged, or {newer}; "
+        f"podium verify {position.run} says whether it is damaged, and if not, update Podium"
+    )
 
 
 def event_kind(event: Event) -> str:
