@@ -14,9 +14,9 @@ from ..values.errors import Mistake
 from ..workspace.git.repository import call_git, read_git_output, resolve_location, split_nul_paths
 from ..workspace.git.revision import HEADS
 from ..workspace.git.snapshot import commit_files, take_snapshot
+from ..workspace.git.snapshot_refs import keep_snapshot
 from ..workspace.merging.merge_train import CheckResult, TrainBranch, build_train
 
-SNAPSHOT_REFS = "refs/podium/snapshots"
 LARGEST_DIFF = 1024 * 1024
 
 
@@ -37,9 +37,7 @@ class RunRepository:
         return diff
 
     async def keep_snapshot(self, name: str, commits: Mapping[str, str]) -> None:
-        for number, commit in enumerate(dict.fromkeys(commits.values())):
-            ref = f"{SNAPSHOT_REFS}/{self._run}/{name}/{number}"
-            await read_git_output(self._directory, "update-ref", ref, commit)
+        await keep_snapshot(self._directory, self._run, name, commits)
 
     async def merge_branches(self, branches: Sequence[WorkBranch], *, name: str, records: Records | None) -> MergedWork:
         place = resolve_location(self._directory)

@@ -1,0 +1,29 @@
+"""Refs that keep the commits of a run's snapshots, so that git does not collect them.
+
+The commits of the snapshot NAME of the run RUN are under `refs/podium/snapshots/RUN/NAME/0`, `/1` and so on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from urllib.parse import quote
+
+from .repository import GitLocation, read_git_output
+
+SNAPSHOT_REFS = "refs/podium/snapshots"
+
+
+async def keep_snapshot(place: GitLocation, run: str, name: str, commits: Mapping[str, str]) -> None:
+    """Keep these commits under the name of a snapshot; keeping them again changes nothing.
+
+    `commits` maps branches to commits. Raises OutsideFailed if a commit does not exist.
+    """
+    prefix = f"{SNAPSHOT_REFS}/{_as_ref_name(run)}/{_as_ref_name(name)}"
+    unique = dict.fromkeys(commits.values())
+    lines = [f"update {prefix}/{number} {commit}\n" for number, commit in enumerate(unique)]
+    await read_git_output(place, "update-ref", "--stdin", stdin="".join(lines).encode())
+
+
+def _as_ref_name(text: str) -> str:
+    """Return a text as one part of a ref's name. Characters that git does not allow there are escaped."""
+    return quote(text, safe="").replace(".", "%2E").replace("~", "%7E")
