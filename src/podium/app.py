@@ -23,12 +23,13 @@ from .engines.model.price_cache import PriceCache
 from .engines.model.provider_throttle import ProviderThrottle
 from .patterns.discuss import Discussion
 from .runs.run_handle import Run, drive_run
-from .runs.run_launcher import RunLauncher, RunOptions
+from .runs.run_launcher import RunLauncher
+from .runs.run_options import RunOptions
 from .setup.engine_lookup import find_engine
 from .setup.settings import Settings
 from .store.fault_injection import Fault, parse_fault
 from .store.sqlite.store import SqliteStore
-from .values.agent import Agent
+from .values.agent import Agent, Budget, as_budget
 from .values.event import RunStarted
 from .values.limits import Unattended
 from .values.result import Result
@@ -114,6 +115,27 @@ class App:
         )
         async with drive_run(claimed) as resumed:
             yield resumed
+
+    async def fork(
+        self,
+        run: str,
+        *,
+        at: str = "",
+        request: str = "",
+        decide: tuple[str, str] | None = None,
+        budget: Budget | Mapping[str, float] | None = None,
+        by: str = "",
+    ) -> str:
+        """Write a new run that shares the timeline of this one up to a position, and return its id for `resume`.
+
+        `at` is a snapshot or the sequence number of an entry; by default the last snapshot, or the last entry if there
+        is none. `request` is a message to the first agent. `decide` is a decision and the option to choose instead.
+        """
+        from .runs.run_fork import fork_run  # for start-up time: most programs fork no runs
+
+        limits = None if budget is None else as_budget(budget)
+        forked = await fork_run(self.launcher, run, at=at, request=request, decide=decide, budget=limits, by=by)
+        return forked.id
 
     async def stop(self, run: str, by: str = "") -> None:
         """Stop a run and keep its partial results, whichever process is working on it."""

@@ -20,6 +20,8 @@ from functools import cache, cached_property
 from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
+from msgspec import structs
+
 from ..values.agent import Budget
 from ..values.errors import JournalMismatch
 from ..values.event import (
@@ -136,7 +138,7 @@ class Timeline:
         last: JournalRow | None = None
         for row in rows:
             if began is None or row.kind == KINDS[RunResumed]:
-                self.earlier_seconds += 0.0 if began is None or last is None else decode_entry(last.line).at - began
+                self._add_earlier_seconds(began, last)
                 began = decode_entry(row.line).at
             last = row
             if row.key:
@@ -145,8 +147,12 @@ class Timeline:
                 entry = decode_entry(row.line)
                 self._index_event(entry.operation, entry.event)
             self.seq, self._hash = row.seq, row.hash
+        self._add_earlier_seconds(began, last)
+
+    def _add_earlier_seconds(self, began: float | None, last: JournalRow | None) -> None:
         if began is not None and last is not None:
-            self.earlier_seconds += decode_entry(last.line).at - began
+            # The entries that a fork shares with another run are older than its start; they took no time of this run.
+            self.earlier_seconds += max(0.0, decode_entry(last.line).at - began)
 
     def has_outcome(self, key: str) -> bool:
         """Return whether an outcome is recorded for a step."""
@@ -157,17 +163,11 @@ class Timeline:
 
         With `operation`, return only those of that operation, not of operations below it.
         """
-        prefix = f"{path}/"
-        names = tuple(f'"type":"{KINDS[one]}"'.encode() for one in kinds)
-        entries = (
-            decode_entry(line)
-            for key, line in self._outcomes.items()
-            if key.startswith(prefix) and any(name in line for name in names)
-        )
+        entries = self.find_entries_below(path, *kinds)
         found = [entry.event for entry in entries if not operation or entry.operation == operation]
         return [event for event in found if isinstance(event, kinds)]
 
-    def find_entries_below(self, path: str, *kinds: type[Event]) -> list[Entry]:
+    def find_entries_below(self, path: str, *kinds: type[E]) -> list[Entry]:
         """Return the keyed entries with events of these kinds that are recorded below a path, in order."""
         prefix = f"{path}/"
         names = tuple(f'"type":"{KINDS[one]}"'.encode() for one in kinds)
@@ -207,10 +207,18 @@ class Timeline:
             key=key,
             digest=digest,
         )
+        return self._append_entry(entry, mail=mail)
+
+    def append_copy(self, entry: Entry) -> Entry:
+        """Append an entry of another run, with its time, key and digest."""
+        return self._append_entry(structs.replace(entry, run=self.run, seq=self.seq + 1))
+
+    def _append_entry(self, entry: Entry, *, mail: int | None = None) -> Entry:
         line = encode_entry(entry)
         if (clean := self.redaction.redact_line(line)) != line:
             # Continue with the redacted entry, because that is what a resumed run will load.
             line, entry = clean, decode_entry(clean)
+        event, key = entry.event, entry.key
         row = JournalRow(
             self.run, entry.seq, self._lease.epoch, event_kind(event), key, line, chain_hash(self._hash, line)
         )
@@ -220,7 +228,7 @@ class Timeline:
         if key:
             self._outcomes[key] = line
         if row.kind in _INDEXED_KINDS:
-            self._index_event(operation, entry.event)
+            self._index_event(entry.operation, event)
         return entry
 
     @property

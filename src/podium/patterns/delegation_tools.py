@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from typing import Annotated, Any, TypeVar
 
 import msgspec
@@ -140,14 +141,17 @@ class _WorkerDelegation:
 
     async def _delegate_task(self, arguments: DelegateTaskArguments, place: Scope) -> ToolAnswer:
         op = self._op
-        for branch in arguments.after_branches:
-            if self._find_worker(branch) is None:
+        after = {branch: self._find_worker(branch) for branch in arguments.after_branches}
+        for branch, earlier in after.items():
+            if earlier is None:
                 return self._answer_unknown_branch(branch)
         if arguments.agent and arguments.agent not in op.agents:
             there = ", ".join(op.agents)
             return ToolAnswer(text=f"Agent {arguments.agent!r} not found; available: {there}.", is_error=True)
         agent = op.agents.get(arguments.agent)
-        options = arguments.as_worker_options()
+        options = replace(
+            arguments.as_worker_options(), after=tuple(one.branch for one in after.values() if one is not None)
+        )
         sent = place.child("worker").find_outcome(WorkerSent)
         try:
             if sent is None:
@@ -167,7 +171,7 @@ class _WorkerDelegation:
                 WorkerReturned(run=sent.run, outcome="failed", error=why)
             )
             return ToolAnswer(text=why, is_error=True)
-        return ToolAnswer(text=f"Started a worker on {arguments.branch} (run {sent.run}).")
+        return ToolAnswer(text=f"Started a worker on {sent.branch} (run {sent.run}).")
 
     async def _check_workers(self, arguments: NoArguments, place: Scope) -> ToolAnswer:
         placement = self._op.placement
@@ -219,7 +223,8 @@ class _WorkerDelegation:
         return [one for one in events if isinstance(one, WorkerSent) and one.run not in refused]
 
     def _find_worker(self, branch: str) -> WorkerSent | None:
-        return next((sent for sent in reversed(self._list_workers()) if sent.branch == branch), None)
+        """Return the newest worker on a branch, by the name of the branch or the name that the agent asked for."""
+        return next((sent for sent in reversed(self._list_workers()) if branch in (sent.branch, sent.asked)), None)
 
     def _answer_unknown_branch(self, branch: str) -> ToolAnswer:
         there = ", ".join(sent.branch for sent in self._list_workers()) or "none yet"

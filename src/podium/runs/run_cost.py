@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from msgspec import structs
 
 from ..store.sqlite.reader import RunSummary, StoreReader
-from ..values.event import SCHEMA, decode_entry
+from ..values.event import SCHEMA, RunStarted, decode_entry
 from ..values.usage import Usage, sum_usage
 from ..views.run_view import USAGE_KINDS, OperationNode, RunView, usage_of_event
 from .run_listing import run_summary_fields as run_fields
@@ -23,9 +23,14 @@ class RunCost(NamedTuple):
 
 
 def read_run_cost(reader: StoreReader, summary: RunSummary, *, now: float) -> RunCost:
-    """Return the usage of a run. For speed, only the entries that record usage are decoded."""
+    """Return the usage of a run. For speed, only the entries that record usage are decoded.
+
+    What a fork shares with another run counts there.
+    """
     run = run_fields(summary, now)
-    rows = reader.read_rows(summary.id)
+    started = summary.first.event
+    assert isinstance(started, RunStarted)
+    rows = reader.read_rows(summary.id, after=summary.first.seq + started.shared)
     usage = sum_usage(usage_of_event(decode_entry(row.line).event) for row in rows if row.kind in USAGE_KINDS)
     return RunCost(run, structs.replace(usage, seconds=run["seconds"]))
 

@@ -12,7 +12,6 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import TypedDict
 
 from anyio import to_thread
 from anyio.abc import TaskGroup
@@ -42,55 +41,30 @@ from ..setup.preflight import (
     without_traces,
 )
 from ..setup.run_agents import RunAgents, extract_functions
-from ..setup.run_tools import RunTools
+from ..setup.run_tools import RunTools, wrap_functions
 from ..setup.settings import Settings
+from ..store.sqlite.attachment_rows import build_attachment_copy
 from ..store.sqlite.mailbox import post_to_mailbox
 from ..store.sqlite.progress_files import require_intact_run
 from ..store.sqlite.reader import RunSummary, StoreReader
 from ..store.sqlite.store import SqliteLease, SqliteStore
 from ..store.sqlite.worker_index import build_worker_insert
+from ..store.sqlite.writer import Statement
 from ..system.locations import find_repo
-from ..values.agent import Agent, Budget, Mode, as_budget
+from ..values.agent import Agent, Budget, as_budget
 from ..values.errors import Mistake, RunHeld, RunIsPaused, RunOver, StoreFailed
-from ..values.event import DecisionProposed, Entry, Noticed, RunPaused, RunResumed, RunStarted, StopAsked, decode_entry
+from ..values.event import Entry, Noticed, RunPaused, RunResumed, RunStarted, StopAsked, decode_entry
 from ..values.limits import Unattended
 from ..values.request import Request, replace_surrogates
 from ..values.worker_task import WorkerTask
 from .run_driver import RunDriver
+from .run_options import RunOptions
 
 BYPASS_NOTICE = "Permissions are bypassed: everything that no rule denies is done without asking."
 
 EngineFor = Callable[[Settings, Agent], Engine]
 CommitWork = Callable[[Timeline, RunStarted, Settings, bool], Awaitable[str]]
 """Commits a worker's changes. The bool is whether its run succeeded; returns what went wrong, or an empty string."""
-
-
-class RunOptions(TypedDict, total=False):
-    """The options of a request.
-
-    `repo` is the repository to work in. `agents` are agents built in code that the first one refers to, and
-    `tools` are functions that agents can call. `is_attended` means that somebody follows the run and answers
-    its requests. `mode` overrides the mode of the first agent's team; an agent without a team can use
-    `reflect`, and `max_iterations` limits its iterations. `on_discussion` is called with each discussion when
-    it starts. `after` is an earlier run whose conversation this one continues. `force_model` replaces
-    the models of all agents. With `decision`, the run only makes this decision: the members of the first agent's team
-    vote, and the agent itself decides if the vote has no result. `constraints` apply to the work of a collaborating
-    team, in addition to its own. With `leaves_no_traces`, the run creates no worktrees, branches or records.
-    """
-
-    repo: str | Path | None
-    agents: Iterable[Agent]
-    tools: Sequence[Callable[..., object]]
-    budget: Budget | Mapping[str, float] | None
-    is_attended: bool
-    mode: Mode | None
-    max_iterations: int | None
-    on_discussion: Callable[[Discussion], object] | None
-    after: str
-    force_model: str
-    decision: DecisionProposed | None
-    constraints: Sequence[str]
-    leaves_no_traces: bool
 
 
 class RunLauncher:
@@ -156,7 +130,7 @@ class RunLauncher:
             request=Request(text=self._redaction.redact_text(request)),
             agents=team,
             settings=self._settings_record if settings is self.settings else settings.to_record(),
-            repo=_choose_directory(place, worker_task),
+            repo=worker_task.path if worker_task is not None else str(place or ""),
             version=__version__,
             errand=worker_task,
             after=options.get("after", ""),
@@ -172,7 +146,7 @@ class RunLauncher:
             functions=functions,
             for_all=len(tools),
             is_attended=options.get("is_attended", False),
-            patterns=_choose_patterns(options.get("on_discussion")),
+            patterns=Patterns(options.get("on_discussion")),
             earlier_turns=earlier_turns,
         )
 
@@ -199,9 +173,24 @@ class RunLauncher:
         find_pattern(team[0])
         require_repository(team, place)
         own = [function for one in (first, *others) for function in one.functions if function not in tools]
-        functions = _wrap_functions(tuple(dict.fromkeys((*tools, *own))))
+        functions = wrap_functions(tuple(dict.fromkeys((*tools, *own))))
         self._run_agents.check_budget(settings.budget, team, settings)
         return team, functions, notices
+
+    async def copy_run(self, started: RunStarted, entries: Iterable[Entry], *, id: str, source: str) -> None:
+        """Write a new run with copies of these entries, in one transaction, so that a process can take it over.
+
+        `source` is the run whose attachments it shares.
+        """
+        lease, timeline, _ = self._write_run_start(started, id, (), beside=build_attachment_copy(source, id))
+        for entry in entries:
+            timeline.append_copy(entry)
+        self._store.release_run(lease)
+        await timeline.wait_written()
+
+    def check_budget(self, started: RunStarted, budget: Budget | None) -> None:
+        """Raise Mistake if limits are invalid, or cannot be enforced for the agents of a run."""
+        self._run_agents.check_budget(budget, started.agents, self.settings.with_record(started.settings))
 
     async def take_over_run(
         self,
@@ -221,9 +210,9 @@ class RunLauncher:
         self._run_agents.check_agents(started.agents, self.settings.with_record(started.settings))
         return await self._claim_run(
             id,
-            functions=_wrap_functions(tools),
+            functions=wrap_functions(tools),
             is_attended=is_attended,
-            patterns=_choose_patterns(on_discussion),
+            patterns=Patterns(on_discussion),
             must_be_intact=True,
             continues_pause=continues_pause,
         )
@@ -261,11 +250,12 @@ class RunLauncher:
             raise StoreFailed(f"run {run} could not be ended: {result.error}")
 
     def _write_run_start(
-        self, started: RunStarted, id: str, notices: Iterable[str]
+        self, started: RunStarted, id: str, notices: Iterable[str], *, beside: Statement | None = None
     ) -> tuple[SqliteLease, Timeline, Entry]:
-        """Write the start of a new run and its notices to the timeline."""
+        """Write the start of a new run and its notices to the timeline; `beside` is executed with it."""
         id = id or secrets.token_hex(6)
-        lease = self._store.begin_run(id, None if started.errand is None else build_worker_insert(id, started.errand))
+        beside = beside if started.errand is None else build_worker_insert(id, started.errand)
+        lease = self._store.begin_run(id, beside)
         timeline = Timeline(lease.run, lease, redaction=self._redaction)
         begun = timeline.append(started, scope="")
         for notice in notices:
@@ -409,25 +399,7 @@ MakePlacement = Callable[[RunLauncher, Settings, str, RunStarted, Unattended | N
 """Returns the placement for a run's workers, given the run's settings, id, first event and how requests are handled."""
 
 
-def _choose_directory(repo: Path | None, worker_task: WorkerTask | None) -> str:
-    if worker_task is not None:
-        return worker_task.path
-    return "" if repo is None else str(repo)
-
-
 def _open_repository(directory: Path, run: str) -> WorkRepository:
     from ..setup.run_repository import RunRepository  # imported here for start-up time: most runs do not need it
 
     return RunRepository(directory, run)
-
-
-def _wrap_functions(tools: Sequence[Callable[..., object]]) -> tuple[ActingTool, ...]:
-    if not tools:
-        return ()
-    from ..tools.toolset import function_tools  # imported here for start-up time: most runs have no functions
-
-    return function_tools(tools)
-
-
-def _choose_patterns(on_discussion: Callable[[Discussion], object] | None) -> ExecutionPatterns:
-    return PATTERNS if on_discussion is None else Patterns(on_discussion)

@@ -32,6 +32,7 @@ def run_summary_fields(summary: RunSummary, now: float) -> dict[str, Any]:
         "agent": started.agent,
         "request": started.request.text,
         "repo": started.repo,
+        "forked_from": started.forked_from,
         "started_at": summary.first.at,
         "seconds": (now if run_state == "running" else summary.last.at) - summary.first.at,
         "entries": summary.last.seq,

@@ -246,3 +246,12 @@ def _runs_commands(entry: str) -> bool:
 
 def _is_server_tool(entry: str) -> bool:
     return entry.startswith("mcp__")
+
+
+def wrap_functions(functions: Sequence[Callable[..., object]]) -> tuple[ActingTool, ...]:
+    """Return functions as tools."""
+    if not functions:
+        return ()
+    from ..tools.toolset import function_tools  # imported here for start-up time: most runs have no functions
+
+    return function_tools(functions)

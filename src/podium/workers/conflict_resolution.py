@@ -16,7 +16,8 @@ from typing import Unpack
 from anyio import to_thread
 
 from ..core.placement import WorkerOptions
-from ..runs.run_launcher import RunLauncher, RunOptions
+from ..runs.run_launcher import RunLauncher
+from ..runs.run_options import RunOptions
 from ..store.sqlite.worker_index import WorkerIndex
 from ..values.agent import Agent
 from ..values.errors import Mistake

@@ -15,7 +15,8 @@ from msgspec import structs
 
 from ..config.settings_document import WorktreeSettings
 from ..core.placement import DEFAULT_OPTIONS, WorkerOptions
-from ..runs.run_launcher import RunLauncher, RunOptions
+from ..runs.run_launcher import RunLauncher
+from ..runs.run_options import RunOptions
 from ..setup.settings import Settings
 from ..store.sqlite.reader import RunSummary, StoreReader
 from ..store.sqlite.worker_index import WorkerIndex

@@ -104,7 +104,9 @@ def format_runs_table(
             for run in inside:
                 grouped_run = arrangement.grouped_runs[run]
                 text = grouped_run.name or _first_line(listed[run]["request"])
-                yield by_run[run] + truncate_line(f"{format_flags(grouped_run)}{escape_for_terminal(text)}", room)
+                origin = listed[run]["forked_from"].partition("@")[0]
+                flags = format_flags(grouped_run) + (f"[fork of {origin}] " if origin else "")
+                yield by_run[run] + truncate_line(f"{flags}{escape_for_terminal(text)}", room)
 
     return "\n".join(iter_lines())
 

@@ -17,7 +17,7 @@ from ...values.event import SCHEMA, RunStarted
 from ...values.plain_text import format_count
 from ...views.worker_state import WorkerState
 from ..terminal import exit_codes
-from ..terminal.command_options import permissions_option
+from ..terminal.command_options import no_sandbox_option, park_option, permissions_option
 from ..terminal.follow_run import RunEnding, work_on_run
 from ..terminal.outcome_text import result_fields
 from ..terminal.resumable_runs import (
@@ -35,15 +35,8 @@ from ..workers.resume import format_resumed_workers, resume_workers
 @click.command("resume")
 @click.argument("run", required=False)
 @click.option("--all", "is_all", is_flag=True, help="Resume every interrupted run, oldest first.")
-@click.option(
-    "--park",
-    "parks",
-    is_flag=True,
-    help="Without a terminal, queue permission requests and pause the run instead of denying them.",
-)
-@click.option(
-    "--no-sandbox", "is_bare", is_flag=True, help="Run commands without a sandbox; this is shown and recorded."
-)
+@park_option
+@no_sandbox_option
 @click.option(
     "--accept-loss",
     "accepts_loss",
@@ -113,7 +106,8 @@ def resume_run(settings: Settings, run: str, shown: OutputOptions, overrides: di
     started = past[0].event
     assert isinstance(started, RunStarted)
     if started.repo:
-        settings = Settings.load(repo=Path(started.repo), **overrides)
+        # The store is given, because another folder may have a store of its own.
+        settings = Settings.load(repo=Path(started.repo), store=settings.store, **overrides)
     return work_on_run(
         settings,
         lambda app: app.resume(run, is_attended=is_attended()),

@@ -19,7 +19,7 @@ from ...values.agent import Budget, Mode
 from ...values.event import SCHEMA
 from ..terminal import exit_codes
 from ..terminal.budget_text import BudgetParamType
-from ..terminal.command_options import permissions_option, read_text_argument
+from ..terminal.command_options import no_sandbox_option, park_option, permissions_option, read_text_argument
 from ..terminal.dry_run_output import format_estimate
 from ..terminal.follow_run import work_on_run
 from ..terminal.model_options import choose_model
@@ -43,15 +43,8 @@ from ..terminal.text import as_json, print_to_stderr
 @click.option("--reflect", "reflects", is_flag=True, help="Repeat until nothing is missing; works without a team too.")
 @click.option("--max", "most", type=click.IntRange(min=1), help="Maximum number of iterations (with --reflect).")
 @permissions_option
-@click.option(
-    "--no-sandbox", "is_bare", is_flag=True, help="Run commands without a sandbox; this is shown and recorded."
-)
-@click.option(
-    "--park",
-    "parks",
-    is_flag=True,
-    help="Without a terminal, queue permission requests and pause the run instead of denying them.",
-)
+@no_sandbox_option
+@park_option
 @click.option(
     "--detach", "is_detached", is_flag=True, help="Run in the background: print the run id and return immediately."
 )

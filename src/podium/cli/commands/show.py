@@ -15,7 +15,7 @@ from msgspec import structs
 from ...core.open_requests import Asked
 from ...runs.run_lookup import RunState, derive_run_state, open_reader
 from ...setup.settings import Settings
-from ...values.event import SCHEMA
+from ...values.event import SCHEMA, RunStarted
 from ...values.operation_path import parse_agent_name
 from ...views.run_view import OperationNode, RunView
 from ..terminal.entry_text import format_entry
@@ -85,13 +85,14 @@ def format_run_header(run_state: RunState, run_view: RunView, *, now: float, mos
         ["run", f"{run_view.run}  {run_state}"],
         ["agent", started.agent],
         ["request", truncate_line(started.request.text, most - 9)],
+        *([["fork of", describe_origin(started)]] if started.forked_from else []),
         ["folder", started.repo],
         [
             "started",
             f"{began} ({format_age(time.time() - run_view.started_at)}), took "
             f"{format_duration(now - run_view.started_at)}",
         ],
-        ["used", format_usage(run_view.usage)],
+        ["used", format_usage(run_view.usage) + (", with what it shares" if started.forked_from else "")],
     ]
     return [escape_for_terminal("  ".join(fact)) for fact in align_columns(facts)]
 
@@ -100,6 +101,12 @@ def format_run_requests(run_view: RunView) -> list[str]:
     """Return the requests and questions to the person and the answers, one line each."""
     lines = [line for entry in run_view.request_entries if (line := format_entry(entry)) is not None]
     return ["", *lines] if lines else []
+
+
+def describe_origin(started: RunStarted) -> str:
+    """Return what a run was forked from."""
+    run, _, seq = started.forked_from.partition("@")
+    return f"run {run} at entry {seq}"
 
 
 def format_run_answer(run_state: RunState, run_view: RunView) -> list[str]:
@@ -131,6 +138,7 @@ def run_fields(run_state: RunState, run_view: RunView) -> dict[str, Any]:
         "request": started.request.text,
         "repo": started.repo,
         "version": started.version,
+        "forked_from": started.forked_from,
         "started_at": run_view.started_at,
         "entries": run_view.seq,
         "usage": structs.asdict(run_view.usage),

@@ -30,6 +30,16 @@ permissions_option = click.option(
     help="What agents can do without asking; see the documentation on permissions.",
 )
 
+park_option = click.option(
+    "--park",
+    "parks",
+    is_flag=True,
+    help="Without a terminal, queue permission requests and pause the run instead of denying them.",
+)
+no_sandbox_option = click.option(
+    "--no-sandbox", "is_bare", is_flag=True, help="Run commands without a sandbox; this is shown and recorded."
+)
+
 repo_option = click.option(
     "--repo",
     type=click.Path(exists=True, file_okay=False, path_type=Path),

@@ -87,7 +87,8 @@ def format_entry_json(entry: Entry) -> str:
 def _format_run_event(entry: Entry) -> str | None:
     match entry.event:
         case RunStarted() as event:
-            return f"run {entry.run}: started; request to {event.agent}: {_quote_text(event.request.text)}"
+            what = f"forked from run {event.forked_from}" if event.forked_from else "started"
+            return f"run {entry.run}: {what}; request to {event.agent}: {_quote_text(event.request.text)}"
         case RunResumed() as event:
             return f"run {entry.run}: resumed by process {event.pid} on {event.host}"
         case RunPaused():

@@ -28,3 +28,12 @@ def select_attachment(connection: sqlite3.Connection, run: str, digest: str) -> 
 def build_attachment_delete(run: str, message: str) -> Statement:
     """Return the statement that deletes all of a message's attachments."""
     return ("DELETE FROM attachment WHERE run = ? AND message = ?", (run, message))
+
+
+def build_attachment_copy(source: str, run: str) -> Statement:
+    """Return the statement that copies all attachments of a run to another run."""
+    return (
+        "INSERT INTO attachment (run, message, digest, data) SELECT ?, message, digest, data FROM attachment"
+        " WHERE run = ?",
+        (run, source),
+    )

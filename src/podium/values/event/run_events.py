@@ -28,6 +28,10 @@ class RunStarted(EventBase, frozen=True, kw_only=True, tag="run_started"):
     """The run whose conversation this one continues."""
     decision: DecisionProposed | None = None
     """The decision that the run makes, if that is its work."""
+    forked_from: str = ""
+    """If this run is a fork: the run that it was forked from and the position there, as `RUN@SEQ`."""
+    shared: int = 0
+    """How many of the entries after this one were copied from that run."""
 
 
 class RunResumed(EventBase, frozen=True, kw_only=True, tag="run_resumed"):

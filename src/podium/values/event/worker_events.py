@@ -32,7 +32,8 @@ class WorkerSent(EventBase, frozen=True, kw_only=True, tag="worker_sent"):
     """This run started a worker, whose own run has the id `run`.
 
     `budget` is the worker's share of this run's budget; it stays reserved until the worker returns. With
-    `is_shared`, the worker uses the checkout of other members of its team.
+    `is_shared`, the worker uses the checkout of other members of its team. `asked` is the branch that the agent asked
+    for, if the worker is on another one.
     """
 
     run: str
@@ -40,6 +41,7 @@ class WorkerSent(EventBase, frozen=True, kw_only=True, tag="worker_sent"):
     task: str = ""
     budget: Budget | None = None
     is_shared: bool = False
+    asked: str = ""
 
 
 class WorkerReturned(EventBase, frozen=True, kw_only=True, tag="worker_returned"):

@@ -1,0 +1,119 @@
+"""`podium fork`: start a new run that shares the timeline of another one up to a position."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any
+
+import anyio
+import click
+
+from ...app import App
+from ...runs.run_fork import ForkedRun, fork_run
+from ...runs.run_lookup import find_run_id
+from ...setup.settings import Settings
+from ...values.agent import Budget
+from ...values.plain_text import format_count
+from ..terminal.answer_report import get_username
+from ..terminal.budget_text import BudgetParamType
+from ..terminal.command_options import no_sandbox_option, park_option, permissions_option, read_text_argument
+from ..terminal.outcome_text import result_fields
+from ..terminal.run_output import OutputOptions, output_options
+from ..terminal.terminal_input import no_input_option
+from ..terminal.text import as_json, print_to_stderr
+from .resume import resume_run
+
+CreateFork = Callable[[App], Awaitable[ForkedRun]]
+
+
+@click.command("fork")
+@click.argument("run")
+@click.option(
+    "--at",
+    default="",
+    metavar="SNAPSHOT|SEQ",
+    help="Snapshot, or number of the last entry to share; by default the last snapshot, or else the last entry.",
+)
+@click.option(
+    "--request", metavar="TEXT", help="Message to the first agent, and to all members of a collaborating team."
+)
+@click.option(
+    "--decide", "choice", metavar="DECISION=OPTION", help="Choose another option in this decision of the run."
+)
+@click.option("--budget", type=BudgetParamType(), help="New limits, which also count what the fork shares.")
+@permissions_option
+@no_sandbox_option
+@park_option
+@no_input_option
+@output_options
+def fork_command(
+    run: str,
+    at: str,
+    request: str | None,
+    choice: str | None,
+    budget: Budget | None,
+    permission_mode: str | None,
+    is_bare: bool,
+    parks: bool,
+    **output: bool,
+) -> int:
+    """Start a new run that shares the timeline of RUN up to a position, and follow it.
+
+    Steps that RUN had finished by then are not repeated, and its model calls are not made again. Approvals
+    are not shared: what needs permission is asked again. RUN itself does not change.
+    """
+    shown = OutputOptions(**output)
+    overrides: dict[str, Any] = {
+        "unattended": "park" if parks else None,
+        "permission_mode": permission_mode,
+        "sandbox": False if is_bare else None,
+    }
+    settings = Settings.load(**overrides)
+    create = partial(
+        _create_fork,
+        source=find_run_id(settings.store, run),
+        at=at,
+        request="" if request is None else read_text_argument(request),
+        decide=None if choice is None else parse_choice(choice),
+        budget=budget,
+        by=get_username(),
+    )
+    return work_on_fork(settings, create, shown, overrides)
+
+
+async def _create_fork(app: App, source: str, **options: Any) -> ForkedRun:
+    return await fork_run(app.launcher, source, **options)
+
+
+def work_on_fork(settings: Settings, create_fork: CreateFork, shown: OutputOptions, overrides: dict[str, Any]) -> int:
+    """Create a fork, print what it shares, work on it until it ends, and return the exit code."""
+
+    async def create_with_app() -> ForkedRun:
+        async with App(settings) as app:
+            return await create_fork(app)
+
+    forked = anyio.run(create_with_app)
+    if shown.is_verbose:
+        print_to_stderr(describe_fork(forked))
+        for notice in forked.notices:
+            print_to_stderr(f"notice: {notice}")
+    ending = resume_run(settings, forked.id, shown, overrides)
+    code = shown.print_ending(ending)
+    if shown.is_json:
+        click.echo(as_json(result_fields(ending.result)))
+    return code
+
+
+def describe_fork(forked: ForkedRun) -> str:
+    """Return a sentence about a new fork."""
+    calls = format_count(forked.calls, "model call")
+    return f"run {forked.id}: forked from run {forked.source} at entry {forked.at}, with {calls} shared"
+
+
+def parse_choice(text: str) -> tuple[str, str]:
+    """Return the decision and the option in `DECISION=OPTION`."""
+    decision, equals, option = text.partition("=")
+    if not (decision and equals and option):
+        raise click.UsageError(f"--decide is {text!r}, which names no decision and option; use DECISION=OPTION")
+    return decision, option

@@ -1,0 +1,159 @@
+"""Find the position on a run's timeline at which it is forked: a snapshot, an entry, a decision, or a failure.
+
+A position is a sequence number: the fork shares the entries up to it. These functions only read entries.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from msgspec import structs
+
+from ..values.errors import Failure, FailureKind, Mistake
+from ..values.event import (
+    CallFailed,
+    DecisionCommitted,
+    DecisionProposed,
+    Entry,
+    ModelReplied,
+    OperationEnded,
+    OperationStarted,
+    PlanStepStarted,
+    RunEnded,
+    SnapshotTaken,
+    StopAsked,
+    TurnEnded,
+)
+
+HOW_DECIDED = "decided by a person (fork)"
+
+OUTSIDE: frozenset[FailureKind] = frozenset({"budget", "engine", "timed_out"})
+"""The failures that are not the agent's own: what it did before them can be kept."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DecisionChange:
+    """A decision that a fork makes differently: the entry that replaces the original one, and its position."""
+
+    entry: Entry
+    earliest: int
+    latest: int
+
+
+def find_fork_position(entries: Sequence[Entry], at: str) -> int:
+    """Return the position of a snapshot or entry; if `at` is empty, of the last snapshot or entry. Raises Mistake."""
+    snapshots = {entry.event.name: entry.seq for entry in entries if isinstance(entry.event, SnapshotTaken)}
+    last = entries[-1].seq
+    if not at:
+        return max(snapshots.values(), default=last)
+    if at in snapshots:
+        return snapshots[at]
+    if at.isascii() and at.isdecimal() and 1 <= int(at) <= last:
+        return int(at)
+    named = f"available: {', '.join(snapshots)}" if snapshots else "it has no snapshots"
+    raise Mistake(f"run {entries[0].run} has no snapshot or entry {at!r}; {named}; or give a number from 1 to {last}")
+
+
+def find_decision_change(entries: Sequence[Entry], decision: str, option: str, *, by: str) -> DecisionChange:
+    """Return the decision of a run with another option. Raises Mistake if there is no such decision or option."""
+    run = entries[0].run
+    proposals = {entry.event.id: entry for entry in entries if isinstance(entry.event, DecisionProposed)}
+    if decision not in proposals:
+        there = f"available: {', '.join(proposals)}" if proposals else "it has no decisions"
+        raise Mistake(f"run {run} has no decision {decision!r}; {there}")
+    proposed = proposals[decision]
+    assert isinstance(proposed.event, DecisionProposed)
+    if option not in proposed.event.options:
+        options = ", ".join(proposed.event.options)
+        raise Mistake(f"{option!r} is not an option of the decision {decision!r}; available: {options}")
+    for entry in entries:
+        if isinstance(entry.event, DecisionCommitted) and entry.event.decision == decision:
+            event = structs.replace(entry.event, option=option, how=HOW_DECIDED, by=by, rationale="")
+            return DecisionChange(
+                entry=structs.replace(entry, event=event), earliest=proposed.seq, latest=entry.seq - 1
+            )
+    raise Mistake(f"the decision {decision!r} of run {run} has not been made yet, so it cannot be made differently")
+
+
+def find_retry_position(entries: Sequence[Entry], start: str) -> int:
+    """Return the position from which an ended run is retried. Raises Mistake.
+
+    `start` is a plan step or an agent, which starts again. If it is empty, the run is retried from its failure.
+    """
+    return _find_start(entries, start) if start else _find_failure(entries)
+
+
+def _find_start(entries: Sequence[Entry], start: str) -> int:
+    steps: dict[str, int] = {}
+    agents: dict[str, int] = {}
+    for entry in entries:
+        match entry.event:
+            case PlanStepStarted(step=step):
+                steps.setdefault(step, entry.seq - 1)
+            case OperationStarted(agent=agent):
+                agents.setdefault(agent, entry.seq - 1)
+    if start in steps:
+        return steps[start]
+    if start in agents:
+        return agents[start]
+    there = f"plan steps: {', '.join(steps)}; " if steps else ""
+    raise Mistake(
+        f"run {entries[0].run} has no plan step or agent {start!r} that started; {there}agents: {', '.join(agents)}"
+    )
+
+
+def _find_failure(entries: Sequence[Entry]) -> int:
+    """Return the position before the failure that ended a run, or before it was stopped."""
+    run, ended = entries[0].run, entries[-1]
+    assert isinstance(ended.event, RunEnded), "only a run that has ended is retried"
+    if ended.event.outcome == "succeeded":
+        raise Mistake(f"run {run} succeeded, so there is no failure to retry; give an agent or a plan step with --from")
+    if (failure := ended.event.failure) is None:
+        return next((entry.seq for entry in entries if isinstance(entry.event, StopAsked)), ended.seq) - 1
+    # The same failure ends an operation and then those above it, so the first one is where it happened.
+    for entry in entries:
+        if isinstance(entry.event, OperationEnded) and _is_cause(entry.event.failure, failure):
+            return _find_failed_step(entries, entry)
+    # The first agent answered, although model calls were refused because of a limit of the run.
+    refused = (
+        entry
+        for entry in entries
+        if isinstance(entry.event, TurnEnded)
+        and entry.event.failure is not None
+        and failure.message.startswith(entry.event.failure.message)
+    )
+    return next(refused, ended).seq - 1
+
+
+def _is_cause(known: Failure | None, failure: Failure) -> bool:
+    """Return whether the failure of an operation is the one that ended the run. A handoff adds its stage to it."""
+    if known is None:
+        return False
+    is_same = (known.agent, known.message) == (failure.agent, failure.message)
+    return is_same or (bool(failure.where) and known.message in failure.message)
+
+
+def _find_failed_step(entries: Sequence[Entry], ended: Entry) -> int:
+    """Return the position before the failed step of an operation, or before its start if its own work failed."""
+    own = [entry for entry in entries if entry.operation == ended.operation and entry.seq <= ended.seq]
+    assert isinstance(ended.event, OperationEnded)
+    assert ended.event.failure is not None
+    if ended.event.failure.kind not in OUTSIDE:
+        return next((entry.seq for entry in own if isinstance(entry.event, OperationStarted)), ended.seq) - 1
+    step = next((one for one in reversed(own) if isinstance(one.event, TurnEnded) and one.event.failure), ended)
+    replied = {_call_key(entry) for entry in own if isinstance(entry.event, ModelReplied)}
+    attempts = (
+        entry.seq
+        for entry in own
+        if isinstance(entry.event, CallFailed)
+        and entry.key.startswith(f"{step.key}/")
+        and _call_key(entry) not in replied
+    )
+    return min((step.seq, *attempts)) - 1
+
+
+def _call_key(attempt: Entry) -> str:
+    """Return the key of the model call that an attempt belongs to: the first attempt has it, the others add `~2`."""
+    above, slash, name = attempt.key.rpartition("/")
+    return above + slash + name.partition("~")[0]

@@ -1,0 +1,166 @@
+"""Fork a run: write a new run that shares the timeline of another one up to a position.
+
+The fork is written in one transaction and can then be resumed like any other run. Which entries it shares is decided
+in `fork_selection`, and the position in `fork_position`.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from anyio import to_thread
+from msgspec import structs
+
+from ..setup.preflight import validate_request
+from ..store.sqlite.progress_files import require_intact_run
+from ..store.sqlite.reader import StoreReader
+from ..values.agent import Budget
+from ..values.errors import Mistake
+from ..values.event import (
+    KINDS,
+    BudgetChanged,
+    Entry,
+    Event,
+    MessageReceived,
+    ModelReplied,
+    Noticed,
+    RunStarted,
+    decode_entry,
+)
+from ..views.run_view import map_member_names
+from .fork_position import DecisionChange, find_decision_change, find_fork_position
+from .fork_selection import ForkedEntries, select_entries
+from .run_launcher import RunLauncher
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkedRun:
+    """A new run that is a fork of the run `source`, with which it shares the entries up to the position `at`.
+
+    `calls` is the number of model calls that it shares.
+    """
+
+    id: str
+    source: str
+    at: int
+    calls: int
+    notices: tuple[str, ...] = ()
+
+
+async def fork_run(
+    launcher: RunLauncher,
+    source: str,
+    *,
+    at: str = "",
+    request: str = "",
+    decide: tuple[str, str] | None = None,
+    budget: Budget | None = None,
+    by: str = "",
+) -> ForkedRun:
+    """Write a fork of a run to the store and return it. Raises Mistake.
+
+    `at` is a snapshot or a sequence number; by default the last snapshot, or the last entry if there is none. `request`
+    is a message for the first agent, and for all members of a collaborating team. `decide` is a decision and the option
+    that is chosen in its place. `by` is the person's name.
+    """
+    entries = await _load_source(launcher, source)
+    change = None if decide is None else find_decision_change(entries, *decide, by=by)
+    if request:
+        validate_request(request)
+    position = _choose_position(entries, at, change)
+    return await _write_fork(launcher, entries, position, request=request, change=change, budget=budget, by=by)
+
+
+def _choose_position(entries: Sequence[Entry], at: str, change: DecisionChange | None) -> int:
+    """Return the position of a fork, at the latest before the decision that it changes. Raises Mistake."""
+    if change is None:
+        return find_fork_position(entries, at)
+    position = min(find_fork_position(entries, at), change.latest) if at else change.latest
+    if position < change.earliest:
+        raise Mistake(
+            f"the decision was proposed at entry {change.earliest}, after the position {at!r}; "
+            "leave out --at to fork just before it was made"
+        )
+    return position
+
+
+async def _load_source(launcher: RunLauncher, source: str) -> list[Entry]:
+    """Return the timeline of the run to fork. Raises Mistake for a worker's run, and StoreCorrupt if it was altered."""
+    store = launcher.settings.store
+
+    def read_timeline() -> list[Entry]:
+        with StoreReader(store) as reader:
+            reader.read_summary(source)  # raises NoSuchRun
+            rows = reader.read_rows(source)
+        # A copy has hashes of its own, so it would hide that an entry was changed.
+        require_intact_run(store, source, rows)
+        return [decode_entry(row.line) for row in rows]
+
+    entries = await to_thread.run_sync(read_timeline)
+    worker_task = _get_started(entries).errand
+    if worker_task is not None:
+        what = f"fork run {worker_task.parent}, which started it" if worker_task.parent else "delegate its task again"
+        raise Mistake(f"run {source} belongs to a worker and cannot be forked by itself; {what}")
+    return entries
+
+
+async def _write_fork(
+    launcher: RunLauncher,
+    entries: Sequence[Entry],
+    at: int,
+    *,
+    request: str = "",
+    change: DecisionChange | None = None,
+    budget: Budget | None = None,
+    by: str = "",
+) -> ForkedRun:
+    id, started, source = secrets.token_hex(6), _get_started(entries), entries[0].run
+    launcher.check_budget(started, budget)
+    forked = select_entries(entries, at, run=id)
+    _require_work_left(source, started, forked, at)
+    started = structs.replace(started, forked_from=f"{source}@{at}", shared=len(forked.kept))
+    events: list[Event] = [Noticed(text=text) for text in forked.notices]
+    events += _iter_messages(started, request, by)
+    added = [Entry(run=id, seq=0, at=time.time(), scope="", event=event) for event in events]
+    if change is not None:
+        added.append(structs.replace(change.entry, at=time.time()))
+    if budget is not None:
+        added.append(_change_budget(forked.kept, budget, run=id, by=by))
+    await launcher.copy_run(started, (*forked.kept, *added), id=id, source=source)
+    calls = sum(isinstance(entry.event, ModelReplied) for entry in forked.kept)
+    return ForkedRun(id=id, source=source, at=at, calls=calls, notices=forked.notices)
+
+
+def _get_started(entries: Sequence[Entry]) -> RunStarted:
+    started = entries[0].event
+    assert isinstance(started, RunStarted), "the first entry of a run is RunStarted"
+    return started
+
+
+def _require_work_left(source: str, started: RunStarted, forked: ForkedEntries, at: int) -> None:
+    """Raise Mistake if the first agent has already answered, because then the fork would have nothing to do."""
+    # The first operation is at the path with its agent's name, and its outcome has that path as its key.
+    if any(entry.key == started.agent for entry in forked.kept):
+        raise Mistake(
+            f"run {source} has nothing left to do at entry {at}: {started.agent} had already answered; give an earlier "
+            f"position with --at (podium logs {source} lists the entries)"
+        )
+
+
+def _iter_messages(started: RunStarted, request: str, by: str) -> Iterator[MessageReceived]:
+    """Yield the message with a new request for each agent that receives it."""
+    if not request:
+        return
+    team = next((agent.team for agent in started.agents if agent.name == started.agent), None)
+    members = map_member_names(team) if team is not None and team.mode == "collaborate" else ()
+    for name in dict.fromkeys((started.agent, *members)):
+        yield MessageReceived(id=secrets.token_hex(6), to=name, text=request, by=by)
+
+
+def _change_budget(kept: Sequence[Entry], budget: Budget, *, run: str, by: str) -> Entry:
+    number = 1 + sum(isinstance(entry.event, BudgetChanged) for entry in kept)
+    key = f"/{KINDS[BudgetChanged]}#{number}"
+    return Entry(run=run, seq=0, at=time.time(), scope="", key=key, event=BudgetChanged(budget=budget, by=by))

@@ -1,0 +1,39 @@
+"""The options of a request to an agent."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import TypedDict
+
+from ..patterns.discuss import Discussion
+from ..values.agent import Agent, Budget, Mode
+from ..values.event import DecisionProposed
+
+
+class RunOptions(TypedDict, total=False):
+    """The options of a request.
+
+    `repo` is the repository to work in. `agents` are agents built in code that the first one refers to, and
+    `tools` are functions that agents can call. `is_attended` means that somebody follows the run and answers
+    its requests. `mode` overrides the mode of the first agent's team; an agent without a team can use
+    `reflect`, and `max_iterations` limits its iterations. `on_discussion` is called with each discussion when
+    it starts. `after` is an earlier run whose conversation this one continues. `force_model` replaces
+    the models of all agents. With `decision`, the run only makes this decision: the members of the first agent's team
+    vote, and the agent itself decides if the vote has no result. `constraints` apply to the work of a collaborating
+    team, in addition to its own. With `leaves_no_traces`, the run creates no worktrees, branches or records.
+    """
+
+    repo: str | Path | None
+    agents: Iterable[Agent]
+    tools: Sequence[Callable[..., object]]
+    budget: Budget | Mapping[str, float] | None
+    is_attended: bool
+    mode: Mode | None
+    max_iterations: int | None
+    on_discussion: Callable[[Discussion], object] | None
+    after: str
+    force_model: str
+    decision: DecisionProposed | None
+    constraints: Sequence[str]
+    leaves_no_traces: bool
