@@ -1,7 +1,7 @@
 """Fork a run: write a new run that shares the timeline of another one up to a position.
 
 The fork is written in one transaction and can then be resumed like any other run. Which entries it shares is decided
-in `fork_selection`, and the position in `fork_position`.
+in `fork_selection`, the position in `fork_position`, and where it works in `fork_checkout`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import secrets
 import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from anyio import to_thread
 from msgspec import structs
@@ -31,6 +32,7 @@ from ..values.event import (
     decode_entry,
 )
 from ..views.run_view import map_member_names
+from .fork_checkout import ForkCheckout, create_fork_checkout, remove_fork_checkout
 from .fork_position import DecisionChange, find_decision_change, find_fork_position
 from .fork_selection import ForkedEntries, select_entries
 from .run_launcher import RunLauncher
@@ -38,16 +40,23 @@ from .run_launcher import RunLauncher
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkedRun:
-    """A new run that is a fork of the run `source`, with which it shares the entries up to the position `at`.
-
-    `calls` is the number of model calls that it shares.
-    """
+    """A new run that is a fork of the run `source` at the position `at`: the entries that it shares, and its folder."""
 
     id: str
     source: str
     at: int
-    calls: int
-    notices: tuple[str, ...] = ()
+    forked: ForkedEntries
+    checkout: ForkCheckout
+
+    @property
+    def notices(self) -> tuple[str, ...]:
+        """What was left out or changed, for the person."""
+        return (*self.forked.notices, *self.checkout.notices)
+
+    @property
+    def shared_calls(self) -> int:
+        """The number of model calls that it shares."""
+        return sum(isinstance(entry.event, ModelReplied) for entry in self.forked.kept)
 
 
 async def fork_run(
@@ -121,17 +130,33 @@ async def _write_fork(
     launcher.check_budget(started, budget)
     forked = select_entries(entries, at, run=id)
     _require_work_left(source, started, forked, at)
-    started = structs.replace(started, forked_from=f"{source}@{at}", shared=len(forked.kept))
-    events: list[Event] = [Noticed(text=text) for text in forked.notices]
+    checkout = ForkCheckout()
+    if started.repo:
+        folder = await to_thread.run_sync(_find_directory, launcher.settings.store, started)
+        checkout = await create_fork_checkout(launcher.settings, folder, entries, forked.kept, run=id)
+    events: list[Event] = [Noticed(text=text) for text in (*forked.notices, *checkout.notices)]
     events += _iter_messages(started, request, by)
     added = [Entry(run=id, seq=0, at=time.time(), scope="", event=event) for event in events]
     if change is not None:
         added.append(structs.replace(change.entry, at=time.time()))
     if budget is not None:
         added.append(_change_budget(forked.kept, budget, run=id, by=by))
-    await launcher.copy_run(started, (*forked.kept, *added), id=id, source=source)
-    calls = sum(isinstance(entry.event, ModelReplied) for entry in forked.kept)
-    return ForkedRun(id=id, source=source, at=at, calls=calls, notices=forked.notices)
+    begun = structs.replace(started, forked_from=f"{source}@{at}", shared=len(forked.kept), repo=checkout.directory)
+    try:
+        await launcher.copy_run(begun, (*forked.kept, *added), id=id, source=source)
+    except BaseException:
+        await remove_fork_checkout(launcher.settings, checkout)
+        raise
+    return ForkedRun(id=id, source=source, at=at, forked=forked, checkout=checkout)
+
+
+def _find_directory(store: Path, started: RunStarted) -> Path:
+    """Return the folder of a run, or of the run that it was forked from if its own checkout was removed."""
+    with StoreReader(store) as reader:
+        while started.forked_from and not Path(started.repo).exists():
+            source, _, _ = started.forked_from.partition("@")
+            started = _get_started([reader.read_summary(source).first])
+    return Path(started.repo)
 
 
 def _get_started(entries: Sequence[Entry]) -> RunStarted:

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import anyio
 import click
 
 from ...app import App
 from ...runs.run_fork import ForkedRun, fork_run
-from ...runs.run_lookup import find_run_id
+from ...runs.run_lookup import find_run_id, open_reader
 from ...setup.settings import Settings
 from ...values.agent import Budget
+from ...values.event import RunStarted
 from ...values.plain_text import format_count
 from ..terminal.answer_report import get_username
 from ..terminal.budget_text import BudgetParamType
@@ -22,7 +23,7 @@ from ..terminal.outcome_text import result_fields
 from ..terminal.run_output import OutputOptions, output_options
 from ..terminal.terminal_input import no_input_option
 from ..terminal.text import as_json, print_to_stderr
-from .resume import resume_run
+from .resume import load_run_settings, resume_run
 
 CreateFork = Callable[[App], Awaitable[ForkedRun]]
 
@@ -61,7 +62,8 @@ def fork_command(
     """Start a new run that shares the timeline of RUN up to a position, and follow it.
 
     Steps that RUN had finished by then are not repeated, and its model calls are not made again. Approvals
-    are not shared: what needs permission is asked again. RUN itself does not change.
+    are not shared: what needs permission is asked again. In a git repository, the new run works in its own
+    worktree. RUN itself does not change.
     """
     shown = OutputOptions(**output)
     overrides: dict[str, Any] = {
@@ -69,21 +71,38 @@ def fork_command(
         "permission_mode": permission_mode,
         "sandbox": False if is_bare else None,
     }
-    settings = Settings.load(**overrides)
+    source = open_source(run, overrides)
     create = partial(
         _create_fork,
-        source=find_run_id(settings.store, run),
+        source=source.run,
         at=at,
         request="" if request is None else read_text_argument(request),
         decide=None if choice is None else parse_choice(choice),
         budget=budget,
         by=get_username(),
     )
-    return work_on_fork(settings, create, shown, overrides)
+    return work_on_fork(source.settings, create, shown, overrides)
 
 
 async def _create_fork(app: App, source: str, **options: Any) -> ForkedRun:
     return await fork_run(app.launcher, source, **options)
+
+
+class Source(NamedTuple):
+    """A run to fork, and the settings of its repository."""
+
+    run: str
+    settings: Settings
+
+
+def open_source(run: str, overrides: dict[str, Any]) -> Source:
+    """Find a run to fork, and load the settings of its repository."""
+    settings = Settings.load(**overrides)
+    id = find_run_id(settings.store, run)
+    with open_reader(settings.store) as reader:
+        started = reader.read_summary(id).first.event
+    assert isinstance(started, RunStarted)
+    return Source(id, load_run_settings(settings, started, overrides))
 
 
 def work_on_fork(settings: Settings, create_fork: CreateFork, shown: OutputOptions, overrides: dict[str, Any]) -> int:
@@ -107,8 +126,9 @@ def work_on_fork(settings: Settings, create_fork: CreateFork, shown: OutputOptio
 
 def describe_fork(forked: ForkedRun) -> str:
     """Return a sentence about a new fork."""
-    calls = format_count(forked.calls, "model call")
-    return f"run {forked.id}: forked from run {forked.source} at entry {forked.at}, with {calls} shared"
+    calls, checkout = format_count(forked.shared_calls, "model call"), forked.checkout
+    where = f"; it works on {checkout.branch} in {checkout.directory}" if checkout.branch else ""
+    return f"run {forked.id}: forked from run {forked.source} at entry {forked.at}, with {calls} shared{where}"
 
 
 def parse_choice(text: str) -> tuple[str, str]:

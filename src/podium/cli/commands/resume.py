@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from ...runs.run_lookup import find_run_id, is_worker_run, open_reader
 from ...runs.worker_lookup import load_worker_states
 from ...setup.settings import Settings
 from ...store.sqlite.progress_files import accept_lost_entries, require_intact_run
-from ...values.errors import RunHeld
+from ...values.errors import Mistake, RunHeld
 from ...values.event import SCHEMA, RunStarted
 from ...values.plain_text import format_count
 from ...views.worker_state import WorkerState
@@ -105,9 +106,7 @@ def resume_run(settings: Settings, run: str, shown: OutputOptions, overrides: di
         past = reader.read_entries(run)
     started = past[0].event
     assert isinstance(started, RunStarted)
-    if started.repo:
-        # The store is given, because another folder may have a store of its own.
-        settings = Settings.load(repo=Path(started.repo), store=settings.store, **overrides)
+    settings = load_run_settings(settings, started, overrides)
     return work_on_run(
         settings,
         lambda app: app.resume(run, is_attended=is_attended()),
@@ -115,6 +114,21 @@ def resume_run(settings: Settings, run: str, shown: OutputOptions, overrides: di
         past=past,
         shows_notifications=shown.shows_notifications,
     )
+
+
+def load_run_settings(settings: Settings, started: RunStarted, overrides: dict[str, Any]) -> Settings:
+    """Return the settings of the repository in which a run works, or `settings` if it works in none."""
+    if not started.repo:
+        return settings
+    folder = Path(started.repo)
+    if started.forked_from:
+        from ...workspace.git.repository import Repository  # for start-up time: most runs are no forks
+
+        # Like a worker, a fork uses the settings of the repository itself, which the person may trust.
+        with suppress(Mistake):
+            folder = Repository.at(folder).main_folder
+    # The store is given, because the repository may have a store of its own.
+    return Settings.load(repo=folder, store=settings.store, **overrides)
 
 
 def _load_workers(store: Path, runs: list[str]) -> list[WorkerState]:

@@ -11,6 +11,7 @@ from typing import Any
 import anyio
 import click
 
+from ...runs.fork_checkout import FORK_BRANCHES
 from ...runs.run_lookup import is_over, open_reader
 from ...runs.worker_lookup import open_worktrees
 from ...values.byte_size import format_size
@@ -107,6 +108,10 @@ def worktrees_remove_command(worktrees: Worktrees, branch: str, force: bool, del
             if one.branch == branch
         ]
         if rows and rows[0].run in list_unfinished_runs(worktrees.ledger.store):
+            if branch.startswith(f"{FORK_BRANCHES}/"):
+                raise Mistake(
+                    f"run {rows[0].run} is still using {branch}; stop it first with: podium stop {rows[0].run}"
+                )
             raise Mistake(f"a worker is still using {branch}; cancel it first with: podium workers cancel {branch}")
         removed = str(await worktrees.remove(branch, force=force))
         return f"{removed}\n{await delete_merged_branch(worktrees.repository, branch)}" if deletes_branch else removed

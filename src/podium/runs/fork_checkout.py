@@ -1,0 +1,146 @@
+"""The checkout of a fork: a new worktree on a new branch, with the files as they were at the fork's position.
+
+The person's own checkout belongs to the run that is forked, so a fork never works there. The worktree starts at the
+commit of a snapshot. If there is none, it starts with the current files if the run changed nothing after the position,
+and otherwise at the current commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from anyio import CancelScope, to_thread
+
+from ..setup.settings import Settings
+from ..setup.worktree_setup import make_worktree_hook
+from ..store.sqlite.worktree_ledger import Ledger
+from ..values.errors import Mistake, OutsideFailed
+from ..values.event import ActionBegan, Entry, SnapshotTaken, WorkerReturned, WorkerSent
+from ..workspace.git.branch import HEADS
+from ..workspace.git.repository import Repository, read_git_output
+from ..workspace.git.revision import resolve_tree
+from ..workspace.git.snapshot import resolve_commit, take_snapshot
+from ..workspace.git.snapshot_refs import keep_snapshot
+from ..workspace.worktrees.worktree import Worktrees
+from ..workspace.worktrees.worktree_folder import DEFAULT_FOLDER_PATTERN
+from .fork_selection import rename_branch
+
+FORK_BRANCHES = "podium/fork"
+NO_SNAPSHOT = "no snapshot was taken before this point"
+KEPT_NAME = "fork"
+"""The name of the snapshot that keeps the commits that a fork starts from."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ForkCheckout:
+    """Where a fork works. `branch` is empty if it has no checkout of its own."""
+
+    directory: str = ""
+    branch: str = ""
+    notices: tuple[str, ...] = ()
+
+
+async def create_fork_checkout(
+    settings: Settings, directory: Path, entries: Sequence[Entry], kept: Sequence[Entry], *, run: str
+) -> ForkCheckout:
+    """Create the checkout of the fork `run`, which shares the entries `kept` of the run with these entries.
+
+    `directory` is the folder in which that run worked. Raises Mistake.
+    """
+    directory = await to_thread.run_sync(_resolve_directory, directory)
+    try:
+        repository = Repository.at(directory)
+        head = await resolve_commit(repository, "HEAD")
+    except Mistake as error:
+        return ForkCheckout(directory=str(directory), notices=(f"this fork works in {directory} itself: {error}",))
+    base, notice = await _choose_base(repository, head, entries, kept)
+    notices = [notice] if notice else []
+    branch = f"{FORK_BRANCHES}/{run}"
+    checkout = await _open_worktrees(settings, repository).create(
+        branch,
+        base=base,
+        run=run,
+        setup=make_worktree_hook(
+            settings.worktrees.setup,
+            what="setup",
+            home=settings.home,
+            store=settings.store,
+            is_sandboxed=settings.sandbox,
+        ),
+    )
+    try:
+        await _keep_commits(repository, base, kept, run=run)
+    except OutsideFailed as error:
+        notices.append(f"the work of earlier workers may be missing: {error}")
+    own = checkout.path / directory.relative_to(repository.root)
+    return ForkCheckout(directory=str(own), branch=branch, notices=tuple(notices))
+
+
+def _resolve_directory(directory: Path) -> Path:
+    """Return a folder without symbolic links. Raises Mistake if it does not exist."""
+    if not directory.exists():
+        raise Mistake(f"{directory}, where the run worked, no longer exists; restore it, or start a new run")
+    return directory.resolve()
+
+
+async def remove_fork_checkout(settings: Settings, checkout: ForkCheckout) -> None:
+    """Remove the checkout of a fork that could not be written to the store."""
+    if checkout.branch:
+        main = Repository.at(Repository.at(Path(checkout.directory)).main_folder)
+        with CancelScope(shield=True):
+            await _open_worktrees(settings, main).remove(checkout.branch, force=True)
+
+
+def _open_worktrees(settings: Settings, repository: Repository) -> Worktrees:
+    return Worktrees(
+        repository=repository,
+        ledger=Ledger(settings.store),
+        folder=settings.worktrees.folder or DEFAULT_FOLDER_PATTERN,
+        quota=settings.worktrees.quota,
+    )
+
+
+async def _choose_base(
+    repository: Repository, head: str, entries: Sequence[Entry], kept: Sequence[Entry]
+) -> tuple[str, str]:
+    """Return the commit at which a fork starts, and a notice if its files may differ from those at the position."""
+    shared = {entry.seq for entry in kept}
+    actions = [entry.seq for entry in entries if isinstance(entry.event, ActionBegan)]
+    for entry in reversed(kept):
+        if isinstance(entry.event, SnapshotTaken) and (commit := entry.event.commits.get("")):
+            name = entry.event.name
+            if all(seq not in shared for seq in actions if seq > entry.seq):
+                return commit, ""
+            return commit, f"the checkout is at the snapshot {name}, without what was changed between it and this point"
+    if not shared.issuperset(actions):
+        missing = "without what the run had changed"
+        return head, f"{NO_SNAPSHOT}: the checkout starts at commit {head[:12]} of {repository.root}, {missing}"
+    current = await take_snapshot(repository)
+    is_clean = await resolve_tree(repository, current) == await resolve_tree(repository, head)
+    return (
+        head if is_clean else current,
+        f"{NO_SNAPSHOT}: the checkout starts with the current files of {repository.root}",
+    )
+
+
+async def _keep_commits(repository: Repository, base: str, kept: Sequence[Entry], *, run: str) -> None:
+    """Keep the commits that a fork needs: its base, and the work of the workers that had returned."""
+    sent = {entry.event.run: entry for entry in kept if isinstance(entry.event, WorkerSent)}
+    commits = {"": base}
+    shared_branches: dict[str, str] = {}
+    for entry in kept:
+        match entry.event:
+            case SnapshotTaken(commits=taken):
+                commits |= {branch: commit for branch, commit in taken.items() if branch}
+            case WorkerReturned(run=worker, commit=commit) if commit and worker in sent:
+                event = sent[worker].event
+                assert isinstance(event, WorkerSent)
+                commits[event.branch] = commit
+                if event.is_shared:
+                    shared_branches[rename_branch(event.branch, entry.run, run)] = commit
+    await keep_snapshot(repository, run, KEPT_NAME, commits)
+    # Members that share a checkout continue on each other's work, so the fork's branch starts there.
+    for branch, commit in shared_branches.items():
+        await read_git_output(repository, "update-ref", f"{HEADS}{branch}", commit)
