@@ -137,6 +137,18 @@ class App:
         forked = await fork_run(self.launcher, run, at=at, request=request, decide=decide, budget=limits, by=by)
         return forked.id
 
+    async def retry(
+        self, run: str, *, start: str = "", budget: Budget | Mapping[str, float] | None = None, by: str = ""
+    ) -> str:
+        """Write a fork of a run that has ended, from just before its failure, and return its id for `resume`.
+
+        `start` is a plan step or an agent: the run is retried from its start instead.
+        """
+        from .runs.run_fork import retry_run  # for start-up time: most programs retry no runs
+
+        limits = None if budget is None else as_budget(budget)
+        return (await retry_run(self.launcher, run, start=start, budget=limits, by=by)).id
+
     async def stop(self, run: str, by: str = "") -> None:
         """Stop a run and keep its partial results, whichever process is working on it."""
         await self.launcher.stop_run(run, by)

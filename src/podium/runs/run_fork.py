@@ -28,12 +28,13 @@ from ..values.event import (
     MessageReceived,
     ModelReplied,
     Noticed,
+    RunEnded,
     RunStarted,
     decode_entry,
 )
 from ..views.run_view import map_member_names
 from .fork_checkout import ForkCheckout, create_fork_checkout, remove_fork_checkout
-from .fork_position import DecisionChange, find_decision_change, find_fork_position
+from .fork_position import DecisionChange, find_decision_change, find_fork_position, find_retry_position
 from .fork_selection import ForkedEntries, select_entries
 from .run_launcher import RunLauncher
 
@@ -81,6 +82,22 @@ async def fork_run(
         validate_request(request)
     position = _choose_position(entries, at, change)
     return await _write_fork(launcher, entries, position, request=request, change=change, budget=budget, by=by)
+
+
+async def retry_run(
+    launcher: RunLauncher, source: str, *, start: str = "", budget: Budget | None = None, by: str = ""
+) -> ForkedRun:
+    """Write a fork of a run that has ended, from just before its failure, and return it. Raises Mistake.
+
+    `start` is a plan step or an agent: the run is retried from its start instead.
+    """
+    entries = await _load_source(launcher, source)
+    if not isinstance(entries[-1].event, RunEnded):
+        raise Mistake(
+            f"run {source} has not ended, so it cannot be retried; continue it with podium resume {source}, or start a "
+            f"new run from it with podium fork {source}"
+        )
+    return await _write_fork(launcher, entries, find_retry_position(entries, start), budget=budget, by=by)
 
 
 def _choose_position(entries: Sequence[Entry], at: str, change: DecisionChange | None) -> int:

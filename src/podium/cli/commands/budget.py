@@ -11,7 +11,7 @@ from anyio import move_on_after, to_thread
 from msgspec import structs
 
 from ...core.budget import BUDGET_UNCHANGED
-from ...runs.run_lookup import derive_run_state, find_run_id, is_over, open_reader
+from ...runs.run_lookup import derive_run_state, find_run_id, is_over, is_worker_run, open_reader
 from ...runs.run_wait import POLL_SECONDS
 from ...setup.settings import Settings
 from ...store.follower import Follower
@@ -51,9 +51,12 @@ def change_budget(store: Path, summary: RunSummary, limits: Budget) -> str:
     """Request the change and return a message with its result. Raise Mistake if it is not possible."""
     run = summary.id
     if is_over(summary):
+        again = (
+            "delegate its task again" if is_worker_run(summary) else f"try it again with: podium retry {run} --budget"
+        )
         raise Mistake(
             f"run {run} has ended ({derive_run_state(summary)}) and cannot be resumed, so its budget cannot "
-            "be changed; start a new run to try again"
+            f"be changed; {again}"
         )
     change = BudgetChanged(budget=limits)
     post_to_mailbox(store, run, change)

@@ -18,7 +18,13 @@ from ...values.event import RunStarted
 from ...values.plain_text import format_count
 from ..terminal.answer_report import get_username
 from ..terminal.budget_text import BudgetParamType
-from ..terminal.command_options import no_sandbox_option, park_option, permissions_option, read_text_argument
+from ..terminal.command_options import (
+    build_overrides,
+    no_sandbox_option,
+    park_option,
+    permissions_option,
+    read_text_argument,
+)
 from ..terminal.outcome_text import result_fields
 from ..terminal.run_output import OutputOptions, output_options
 from ..terminal.terminal_input import no_input_option
@@ -66,11 +72,7 @@ def fork_command(
     worktree. RUN itself does not change.
     """
     shown = OutputOptions(**output)
-    overrides: dict[str, Any] = {
-        "unattended": "park" if parks else None,
-        "permission_mode": permission_mode,
-        "sandbox": False if is_bare else None,
-    }
+    overrides = build_overrides(permission_mode=permission_mode, is_bare=is_bare, parks=parks)
     source = open_source(run, overrides)
     create = partial(
         _create_fork,

@@ -18,7 +18,7 @@ from ...values.event import SCHEMA, RunStarted
 from ...values.plain_text import format_count
 from ...views.worker_state import WorkerState
 from ..terminal import exit_codes
-from ..terminal.command_options import no_sandbox_option, park_option, permissions_option
+from ..terminal.command_options import build_overrides, no_sandbox_option, park_option, permissions_option
 from ..terminal.follow_run import RunEnding, work_on_run
 from ..terminal.outcome_text import result_fields
 from ..terminal.resumable_runs import (
@@ -65,11 +65,7 @@ def resume_command(
     if run is not None and is_all:
         raise click.UsageError("give a run or --all, not both")
     shown = OutputOptions(**output)
-    overrides: dict[str, Any] = {
-        "unattended": "park" if parks else None,
-        "permission_mode": permission_mode,
-        "sandbox": False if is_bare else None,
-    }
+    overrides = build_overrides(permission_mode=permission_mode, is_bare=is_bare, parks=parks)
     settings = Settings.load(**overrides)
     if run is None:
         if accepts_loss:

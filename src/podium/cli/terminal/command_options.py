@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -39,6 +40,16 @@ park_option = click.option(
 no_sandbox_option = click.option(
     "--no-sandbox", "is_bare", is_flag=True, help="Run commands without a sandbox; this is shown and recorded."
 )
+
+
+def build_overrides(*, permission_mode: str | None, is_bare: bool, parks: bool) -> dict[str, Any]:
+    """Return the settings that the options of a command override; None leaves a setting as it is."""
+    return {
+        "unattended": "park" if parks else None,
+        "permission_mode": permission_mode,
+        "sandbox": False if is_bare else None,
+    }
+
 
 repo_option = click.option(
     "--repo",

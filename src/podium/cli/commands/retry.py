@@ -1,0 +1,53 @@
+"""`podium retry`: try a run again from where it failed."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import click
+
+from ...app import App
+from ...runs.run_fork import ForkedRun, retry_run
+from ...values.agent import Budget
+from ..terminal.answer_report import get_username
+from ..terminal.budget_text import BudgetParamType
+from ..terminal.command_options import build_overrides, no_sandbox_option, park_option, permissions_option
+from ..terminal.run_output import OutputOptions, output_options
+from ..terminal.terminal_input import no_input_option
+from .fork import open_source, work_on_fork
+
+
+@click.command("retry")
+@click.argument("run")
+@click.option("--from", "start", default="", metavar="STEP|AGENT", help="Plan step or agent to start again from.")
+@click.option("--budget", type=BudgetParamType(), help="New limits, which also count what RUN used before.")
+@permissions_option
+@no_sandbox_option
+@park_option
+@no_input_option
+@output_options
+def retry_command(
+    run: str,
+    start: str,
+    budget: Budget | None,
+    permission_mode: str | None,
+    is_bare: bool,
+    parks: bool,
+    **output: bool,
+) -> int:
+    """Try RUN again, which has ended, from just before it failed or was stopped, and follow the new run.
+
+    The new run is a fork of RUN: what RUN had done before is not done again. If a model call failed or
+    a limit was reached, the run continues with that call; if an agent's own work failed, that agent
+    starts again.
+    """
+    shown = OutputOptions(**output)
+    overrides = build_overrides(permission_mode=permission_mode, is_bare=is_bare, parks=parks)
+    source = open_source(run, overrides)
+    create = partial(_create_retry, source=source.run, start=start, budget=budget, by=get_username())
+    return work_on_fork(source.settings, create, shown, overrides)
+
+
+async def _create_retry(app: App, source: str, **options: Any) -> ForkedRun:
+    return await retry_run(app.launcher, source, **options)
