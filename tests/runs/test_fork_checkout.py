@@ -14,6 +14,7 @@ from podium.config.settings_document import WorktreeSettings
 from podium.core.engine import EngineSession, EngineSessionSpec, Finished, Piece, Text
 from podium.core.scope import Scope
 from podium.runs.fork_checkout import create_fork_checkout
+from podium.runs.run_lookup import find_main_folder
 from podium.store.fault_injection import refuse_after
 from podium.store.sqlite.worktree_ledger import Ledger
 from podium.values.errors import StoreFailed
@@ -108,6 +109,7 @@ async def test_the_checkout_of_a_fork_is_in_the_list_of_worktrees(app: App, stud
 
     [row] = await Ledger(studio.settings.store).list_worktrees()
     assert (row.branch, row.run, str(row.path)) == (f"podium/fork/{fork}", fork, started(studio, fork).repo)
+    assert find_main_folder(started(studio, fork)) == str(repo.path)
 
 
 async def test_a_fork_of_a_fork_survives_the_removal_of_the_first_ones_checkout(
@@ -187,7 +189,7 @@ async def test_without_git_a_fork_works_in_the_same_folder_and_says_so(
 
     fork = await app.fork(source, at="2")
 
-    assert started(studio, fork).repo == str(tmp_path / "plain")
+    assert started(studio, fork).repo == find_main_folder(started(studio, fork)) == str(tmp_path / "plain")
     [notice] = notices(studio, fork)
     assert notice.startswith(f"this fork works in {tmp_path / 'plain'} itself: ")
 
@@ -209,6 +211,7 @@ async def test_a_fork_works_in_the_same_part_of_the_repository(app: App, studio:
     folder = Path(started(studio, fork).repo)
     assert folder.name == "shop"
     assert (folder / "b.txt").read_text() == "b\n"
+    assert find_main_folder(started(studio, fork)) == str(repo.path / "shop")
 
 
 # What goes wrong

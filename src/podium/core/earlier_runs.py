@@ -7,10 +7,10 @@ history contains only the person's request and the final answer.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import NamedTuple
 
-from ..values.errors import JournalMismatch
+from ..values.errors import JournalMismatch, Mistake
 from ..values.event import OperationEnded, RunEnded, RunStarted, decode_entry
 from .engine import PastTurn
 from .journal_rows import JournalRow
@@ -20,12 +20,26 @@ from .timeline import Timeline
 
 UNFINISHED_MARK = "[this was not finished]"
 
+ReadRows = Callable[[str], Awaitable[Sequence[JournalRow]]]
+"""Returns the timeline of a run, which is empty if there is no such run."""
+
 
 class EarlierRun(NamedTuple):
     """The turns of a run, and the run that it continued (empty for the first run of a conversation)."""
 
     turns: list[PastTurn]
     after: str
+
+
+async def load_earlier_turns(run: str, read_rows: ReadRows) -> tuple[PastTurn, ...]:
+    """Return the turns of a run and of the runs that it continued, oldest first. Raises Mistake."""
+    turns: list[PastTurn] = []
+    while run:
+        if not (rows := await read_rows(run)):
+            raise Mistake(f"cannot continue from run {run!r}: not found; podium ps lists the runs")
+        earlier = read_earlier_run(rows)
+        turns[:0], run = earlier.turns, earlier.after
+    return tuple(turns)
 
 
 def read_earlier_run(rows: Sequence[JournalRow]) -> EarlierRun:

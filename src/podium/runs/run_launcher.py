@@ -19,7 +19,7 @@ from msgspec import structs
 
 from .. import __version__
 from ..core.budget import Allowance
-from ..core.earlier_runs import read_earlier_run
+from ..core.earlier_runs import load_earlier_turns
 from ..core.engine import Engine, PastTurn
 from ..core.engine_sessions import EngineSessionTasks
 from ..core.gate import ActingTool
@@ -52,12 +52,13 @@ from ..store.sqlite.worker_index import build_worker_insert
 from ..store.sqlite.writer import Statement
 from ..system.locations import find_repo
 from ..values.agent import Agent, Budget, as_budget
-from ..values.errors import Mistake, RunHeld, RunIsPaused, RunOver, StoreFailed
+from ..values.errors import RunHeld, RunIsPaused, RunOver, StoreFailed
 from ..values.event import Entry, Noticed, RunPaused, RunResumed, RunStarted, StopAsked, decode_entry
 from ..values.limits import Unattended
 from ..values.request import Request, replace_surrogates
 from ..values.worker_task import WorkerTask
 from .run_driver import RunDriver
+from .run_lookup import find_main_folder
 from .run_options import RunOptions
 
 BYPASS_NOTICE = "Permissions are bypassed: everything that no rule denies is done without asking."
@@ -116,7 +117,7 @@ class RunLauncher:
         """
         # A worker's earlier turns are loaded by the process that takes over its run.
         after = options.get("after", "") if worker_task is None else ""
-        earlier_turns = await self._load_earlier_turns(after)
+        earlier_turns = await load_earlier_turns(after, self._store.read_rows)
         settings = settings or self.settings
         if (budget := options.get("budget")) is not None:
             settings = structs.replace(settings, budget=as_budget(budget))
@@ -304,7 +305,7 @@ class RunLauncher:
             timeline = Timeline(id, lease, redaction=self._redaction)
             timeline.load(rows)
             settings = self.settings.with_record(started.settings)
-            earlier_turns = await self._load_earlier_turns(started.after)
+            earlier_turns = await load_earlier_turns(started.after, self._store.read_rows)
             run = self._build_run(
                 lease,
                 timeline,
@@ -327,16 +328,6 @@ class RunLauncher:
             self._store.release_run(lease)
             raise
         return run
-
-    async def _load_earlier_turns(self, run: str) -> tuple[PastTurn, ...]:
-        """Return the turns of a run and of the runs that it continued, oldest first."""
-        turns: list[PastTurn] = []
-        while run:
-            if not (rows := await self._store.read_rows(run)):
-                raise Mistake(f"cannot continue from run {run!r}: not found; podium ps lists the runs")
-            earlier = read_earlier_run(rows)
-            turns[:0], run = earlier.turns, earlier.after
-        return tuple(turns)
 
     def _build_run(
         self,
@@ -386,7 +377,7 @@ class RunLauncher:
             rules=self._rules if settings is self.settings else settings.build_rules(),
             mode=settings.permission_mode,
             directory=started.repo,
-            repo=started.repo if started.errand is None else started.errand.root,
+            repo=find_main_folder(started),
             unattended=unattended,
             turn_limits=self._turn_limits if settings is self.settings else settings.build_turn_limits(),
             earlier_turns=earlier_turns,

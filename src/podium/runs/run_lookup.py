@@ -46,6 +46,22 @@ def find_worker_run(store: Path, name: str) -> str:
     return known[-1].run if known else ""
 
 
+def find_main_folder(started: RunStarted) -> str:
+    """Return the folder of the repository that a run belongs to: for a worker or a fork, not that of its checkout."""
+    if started.errand is not None:
+        return started.errand.root
+    if not started.forked_from or not started.repo:
+        return started.repo
+    from ..workspace.git.repository import Repository  # for start-up time: most runs are no forks
+
+    folder = Path(started.repo).resolve()
+    try:
+        repository = Repository.at(folder)
+        return str(repository.main_folder / folder.relative_to(repository.root))
+    except Mistake:
+        return started.repo  # without git, a fork works in the folder itself
+
+
 RunState = Outcome | Literal["running", "queued", "resumable"]
 
 

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import click
 
-from ...runs.run_lookup import find_run_id, is_worker_run, open_reader
+from ...runs.run_lookup import find_main_folder, find_run_id, is_worker_run, open_reader
 from ...runs.worker_lookup import load_worker_states
 from ...setup.settings import Settings
 from ...store.sqlite.progress_files import accept_lost_entries, require_intact_run
-from ...values.errors import Mistake, RunHeld
+from ...values.errors import RunHeld
 from ...values.event import SCHEMA, RunStarted
 from ...values.plain_text import format_count
 from ...views.worker_state import WorkerState
@@ -116,15 +115,9 @@ def load_run_settings(settings: Settings, started: RunStarted, overrides: dict[s
     """Return the settings of the repository in which a run works, or `settings` if it works in none."""
     if not started.repo:
         return settings
-    folder = Path(started.repo)
-    if started.forked_from:
-        from ...workspace.git.repository import Repository  # for start-up time: most runs are no forks
-
-        # Like a worker, a fork uses the settings of the repository itself, which the person may trust.
-        with suppress(Mistake):
-            folder = Repository.at(folder).main_folder
-    # The store is given, because the repository may have a store of its own.
-    return Settings.load(repo=folder, store=settings.store, **overrides)
+    # A fork uses the settings of the repository itself, like a worker: only that has the person's trust. The store is
+    # given, because the repository may have a store of its own.
+    return Settings.load(repo=Path(find_main_folder(started)), store=settings.store, **overrides)
 
 
 def _load_workers(store: Path, runs: list[str]) -> list[WorkerState]:
