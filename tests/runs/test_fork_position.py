@@ -14,11 +14,13 @@ from podium.values.event import (
     Noticed,
     OperationEnded,
     OperationStarted,
+    PlanStepFailed,
     PlanStepStarted,
     RunEnded,
     SnapshotTaken,
     StopAsked,
     TurnEnded,
+    VoteClosed,
 )
 from podium.values.request import Request
 
@@ -72,22 +74,34 @@ def test_an_unknown_position_lists_the_snapshots(timeline: WrittenTimeline, at: 
 
 def test_a_changed_decision_has_the_place_of_the_original_one(timeline: WrittenTimeline) -> None:
     proposed = timeline.record("lead/d1", DecisionProposed(id="d1", topic="Which?", options=("red", "blue")))
-    timeline.add(Noticed(text="more"))
-    made = timeline.settle(
-        "lead/d1", DecisionCommitted(decision="d1", option="red", how="majority", by="lead", rationale="It is warm.")
+    closed = timeline.record("lead/d1", VoteClosed(decision="d1", why="decided"))
+    event = DecisionCommitted(
+        decision="d1",
+        option="red",
+        how="majority",
+        by="lead",
+        rationale="It is warm.",
+        participants=("lead",),
+        consequences="It fades.",
     )
+    made = timeline.settle("lead/d1", event)
 
     change = find_decision_change(timeline.entries, "d1", "blue", by="ada")
 
     assert (change.earliest, change.latest) == (proposed.seq, made.seq - 1)
-    assert (change.entry.key, change.entry.scope, change.entry.digest) == (made.key, made.scope, made.digest)
-    assert change.entry.event == DecisionCommitted(decision="d1", option="blue", how=HOW_DECIDED, by="ada")
+    [kept, changed] = change.entries
+    assert kept == closed
+    assert (changed.key, changed.scope, changed.digest) == (made.key, made.scope, made.digest)
+    assert changed.event == DecisionCommitted(
+        decision="d1", option="blue", how=HOW_DECIDED, by="ada", participants=("lead", "ada")
+    )
 
 
 def test_an_unknown_decision_or_option_lists_those_that_exist(timeline: WrittenTimeline) -> None:
     with pytest.raises(Mistake, match="has no decision 'd1'; it has no decisions"):
         find_decision_change(timeline.entries, "d1", "red", by="")
     timeline.record("lead/d1", DecisionProposed(id="d1", topic="Which?", options=("red", "blue")))
+    timeline.record("lead/d1", VoteClosed(decision="d1", why="complete"))
 
     with pytest.raises(Mistake, match="has no decision 'd2'; available: d1"):
         find_decision_change(timeline.entries, "d2", "red", by="")
@@ -113,6 +127,19 @@ def test_an_agent_whose_own_work_failed_starts_again(timeline: WrittenTimeline) 
     start(timeline, HAND, "hand")
     timeline.settle(f"{HAND}/turn#1/call#1", ModelReplied(model="m"), operation=HAND)
     fail(timeline, "refused", HAND, "lead")
+
+    assert find_retry_position(timeline.entries, "") == before
+
+
+def test_a_team_starts_again_with_its_first_failed_plan_step(timeline: WrittenTimeline) -> None:
+    timeline.record("lead/plan_step:s1/start#1", PlanStepStarted(step="s1", owner="hand"))
+    before = timeline.last
+    timeline.record("lead/plan_step:s2/start#1", PlanStepStarted(step="s2", owner="hand"))
+    timeline.record("lead/plan_step:s2/start#2", PlanStepStarted(step="s2", owner="hand", attempt=2))
+    timeline.record("lead/plan_step:s2", PlanStepFailed(step="s2", reason="not accepted"))
+    timeline.record("lead/plan_step:s2~2/start#1", PlanStepStarted(step="s2", owner="hand"))
+    timeline.record("lead/plan_step:s2~2", PlanStepFailed(step="s2", reason="not accepted"))
+    fail(timeline, "failed", "lead")
 
     assert find_retry_position(timeline.entries, "") == before
 

@@ -27,6 +27,7 @@ from podium.values.event import (
     RunEnded,
     RunPaused,
     RunResumed,
+    StatusReported,
     StopAsked,
     ToolAnswered,
     ToolCalled,
@@ -179,14 +180,15 @@ def test_a_question_is_shared_once_its_agent_has_the_answer(timeline: WrittenTim
 
 @pytest.mark.parametrize("kind", ["plan", "decision", "review"])
 def test_a_question_of_a_team_is_shared_once_its_answer_was_used(timeline: WrittenTimeline, kind: QuestionKind) -> None:
-    timeline.record("lead/plan", QuestionAsked(id="q", text="Approve?", kind=kind))
+    timeline.record("lead/plan/approval#1", QuestionAsked(id="q", text="Approve?", kind=kind))
     unanswered = select(timeline)
     timeline.add(QuestionAnswered(id="q", text="yes"))
+    timeline.record("lead/elsewhere", StatusReported(text="another step goes on"))
     unused = select(timeline)
-    timeline.settle("lead/plan", PlanCommitted(version=1, plan=WorkPlan(goal="g", steps=()), by="lead"))
+    timeline.record("lead/plan", PlanCommitted(version=1, plan=WorkPlan(goal="g", steps=()), by="lead"))
 
-    assert (kinds(unanswered), kinds(unused)) == ([], [])
-    assert kinds(select(timeline)) == ["question_asked", "question_answered", "plan_committed"]
+    assert (kinds(unanswered), kinds(unused)) == ([], ["status_reported"])
+    assert kinds(select(timeline)) == ["question_asked", "question_answered", "status_reported", "plan_committed"]
 
 
 # Workers

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
+from msgspec import structs
+
 from ..core.journal_rows import compute_digest
 from ..core.operation import Operation
 from ..core.placement import WorkerOptions
@@ -286,7 +288,9 @@ class StepWork:
             by=self._owner,
             step=step.id,
         )
-        self.board.record(place, PlanStepBlocked(step=step.id, reason=raised.topic, decision=proposal.id))
+        blocked = PlanStepBlocked(step=step.id, reason=raised.topic, decision=proposal.id)
+        # A fork has another id than the run that recorded this, so the recorded decision counts.
+        proposal = structs.replace(proposal, id=self.board.record(place, blocked).decision)
         with op.scope.timeline.timeouts.pause_timeouts(self.place.path):
             made = await run_decision(op, proposal, self.team.members, at=place, lead=self.team.lead)
         self.board.record(place, PlanStepUnblocked(step=step.id, decision=proposal.id))

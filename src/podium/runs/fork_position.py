@@ -19,11 +19,13 @@ from ..values.event import (
     ModelReplied,
     OperationEnded,
     OperationStarted,
+    PlanStepFailed,
     PlanStepStarted,
     RunEnded,
     SnapshotTaken,
     StopAsked,
     TurnEnded,
+    VoteClosed,
 )
 
 HOW_DECIDED = "decided by a person (fork)"
@@ -34,9 +36,13 @@ OUTSIDE: frozenset[FailureKind] = frozenset({"budget", "engine", "timed_out"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionChange:
-    """A decision that a fork makes differently: the entry that replaces the original one, and its position."""
+    """A decision that a fork makes differently: the end of the vote, if there was one, and the changed decision.
 
-    entry: Entry
+    The fork starts after the proposal, at the entry `earliest`, and before the decision was made, which is after the
+    entry `latest`.
+    """
+
+    entries: tuple[Entry, ...]
     earliest: int
     latest: int
 
@@ -67,13 +73,21 @@ def find_decision_change(entries: Sequence[Entry], decision: str, option: str, *
     if option not in proposed.event.options:
         options = ", ".join(proposed.event.options)
         raise Mistake(f"{option!r} is not an option of the decision {decision!r}; available: {options}")
-    for entry in entries:
-        if isinstance(entry.event, DecisionCommitted) and entry.event.decision == decision:
-            event = structs.replace(entry.event, option=option, how=HOW_DECIDED, by=by, rationale="")
-            return DecisionChange(
-                entry=structs.replace(entry, event=event), earliest=proposed.seq, latest=entry.seq - 1
-            )
-    raise Mistake(f"the decision {decision!r} of run {run} has not been made yet, so it cannot be made differently")
+    ended = [
+        entry
+        for entry in entries
+        if isinstance(entry.event, VoteClosed | DecisionCommitted) and entry.event.decision == decision
+    ]
+    made = ended[-1] if ended else proposed
+    if not isinstance(made.event, DecisionCommitted):
+        raise Mistake(f"the decision {decision!r} of run {run} has not been made yet, so it cannot be made differently")
+    changed = structs.replace(made, event=_change_option(made.event, option, by))
+    return DecisionChange(entries=(*ended[:-1], changed), earliest=proposed.seq, latest=made.seq - 1)
+
+
+def _change_option(made: DecisionCommitted, option: str, by: str) -> DecisionCommitted:
+    participants = tuple(dict.fromkeys(filter(None, (*made.participants, by))))
+    return DecisionCommitted(decision=made.decision, option=option, how=HOW_DECIDED, by=by, participants=participants)
 
 
 def find_retry_position(entries: Sequence[Entry], start: str) -> int:
@@ -140,7 +154,7 @@ def _find_failed_step(entries: Sequence[Entry], ended: Entry) -> int:
     assert isinstance(ended.event, OperationEnded)
     assert ended.event.failure is not None
     if ended.event.failure.kind not in OUTSIDE:
-        return next((entry.seq for entry in own if isinstance(entry.event, OperationStarted)), ended.seq) - 1
+        return _find_own_start(own) - 1
     step = next((one for one in reversed(own) if isinstance(one.event, TurnEnded) and one.event.failure), ended)
     replied = {_call_key(entry) for entry in own if isinstance(entry.event, ModelReplied)}
     attempts = (
@@ -151,6 +165,21 @@ def _find_failed_step(entries: Sequence[Entry], ended: Entry) -> int:
         and _call_key(entry) not in replied
     )
     return min((step.seq, *attempts)) - 1
+
+
+def _find_own_start(own: Sequence[Entry]) -> int:
+    """Return the entry at which the first failed plan step of an operation started, or else the operation itself."""
+    failed = next((entry for entry in own if isinstance(entry.event, PlanStepFailed)), None)
+    for entry in own:
+        if failed is None and isinstance(entry.event, OperationStarted):
+            return entry.seq
+        if failed is not None and isinstance(entry.event, PlanStepStarted) and _is_below(entry, failed):
+            return entry.seq
+    return own[-1].seq
+
+
+def _is_below(entry: Entry, place: Entry) -> bool:
+    return f"{entry.scope}/".startswith(f"{place.scope}/")
 
 
 def _call_key(attempt: Entry) -> str:

@@ -94,19 +94,16 @@ def _has_ended(scope: str, ended: Container[str]) -> bool:
 
 def _find_open_steps(shared: Sequence[Entry], ended: Container[str]) -> dict[int, Entry]:
     """Return the requests, questions, answers and actions of steps that had not ended, by sequence number."""
-    keys = {entry.key for entry in shared if entry.key}
-    last_steps = {entry.operation: entry.seq for entry in shared if entry.key}
-    answered_at = {
-        entry.event.id: entry.seq for entry in shared if isinstance(entry.event, PermissionAnswered | QuestionAnswered)
-    }
+    keys = {entry.key: entry.seq for entry in shared if entry.key}
+    answered_at = {entry.event.id: entry.seq for entry in shared if isinstance(entry.event, QuestionAnswered)}
     open_ids: set[str] = set()
     found: dict[int, Entry] = {}
     for entry in shared:
         match entry.event:
             case QuestionAsked(kind="plan" | "decision" | "review", id=id):
-                # A pattern asked: it has used the answer if its operation recorded a step after it.
-                answer = answered_at.get(id)
-                is_open = answer is None or last_steps[entry.operation] < answer
+                # A pattern asked: it has used the answer if it recorded a step beside the question after that.
+                beside, answer = f"{entry.scope.rpartition('/')[0]}/", answered_at.get(id)
+                is_open = answer is None or not any(seq > answer for key, seq in keys.items() if key.startswith(beside))
             case PermissionAsked() | QuestionAsked() | ActionBegan() | ActionRefused():
                 is_open = entry.scope not in keys and f"{entry.scope}/{KINDS[ToolAnswered]}#1" not in keys
             case PermissionAnswered(id=id) | QuestionAnswered(id=id):

@@ -155,7 +155,7 @@ async def _write_fork(
     events += _iter_messages(started, request, by)
     added = [Entry(run=id, seq=0, at=time.time(), scope="", event=event) for event in events]
     if change is not None:
-        added.append(structs.replace(change.entry, at=time.time()))
+        added += [structs.replace(entry, at=time.time()) for entry in change.entries if entry.seq > at]
     if budget is not None:
         added.append(_change_budget(forked.kept, budget, run=id, by=by))
     begun = structs.replace(started, forked_from=f"{source}@{at}", shared=len(forked.kept), repo=checkout.directory)
