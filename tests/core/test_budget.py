@@ -10,7 +10,7 @@ from anyio import CancelScope, fail_after
 from msgspec import structs
 
 from podium import Agent, Run
-from podium.engines.model.model_caller import Model, RetryPolicy
+from podium.engines.model.model_caller import BUDGET_WAIT_SECONDS, Model, RetryPolicy
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire
 from podium.store.fault_injection import refuse_after
@@ -208,6 +208,14 @@ async def wait_for_turn(run: Run, agent: str) -> None:
                 return
 
 
+async def wait_for_reply(run: Run) -> None:
+    """Wait until a model has replied."""
+    with run.entries() as entries:
+        async for entry in entries:
+            if isinstance(entry.event, ModelReplied):
+                return
+
+
 async def wait_for_budget_change(run: Run) -> None:
     """Wait until the budget change is on the timeline."""
     with run.entries() as entries:
@@ -241,6 +249,24 @@ async def test_a_limit_below_what_is_spent_ends_the_run_at_its_next_call_with_wh
     assert "the run's budget of 50 tokens has no room for a model call: 100 used" in result.error
     assert studio.heard("second") == []
     assert ("first", "a draft") in [(part.agent, part.text) for part in result.parts]
+
+
+async def test_a_call_that_waits_for_another_is_made_as_soon_as_the_limit_is_raised(studio: Studio) -> None:
+    studio.agent("slow", says=[SILENT])
+    studio.agent("quick", says=["ok"])
+    studio.agent("lead", team=Team(mode="broadcast", members=(Member(agent="slow"), Member(agent="quick"))))
+    team = studio.agents.values()
+
+    async with studio.app() as app, app.start(studio.agents["lead"], "go", agents=team, budget=Budget(turns=1)) as run:
+        await wait_for_turn(run, "quick")
+        await run.change_budget(Budget(turns=2))
+        with fail_after(BUDGET_WAIT_SECONDS / 2):
+            await wait_for_reply(run)
+        await run.stop()
+        result = await run.result()
+
+    assert result.usage.calls == 2
+    assert ("quick", "ok") in [(part.agent, part.text) for part in result.parts]
 
 
 async def test_limits_that_a_change_does_not_name_stay(studio: Studio) -> None:

@@ -75,9 +75,10 @@ class Allowance:
         self.path = path
         self.budget = budget
         self._owner = of
-        self._parent = above
+        self._above: tuple[Allowance, ...] = () if above is None else (above, *above._above)
         self._reserved = NO_USAGE
-        self._released = asyncio.Event()
+        self._released: asyncio.Event | None = None
+        """Set when a running call ends or the limits change; None if no call has waited for that yet."""
         if above is None:
             for change in timeline.find_events_below(path, BudgetChanged):
                 self.change_limits(change.budget)
@@ -94,22 +95,25 @@ class Allowance:
     @property
     def limits_money(self) -> bool:
         """Whether this allowance or one above it has a cost limit, so that prices must be known."""
-        return any(one.budget is not None and one.budget.usd is not None for one in self._iter_with_parents())
+        return any(one.budget is not None and one.budget.usd is not None for one in self._levels)
 
     def has_room(self, estimate: CallEstimate, *, agent: str) -> bool:
         """Return whether a call can be made now; False if it has to wait for running calls to end.
 
         Raises AgentFailed if it would exceed a limit even after those calls end.
         """
-        for limit in self._iter_with_parents():
+        limits = self._limited_levels
+        for limit in limits:
             if (stop := limit._explain_exceeded_limit(estimate.least, alone=True)) is not None:
                 raise AgentFailed(Failure(kind="budget", agent=agent, message=stop))
-        return all(limit._explain_exceeded_limit(estimate.least) is None for limit in self._iter_with_parents())
+        return all(limit._explain_exceeded_limit(estimate.least) is None for limit in limits)
 
     async def wait_for_release(self, seconds: float) -> None:
         """Wait until a running call ends or the limits change, but at most this many seconds."""
+        root = self._levels[-1]
+        released = root._released = root._released or asyncio.Event()
         with move_on_after(seconds):
-            await self._root._released.wait()
+            await released.wait()
 
     @contextmanager
     def reserve_call(self, estimate: CallEstimate) -> Iterator[int | None]:
@@ -120,18 +124,20 @@ class Allowance:
         longest = self._longest_reply(estimate)
         reserved = estimate.least if longest is None else estimate.with_reply(longest)
         # Allowances without limits are counted too: they can get limits before the call ends.
-        limits = list(self._iter_with_parents())
-        for limit in limits:
-            limit._reserved = limit._reserved + reserved
+        levels = self._levels
+        for level in levels:
+            level._reserved = level._reserved + reserved
         try:
             yield longest
         finally:
-            for limit in limits:
-                limit._reserved = _subtract_usage(limit._reserved, reserved)
+            for level in levels:
+                level._reserved = _subtract_usage(level._reserved, reserved)
             self._announce_release()
 
     def _longest_reply(self, estimate: CallEstimate) -> int | None:
         """Return the maximum length of the reply to a call, in tokens; None if it is unlimited."""
+        if not self._limited_levels:
+            return None
         left = self._remaining_limits()
         room = left.get("tokens", inf) - estimate.prompt.tokens
         if "usd" in left and estimate.usd_per_token:
@@ -143,6 +149,8 @@ class Allowance:
 
     def find_refusal(self, operation: str) -> str | None:
         """Return the message of a call that one of the current limits refused at or below an operation."""
+        if self.budget is None:
+            return None
         refusals = tuple(f"{self._describe_limit(limit, name)} " for limit, _, _, name in self._iter_limits() if limit)
         ends = self.timeline.find_events_below(operation, TurnEnded)
         failures = [end.failure for end in ends if end.failure is not None and end.failure.kind == "budget"]
@@ -176,7 +184,7 @@ class Allowance:
     def _remaining_limits(self) -> dict[str, float]:
         """Return the amount that is neither used nor reserved, for each limit that applies here."""
         left: dict[str, float] = {}
-        for one in self._iter_with_parents():
+        for one in self._limited_levels:
             for limit, used, kept, name in one._iter_limits():
                 if limit is not None:
                     left[name] = min(left.get(name, inf), limit - used - kept)
@@ -184,13 +192,13 @@ class Allowance:
 
     def _remaining_files(self) -> int | None:
         """Return how many more files can be changed; None if there is no limit. Files are never reserved."""
-        limits = [(one, one.budget.files_changed) for one in self._iter_with_parents() if one.budget is not None]
+        limits = [(one, one.budget.files_changed) for one in self._levels if one.budget is not None]
         left = [most - len(one.timeline.files_changed_below(one.path)) for one, most in limits if most is not None]
         return max(0, min(left)) if left else None
 
     def require_file_budget(self, files: set[str], *, agent: str) -> None:
         """Raise AgentFailed if changing these files would exceed a limit."""
-        for limit in self._iter_with_parents():
+        for limit in self._levels:
             most = None if limit.budget is None else limit.budget.files_changed
             if most is None:
                 continue
@@ -201,22 +209,22 @@ class Allowance:
                 )
                 raise AgentFailed(Failure(kind="budget", agent=agent, message=message))
 
-    def _iter_with_parents(self) -> Iterator[Allowance]:
-        place: Allowance | None = self
-        while place is not None:
-            yield place
-            place = place._parent
+    @property
+    def _levels(self) -> tuple[Allowance, ...]:
+        """This allowance and those above it; the run's is the last."""
+        return (self, *self._above)
 
     @property
-    def _root(self) -> Allowance:
-        *_, root = self._iter_with_parents()
-        return root
+    def _limited_levels(self) -> list[Allowance]:
+        """This allowance and those above it, without those that have no limits."""
+        return [level for level in self._levels if level.budget is not None]
 
     def _announce_release(self) -> None:
         """Wake the calls that wait for room; calls that still do not fit wait again."""
-        root = self._root
-        root._released.set()
-        root._released = asyncio.Event()
+        root = self._levels[-1]
+        if root._released is not None:
+            root._released.set()
+            root._released = None
 
     def _explain_exceeded_limit(self, estimate: Usage, *, alone: bool = False) -> str | None:
         """Return why a call with this estimate would exceed a limit; None if it would not.
