@@ -181,9 +181,9 @@ class ModelCaller:
         reply = _ReplyRecorder(model, call)
         throttle, expected = model.throttle, reply.estimate_usage(self._expected_output_tokens)
         estimate = self._estimate_call(model, expected)
-        async with aclosing(self._wait_for_budget(at, estimate)) as waiting:
-            async for sign in waiting:
-                yield sign
+        while not await self._has_room(at, estimate):
+            yield Postponed(BUDGET_WAIT_SECONDS)
+            await self._wait_for_release()
         with self._reserve_budget(estimate) as longest:
             call = structs.replace(call, max_tokens=longest)
             delay = throttle.estimate_delay(expected.tokens)
@@ -228,14 +228,16 @@ class ModelCaller:
             price = (with_reply - prompt.usd) / 1_000
         return CallEstimate(prompt=prompt, output_tokens=expected.output_tokens, usd_per_token=price)
 
-    async def _wait_for_budget(self, at: Scope, estimate: CallEstimate) -> AsyncGenerator[Piece]:
-        """Wait until the budget has room for the call; yield Postponed before each wait. Raises AgentFailed."""
+    async def _has_room(self, at: Scope, estimate: CallEstimate) -> bool:
+        """Return whether the budget has room for the call now. Raises AgentFailed if it never will."""
         allowance = self._spec.allowance
         await at.timeline.wait_while_paused()  # a budget that is changed during a pause applies to this call
-        while allowance is not None and not allowance.has_room(estimate, agent=self._spec.agent.name):
-            yield Postponed(BUDGET_WAIT_SECONDS)
-            await allowance.wait_for_release(BUDGET_WAIT_SECONDS)
-            await at.timeline.wait_while_paused()
+        return allowance is None or allowance.has_room(estimate, agent=self._spec.agent.name)
+
+    async def _wait_for_release(self) -> None:
+        """Wait until there may be room in the budget again."""
+        if self._spec.allowance is not None:
+            await self._spec.allowance.wait_for_release(BUDGET_WAIT_SECONDS)
 
     def _reserve_budget(self, estimate: CallEstimate) -> AbstractContextManager[int | None]:
         """Reserve the call in the budgets that apply to this agent."""
