@@ -285,7 +285,6 @@ class AnswerProgress:
         self.has_replied = False
         """Whether the agent replied through a tool, so that no text is needed."""
         self._spec = spec
-        self._tools = {tool.name for tool in spec.tools}
         self._is_continued = False
         self._is_corrected = False
 
@@ -312,7 +311,9 @@ class AnswerProgress:
 
     def _find_written_call(self) -> str | None:
         """Return the tool whose call was written as text, if any. With an output schema, JSON is a valid answer."""
-        return None if self._spec.schema is not None else find_written_call(self.so_far, self._tools)
+        if self._spec.schema is not None or not self._spec.tools:
+            return None
+        return find_written_call(self.so_far, {tool.name for tool in self._spec.tools})
 
     def _make_written_call_failure(self, tool: str) -> AgentFailed:
         again = ", also when asked again" if self._is_corrected else ""
