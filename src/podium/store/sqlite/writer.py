@@ -9,6 +9,7 @@ state belongs to the event loop; the thread only commits batches.
 from __future__ import annotations
 
 import asyncio
+import os
 import queue
 import sqlite3
 import threading
@@ -70,7 +71,8 @@ class StoreWriter:
         self._loop_connection = open_connection(path, create=False)
         self._loop_connection.execute("PRAGMA busy_timeout = 0")
         self._loop_connection.execute("PRAGMA wal_autocheckpoint = 0")
-        self._file_id = _read_file_id(path)
+        self._file_name = str(path)
+        self._file_id = _read_file_id(self._file_name)
         self._inline_batches = 0
         self._pending = Batch()
         self._is_due = False
@@ -194,17 +196,17 @@ class StoreWriter:
 
     def _require_same_file(self) -> None:
         """Raise StoreCorrupt if the file was deleted or replaced: SQLite would keep writing to the old one."""
-        if _read_file_id(self._path) != self._file_id:
+        if _read_file_id(self._file_name) != self._file_id:
             raise StoreCorrupt(
                 f"the store {self._path} was deleted or replaced while it was in use; nothing more was written. "
                 "Put it back and resume the run, or start the run again"
             )
 
 
-def _read_file_id(path: Path) -> tuple[int, int] | None:
+def _read_file_id(path: str) -> tuple[int, int] | None:
     """Return the device and inode of a file, or None if there is no file."""
     try:
-        found = path.stat()
+        found = os.stat(path)  # noqa: PTH116 - called before every commit, and a Path needs three more calls
     except OSError:
         return None
     return found.st_dev, found.st_ino
