@@ -72,6 +72,7 @@ class RunDriver:
         self._before_end = before_end
         """Called before the run ends, with whether it succeeded; returns what went wrong, or an empty string."""
         self.agent = first.event.agent
+        self._root = context.root_operation(self.agent)
         self._agents = collect_agent_names(first.event.agents)
         self._request = first.event.request
         self._worker_task = first.event.errand
@@ -211,7 +212,7 @@ class RunDriver:
 
         An answer is incomplete if agents' calls were refused because of a limit of the run, or if it was cut off.
         """
-        why = self.context.allowance.find_refusal(self.context.root_operation(self.agent).scope.path)
+        why = self.context.allowance.find_refusal(self._root.scope.path)
         if why is not None:
             message = f"{why}; the answer lacks the work that was refused for this reason"
             failure = Failure(kind="budget", agent=self.agent, message=message)
@@ -235,8 +236,7 @@ class RunDriver:
 
     async def _finish_run(self, ended: RunEnded) -> RunEnded:
         """Record or stop workers, commit changes and report undelivered messages; return how the run ends."""
-        root = self.context.root_operation(self.agent)
-        await (root.record_ended_workers() if ended.outcome == "succeeded" else root.stop_workers())
+        await (self._root.record_ended_workers() if ended.outcome == "succeeded" else self._root.stop_workers())
         if self._before_end is not None:
             why = await self._before_end(ended.outcome == "succeeded")
             if why and ended.outcome == "succeeded":
@@ -253,7 +253,7 @@ class RunDriver:
     async def _answer_request(self) -> Answer:
         """Return the first agent's answer, with the tools of the run available. Raises AgentFailed."""
         async with self._tools:
-            return await self.context.root_operation(self.agent).run(self._request)
+            return await self._root.run(self._request)
 
     @property
     def _time_limit(self) -> float:
