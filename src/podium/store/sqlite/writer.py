@@ -15,6 +15,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -47,6 +48,10 @@ class Write(NamedTuple):
     row: JournalRow | None = None
     after: Statement | None = None
     survives_power_loss: bool = False
+
+
+_get_row = attrgetter("row")
+_must_survive_power_loss = attrgetter("survives_power_loss")
 
 
 @dataclass(slots=True)
@@ -123,7 +128,7 @@ class StoreWriter:
             len(batch.writes) <= SMALL_BATCH_WRITES
             and self._inline_batches < MAX_INLINE_BATCHES
             and self._fault is None
-            and not any(write.survives_power_loss for write in batch.writes)
+            and not any(map(_must_survive_power_loss, batch.writes))
         )
 
     def _try_commit_inline(self, batch: Batch) -> bool:
@@ -146,7 +151,7 @@ class StoreWriter:
         self.start_batch()
 
     def _notify_written(self, batch: Batch) -> None:
-        if any(write.row is not None for write in batch.writes):
+        if any(map(_get_row, batch.writes)):
             self._on_written()
 
     # In the thread
