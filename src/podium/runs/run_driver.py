@@ -73,7 +73,7 @@ class RunDriver:
         """Called before the run ends, with whether it succeeded; returns what went wrong, or an empty string."""
         self.agent = first.event.agent
         self._root = context.root_operation(self.agent)
-        self._agents = collect_agent_names(first.event.agents)
+        self._team = first.event.agents
         self._request = first.event.request
         self._worker_task = first.event.errand
         self._started_at = first.at
@@ -121,8 +121,9 @@ class RunDriver:
         return ""
 
     def require_agent(self, agent: str) -> None:
-        if agent not in self._agents:
-            raise Mistake(f"run {self.id} has no agent {agent!r}; available: {', '.join(self._agents)}")
+        names = collect_agent_names(self._team)
+        if agent not in names:
+            raise Mistake(f"run {self.id} has no agent {agent!r}; available: {', '.join(names)}")
 
     def check_budget(self, budget: Budget) -> None:
         """Raise Mistake if limits are invalid, or if this run cannot enforce them."""
@@ -216,7 +217,7 @@ class RunDriver:
         if why is not None:
             message = f"{why}; the answer lacks the work that was refused for this reason"
             failure = Failure(kind="budget", agent=self.agent, message=message)
-        elif any(text.endswith(CUT_OFF_MARK) for text in (answer.text, *(part.text for part in answer.parts))):
+        elif answer.text.endswith(CUT_OFF_MARK) or any(part.text.endswith(CUT_OFF_MARK) for part in answer.parts):
             message = "the answer was cut off at the token limit of the model, also when asked for the rest"
             failure = Failure(kind="limit", agent=self.agent, message=message)
         else:
