@@ -248,7 +248,10 @@ class TurnListener:
     @property
     def text(self) -> str:
         """The text since the last tool call; if that is blank, the last text before that call."""
-        return next((said for said in map("".join, reversed(self._segments)) if said.strip()), "")
+        for segment in reversed(self._segments):
+            if (said := "".join(segment)).strip():
+                return said
+        return ""
 
     @property
     def _turn_deadline(self) -> float:

@@ -163,17 +163,23 @@ class Timeline:
 
         With `operation`, return only those of that operation, not of operations below it.
         """
-        entries = self.find_entries_below(path, *kinds)
-        found = [entry.event for entry in entries if not operation or entry.operation == operation]
-        return [event for event in found if isinstance(event, kinds)]
+        found: list[E] = []
+        for entry in self.find_entries_below(path, *kinds):
+            if isinstance(entry.event, kinds) and (not operation or entry.operation == operation):
+                found.append(entry.event)
+        return found
 
     def find_entries_below(self, path: str, *kinds: type[E]) -> list[Entry]:
         """Return the keyed entries with events of these kinds that are recorded below a path, in order."""
         prefix = f"{path}/"
-        names = tuple(f'"type":"{KINDS[one]}"'.encode() for one in kinds)
-        lines = (line for key, line in self._outcomes.items() if key.startswith(prefix))
-        entries = (decode_entry(line) for line in lines if any(name in line for name in names))
-        return [entry for entry in entries if isinstance(entry.event, kinds)]
+        names = [f'"type":"{KINDS[one]}"'.encode() for one in kinds]
+        found: list[Entry] = []
+        for key, line in self._outcomes.items():
+            if key.startswith(prefix) and any(name in line for name in names):
+                entry = decode_entry(line)
+                if isinstance(entry.event, kinds):
+                    found.append(entry)
+        return found
 
     def outcome_time(self, key: str) -> float | None:
         """Return when the outcome of a step was recorded, or None if the step has no outcome."""
