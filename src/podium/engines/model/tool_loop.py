@@ -136,15 +136,15 @@ class ModelSession:
                     async for sign in signs:
                         yield sign
             try:
-                async with aclosing(self._call_model(place)) as heard:
+                async with aclosing(self._call_model(place, is_compacted=tries is not None)) as heard:
                     async for piece in heard:
                         yield piece
                 return
             except ContextTooLong as error:
                 tries = error.tries
 
-    def _call_model(self, place: Scope) -> AsyncGenerator[Piece | ModelReplied]:
-        compacted = place.child("compaction").find_outcome(ContextCompacted)
+    def _call_model(self, place: Scope, *, is_compacted: bool) -> AsyncGenerator[Piece | ModelReplied]:
+        compacted = place.child("compaction").find_outcome(ContextCompacted) if is_compacted else None
         tries = None if compacted is None else compacted.tries
         return self._caller.stream_reply(
             place, self._conversation, system=self._spec.system, tools=self._spec.tools, shortened_after=tries
