@@ -13,8 +13,7 @@ that were refused stay refused, and the next call uses the new limits.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import inf, isinf
 from typing import Any
@@ -115,24 +114,12 @@ class Allowance:
         with move_on_after(seconds):
             await released.wait()
 
-    @contextmanager
-    def reserve_call(self, estimate: CallEstimate) -> Iterator[int | None]:
-        """Reserve a model call, for which there is room, while the block runs.
-
-        Yield the maximum length of its reply in tokens; None if there is no limit on tokens or cost.
-        """
+    def reserve_call(self, estimate: CallEstimate) -> Reservation:
+        """Return the block in which a model call, for which there is room, is reserved."""
         longest = self._longest_reply(estimate)
         reserved = estimate.least if longest is None else estimate.with_reply(longest)
         # Allowances without limits are counted too: they can get limits before the call ends.
-        levels = self._levels
-        for level in levels:
-            level._reserved = level._reserved + reserved
-        try:
-            yield longest
-        finally:
-            for level in levels:
-                level._reserved = _subtract_usage(level._reserved, reserved)
-            self._announce_release()
+        return Reservation(self._levels, reserved, longest_reply=longest)
 
     def _longest_reply(self, estimate: CallEstimate) -> int | None:
         """Return the maximum length of the reply to a call, in tokens; None if it is unlimited."""
@@ -255,6 +242,30 @@ class Allowance:
     @property
     def _owner_label(self) -> str:
         return f"{self._owner}'s" if self._owner else "the run's"
+
+
+class Reservation:
+    """The block in which a model call counts as reserved at every level.
+
+    Entering it returns the maximum length of the reply in tokens; None if there is no limit on tokens or cost.
+    """
+
+    __slots__ = ("_levels", "_longest_reply", "_reserved")
+
+    def __init__(self, levels: Sequence[Allowance], reserved: Usage, *, longest_reply: int | None) -> None:
+        self._levels = levels
+        self._reserved = reserved
+        self._longest_reply = longest_reply
+
+    def __enter__(self) -> int | None:
+        for level in self._levels:
+            level._reserved = level._reserved + self._reserved
+        return self._longest_reply
+
+    def __exit__(self, *_: object) -> None:
+        for level in self._levels:
+            level._reserved = _subtract_usage(level._reserved, self._reserved)
+        self._levels[-1]._announce_release()
 
 
 def override_limits(budget: Budget | None, limits: Budget) -> Budget:

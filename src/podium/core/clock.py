@@ -69,14 +69,9 @@ class RunTimeouts:
         with self.track_timeout(timeout, place), timeout.scope:
             yield timeout
 
-    @contextmanager
-    def track_timeout(self, timeout: PausableTimeout, place: str) -> Iterator[None]:
+    def track_timeout(self, timeout: PausableTimeout, place: str) -> TrackedTimeout:
         """Let `pause_timeouts` also pause the caller's own timeout while the block runs."""
-        self._timeouts[timeout] = place
-        try:
-            yield
-        finally:
-            del self._timeouts[timeout]
+        return TrackedTimeout(self._timeouts, timeout, place)
 
     @contextmanager
     def pause_timeouts(self, place: str) -> Iterator[None]:
@@ -89,3 +84,20 @@ class RunTimeouts:
         finally:
             for limit in enclosing:
                 limit.resume()
+
+
+class TrackedTimeout:
+    """The block in which a timeout is one of the run's active ones."""
+
+    __slots__ = ("_place", "_timeout", "_timeouts")
+
+    def __init__(self, timeouts: dict[PausableTimeout, str], timeout: PausableTimeout, place: str) -> None:
+        self._timeouts = timeouts
+        self._timeout = timeout
+        self._place = place
+
+    def __enter__(self) -> None:
+        self._timeouts[self._timeout] = self._place
+
+    def __exit__(self, *_: object) -> None:
+        del self._timeouts[self._timeout]
