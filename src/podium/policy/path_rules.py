@@ -152,7 +152,7 @@ def is_sensitive(path: str) -> bool:
     # The program itself expands such a pattern, for example `.e*`.
     last = parts.rstrip("/").rpartition("/")[2]
     return (
-        re.search(r"[*?\[]", last) is not None
+        _WILDCARD.search(last) is not None
         and re.search("[a-z]", last) is not None
         and any(fnmatchcase(name, last) for name in (".env", "id_rsa", "id_ed25519", ".netrc"))
     )
@@ -163,8 +163,8 @@ def _normalise_path(path: str) -> str:
     """Return the path as `/a/b/`, with one spelling for names that a file system may treat as equal."""
     names = normalise_spelling(path).casefold().replace("\\", "/").split("/")
     # Windows drops dots and spaces at the end of a name, and everything after a colon.
-    kept = (name if name in (".", "..") else name.partition(":")[0].rstrip(". ") for name in names)
-    return "/" + "/".join(name for name in kept if name and name != ".") + "/"
+    kept = [name if name in (".", "..") else name.partition(":")[0].rstrip(". ") for name in names]
+    return "/" + "/".join([name for name in kept if name and name != "."]) + "/"
 
 
 class _GuardPatterns(NamedTuple):
@@ -185,7 +185,14 @@ def _compile_guards() -> _GuardPatterns:
 
 def _compile_any_of(names: tuple[str, ...], *, end: str = "") -> re.Pattern[str]:
     """Compile a pattern for any of these names, as whole components of a path. `*` matches within one component."""
-    return re.compile("/(?:" + "|".join(re.escape(name).replace(r"\*", "[^/]*") for name in names) + f")/{end}")
+    # Most names share one of two beginnings. Comparing those once, and not for each name, takes half the time.
+    ends: dict[str, list[str]] = {r"\.": [], r"[^/]*\.": [], "": []}
+    for name in names:
+        escaped = re.escape(name).replace(r"\*", "[^/]*")
+        start = next(start for start in ends if escaped.startswith(start))
+        ends[start].append(escaped.removeprefix(start))
+    choices = "|".join(f"{start}(?:{'|'.join(found)})" for start, found in ends.items() if found)
+    return re.compile(f"/(?:{choices})/{end}")
 
 
 HOOK_FILE_KINDS = ("yml", "yaml", "toml", "json")
@@ -211,4 +218,5 @@ SECRETS = (
     *(f"{name}.{kind}" for name in ("credentials", "secret", "secrets") for kind in ("json", "yaml", "yml", "toml")),
     *("service-account*.json", "*.tfstate", "*.ovpn", "proc/*/environ", "etc/shadow"),
 )
+_WILDCARD = re.compile(r"[*?\[]")
 _HARMLESS = re.compile(r"/(?:\.env\.(?:example|sample|template|dist)|[^/]*\.pub)/$")
