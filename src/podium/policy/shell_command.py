@@ -206,7 +206,7 @@ PLAIN_NODES = split_names(
 # The scanner -----------------------------------------------------------------------------------------
 
 # A tilde is plain only inside a word, as in HEAD~1. Elsewhere it means a home folder.
-_WORD = r"""(?:'[^']*'|"[^"$`\\]*"|[A-Za-z0-9_@%+=:,./^-]|(?<=[A-Za-z0-9])~)+"""
+_WORD = r"""(?:'[^']*'|"[^"$`\\]*"|[A-Za-z0-9_@%+=:,./^-]++|(?<=[A-Za-z0-9])~)++"""
 _TOKEN = re.compile(rf" *(?:(?P<sign>&&|\|\|?|;)|(?P<word>{_WORD}))(?= |&&|\||;|$)| +$")
 
 
@@ -290,7 +290,7 @@ def _inspect_text(text: str, found: _Findings, *, depth: int) -> bool:
         found.candidates.extend(_expand_variants(words))
         found.is_too_much |= len(words) > MOST_WORDS and len(found.candidates) - heard > 1
     inner = [word.partition("!")[2] for words in simple if words[0] == "git" for word in words if "!" in word]
-    if any(get_program_name(words) in TEXT_READERS for words in found.candidates[before:]):
+    if not TEXT_READERS.isdisjoint(map(get_program_name, found.candidates[before:])):
         inner += found.texts[texts_before:]
         inner += [word for words in simple for word in words if re.search(r"[\s;|&$`(]", word)]
     for piece in inner:

@@ -16,7 +16,10 @@ def decode_text(node: Node) -> str:
 
 def decode_word(node: Node) -> str:
     """Return a word as the program would receive it. Expansions that only the shell can resolve stay as written."""
-    kind, text = node.type, decode_text(node)
+    kind = node.type
+    if kind in ("concatenation", "command_name") and (children := node.children):
+        return "".join([decode_word(child) for child in children])
+    text = decode_text(node)
     if kind == "word":
         return text if "\\" not in text else re.sub(r"\\(.)", _unescape_backslash, text, flags=re.DOTALL)
     if kind == "raw_string":
@@ -27,8 +30,6 @@ def decode_word(node: Node) -> str:
         return re.sub(
             r"\\(x[0-9a-fA-F]{1,2}|u[0-9a-fA-F]{1,4}|[0-7]{1,3}|.)", _decode_ansi_escape, text[2:-1], flags=re.DOTALL
         )
-    if kind in ("concatenation", "command_name"):
-        return "".join([decode_word(child) for child in children]) if (children := node.children) else text
     return text
 
 
