@@ -158,7 +158,7 @@ class PathRule:
         found = [locate_path(path) for path in named]
         if self.tool != "Read" and any(where.is_inside and where.path == "." for where in found):
             return True
-        return any(self.pattern.touches(where) for where in found)
+        return any(map(self.pattern.touches, found))
 
     def permits(self, subject: Subject) -> bool:
         if subject.tool not in COVERED[self.tool]:
@@ -246,7 +246,7 @@ class CommandRule:
 
     def catches(self, subject: Subject) -> bool:
         return subject.command is not None and (
-            self.pattern.is_everything or any(self.pattern.matches(said) for said in subject.command.match_texts)
+            self.pattern.is_everything or any(map(self.pattern.matches, subject.command.match_texts))
         )
 
     def permits(self, subject: Subject) -> bool:

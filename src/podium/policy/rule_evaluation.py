@@ -185,9 +185,10 @@ def _find_escalation_reason(subject: Subject, *, is_large: bool) -> str:
     if is_large:
         return "its diff is very large"
     if (command := subject.command) is not None:
-        entered = command.mentions if command.folders else ()
-        secret = next((path for path in entered if is_protected(path) or is_sensitive(path)), None)
-        return command.odd or ("" if secret is None else f"{secret} is protected or may contain secrets")
+        if command.odd or not command.folders:
+            return command.odd
+        secret = next((path for path in command.mentions if is_protected(path) or is_sensitive(path)), None)
+        return "" if secret is None else f"{secret} is protected or may contain secrets"
     secret = next((where.path for where in subject.locations if is_sensitive(where.path)), None)
     return "" if secret is None else f"{secret} may contain secrets"
 
