@@ -30,6 +30,17 @@ def test_a_log_of_every_released_shape_is_still_read_and_written_the_same(sample
     assert [encode_entry(decode_entry(line)) for line in lines] == lines
 
 
+def test_no_event_makes_a_command_compile_its_annotations_when_it_starts() -> None:
+    postponed = [
+        f"{event.__name__}.{name}"
+        for event in get_args(Event)
+        for name, annotation in event.__annotations__.items()
+        if isinstance(annotation, str)
+    ]
+
+    assert postponed == []
+
+
 def test_the_newest_sample_has_every_kind_of_event() -> None:
     newest = max(SAMPLES.glob("*.jsonl"))
 

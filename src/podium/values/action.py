@@ -4,8 +4,6 @@ Its `id` covers every field, so that only the approved action can be executed un
 excludes times and nonce, so that an identical action is recognised when it is requested again.
 """
 
-from __future__ import annotations
-
 from hashlib import sha256
 from typing import Any
 

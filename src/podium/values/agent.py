@@ -4,8 +4,6 @@ An agent lists only the agents that it calls or hands off to directly; the whole
 that at run time. The roster reads agents from files and checks their references.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 

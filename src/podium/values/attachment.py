@@ -3,8 +3,6 @@
 The media type is detected from a file's content, not from its name.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 from hashlib import sha256

@@ -1,7 +1,5 @@
 """Diagnostics: messages about a file, with the line and key that they concern."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Sequence
 from typing import Literal
 

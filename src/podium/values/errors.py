@@ -19,8 +19,6 @@
 Every error says in one sentence what was given, what is wrong and what would work.
 """
 
-from __future__ import annotations
-
 from typing import Literal
 
 from msgspec import Struct

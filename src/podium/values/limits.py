@@ -1,7 +1,5 @@
 """A turn's limits: how long it can be silent, how long it can take, and how often it can call tools."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from msgspec import Struct

@@ -4,8 +4,6 @@ Variables such as `${NAME}` are resolved only when the server starts; their valu
 nor shown. The settings read these definitions, and the MCP client talks to the servers.
 """
 
-from __future__ import annotations
-
 import re
 import shlex
 from collections.abc import Mapping
@@ -57,7 +55,7 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
         env = "".join(f"{name}={shlex.quote(truncate_text(value, 60))} " for name, value in self.env.items())
         return escape_unprintable(f"start {env}{shlex.join([self.command, *self.args])}")
 
-    def resolve_variables(self, environ: Mapping[str, str]) -> ResolvedServer:
+    def resolve_variables(self, environ: Mapping[str, str]) -> "ResolvedServer":
         """Return the server with its variables replaced by their values. Raises Mistake if one is not set."""
         secrets: dict[str, str] = {}
 

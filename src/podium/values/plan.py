@@ -1,7 +1,5 @@
 """A plan for a piece of work: steps with owners, acceptance criteria, dependencies and limits."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """Requests to agents and their answers."""
 
-from __future__ import annotations
-
 import re
 from typing import Any, Literal
 

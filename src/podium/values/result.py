@@ -1,7 +1,5 @@
 """The result of a run."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec import Struct

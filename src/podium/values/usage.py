@@ -3,8 +3,6 @@
 Usage is recorded only with the outcomes of model calls; every total is the sum of those.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 
 from msgspec import Struct, structs
@@ -37,7 +35,7 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def tokens(self) -> int:
         return self.input_tokens + self.output_tokens
 
-    def as_rehearsed(self) -> Usage:
+    def as_rehearsed(self) -> "Usage":
         """Return this usage of one call as that of a rehearsed call."""
         return Usage(
             tool_calls=self.tool_calls,
@@ -47,7 +45,7 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
             rehearsed_output_tokens=self.output_tokens,
         )
 
-    def with_rehearsed(self) -> Usage:
+    def with_rehearsed(self) -> "Usage":
         """Return this usage with the rehearsed calls counted as model calls."""
         if not self.rehearsed_calls:
             return self
@@ -61,7 +59,7 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
             rehearsed_output_tokens=0,
         )
 
-    def __add__(self, other: Usage) -> Usage:
+    def __add__(self, other: "Usage") -> "Usage":
         if self is NO_USAGE:
             return other
         return Usage(

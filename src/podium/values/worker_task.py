@@ -1,7 +1,5 @@
 """A worker task: where a worker works, from which commit, and after which other workers."""
 
-from __future__ import annotations
-
 from msgspec import Struct
 
 DEFAULT_WORKER_AGENT = "worker"

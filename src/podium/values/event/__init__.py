@@ -5,8 +5,6 @@ readable for years: a new field has a default, a field never changes its meaning
 events can still be read.
 """
 
-from __future__ import annotations
-
 from typing import get_args
 
 import msgspec

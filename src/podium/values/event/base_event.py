@@ -1,7 +1,5 @@
 """The base class of all events."""
 
-from __future__ import annotations
-
 from typing import ClassVar
 
 from msgspec import Struct

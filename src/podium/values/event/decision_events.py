@@ -1,7 +1,5 @@
 """Events of a decision: the proposal, ballots, and the option that was chosen."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from .base_event import EventBase

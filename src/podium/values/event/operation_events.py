@@ -1,7 +1,5 @@
 """Events of an operation: its start and end, advice, routes and handoffs."""
 
-from __future__ import annotations
-
 from typing import Any, Literal
 
 from ..errors import Failure

@@ -1,7 +1,5 @@
 """Events about permission requests, questions to a person, their answers, and the actions that follow."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from ..action import Action

@@ -1,7 +1,5 @@
 """Events of a collaborating team: its formation, the plan, the work on each step, artifacts and snapshots."""
 
-from __future__ import annotations
-
 from typing import ClassVar, Literal
 
 from msgspec import Struct

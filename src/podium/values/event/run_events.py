@@ -1,7 +1,5 @@
 """Events of a whole run: its start, end, pauses and resumes, and a person's messages and commands."""
 
-from __future__ import annotations
-
 from typing import Any, ClassVar
 
 from ..agent import Agent, Budget

@@ -1,7 +1,5 @@
 """Events of team modes: plans, evaluations, iterations, and the messages and votes in a discussion."""
 
-from __future__ import annotations
-
 from typing import Literal
 
 from msgspec import Struct, structs
@@ -72,7 +70,7 @@ class MemberChanged(EventBase, frozen=True, kw_only=True, tag="member_changed"):
     prompt: str = ""
     by: str = ""
 
-    def with_earlier(self, before: MemberChanged | None) -> MemberChanged:
+    def with_earlier(self, before: "MemberChanged | None") -> "MemberChanged":
         """Return this change merged with an earlier change to the same agent."""
         if before is None:
             return self

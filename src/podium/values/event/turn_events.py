@@ -1,7 +1,5 @@
 """Events of a turn: streamed text, model calls and tool calls."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from msgspec import Struct

@@ -1,7 +1,5 @@
 """Events about workers: their checkouts, commits, starts and results."""
 
-from __future__ import annotations
-
 from ..agent import Budget
 from ..request import Outcome
 from ..usage import NO_USAGE, Usage
