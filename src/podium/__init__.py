@@ -1,9 +1,5 @@
 """Podium: run teams of AI agents and record everything they do on a durable timeline."""
 
-from __future__ import annotations
-
-from importlib import import_module
-
 # Importing TYPE_CHECKING from typing would take longer than the rest of `podium --help`.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,6 +95,8 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """Import a public name when it is first used, so that importing the package costs nothing."""
     if name in _MODULES:
+        from importlib import import_module  # imported here for start-up time: podium --help needs no other module
+
         return getattr(import_module(_MODULES[name], __name__), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 

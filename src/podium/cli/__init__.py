@@ -3,7 +3,6 @@
 import sys
 
 from .command_table import answer_help_or_version
-from .terminal.broken_pipe import discard_stdout
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -20,6 +19,8 @@ def main(argv: list[str] | None = None) -> int:
     try:
         print(text, flush=True)
     except BrokenPipeError:
+        from .terminal.broken_pipe import discard_stdout  # imported here for start-up time: pipes rarely break
+
         return discard_stdout()
     return 0
 
