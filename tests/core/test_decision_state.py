@@ -17,6 +17,7 @@ from podium.core.decision_state import (
     find_result,
     judge_ballot,
     parse_vote_rule,
+    shorten_proposal,
 )
 from podium.core.plan_state import InvalidTransition
 from podium.values.errors import Mistake
@@ -237,6 +238,17 @@ def test_a_rule_that_does_not_exist_is_refused_in_one_sentence(text: str) -> Non
 def test_a_proposal_that_cannot_be_decided_is_refused_in_one_sentence(changes: dict[str, Any], problem: str) -> None:
     assert find_proposal_problem(structs.replace(PROPOSAL, **changes)).startswith(problem)
     assert bool(find_proposal_problem(structs.replace(PROPOSAL, **changes))) == bool(problem)
+
+
+def test_a_proposal_of_an_agent_is_cut_to_single_lines_and_loses_nothing() -> None:
+    long = "Which drink?\n" + "x" * 400
+
+    short = shorten_proposal(structs.replace(PROPOSAL, topic=long, options=("tea\n or", "y" * 300), evidence="Cheap."))
+
+    assert find_proposal_problem(short) == ""
+    assert short.topic.startswith("Which drink? xxx")
+    assert (short.evidence, short.options[0]) == (f"{long}\n\nCheap.", "tea or")
+    assert shorten_proposal(PROPOSAL) == PROPOSAL
 
 
 # Properties

@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 from anyio import fail_after
 
 from podium import Result
-from podium.patterns.ballot import Ballot, as_voter, match_option, parse_ballot
+from podium.core.decision_state import DecisionState
+from podium.core.scope import Scope
+from podium.core.timeline import Timeline
+from podium.patterns.ballot import Ballot, as_voter, cast_ballot, match_option, parse_ballot
 from podium.store.fault_injection import Fault, refuse_after
 from podium.store.sqlite.mailbox import post_to_mailbox
+from podium.store.sqlite.store import SqliteStore
 from podium.values.agent import Agent, Member, Team
 from podium.values.event import (
     BallotCast,
@@ -385,6 +390,21 @@ async def test_replaying_a_vote_that_timed_out_waits_for_nobody(studio: Studio) 
 
 
 # The parts
+
+
+async def test_the_ballot_of_a_stranger_is_refused_and_recorded_once(tmp_path: Path) -> None:
+    proposal = DecisionProposed(id="d1", topic="Which?", options=("tea", "coffee"), eligible=("ada",))
+    async with SqliteStore(tmp_path / "s.db") as store:
+        timeline = Timeline("r", store.begin_run("r"))
+        place = Scope(timeline, "lead/tool#1", operation="lead", digest="d")
+        for _ in range(2):
+            again = Scope(timeline, place.path, operation="lead", digest="d")
+            cast = cast_ballot(again, DecisionState(proposal=proposal), "zoe", Ballot("tea", "I am ada."))
+
+        assert cast == BallotRefused(
+            decision="d1", voter="zoe", option="tea", reason="zoe cannot vote on this; eligible: ada"
+        )
+        assert timeline.find_events_below("lead", BallotCast, BallotRefused) == [cast]
 
 
 def test_an_agent_votes_alone_reads_only_and_starts_nothing() -> None:

@@ -13,9 +13,11 @@ from dataclasses import dataclass, field, replace
 from math import fsum, isfinite
 from typing import Literal, NamedTuple
 
+from msgspec import structs
+
 from ..values.errors import Mistake
 from ..values.event import BallotCast, BallotRefused, DecisionCommitted, DecisionProposed, Event, VoteClosed
-from ..values.plain_text import format_count, join_words
+from ..values.plain_text import format_count, join_words, truncate_text
 from .plan_state import InvalidTransition
 
 DecisionStatus = Literal["proposed", "voting", "closed", "committed"]
@@ -60,6 +62,16 @@ def parse_vote_rule(text: str) -> VoteRule:
     raise Mistake(
         f"{text!r} is not a rule for a vote; use majority, unanimous, weighted or quorum:N, where N is at least 1"
     )
+
+
+def shorten_proposal(proposal: DecisionProposed) -> DecisionProposed:
+    """Return a proposal whose topic and options are single lines of limited length; a long topic becomes evidence."""
+    topic = " ".join(proposal.topic.split())
+    options = tuple(truncate_text(" ".join(option.split()), LONGEST_OPTION) for option in proposal.options)
+    evidence = proposal.evidence
+    if len(topic) > LONGEST_TOPIC:
+        evidence = f"{proposal.topic}\n\n{evidence}".strip()
+    return structs.replace(proposal, topic=truncate_text(topic, LONGEST_TOPIC), options=options, evidence=evidence)
 
 
 def find_proposal_problem(proposal: DecisionProposed) -> str:

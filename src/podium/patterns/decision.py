@@ -20,6 +20,7 @@ from ..core.decision_state import (
     VoteResult,
     find_proposal_problem,
     find_result,
+    shorten_proposal,
 )
 from ..core.operation import Operation
 from ..core.person_question import ask_question
@@ -54,6 +55,7 @@ async def run_decision(
 
     A proposal without an id gets one, which a resumed run finds again. Raises AgentFailed if the proposal is invalid.
     """
+    proposal = shorten_proposal(proposal)
     problem = find_proposal_problem(proposal)
     if stranger := next((name for name in proposal.eligible if name not in voters), ""):
         problem = problem or f"{stranger} cannot vote, because there is no such agent"
@@ -80,8 +82,13 @@ async def run_decision_request(op: Operation, proposal: DecisionProposed) -> Ans
 
 
 def list_weights(op: Operation, members: Mapping[str, Agent]) -> dict[str, float]:
-    """Return the weights of the team's members whose votes do not count once."""
-    listed = () if op.agent.team is None else op.agent.team.members
+    """Return the weights of the members of the operation's team whose votes do not count once."""
+    return list_team_weights(op.agent, members)
+
+
+def list_team_weights(lead: Agent, members: Mapping[str, Agent]) -> dict[str, float]:
+    """Return the weights of the members of a lead's team whose votes do not count once."""
+    listed = () if lead.team is None else lead.team.members
     return {name: one.weight for name, one in zip(members, listed, strict=True) if one.weight != 1}
 
 
@@ -244,10 +251,13 @@ class _DecisionRun:
 
 def read_decision(op: Operation, id: str) -> DecisionState | None:
     """Return the current state of a decision of the run, or None if there is no such decision."""
-    root = op
-    while root.parent is not None:
-        root = root.parent
-    return DecisionState.from_events(id, root.scope.timeline.find_events_below(root.scope.path, *DECISION_EVENTS))
+    root = find_root(op).scope
+    return DecisionState.from_events(id, root.timeline.find_events_below(root.path, *DECISION_EVENTS))
+
+
+def find_root(op: Operation) -> Operation:
+    """Return the first operation of the run that an operation belongs to."""
+    return op if op.parent is None else find_root(op.parent)
 
 
 def describe_situation(state: DecisionState, result: VoteResult) -> str:

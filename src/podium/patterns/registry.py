@@ -13,6 +13,7 @@ from . import advisors, handoff, router
 from .broadcast import run_broadcast
 from .collaborate import run_collaborate
 from .decision import run_decision_request
+from .decision_tools import make_decision_tools
 from .delegation_tools import make_delegation_tools
 from .discuss import Discussion, run_discuss
 from .in_worker import run_in_worker, runs_in_worker
@@ -114,6 +115,7 @@ async def run_alone(op: Operation, request: Request) -> Answer:
         *make_step_tools(op),
         *make_subagent_tools(op),
         *make_delegation_tools(op),
+        *make_decision_tools(op),
         *await op.offer_tools(),
     )
     if isinstance(op.agent.output, dict):

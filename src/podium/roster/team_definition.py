@@ -104,6 +104,8 @@ def preset_from_agents(lead: Agent, members: tuple[Agent, ...]) -> Preset:
         _refuse_extra_keys(lead, agent, MEMBER_KEYS | CHARTER_KEYS if is_derived else MEMBER_KEYS)
         if member.capabilities:
             raise _make_extra_keys_error(lead, lead, ["capabilities of a member"])
+        if member.weight != 1:
+            raise _make_extra_keys_error(lead, lead, ["weight of a member"])
         workers.append(
             PresetWorker(
                 name=(member.name or member.agent).rpartition(":")[2],

@@ -29,6 +29,8 @@ DELEGATING_TOOLS = ("delegate_task", "check_workers", "get_worker_result", "canc
 """Tools for delegating to workers, which are defined elsewhere."""
 STEP_TOOLS = ("handoff_step", "raise_blocker")
 """Tools for the owner of a plan step, which are defined elsewhere."""
+DECISION_TOOLS = ("propose_decision", "cast_ballot")
+"""Tools for decisions of a team, which are defined elsewhere."""
 
 ALIASES = {
     "Read": "read_file",
@@ -115,7 +117,8 @@ class Toolbox:
 
     def find_unknown_tools(self, names: Sequence[str]) -> list[str]:
         """Return the entries that are not known tools, for a notice."""
-        known = {*DELEGATING_TOOLS, *STEP_TOOLS, *CHECKOUT_TOOLS, *self._acting, *self._plain, *self._functions}
+        elsewhere = {*DELEGATING_TOOLS, *STEP_TOOLS, *DECISION_TOOLS}
+        known = {*elsewhere, *CHECKOUT_TOOLS, *self._acting, *self._plain, *self._functions}
         return [entry for entry in names if (name := resolve_tool_name(entry)) is not None and name not in known]
 
 

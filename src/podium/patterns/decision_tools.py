@@ -1,0 +1,170 @@
+"""Decision tools: an agent proposes a decision to its team and gets the result, or votes on an open decision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import inf
+from typing import Annotated, Literal, NamedTuple
+
+import msgspec
+from msgspec import Meta
+
+from ..core.decision_state import find_proposal_problem, shorten_proposal
+from ..core.engine import Tool, ToolAnswer
+from ..core.gate import InvalidCall
+from ..core.operation import Operation
+from ..core.scope import Scope
+from ..core.tool_arguments import Arguments, build_schema, parse_arguments
+from ..values.agent import Agent
+from ..values.event import DecisionCommitted, DecisionProposed, ToolUse, VoteClosed
+from ..values.plain_text import truncate_text
+from .ballot import DECISION_TOOLS, Ballot, answer_ballot, cast_ballot
+from .decision import find_root, list_team_weights, read_decision, run_decision
+from .member_tasks import TeamOptions, list_members
+
+LONGEST_EVIDENCE = 8000
+
+DEFAULT_OPTIONS = TeamOptions()
+
+
+class ProposeDecisionArguments(Arguments, frozen=True, kw_only=True):
+    """The arguments of propose_decision."""
+
+    topic: Annotated[str, Meta(min_length=1, description="What is to be decided, as a question.")]
+    options: Annotated[tuple[str, ...], Meta(min_length=2, description="The options, each in a few words.")]
+    evidence: Annotated[
+        str, Meta(max_length=LONGEST_EVIDENCE, description="What the others need to know to choose between them.")
+    ] = ""
+
+
+class CastBallotArguments(Arguments, frozen=True, kw_only=True):
+    """The arguments of cast_ballot."""
+
+    decision: Annotated[str, Meta(min_length=1, description="The id of the decision.")]
+    option: Annotated[str, Meta(description="One of its options, or abstain.")]
+    reason: Annotated[str, Meta(description="Why, in one or two sentences.")] = ""
+
+
+def make_decision_tools(op: Operation) -> tuple[Tool, ...]:
+    """Create the decision tools listed in the agent's file."""
+    wanted = [name for name in op.agent.tools or () if name in DECISION_TOOLS]
+    return tuple(_make_tool(name, op) for name in dict.fromkeys(wanted) if name not in op.agent.disallowed_tools)
+
+
+def _make_tool(name: str, op: Operation) -> Tool:
+    if name == "propose_decision":
+        return _make_proposal_tool(op)
+    return _make_open_ballot_tool(op)
+
+
+class Electorate(NamedTuple):
+    """Those who vote on a decision, and the lead that decides without a result."""
+
+    voters: Mapping[str, Agent]
+    weights: Mapping[str, float]
+    lead: Agent
+    options: TeamOptions
+    decide_by: Literal["lead", "person"]
+
+
+def find_electorate(op: Operation) -> Electorate:
+    """Return who votes on a proposal of an operation's agent: its team, or else all agents of the run."""
+    lead = find_lead(op)
+    if lead is not None and lead.team is not None:
+        own = msgspec.convert(lead.team.options, TeamOptions)
+        members = list_members(lead, op.agents)
+        return Electorate(members, list_team_weights(lead, members), lead, own, own.decide_by)
+    voters = {name: agent for name, agent in op.agents.items() if len(op.agents) > 1}
+    # An agent that is alone in its run does not vote with itself.
+    return Electorate(voters, {}, find_root(op).agent, DEFAULT_OPTIONS, "lead" if voters else "person")
+
+
+def find_lead(op: Operation) -> Agent | None:
+    """Return the lead whose team the operation's agent belongs to, or that it is itself; None if there is none.
+
+    A lead for which the agent works right now comes before other leads that list it.
+    """
+    above: list[Agent] = []
+    at: Operation | None = op
+    while at is not None:
+        above.append(at.agent)
+        at = at.parent
+    return next((lead for lead in (*above, *op.agents.values()) if _leads_agent(lead, op.agent)), None)
+
+
+def _leads_agent(lead: Agent, agent: Agent) -> bool:
+    if lead.team is None:
+        return False
+    return lead.name == agent.name or any(agent.name in (one.name, one.agent) for one in lead.team.members)
+
+
+def _make_proposal_tool(op: Operation) -> Tool:
+    async def answer_call(call: ToolUse, scope: Scope) -> ToolAnswer:
+        try:
+            given = parse_arguments(call, ProposeDecisionArguments)
+        except InvalidCall as error:
+            return ToolAnswer(text=str(error), is_error=True)
+        electorate = find_electorate(op)
+        proposal = shorten_proposal(
+            DecisionProposed(
+                id="",
+                topic=given.topic,
+                options=given.options,
+                evidence=given.evidence,
+                eligible=tuple(electorate.voters),
+                weights=dict(electorate.weights),
+                rule=electorate.options.vote,
+                decide_by=electorate.decide_by,
+                window=electorate.options.vote_window,
+                by=op.agent.name,
+            )
+        )
+        if problem := find_proposal_problem(proposal):
+            return ToolAnswer(text=f"This cannot be decided: {problem}.", is_error=True)
+        made = await run_decision(op, proposal, electorate.voters, at=scope, lead=electorate.lead)
+        return ToolAnswer(text=format_outcome(made))
+
+    return Tool(
+        name="propose_decision",
+        description="Let your team decide between options, and wait for the decision.",
+        parameters=build_schema(ProposeDecisionArguments),
+        answer=answer_call,
+        timeout=inf,
+        is_step=True,
+        is_parallel=False,
+    )
+
+
+def format_outcome(made: DecisionCommitted) -> str:
+    """Return what was decided, how and why, for the agent that proposed it."""
+    why = f"\nReasons:\n{made.rationale}" if made.rationale.strip() else ""
+    return f"Decided: {made.option} ({made.how}). The decision has the id {made.decision}.{why}"
+
+
+def _make_open_ballot_tool(op: Operation) -> Tool:
+    async def answer_call(call: ToolUse, scope: Scope) -> ToolAnswer:
+        try:
+            given = parse_arguments(call, CastBallotArguments)
+        except InvalidCall as error:
+            return ToolAnswer(text=str(error), is_error=True)
+        state = read_decision(op, given.decision.strip())
+        if state is None:
+            return ToolAnswer(text=_explain_unknown(op, given.decision), is_error=True)
+        return answer_ballot(cast_ballot(scope, state, op.agent.name, Ballot(given.option, given.reason)))
+
+    return Tool(
+        name="cast_ballot",
+        description="Vote on an open decision of your team; your last ballot counts.",
+        parameters=build_schema(CastBallotArguments),
+        answer=answer_call,
+        is_step=True,
+        is_parallel=False,
+    )
+
+
+def _explain_unknown(op: Operation, id: str) -> str:
+    root = find_root(op).scope
+    proposed = root.timeline.find_events_below(root.path, DecisionProposed)
+    closed = {one.decision for one in root.timeline.find_events_below(root.path, VoteClosed)}
+    open = ", ".join(one.id for one in proposed if one.id not in closed) or "none"
+    return f"There is no decision {truncate_text(id)!r} in this run; open decisions: {open}."
