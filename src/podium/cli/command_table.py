@@ -24,6 +24,7 @@ COMMANDS = (
     ("show", "Look", "Show one run: its tree of agents and its answer.", "podium show 3f2a"),
     ("results", "Look", "Show the results of a run so far.", "podium results 3f2a --markdown"),
     ("cost", "Look", "Show the cost of all runs, or of each agent in one run.", "podium cost 3f2a"),
+    ("decisions", "Look", "List the decisions of this repository, or show one.", "podium decisions --in-force"),
     ("logs", "Look", "Print or follow the timeline of a run.", "podium logs 3f2a -f"),
     ("plan", "Look", "Show the plan of a team and the state of its steps.", "podium plan 3f2a"),
     ("artifacts", "Look", "List or print what a team's steps produced.", "podium artifacts 3f2a s1-1.diff"),

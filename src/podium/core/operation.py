@@ -86,8 +86,8 @@ class RunContext:
     rules: Rules = NO_RULES
     mode: Mode = "default"
     directory: str = ""
-    repo: str = ""
-    """The repository for which the run's decisions are in force: for a worker, that of its checkout."""
+    find_repo: Callable[[], str] = str
+    """Returns the path of the repository for which the run's decisions are in force; empty if there is none."""
     unattended: Unattended | None = "deny"
     """How agents' requests and questions are handled without a person; None if a person is available to answer."""
     turn_limits: TurnLimits = DEFAULT_TURN_LIMITS
@@ -218,7 +218,7 @@ class Operation:
     @property
     def repo(self) -> str:
         """The path of the repository for which the run's decisions are in force; empty if there is none."""
-        return self._context.repo
+        return self._context.find_repo()
 
     @property
     def unattended(self) -> Unattended | None:

@@ -57,8 +57,8 @@ from ..values.event import Entry, Noticed, RunPaused, RunResumed, RunStarted, St
 from ..values.limits import Unattended
 from ..values.request import Request, replace_surrogates
 from ..values.worker_task import WorkerTask
+from .decision_lookup import find_decision_repo
 from .run_driver import RunDriver
-from .run_lookup import find_main_folder
 from .run_options import RunOptions
 
 BYPASS_NOTICE = "Permissions are bypassed: everything that no rule denies is done without asking."
@@ -377,7 +377,7 @@ class RunLauncher:
             rules=self._rules if settings is self.settings else settings.build_rules(),
             mode=settings.permission_mode,
             directory=started.repo,
-            repo=find_main_folder(started),
+            find_repo=cache(partial(find_decision_repo, Path(started.repo))) if started.repo else str,
             unattended=unattended,
             turn_limits=self._turn_limits if settings is self.settings else settings.build_turn_limits(),
             earlier_turns=earlier_turns,

@@ -11,6 +11,7 @@ from ...core.journal_rows import JournalRow
 from ...core.open_requests import REQUEST_KINDS, RunRequests
 from ...values.errors import NoSuchRun, StoreCorrupt
 from ...values.event import Entry, decode_entry
+from .decision_rows import select_decision_entries
 from .progress_files import find_recorded_run
 from .run_leases import Owner
 from .schema import open_for_reading, translate_sqlite_errors
@@ -74,6 +75,11 @@ class StoreReader:
         for row in self.read_rows_of_kinds(run, REQUEST_KINDS, after=after):
             requests.apply(decode_entry(row.line))
         return requests
+
+    def read_decision_entries(self) -> list[Entry]:
+        """Return the entries with the proposal and the outcome of every decision, of all runs."""
+        with translate_sqlite_errors(self.path):
+            return select_decision_entries(self._connection)
 
     def find_last_entry(self, run: str, kind: str, *, containing: str) -> int | None:
         """Return the sequence number of a run's last entry of a kind whose line contains this text, or None."""

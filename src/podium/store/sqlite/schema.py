@@ -127,6 +127,10 @@ MIGRATIONS = (
         data BLOB NOT NULL
     ) STRICT, WITHOUT ROWID;
     """,
+    """
+    CREATE INDEX entry_decision ON entry (run, seq)
+    WHERE kind IN ('decision_proposed', 'vote_closed', 'decision_committed');
+    """,
 )
 
 

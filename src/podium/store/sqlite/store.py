@@ -20,8 +20,10 @@ from anyio import CancelScope, to_thread
 
 from ...core.journal_rows import JournalRow
 from ...values.errors import PodiumError, RunHeld
+from ...values.event import Entry
 from ..wakeup import WakeupSender, WakeupSocket, ensure_socket_folder
 from .attachment_rows import build_attachment_delete, select_attachment
+from .decision_rows import select_decision_entries
 from .mailbox import MailboxMessage, find_runs_with_mail, read_mailbox
 from .reader import StoreReader
 from .run_leases import LEASE_SECONDS, build_lease_renewal, register_owner, take_over_run
@@ -155,6 +157,11 @@ class SqliteStore:
         """Store the content of an artifact under its digest. Content that is there already is not stored again."""
         insert = "INSERT OR IGNORE INTO artifact (digest, data) VALUES (?, ?)"
         lease.queue_write(Write(lease, after=(insert, (digest, data))))
+
+    def read_decision_entries(self) -> list[Entry]:
+        """Return the entries with the proposal and the outcome of every decision, of all runs."""
+        with translate_sqlite_errors(self.path):
+            return select_decision_entries(self._connection)
 
     async def read_rows(self, run: str) -> list[JournalRow]:
         """Return a run's whole timeline."""

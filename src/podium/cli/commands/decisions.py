@@ -1,0 +1,100 @@
+"""`podium decisions`: list the decisions of a repository, or show one as a record."""
+
+from __future__ import annotations
+
+import shutil
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+
+from ...runs.decision_lookup import find_decision, find_decision_repo, list_decisions
+from ...setup.settings import Settings
+from ...system.locations import find_repo
+from ...values.event import SCHEMA
+from ...views.decision_record import DecisionRecord, list_participants, render_decision
+from ..terminal.command_options import json_option, repo_option
+from ..terminal.text import as_json, escape_for_terminal, fit_columns, print_to_stderr
+
+NO_DECISIONS = 'no decisions yet; make one with: podium decide "topic" --option A --option B'
+
+
+class DecisionsCommandGroup(click.Group):
+    """The subcommands of `podium decisions`. An id in place of a subcommand shows that decision."""
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        return super().resolve_command(ctx, args if args[0] in self.commands else ["show", *args])
+
+
+@click.group("decisions", cls=DecisionsCommandGroup, invoke_without_command=True, subcommand_metavar="[ID]")
+@click.option("--in-force", "is_in_force", is_flag=True, help="Leave out decisions that are open or superseded.")
+@repo_option
+@json_option
+@click.pass_context
+def decisions_command(ctx: click.Context, is_in_force: bool, repo: Path | None, is_json: bool) -> None:
+    """List the decisions of this repository, newest first. With ID, show that decision as a record in Markdown."""
+    if ctx.invoked_subcommand is not None:
+        return
+    place = find_repo(repo or Path())
+    decisions = list_decisions(Settings.load(repo=place).store, find_decision_repo(place))
+    shown = [one for one in reversed(decisions) if not is_in_force or one.status == "accepted"]
+    if is_json:
+        click.echo(as_json({"schema": SCHEMA, "decisions": [decision_fields(one) for one in shown]}))
+    elif not shown:
+        print_to_stderr("no decisions are in force" if decisions else NO_DECISIONS)
+    else:
+        rows = [format_decision_row(one) for one in shown]
+        for line in fit_columns(rows, most=shutil.get_terminal_size().columns):
+            click.echo(escape_for_terminal(line))
+
+
+@decisions_command.command("show")
+@click.argument("id")
+@json_option
+@click.pass_context
+def show_decision_command(ctx: click.Context, id: str, is_json: bool) -> None:
+    """Show the decision ID as a record in Markdown."""
+    assert ctx.parent is not None
+    place = find_repo(ctx.parent.params["repo"] or Path())
+    record = find_decision(Settings.load(repo=place).store, find_decision_repo(place), id)
+    if is_json:
+        fields = decision_fields(record) | {
+            "ballots": list(record.state.ballots.values()),
+            "refused": record.state.refused,
+            "text": render_decision(record),
+        }
+        click.echo(as_json({"schema": SCHEMA, "decision": fields}))
+    else:
+        click.echo(escape_for_terminal(render_decision(record)), nl=False)
+
+
+def decision_fields(record: DecisionRecord) -> dict[str, Any]:
+    """Return a decision as JSON fields."""
+    proposal, made = record.state.proposal, record.state.committed
+    return {
+        "id": record.id,
+        "topic": proposal.topic,
+        "status": record.status,
+        "superseded_by": record.superseded_by or None,
+        "supersedes": proposal.supersedes or None,
+        "option": None if made is None else made.option,
+        "how": None if made is None else made.how,
+        "rationale": "" if made is None else made.rationale,
+        "options": proposal.options,
+        "participants": list_participants(record.state),
+        "run": record.run,
+        "proposed_at": record.proposed_at,
+        "committed_at": record.committed_at,
+    }
+
+
+def format_decision_row(record: DecisionRecord) -> tuple[str, ...]:
+    """Return the columns of a decision: its id, date, status, and what was decided."""
+    made = record.state.committed
+    day = time.strftime("%Y-%m-%d", time.localtime(record.committed_at or record.proposed_at))
+    status = f"superseded by {record.superseded_by}" if record.superseded_by else record.status
+    outcome = " | ".join(record.state.proposal.options) if made is None else f"{made.option} ({made.how})"
+    return record.id, day, status, f"{record.state.proposal.topic} -> {outcome}"

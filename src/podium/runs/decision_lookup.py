@@ -1,0 +1,52 @@
+"""Look up the decisions of a repository, which can come from many runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..core.decision_state import DECISION_EVENTS
+from ..store.sqlite.reader import StoreReader
+from ..values.errors import Mistake
+from ..values.event import KINDS, Entry, decode_entry
+from ..views.decision_record import DecisionRecord, collect_decisions
+
+
+def find_decision_repo(folder: Path) -> str:
+    """Return the path under which the decisions of a folder's repository are recorded, in all its worktrees."""
+    from ..workspace.git.repository import Repository  # for start-up time: most runs make no decisions
+
+    try:
+        return str(Repository.at(folder).main_folder)
+    except Mistake:
+        return str(folder.resolve())
+
+
+def select_decisions(entries: Iterable[Entry], repo: str) -> list[DecisionRecord]:
+    """Return the decisions of a repository in these entries, in the order of their proposals."""
+    return [one for one in collect_decisions(entries) if one.state.proposal.repo == repo]
+
+
+def list_decisions(store: Path, repo: str) -> list[DecisionRecord]:
+    """Return the decisions of a repository, oldest first, without their ballots."""
+    if not store.exists():
+        return []
+    with StoreReader(store) as reader:
+        return select_decisions(reader.read_decision_entries(), repo)
+
+
+def find_decision(store: Path, repo: str, prefix: str) -> DecisionRecord:
+    """Return the only decision of a repository whose id starts with `prefix`, with its ballots. Raises Mistake."""
+    decisions = list_decisions(store, repo)
+    found = [one for one in decisions if one.id.startswith(prefix)] if prefix else []
+    found = [one for one in found if one.id == prefix] or found
+    if not found:
+        raise Mistake(f"decision {prefix!r} not found in {repo}; podium decisions lists the decisions")
+    if len(found) > 1:
+        ids = ", ".join(f"{one.id} in run {one.run}" for one in found)
+        raise Mistake(f"{prefix!r} matches several decisions: {ids}; give more characters of the id")
+    with StoreReader(store) as reader:
+        rows = reader.read_rows_of_kinds(found[0].run, [KINDS[kind] for kind in DECISION_EVENTS])
+        others = [entry for entry in reader.read_decision_entries() if entry.run != found[0].run]
+    whole = select_decisions([*others, *(decode_entry(row.line) for row in rows)], repo)
+    return next(one for one in whole if (one.run, one.id) == (found[0].run, found[0].id))
