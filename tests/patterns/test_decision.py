@@ -18,6 +18,7 @@ from podium.store.fault_injection import Fault, refuse_after
 from podium.store.sqlite.mailbox import post_to_mailbox
 from podium.store.sqlite.store import SqliteStore
 from podium.values.agent import Agent, Member, Team
+from podium.values.errors import Mistake
 from podium.values.event import (
     BallotCast,
     BallotRefused,
@@ -31,6 +32,8 @@ from podium.values.event import (
     VoteClosed,
 )
 
+from ..collaboration import Play, make_plan, make_step, use_tool
+from ..collaboration import add_team as add_collaboration
 from ..studio import Studio
 
 DRINK = DecisionProposed(id="", topic="Which drink?", options=("tea", "coffee", "water"), evidence="Coffee costs 3.")
@@ -237,16 +240,25 @@ async def test_without_voters_the_lead_decides(studio: Studio) -> None:
         ({"rule": "quorum:3"}, "quorum:3 can never be reached, because only 1 member can vote"),
     ],
 )
-async def test_a_proposal_that_cannot_be_decided_fails_in_one_sentence(
+async def test_a_proposal_that_cannot_be_decided_is_refused_before_anything_runs(
     studio: Studio, changes: dict[str, Any], why: str
 ) -> None:
     add_team(studio, ada=votes("tea"))
     keys = {"id": "", "topic": "Which?", "options": ("tea", "coffee")} | changes
 
-    result = await decide(studio, DecisionProposed(**keys))
+    with pytest.raises(Mistake, match=why):
+        await decide(studio, DecisionProposed(**keys))
 
-    assert (result.outcome, result.error) == ("failed", f"lead: this cannot be decided: {why}")
-    assert not studio.calls
+
+async def test_a_blocker_that_cannot_be_decided_fails_the_step_in_one_sentence(studio: Studio) -> None:
+    blocker = use_tool("raise_blocker", topic="tabs or spaces?", options=["tabs", "Tabs"])
+    play = Play(plan=make_plan(make_step("s1", "ada")), step=blocker)
+    add_collaboration(studio, play, "ada", "bob")
+
+    result = await studio.run("lead", "go")
+
+    assert not result.succeeded
+    assert "this cannot be decided: the option 'tabs' is listed twice" in str(result.error)
 
 
 # The person

@@ -17,6 +17,12 @@ COMMANDS = (
     ("retry", "Work", "Try a run again from where it failed.", "podium retry 3f2a --budget usd=5"),
     ("delegate", "Work", "Start a worker on a task, on its own branch.", 'podium delegate feat/csv "Export to CSV"'),
     ("merge", "Work", "Merge workers' branches and run the checks.", "podium merge --all"),
+    (
+        "decide",
+        "Work",
+        "Decide between options yourself, or let a team vote.",
+        'podium decide "Tea?" --option yes --option no',
+    ),
     ("demo", "Work", "Watch a team work, crash and resume; needs no key or network.", "podium demo"),
     ("status", "Look", "Show what needs you, who works on what, and what has finished.", "podium status --watch"),
     ("ps", "Look", "List runs and their states.", "podium ps --all"),

@@ -49,11 +49,13 @@ LONGEST_RATIONALE = 4000
 
 
 async def run_decision(
-    op: Operation, proposal: DecisionProposed, voters: Mapping[str, Agent], *, at: Scope, lead: Agent
+    op: Operation, proposal: DecisionProposed, voters: Mapping[str, Agent], *, at: Scope, lead: Agent | None
 ) -> DecisionCommitted:
     """Make a decision and return it. A decision that was made before is returned from the timeline.
 
-    A proposal without an id gets one, which a resumed run finds again. Raises AgentFailed if the proposal is invalid.
+    A proposal without an id gets one, which a resumed run finds again. Without a lead, only a person decides if the
+    vote has no result: in an unattended run, the run is paused until somebody does. Raises AgentFailed if the proposal
+    is invalid.
     """
     proposal = shorten_proposal(proposal)
     problem = find_proposal_problem(proposal)
@@ -77,7 +79,8 @@ async def run_decision_request(op: Operation, proposal: DecisionProposed) -> Ans
     members = {} if op.agent.team is None else resolve_members(op)
     by = proposal.by or PERSON
     wanted = structs.replace(proposal, eligible=tuple(members), weights=list_weights(op, members), by=by)
-    made = await run_decision(op, wanted, members, at=op.scope, lead=op.agent)
+    lead = None if op.agent.team is None and proposal.decide_by == "person" else op.agent
+    made = await run_decision(op, wanted, members, at=op.scope, lead=lead)
     return Answer(text=made.option, data={"decision": made.decision, "option": made.option, "how": made.how})
 
 
@@ -96,12 +99,12 @@ class _DecisionRun:
     """One decision, from the first ballot to the commit."""
 
     def __init__(
-        self, op: Operation, proposal: DecisionProposed, voters: Mapping[str, Agent], *, at: Scope, lead: Agent
+        self, op: Operation, proposal: DecisionProposed, voters: Mapping[str, Agent], *, at: Scope, lead: Agent | None
     ) -> None:
         self._op = op
         self._proposal = proposal
         self._voters = {name: as_voter(voters[name], name) for name in proposal.eligible}
-        self._lead = as_voter(lead, lead.name)
+        self._lead = None if lead is None else as_voter(lead, lead.name)
         self._place = at.child(f"decision:{proposal.id}")
 
     async def run(self) -> DecisionCommitted:
@@ -200,22 +203,25 @@ class _DecisionRun:
             reasons = _join_reasons(state, result.option)
             return self._make_commit(state, Ballot(result.option, reasons), how=self._proposal.rule)
         why = describe_situation(state, result)
-        if self._proposal.decide_by == "person":
+        if self._proposal.decide_by == "person" or self._lead is None:
             if (chosen := await self._ask_person(state)) is not None:
                 by, option = chosen
                 return self._make_commit(state, Ballot(option, ""), how=_format_how(PERSON, why), by=by)
             why = "; ".join(filter(None, [why, NOBODY]))
-        return await self._ask_lead(state, result, why)
+        assert self._lead is not None
+        lead = self._op.child(self._lead, "vote", at=self._place)
+        return await self._ask_lead(lead, state, result, why)
 
     async def _ask_person(self, state: DecisionState) -> tuple[str, str] | None:
         """Return who decided, and the option; None if nobody is available. If the answer is no option, ask again."""
         shown = render_decision(DecisionRecord(state=state, run=self._place.timeline.run))
+        unattended = "park" if self._lead is None and self._op.unattended == "deny" else self._op.unattended
         text, number = self._proposal.topic, 0
         while True:
             number += 1
             question = QuestionAsked(id="", text=text, choices=self._proposal.options, kind="decision", shown=shown)
             place = self._place.child(f"person#{number}")
-            answered = await ask_question(place, question, unattended=self._op.unattended)
+            answered = await ask_question(place, question, unattended=unattended)
             if answered is None:
                 return None
             option = match_option(self._proposal.options, answered.text)
@@ -223,10 +229,9 @@ class _DecisionRun:
                 return answered.by or PERSON, option
             text = f"{self._proposal.topic} ({truncate_text(answered.text)!r} is not one of the options)"
 
-    async def _ask_lead(self, state: DecisionState, result: VoteResult, why: str) -> DecisionCommitted:
+    async def _ask_lead(self, lead: Operation, state: DecisionState, result: VoteResult, why: str) -> DecisionCommitted:
         """Return the lead's decision. If it gives none, take the first leading option in the listed order."""
         options = result.leading if result.is_tie else self._proposal.options
-        lead = self._op.child(self._lead, "vote", at=self._place)
         lead.coordination_tools = (make_decide_tool(options),)
         request = make_lead_request(state, options, missing=result.missing)
         part = await lead.run_as_part(request, timeout=self._proposal.window)

@@ -31,6 +31,7 @@ from ..values.event import (
     QuestionAsked,
     RunStarted,
 )
+from ..values.plain_text import truncate_text
 from ..values.request import replace_surrogates
 
 LOOK_SECONDS = 0.5
@@ -182,11 +183,19 @@ def walk_parent_runs(reader: StoreReader, summary: RunSummary) -> Iterator[str]:
 
 
 def resolve_choice(asked: QuestionAsked, text: str) -> str:
-    """Return the choice with this number, or the text itself. Raise Mistake if no choice has the number."""
+    """Return the choice with this number, or the text itself. Raise Mistake if no choice has the number.
+
+    A decision accepts nothing but its options.
+    """
     word = text.strip()
-    if not asked.choices or not word.isdecimal() or word in asked.choices:
+    names = {choice.casefold(): choice for choice in asked.choices}
+    is_decision = asked.kind == "decision" and bool(asked.choices)
+    if is_decision and word.casefold() in names:
+        return names[word.casefold()]
+    if not asked.choices or word in asked.choices or not (word.isdecimal() or is_decision):
         return text
-    if not 1 <= int(word) <= len(asked.choices):
+    if not word.isdecimal() or not 1 <= int(word) <= len(asked.choices):
         there_are = ", ".join(f"{number} ({choice})" for number, choice in enumerate(asked.choices, 1))
-        raise Mistake(f"{asked.id} has no choice {word}; choose from {there_are}, or type an answer")
+        or_text = "" if is_decision else ", or type an answer"
+        raise Mistake(f"{asked.id} has no choice {truncate_text(word)}; choose from {there_are}{or_text}")
     return asked.choices[int(word) - 1]

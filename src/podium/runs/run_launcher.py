@@ -37,6 +37,7 @@ from ..setup.preflight import (
     apply_team_defaults,
     require_not_ended,
     require_repository,
+    validate_decision,
     validate_request,
     without_traces,
 )
@@ -126,6 +127,8 @@ class RunLauncher:
         place = None if repo is None else find_repo(Path(repo))
         tools = options.get("tools", ())
         team, functions, notices = self._select_team(agent, options, place, settings)
+        if (decision := options.get("decision")) is not None:
+            validate_decision(decision, team)
         started = RunStarted(
             agent=team[0].name,
             request=Request(text=self._redaction.redact_text(request)),
@@ -135,7 +138,7 @@ class RunLauncher:
             version=__version__,
             errand=worker_task,
             after=options.get("after", ""),
-            decision=options.get("decision"),
+            decision=decision,
         )
         bypass_notices = [BYPASS_NOTICE] if settings.permission_mode == "bypass" else []
         lease, timeline, begun = self._write_run_start(started, id, (*settings.notices, *notices, *bypass_notices))

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from math import isfinite
 from pathlib import Path
 from typing import Any
 
 from msgspec import structs
 
+from ..core.decision_state import find_proposal_problem
 from ..core.engine import Engine
 from ..engines.model.tool_loop import ModelEngine
+from ..patterns.member_tasks import list_members
 from ..values.agent import MAX_LIMIT, Agent, Budget, Mode, Team
 from ..values.errors import Mistake, RunOver
-from ..values.event import Entry, RunEnded
+from ..values.event import DecisionProposed, Entry, RunEnded
 
 MAX_REQUEST_BYTES = 2**20
 
@@ -117,6 +119,14 @@ def apply_team_defaults(agent: Agent) -> Agent:
     if not defaults.keys() - agent.team.options.keys():
         return agent
     return structs.replace(agent, team=structs.replace(agent.team, options=defaults | agent.team.options))
+
+
+def validate_decision(decision: DecisionProposed, team: Sequence[Agent]) -> None:
+    """Raise Mistake if the first agent's team, or a person, cannot make this decision."""
+    lead = team[0]
+    voters = () if lead.team is None else tuple(list_members(lead, {agent.name: agent for agent in team}))
+    if problem := find_proposal_problem(structs.replace(decision, eligible=voters)):
+        raise Mistake(problem)
 
 
 def require_not_ended(run: str, last: Entry) -> None:

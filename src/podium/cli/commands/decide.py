@@ -1,0 +1,112 @@
+"""`podium decide`: make a decision, by a person or by the vote of a team, in a run of its own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from ...app import RunOptions
+from ...roster.discovery import load_roster
+from ...runs.decision_lookup import find_decision, find_decision_repo
+from ...runs.run_lookup import open_reader
+from ...setup.settings import Settings
+from ...store.sqlite.open_requests import list_run_requests
+from ...system.locations import find_repo
+from ...values.agent import Agent
+from ...values.errors import Mistake
+from ...values.event import DecisionProposed
+from ..terminal.command_options import read_text_argument, repo_option
+from ..terminal.follow_run import RunEnding, work_on_run
+from ..terminal.outcome_text import result_fields
+from ..terminal.run_output import OutputOptions, output_options
+from ..terminal.terminal_input import is_attended, no_input_option
+from ..terminal.text import as_json, print_to_stderr
+
+PERSON = "person"
+DECISION = Agent(
+    name="decision",
+    description="A decision that a person makes; no model is called.",
+    engine="scripted",  # an engine that needs no key; the agent never gets a turn
+)
+
+
+@click.command("decide")
+@click.argument("topic")
+@click.option("--option", "options", multiple=True, required=True, help="An option; give at least two.")
+@click.option("--evidence", default="", help="What to know to choose between them; - reads standard input.")
+@click.option("--by", default=PERSON, metavar="person|TEAM", help="You, or the members of a team and its lead.")
+@click.option("--rule", default="majority", help="majority, quorum:N, unanimous or weighted.")
+@click.option("--window", type=float, default=120.0, help="How many seconds the vote is open; 120 by default.")
+@click.option("--supersede", metavar="ID", help="The earlier decision that this one replaces.")
+@click.option("--model", help="Model for members that do not specify one, e.g. openai:gpt-5-mini.")
+@repo_option
+@no_input_option
+@output_options
+def decide_command(
+    topic: str,
+    options: tuple[str, ...],
+    evidence: str,
+    by: str,
+    rule: str,
+    window: float,
+    supersede: str | None,
+    model: str | None,
+    repo: Path | None,
+    **output: bool,
+) -> int:
+    """Decide on TOPIC, and keep a record.
+
+    You are asked on the terminal. Without a terminal, the decision waits in the inbox, and any terminal can answer it.
+    With --by TEAM, the members of that team vote, and its lead decides if the vote has no result.
+    """
+    shown = OutputOptions(**output)
+    place = find_repo(repo or Path())
+    settings = Settings.load(repo=place, model=model)
+    proposal = DecisionProposed(
+        id="",
+        topic=topic,
+        options=options,
+        evidence=read_text_argument(evidence) if evidence == "-" else evidence,
+        rule=rule,
+        decide_by="person" if by == PERSON else "lead",
+        window=window,
+        supersedes=_find_superseded(settings, place, supersede),
+    )
+    run_options: RunOptions = {"repo": place, "is_attended": is_attended(), "decision": proposal}
+    agent = DECISION if by == PERSON else _require_team(settings, place, by)
+    ending = work_on_run(settings, lambda app: app.start(agent, topic, **run_options), shown.make_view)
+    code = shown.print_ending(ending)
+    if ending.is_parked:
+        _print_waiting(settings, ending)
+    if shown.is_json:
+        click.echo(as_json(result_fields(ending.result)))
+    return code
+
+
+def _require_team(settings: Settings, place: Path, name: str) -> str:
+    """Return the name of a team. Raises Mistake if there is no such team."""
+    agent = load_roster(place, settings.home).get(name)
+    if agent.team is None:
+        raise Mistake(f"{name} leads no team that could vote; use --by person, or a team: podium teams lists them")
+    return name
+
+
+def _find_superseded(settings: Settings, place: Path, id: str | None) -> str:
+    """Return the id of a decision that is in force in this repository. Raises Mistake if there is none."""
+    if id is None:
+        return ""
+    record = find_decision(settings.store, find_decision_repo(place), id)
+    if record.status != "accepted":
+        by = f" by {record.superseded_by}" if record.superseded_by else ""
+        raise Mistake(f"decision {record.id} is {record.status}{by}; only a decision in force can be superseded")
+    return record.id
+
+
+def _print_waiting(settings: Settings, ending: RunEnding) -> None:
+    """Print the command that answers the decision."""
+    assert ending.result is not None
+    with open_reader(settings.store) as reader:
+        requests = list_run_requests(reader, reader.read_summary(ending.result.run_id))
+    for one in requests:
+        print_to_stderr(f"the decision waits for you: podium answer {one.asked.id} OPTION")
