@@ -128,7 +128,7 @@ LINES: list[tuple[Event, str | None]] = [
     (OperationStarted(agent="law", trigger="advice", request=Request(text="x")), "law: started (advice for lead)"),
     (OperationStarted(agent="law", trigger="request", request=Request(text="x")), "law: started"),
     (OperationEnded(outcome="succeeded", text="x"), "law: succeeded"),
-    (OperationEnded(outcome="timed_out", failure=WHY), "law: timed_out: law: timed out"),
+    (OperationEnded(outcome="timed_out", failure=WHY), "law: timed_out: timed out"),
     (TurnStarted(agent="law", engine="rehearsal", prompt="x"), "law: calling rehearsal"),
     (TurnResumed(), "law: resuming its turn; the previous process died"),
     (TurnEnded(outcome="succeeded", text="\x1b[31myes"), 'law: says "\\x1b[31myes"'),
@@ -221,7 +221,7 @@ LINES: list[tuple[Event, str | None]] = [
         "law: 1 file changed on x at 0123456789ab (+2 -1)",
     ),
     (WorkerSent(run="r2", branch="x"), "law: sends a worker (run r2) to x"),
-    (WorkerReturned(run="r2", outcome="failed", error="no"), "law: worker run r2 failed: no"),
+    (WorkerReturned(run="r2", outcome="failed", error="law: no"), "law: worker run r2 failed: no"),
     (
         DecisionProposed(id="d1", topic="Which drink?", options=("tea", "coffee")),
         'law: proposes a decision (d1): "Which drink?" tea | coffee',

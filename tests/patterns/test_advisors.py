@@ -84,7 +84,7 @@ async def test_one_success_is_needed_where_the_agent_says_so(studio: Studio) -> 
 
     assert careful.outcome == "failed"
     assert careful.error is not None
-    assert careful.error.startswith("boss: 0 of 2 advisors answered; 1 required (legal: ")
+    assert careful.error.startswith("boss: 0 of 2 advisors answered; 1 required (legal, risk: ")
     assert "risk: " in careful.error
     assert studio.heard("boss") == []
 

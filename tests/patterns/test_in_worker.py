@@ -488,6 +488,8 @@ async def test_a_worker_is_held_to_the_files_that_its_run_may_change(repo: Path,
 
     assert result.parts[0].outcome == "failed"
     assert "budget of 1 changed files is used up" in str(result.parts[0].failure)
+    assert str(result.parts[0].failure).count("away: ") == 1
+    assert result.parts[0].text.startswith("[on branch podium/")
 
 
 async def test_a_model_cannot_send_a_worker_to_a_local_server_that_nobody_has_agreed_to(

@@ -9,6 +9,7 @@ from msgspec import structs
 
 from ..core.operation import Operation
 from ..values.agent import Advisors
+from ..values.errors import format_failures
 from ..values.event import Advised
 from ..values.request import Part, Request, escape_headings
 
@@ -23,7 +24,7 @@ async def gather_advice(op: Operation, request: Request) -> Request:
     heard = tuple(part.agent for part in parts if part.failure is None)
     op.scope.record(Advised(heard=heard, unavailable=unavailable))
     if len(heard) < count_required(advisors):
-        reasons = "; ".join(str(part.failure) for part in unavailable)
+        reasons = format_failures(part.failure for part in unavailable if part.failure is not None)
         raise op.make_error(
             "advice", f"{len(heard)} of {len(parts)} advisors answered; {count_required(advisors)} required ({reasons})"
         )

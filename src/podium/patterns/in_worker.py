@@ -61,7 +61,8 @@ async def run_in_worker(op: Operation, request: Request) -> Answer:
     returned = await run_worker_to_end(op, sent, own, options=op.worker_options)
     if returned.outcome != "succeeded":
         kind: FailureKind = "timed_out" if returned.outcome == "timed_out" else "failed"
-        raise op.make_error(kind, returned.error or f"its worker was {returned.outcome}", so_far=returned.text)
+        error = returned.error.removeprefix(f"{op.agent.name}: ")
+        raise op.make_error(kind, error or f"its worker was {returned.outcome}", so_far=returned.text)
     return Answer(text=returned.text)
 
 

@@ -13,7 +13,7 @@ from msgspec import Struct, structs
 
 from ..core.operation import Operation
 from ..values.agent import Agent, Member
-from ..values.errors import AgentFailed, Mistake
+from ..values.errors import AgentFailed, Mistake, format_failures
 from ..values.plain_text import truncate_text
 from ..values.request import Note, Outcome, Part, Request, escape_headings
 from .dispatch import Assignment, merge
@@ -280,7 +280,7 @@ def make_team_failure(op: Operation, parts: Sequence[Part]) -> AgentFailed:
     """Return the failure of a team in which no member succeeded."""
     failures = [part.failure for part in parts if part.failure is not None]
     is_spent = all(failure.kind == "budget" for failure in failures)
-    reasons = "; ".join(map(str, failures))
+    reasons = format_failures(failures)
     return op.make_error("budget" if is_spent else "failed", f"no member of its team succeeded: {reasons}")
 
 

@@ -19,6 +19,7 @@
 Every error says in one sentence what was given, what is wrong and what would work.
 """
 
+from collections.abc import Iterable
 from typing import Literal
 
 from msgspec import Struct
@@ -48,6 +49,14 @@ class Failure(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     def __str__(self) -> str:
         return f"{self.where or self.agent}: {self.message}"
+
+
+def format_failures(failures: Iterable[Failure]) -> str:
+    """Return several failures as text, with the agents of each message together: `a, b: no key; c: timed out`."""
+    places: dict[str, list[str]] = {}
+    for failure in failures:
+        places.setdefault(failure.message, []).append(failure.where or failure.agent)
+    return "; ".join(f"{', '.join(dict.fromkeys(names))}: {message}" for message, names in places.items())
 
 
 class PodiumError(Exception):

@@ -187,7 +187,8 @@ class LocalPlacement:
         signals = (entry.event for entry in reversed(entries) if isinstance(entry.event, HandoverAsked | BlockerRaised))
         text = result.text or "\n\n".join(part.text for part in result.parts if part.text)
         if left is not None:
-            text = f"{text}\n\n[on branch {left.branch} at {left.commit[:12]}: {', '.join(left.files) or 'no changes'}]"
+            place = f"[on branch {left.branch} at {left.commit[:12]}: {', '.join(left.files) or 'no changes'}]"
+            text = f"{text}\n\n{place}" if text else place
         return WorkerReturned(
             run=run,
             outcome=result.outcome,

@@ -31,7 +31,7 @@ from ...values.event import (
     TurnStarted,
 )
 from ...values.operation_path import parse_agent_name
-from ..terminal.entry_text import format_entry
+from ..terminal.entry_lines import EntryLines
 from ..terminal.text import count_fitting, display_width
 from .console import ChatConsole
 
@@ -84,6 +84,7 @@ class TranscriptPrinter:
         """Whether any text was shown while it was streamed."""
         self._console = console
         self._wrapper = LineWrapper(columns)
+        self._lines = EntryLines(self._is_shown)
         self._known = known
         self._agents: dict[str, Agent] = {}
         self._root = ""
@@ -101,9 +102,7 @@ class TranscriptPrinter:
             self.answer = event.text
         if self._is_answering(entry.operation):
             self._handle_answer_entry(entry)
-        if self._is_shown(entry) and (said := format_entry(entry)) is not None:
-            self._end_line()
-            self._console.print_line(f"  {said}")
+        self._print_event_lines(self._lines.add_entry(entry))
         if isinstance(event, ToolCalled):
             self._console.show_activity(f"{parse_agent_name(entry.operation)} is using {event.action.tool}")
         elif isinstance(event, ToolAnswered):
@@ -112,9 +111,19 @@ class TranscriptPrinter:
     def finish_transcript(self) -> None:
         """Print an incomplete last line, and the answer if it was not streamed."""
         self._console.show_activity("")
+        self._print_event_lines(self._lines.take_held_lines())
         self._end_line()
         if self.answer and self.answer != self._last_text:
             self._console.print_line(self.answer)
+
+    def shorten_error(self, error: str) -> str:
+        """Return the run's error without the parts that were printed."""
+        return self._lines.shorten_error(error)
+
+    def _print_event_lines(self, lines: list[str]) -> None:
+        for line in lines:
+            self._end_line()
+            self._console.print_line(f"  {line}")
 
     def _handle_answer_entry(self, entry: Entry) -> None:
         match entry.event:

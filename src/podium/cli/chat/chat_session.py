@@ -294,5 +294,5 @@ def format_turn_end(result: Result, printer: TranscriptPrinter) -> list[str]:
         case "paused":
             return [f"  paused; continue with: podium resume {result.run_id}"]
     parts = [] if printer.has_streamed else format_parts(result.parts)
-    why = result.error or f"the run was {result.outcome}"
+    why = printer.shorten_error(result.error or f"the run was {result.outcome}")
     return [*parts, f"podium: {why}" if result.outcome != "cancelled" else "  stopped", facts]

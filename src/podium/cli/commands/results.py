@@ -223,9 +223,14 @@ def _format_part(part: ReportPart, report: Report) -> list[str]:
     lines = [f"{indent}--- {_format_part_line(part, report)}"]
     if part.text.strip():
         lines.append(part.text.rstrip("\n"))
-    if part.why:
-        lines.append(f"{indent}no result: {part.why}")
+    if why := _explain_part(part, report):
+        lines.append(f"{indent}no result: {why}")
     return lines
+
+
+def _explain_part(part: ReportPart, report: Report) -> str:
+    """Return why a part has no result, unless the report begins with the same reason."""
+    return "" if part.why in report.why else part.why
 
 
 def _format_part_line(part: ReportPart, report: Report) -> str:
@@ -318,7 +323,8 @@ def format_report_markdown(run_state: RunState, report: Report) -> list[str]:
     for part in report.parts:
         blocks += [f"### {escape_inline(_format_part_line(part, report))}"]
         blocks += [quote_block(part.text)] if part.text.strip() else []
-        blocks += [f"No result: {escape_inline(part.why)}"] if part.why else []
+        why = _explain_part(part, report)
+        blocks += [f"No result: {escape_inline(why)}"] if why else []
     for reflection in report.reflections:
         heading = f"## {ICONS[reflection.end][0]} Loop led by {escape_inline(reflection.lead)}"
         blocks += [

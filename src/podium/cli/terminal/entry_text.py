@@ -129,7 +129,8 @@ def _format_operation_event(entry: Entry) -> str | None:
         case OperationEnded(failure=None) as event:
             return event.outcome
         case OperationEnded() as event:
-            return f"{event.outcome}: {event.failure}"
+            assert event.failure is not None
+            return f"{event.outcome}: {event.failure.describe_to(parse_agent_name(entry.operation))}"
         case TurnStarted() as event:
             return f"calling {event.engine}"
         case TurnResumed():
@@ -215,7 +216,8 @@ def _format_team_event(entry: Entry) -> str | None:
         case WorkerSent() as event:
             return f"sends a worker (run {event.run})" + (f" to {event.branch}" if event.branch else "")
         case WorkerReturned() as event:
-            return f"worker run {event.run} {event.outcome}" + (f": {event.error}" if event.error else "")
+            error = event.error.removeprefix(f"{parse_agent_name(entry.operation)}: ")
+            return f"worker run {event.run} {event.outcome}" + (f": {error}" if error else "")
     return format_work_event(entry.event)
 
 

@@ -27,7 +27,7 @@ from ...values.result import Result
 from ...views.run_view import RunView
 from .exit_codes import SIGNALLED
 from .request_prompt import RequestPrompter, TerminalKeyboard
-from .run_display import ProgressView
+from .run_display import ProgressView, SilentView
 from .run_notices import RunNotices, open_run_notices
 from .terminal_input import is_attended
 
@@ -40,7 +40,8 @@ OpenRun = Callable[[App], AbstractAsyncContextManager[Run]]
 class RunEnding:
     """How work on a run ended. `result` is None if the run did not start.
 
-    `error` is the error that kept this process from continuing, and `refusals` are the actions that were refused.
+    `error` is the error that kept this process from continuing, `error_text` the result's error without what the
+    view has already printed, and `refusals` are the actions that were refused.
     `is_parked` means that the run is paused until somebody answers a request, `is_aborted` that the person stopped it
     by an answer.
     """
@@ -48,6 +49,7 @@ class RunEnding:
     result: Result | None = None
     failure: Failure | None = None
     error: BaseException | None = None
+    error_text: str = ""
     signal: int | None = None
     refusals: Sequence[ActionRefused] = ()
     is_parked: bool = False
@@ -81,13 +83,15 @@ async def _work_on_run(
     shows_notifications: bool,
 ) -> RunEnding:
     run_view = RunView.from_entries(past)
+    view: ProgressView = SilentView()
     run: Run | None = None
     cause: BaseException | None = None
     with CancelScope() as scope, cancel_on_signal(scope) as interruption:
         async with App(settings) as app, open_run(app) as run:
             try:
+                view = make_view(run_view)
                 async with open_run_notices(settings, is_shown=shows_notifications) as notices:
-                    with make_view(run_view) as view:
+                    with view:
                         await _follow_run(run, run_view, view, past, settings, notices)
                     notices.report_error(run)
             except Exception as error:
@@ -100,10 +104,12 @@ async def _work_on_run(
         raise cause
     if run is None:
         return RunEnding(signal=interruption.signal)
+    result = await run.result()
     return RunEnding(
-        result=await run.result(),
+        result=result,
         failure=run_view.ended.failure if run_view.ended is not None else None,
         error=run.error,
+        error_text=view.shorten_error(result.error or ""),
         signal=interruption.signal,
         refusals=run_view.refusals,
         is_parked=run_view.is_paused and bool(run_view.requests.unanswered),

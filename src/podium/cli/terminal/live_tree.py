@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import partial
 from types import TracebackType
@@ -27,7 +27,7 @@ from ...values.event import (
     StopAsked,
 )
 from ...views.run_view import RunView
-from .entry_text import format_entry
+from .entry_lines import EntryLines
 from .run_tree import Row, Style, TreeSymbols, build_tree_rows, choose_symbols
 
 STYLES: dict[Style, str] = {"name": "bold", "good": "green", "bad": "red", "busy": "cyan", "dim": "dim"}
@@ -53,6 +53,7 @@ class LiveTree:
         self._console = console or make_stderr_console()
         self._is_suspended = False
         self._signs = choose_symbols(self._console.encoding)
+        self._lines = EntryLines(lambda entry: isinstance(entry.event, SCROLLS_ABOVE))
         self._live = Live(
             console=self._console, auto_refresh=False, redirect_stdout=False, vertical_overflow="ellipsis"
         )
@@ -64,12 +65,16 @@ class LiveTree:
     def __exit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        self._print_lines(self._lines.take_held_lines())
         self._draw_tree(is_live=False)
         self._live.stop()
 
     def show_entry(self, entry: Entry) -> None:
-        if isinstance(entry.event, SCROLLS_ABOVE) and (said := format_entry(entry)) is not None:
-            self._console.print(Text(said, style="dim"))
+        self._print_lines(self._lines.add_entry(entry))
+
+    def _print_lines(self, lines: Iterable[str]) -> None:
+        for line in lines:
+            self._console.print(Text(line, style="dim"))
 
     def refresh(self) -> None:
         if not self._is_suspended:
@@ -85,6 +90,9 @@ class LiveTree:
         finally:
             self._is_suspended = False
             self._live.start()
+
+    def shorten_error(self, error: str) -> str:
+        return error  # the tree leaves out what the error contains
 
     def _draw_tree(self, *, is_live: bool) -> None:
         self._live.update(draw_run_tree(self._run_view, self._console, self._signs, is_live=is_live), refresh=True)

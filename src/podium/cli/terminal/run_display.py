@@ -9,7 +9,8 @@ from typing import Protocol, Self
 import click
 
 from ...values.event import Entry, RunEnded, RunPaused
-from .entry_text import format_entry, format_entry_json
+from .entry_lines import EntryLines
+from .entry_text import format_entry_json
 
 
 class ProgressView(Protocol):
@@ -33,6 +34,10 @@ class ProgressView(Protocol):
         """Return a context in which other code can use the terminal."""
         ...
 
+    def shorten_error(self, error: str) -> str:
+        """Return the run's error without the parts that this view has printed."""
+        ...
+
 
 class SilentView:
     """A view that shows nothing."""
@@ -54,13 +59,28 @@ class SilentView:
     def suspend(self) -> AbstractContextManager[object]:
         return nullcontext()
 
+    def shorten_error(self, error: str) -> str:
+        return error
+
 
 class LineView(SilentView):
     """A view that prints a line to standard error for each change of state. The caller reports how the run ended."""
 
+    def __init__(self) -> None:
+        self._lines = EntryLines(lambda entry: not isinstance(entry.event, RunEnded | RunPaused))
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        for line in self._lines.take_held_lines():
+            click.echo(line, err=True)
+
     def show_entry(self, entry: Entry) -> None:
-        if not isinstance(entry.event, RunEnded | RunPaused) and (text := format_entry(entry)) is not None:
-            click.echo(text, err=True)
+        for line in self._lines.add_entry(entry):
+            click.echo(line, err=True)
+
+    def shorten_error(self, error: str) -> str:
+        return self._lines.shorten_error(error)
 
 
 class JsonLinesView(SilentView):

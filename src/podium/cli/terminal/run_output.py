@@ -124,7 +124,7 @@ def _print_follow_up(result: Result, ending: RunEnding) -> int:
             print_to_stderr(f"interrupted; {go_on}")
             return exit_codes.GOAL_NOT_MET if ending.error is None else exit_codes.error_exit_code(ending.error)
         case outcome if outcome != "succeeded":
-            print_to_stderr(f"podium: {result.error or f'the run was {outcome}'}")
+            print_to_stderr(f"podium: {ending.error_text or f'the run was {outcome}'}")
             if ending.is_aborted:
                 return exit_codes.DENIED
     return exit_codes.run_exit_code(result.outcome, ending.failure)

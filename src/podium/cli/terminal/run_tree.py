@@ -61,18 +61,19 @@ def build_tree_rows(
     """Return a row for each operation, with a second row for details of those that are active or have failed.
 
     `most` is the maximum width of a row in columns. Pass `is_live=False` if no process works on the run. With
-    `is_brief`, finished operations are omitted.
+    `is_brief`, finished operations are omitted. The error of a run that has ended is left to the caller, which
+    states it in full below the tree.
     """
     if run_view.root is None:
         return []
     positions = list(_walk_nodes(run_view.root, symbols, is_brief))
+    error = str(run_view.ended.failure) if run_view.ended is not None and run_view.ended.failure is not None else ""
     cells = align_columns([_format_cells(position, now, symbols, is_live) for position in positions])
     rows: list[Row] = []
     for position, row in zip(positions, cells, strict=True):
         rows.append(_style_cells(position, row, is_live))
-        if (
-            more := _format_detail(position.node, max(most - len(position.below), NARROWEST_TAIL), is_live)
-        ) is not None:
+        more = _format_detail(position.node, max(most - len(position.below), NARROWEST_TAIL), is_live, error)
+        if more is not None:
             rows.append((StyledText(position.below, "dim"), more))
     return rows
 
@@ -134,10 +135,15 @@ def describe_activity(node: OperationNode, *, is_live: bool) -> str:
     return f"waiting for {', '.join(waiting)}" if waiting else node.activity
 
 
-def _format_detail(node: OperationNode, most: int, is_live: bool) -> StyledText | None:
-    """Return why an operation failed or, while it is active, the end of its text. None if a child shows the same."""
+def _format_detail(node: OperationNode, most: int, is_live: bool, error: str) -> StyledText | None:
+    """Return why an operation failed or, while it is active, the end of its text.
+
+    Return None if the run's error or a child shows the same.
+    """
     if (failure := node.failure) is not None:
-        if any(child.failure and child.failure.message in failure.message for child in node.children):
+        if failure.message in error or any(
+            child.failure and child.failure.message in failure.message for child in node.children
+        ):
             return None
         return StyledText(truncate_line(escape_for_terminal(failure.message), most), "bad")
     if node.ended is not None or not is_live or any(child.ended is None for child in node.children):

@@ -1,0 +1,108 @@
+"""The entries of a run as lines on one screen, in which each error is printed once.
+
+One error usually ends several operations: a model call, its agent, the agent's team and the run. Only the first line
+that needs it contains it. The error of the run itself is not in these lines: the last line of the output states it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from msgspec import structs
+
+from ...values.event import CallFailed, Entry, IterationFailed, OperationEnded, ToolAnswered, TurnEnded, WorkerReturned
+from ...values.operation_path import parse_agent_name
+from .entry_text import format_entry
+from .text import escape_for_terminal
+
+
+class EntryLines:
+    """Formats entries as lines. `is_shown` selects the entries that have a line."""
+
+    def __init__(self, is_shown: Callable[[Entry], bool] = lambda _: True) -> None:
+        self._is_shown = is_shown
+        self._told: dict[str, str] = {}
+        """The errors printed so far, and the operation of each."""
+        self._held: dict[str, Entry] = {}
+        """By operation: a failed call that may be the reason why the operation ends."""
+
+    def add_entry(self, entry: Entry) -> list[str]:
+        """Return the lines to print for the next entry."""
+        held = self._take_held_call(entry)
+        if isinstance(entry.event, CallFailed) and entry.event.wait is None:
+            self._held[entry.operation] = entry
+            return held
+        return held + self._format_line(entry)
+
+    def take_held_lines(self) -> list[str]:
+        """Return the lines that were held back. Call this when no more entries follow."""
+        held, self._held = list(self._held.values()), {}
+        return [line for entry in held for line in self._format_line(entry)]
+
+    def shorten_error(self, error: str) -> str:
+        """Return the run's error without the parts that were printed for the operations below its first agent."""
+        printed = [message for message, operation in self._told.items() if "/" in operation]
+        short = _remove_messages(clean_message(error), printed)
+        return error if short == clean_message(error) else short if ": " in short else f"{short} failed"
+
+    def _take_held_call(self, entry: Entry) -> list[str]:
+        """Return the line of a failed call that is not the reason why its operation ends."""
+        event = entry.event
+        if entry.operation not in self._held or (isinstance(event, TurnEnded) and event.failure is not None):
+            return []
+        call = self._held.pop(entry.operation)
+        assert isinstance(call.event, CallFailed)
+        is_reason = (
+            isinstance(event, OperationEnded)
+            and event.failure is not None
+            and call.event.message in event.failure.message
+        )
+        return [] if is_reason else self._format_line(call)
+
+    def _format_line(self, entry: Entry) -> list[str]:
+        if not self._is_shown(entry):
+            return []
+        message = clean_message(_find_message(entry))
+        if message and isinstance(entry.event, OperationEnded) and "/" not in entry.operation:
+            return [f"{parse_agent_name(entry.operation)}: {entry.event.outcome}"]
+        line = format_entry(self._shorten_tool_answer(entry))
+        if line is None or not message:
+            return [] if line is None else [line]
+        short = _remove_messages(line, self._told)
+        by = self._told.get(message, entry.operation)
+        if isinstance(entry.event, OperationEnded) and not by.startswith(entry.operation):
+            short = f"{short} (same error as {parse_agent_name(by)})"
+        self._told.setdefault(message, entry.operation)
+        return [short]
+
+    def _shorten_tool_answer(self, entry: Entry) -> Entry:
+        """Return a tool's error without what was printed for the agent that it called."""
+        if not (isinstance(entry.event, ToolAnswered) and entry.event.is_error):
+            return entry
+        text = _remove_messages(clean_message(entry.event.text), self._told)
+        return structs.replace(entry, event=structs.replace(entry.event, text=text))
+
+
+def clean_message(message: str) -> str:
+    """Return a message as it appears in a line."""
+    return escape_for_terminal(" ".join(message.split()))
+
+
+def _find_message(entry: Entry) -> str:
+    """Return the error in an entry, without the name of its agent, or an empty string."""
+    match entry.event:
+        case OperationEnded(failure=failure) if failure is not None:
+            return failure.message
+        case CallFailed(message=message) | IterationFailed(message=message):
+            return message
+        case WorkerReturned(error=error):
+            return error.removeprefix(f"{parse_agent_name(entry.operation)}: ")
+    return ""
+
+
+def _remove_messages(text: str, messages: Iterable[str]) -> str:
+    # The longest first, because one message can be the end of another.
+    for message in sorted(messages, key=len, reverse=True):
+        text = re.sub(rf": {re.escape(message)}(?=$|;|\))", "", text)
+    return text
