@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from podium.cli.chat.chat_output import LineWrapper, skip_printed_text
+from podium.cli.chat.chat_output import skip_printed_text
+from podium.cli.chat.reply_printer import LineWrapper
 from podium.values.event import RunEnded, RunStarted
 
 from .conftest import SLOW, Desk
@@ -535,7 +536,7 @@ def test_a_narrow_and_low_terminal_is_enough(desk: Desk) -> None:
     terminal.wait_for("poet>")
 
     send_line(terminal, "go")
-    terminal.wait_for("not fit on one line of this")
+    terminal.wait_for("fit on one line of this")
     terminal.process.sendcontrol("d")
 
     assert terminal.wait_exit() == 0

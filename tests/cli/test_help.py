@@ -40,6 +40,7 @@ def test_help_imports_nothing_that_takes_time(desk: Desk, arguments: list[str]) 
         "import podium",
         "from podium.cli import main; main(['--help'])",
         "from podium.cli import main; main(['ps', '--all'])",
+        "from podium.cli import main; main(['show', ''])",
     ],
 )
 def test_libraries_for_drawing_and_reading_text_are_not_loaded_before_they_are_needed(desk: Desk, code: str) -> None:

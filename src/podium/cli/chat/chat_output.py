@@ -32,46 +32,13 @@ from ...values.event import (
 )
 from ...values.operation_path import parse_agent_name
 from ..terminal.entry_lines import EntryLines
-from ..terminal.text import count_fitting, display_width
 from .console import ChatConsole
+from .reply_printer import LineReplyPrinter, MarkdownReplyPrinter, ReplyPrinter
 
 HIDDEN_EVENTS = (
     RunStarted | RunEnded | RunPaused | TurnStarted | MessageReceived | PermissionAsked | QuestionAsked | StopAsked
 )
 """Events that the person already knows about, or that are reported in another way."""
-
-
-class LineWrapper:
-    """Wraps text that arrives in pieces into lines of limited width."""
-
-    def __init__(self, columns: Callable[[], int]) -> None:
-        self.partial_line = ""
-        """The incomplete last line."""
-        self._columns = columns
-
-    def add_text(self, text: str) -> list[str]:
-        """Add text and return the lines that it completes."""
-        *whole, last = (self.partial_line + text).split("\n")
-        lines = [part for line in whole for part in self._wrap_line(line)]
-        *full, self.partial_line = self._wrap_line(last)
-        return lines + full
-
-    def _wrap_line(self, line: str) -> list[str]:
-        """Split a line into pieces that fit, between words if possible."""
-        most = max(self._columns() - 1, 1)
-        parts = []
-        while display_width(line) > most:
-            fitting = max(count_fitting(line, most), 1)
-            at = line.rfind(" ", 1, fitting + 1)
-            at = at if at > 0 else fitting
-            parts.append(line[:at])
-            line = line[at:].removeprefix(" ")
-        return [*parts, line]
-
-    def take_last_line(self) -> list[str]:
-        """Return and clear the incomplete last line, if any."""
-        rest, self.partial_line = self.partial_line, ""
-        return [rest] if rest.strip() else []
 
 
 class TranscriptPrinter:
@@ -83,7 +50,9 @@ class TranscriptPrinter:
         self.has_streamed = False
         """Whether any text was shown while it was streamed."""
         self._console = console
-        self._wrapper = LineWrapper(columns)
+        self._reply: ReplyPrinter = (
+            MarkdownReplyPrinter(console) if console.can_render else LineReplyPrinter(console, columns)
+        )
         self._lines = EntryLines(self._is_shown)
         self._known = known
         self._agents: dict[str, Agent] = {}
@@ -112,9 +81,9 @@ class TranscriptPrinter:
         """Print an incomplete last line, and the answer if it was not streamed."""
         self._console.show_activity("")
         self._print_event_lines(self._lines.take_held_lines())
-        self._end_line()
+        self._reply.end_text()
         if self.answer and self.answer != self._last_text:
-            self._console.print_line(self.answer)
+            self._console.print_agent_text(self.answer)
 
     def shorten_error(self, error: str) -> str:
         """Return the run's error without the parts that were printed."""
@@ -122,7 +91,7 @@ class TranscriptPrinter:
 
     def _print_event_lines(self, lines: list[str]) -> None:
         for line in lines:
-            self._end_line()
+            self._reply.end_text()
             self._console.print_line(f"  {line}")
 
     def _handle_answer_entry(self, entry: Entry) -> None:
@@ -132,10 +101,10 @@ class TranscriptPrinter:
             case TurnEnded(failure=None, text=text):
                 self._print_streamed_text(skip_printed_text(self._streamed, text))
                 self._last_text, self._streamed = text, ""
-                self._end_line()
+                self._reply.end_text()
             case TextSuperseded() | TurnResumed() | SessionRevived():
                 self._streamed = ""
-                self._end_line()
+                self._reply.end_text()
                 self._console.print_line("  (the last reply is repeated)")
 
     def _print_streamed_text(self, text: str) -> None:
@@ -143,15 +112,7 @@ class TranscriptPrinter:
             self._console.show_activity("")
             self._streamed += text
             self.has_streamed = True
-            for whole in self._wrapper.add_text(text):
-                self._console.print_line(whole)
-            self._console.show_partial_line(self._wrapper.partial_line)
-
-    def _end_line(self) -> None:
-        """End the line that is being streamed."""
-        for rest in self._wrapper.take_last_line():
-            self._console.print_line(rest)
-        self._console.show_partial_line("")
+            self._reply.add_text(text)
 
     def _is_answering(self, operation: str) -> bool:
         """Return whether the text of this operation is the answer.

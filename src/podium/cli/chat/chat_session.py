@@ -28,6 +28,7 @@ from ...values.result import Result
 from ...values.usage import NO_USAGE, Usage
 from ...views.request_text import escape_hidden_text
 from ..terminal import exit_codes
+from ..terminal.agent_text import AgentText
 from ..terminal.outcome_text import format_parts
 from ..terminal.request_prompt import BY, RequestPrompter
 from ..terminal.run_display import SilentView
@@ -165,7 +166,10 @@ class ChatSession:
         self._runs += 1
         self._usage += result.usage
         for words in format_turn_end(result, printer):
-            self._console.print_line(words)
+            if isinstance(words, AgentText):
+                self._console.print_agent_text(words)
+            else:
+                self._console.print_line(words)
 
     # Commands
 

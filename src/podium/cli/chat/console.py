@@ -15,6 +15,9 @@ from ..terminal.request_prompt import Keyboard
 class ChatConsole(Keyboard, Protocol):
     """A console for chatting and for answering requests. Until its block ends, nothing else uses the terminal."""
 
+    can_render: bool
+    """Whether text from agents is rendered as Markdown."""
+
     def __enter__(self) -> Self: ...
 
     def __exit__(
@@ -29,8 +32,12 @@ class ChatConsole(Keyboard, Protocol):
         """Print a text and end the line. Control characters are escaped."""
         ...
 
-    def show_partial_line(self, text: str) -> None:
-        """Show an unfinished line, or nothing if the text is empty."""
+    def print_agent_text(self, text: str) -> None:
+        """Print a text from an agent, rendered as Markdown if the console can do that."""
+        ...
+
+    def show_partial_text(self, text: str) -> None:
+        """Show the end of a text that is not complete, or nothing if it is empty."""
         ...
 
     def show_activity(self, activity: str) -> None:

@@ -22,6 +22,8 @@ EOF = b""
 class PlainConsole:
     """A console that reads and prints lines."""
 
+    can_render = False
+
     def __init__(self) -> None:
         self._input = sys.stdin.fileno()
         self._output = sys.stdout
@@ -58,7 +60,10 @@ class PlainConsole:
     def print_line(self, text: str) -> None:
         click.echo(f"{self._end_prompt_line()}{escape_for_terminal(text)}", file=self._output)
 
-    def show_partial_line(self, text: str) -> None:
+    def print_agent_text(self, text: str) -> None:
+        self.print_line(text)
+
+    def show_partial_text(self, text: str) -> None:
         """Do nothing: only complete lines are printed."""
 
     def show_activity(self, activity: str) -> None:

@@ -29,10 +29,13 @@ from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 from prompt_toolkit.keys import Keys
 from prompt_toolkit.output.vt100 import Vt100_Output
 
+from ..terminal.agent_text import format_agent_text
 from ..terminal.text import escape_for_terminal, format_duration
+from .reply_printer import wrap_line
 
 QUIET_SECONDS = 0.5
 MENU_ROWS = 6
+MOST_PARTIAL_ROWS = 12
 TICK_SECONDS = 0.5
 ENTER = ("\r", "\n")
 
@@ -42,6 +45,8 @@ CompletionSource = Callable[[str], Iterable[str]]
 
 class PromptConsole:
     """A console that reads lines at the bottom of the terminal and prints output above them."""
+
+    can_render = True
 
     def __init__(self, *, history: Path, completions: CompletionSource, interrupt: Callable[[], object]) -> None:
         self._stdout = sys.stdout
@@ -100,15 +105,26 @@ class PromptConsole:
             return said
 
     def print_line(self, text: str) -> None:
+        self._print_above(escape_for_terminal(text))
+
+    def print_agent_text(self, text: str) -> None:
+        self._print_above(format_agent_text(text, self._stdout))
+
+    def _print_above(self, text: str) -> None:
+        """Print a text without control characters of others above the prompt."""
         app = self._session.app
         if app.is_running:
             # Not with run_in_terminal: it briefly enables the terminal's line editing, which swallows a Ctrl-D.
             app.renderer.erase()
-        click.echo(escape_for_terminal(text).replace("\n", "\r\n") + "\r\n", file=self._stdout, nl=False)
+        click.echo(text.replace("\n", "\r\n") + "\r\n", file=self._stdout, nl=False)
         app.invalidate()
 
-    def show_partial_line(self, text: str) -> None:
-        self._hint = escape_for_terminal(text)
+    def show_partial_text(self, text: str) -> None:
+        size = self._session.output.get_size()
+        most = max(1, min(MOST_PARTIAL_ROWS, size.rows - MENU_ROWS - 3))
+        # Only the end is processed: the text may be long, and this is called often.
+        shown = escape_for_terminal(text.rstrip("\n")[-most * size.columns :]).split("\n")
+        self._hint = "\n".join([part for line in shown for part in wrap_line(line, size.columns)][-most:])
         self._session.app.invalidate()
 
     def show_activity(self, activity: str) -> None:

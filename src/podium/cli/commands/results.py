@@ -20,10 +20,11 @@ from ...values.plain_text import format_count
 from ...views.quoted_markdown import escape_inline, format_bullets, quote_block
 from ...views.run_report import DiscussionReport, OpenPoint, ReflectionReport, Report, ReportPart
 from ..terminal import exit_codes, results_synthesis
+from ..terminal.agent_text import AgentText, format_output
 from ..terminal.budget_text import format_limits
 from ..terminal.command_options import repo_option
 from ..terminal.results_synthesis import SynthesisAuthor
-from ..terminal.text import as_json, escape_for_terminal, format_duration, format_usage, print_to_stderr, truncate_line
+from ..terminal.text import as_json, format_duration, format_usage, print_to_stderr, truncate_line
 from ..workers import report as workers_report
 from ..workers.worker_text import NO_WORKERS
 
@@ -90,7 +91,7 @@ def results_command(
     if page.empty_message and not is_json:
         print_to_stderr(page.empty_message)
     elif not is_json:
-        click.echo("\n\n".join(page.blocks) if is_markdown else escape_for_terminal("\n".join(page.lines)))
+        click.echo("\n\n".join(page.blocks) if is_markdown else format_output(page.lines, sys.stdout))
     if author is not None and page.has_results:
         return _print_synthesis(page, author, is_json=is_json, is_markdown=is_markdown)
     if author is not None and not page.empty_message:
@@ -108,7 +109,7 @@ def _print_synthesis(page: ResultsPage, author: SynthesisAuthor, *, is_json: boo
     elif is_markdown:
         click.echo("\n" + "\n\n".join(synthesis.format_markdown()))
     else:
-        click.echo(escape_for_terminal("\n".join(["", *synthesis.format_lines()])))
+        click.echo(format_output(["", *synthesis.format_lines()], sys.stdout))
     return synthesis.code
 
 
@@ -209,12 +210,12 @@ def _format_section(title: str, lines: Iterable[str]) -> list[str]:
 
 def _format_answer(run_state: RunState, report: Report) -> list[str]:
     if report.answer is not None:
-        return ["Answer:", report.answer.rstrip("\n")]
+        return ["Answer:", AgentText(report.answer.rstrip("\n"))]
     lines = [f"There is no answer{' yet' if run_state in UNFINISHED else ''}: {report.why}."]
     if run_state in ("queued", "paused", "resumable"):
         lines.append(f"Resume it with: podium resume {report.run}")
     if report.draft.strip():
-        lines += [f"Last text from {report.agent}:", report.draft.rstrip("\n")]
+        lines += [f"Last text from {report.agent}:", AgentText(report.draft.rstrip("\n"))]
     return lines
 
 
@@ -222,7 +223,7 @@ def _format_part(part: ReportPart, report: Report) -> list[str]:
     indent = "  " * part.depth
     lines = [f"{indent}--- {_format_part_line(part, report)}"]
     if part.text.strip():
-        lines.append(part.text.rstrip("\n"))
+        lines.append(AgentText(part.text.rstrip("\n")))
     if why := _explain_part(part, report):
         lines.append(f"{indent}no result: {why}")
     return lines

@@ -18,6 +18,7 @@ from ...setup.settings import Settings
 from ...values.event import SCHEMA, RunStarted
 from ...values.operation_path import parse_agent_name
 from ...views.run_view import OperationNode, RunView
+from ..terminal.agent_text import format_agent_text, format_output
 from ..terminal.entry_text import format_entry
 from ..terminal.outcome_text import format_parts, result_fields
 from ..terminal.run_tree import Row, Style, build_tree_rows, choose_symbols, format_plain_row
@@ -112,18 +113,19 @@ def describe_origin(started: RunStarted) -> str:
 def format_run_answer(run_state: RunState, run_view: RunView) -> list[str]:
     """Return the answer or, without an answer, the partial results and the next command."""
     if run_view.ended is not None and run_view.ended.outcome == "succeeded":
-        return [escape_for_terminal(run_view.build_result().text)]
-    so_far = format_parts(run_view.ended.parts if run_view.ended else run_view.collect_parts())
+        return [format_agent_text(run_view.build_result().text, sys.stdout)]
+    parts = format_parts(run_view.ended.parts if run_view.ended else run_view.collect_parts())
+    so_far = [format_output(parts, sys.stdout)] if parts else []
     match run_state:
         case "running":
             return [f"The run is running. Follow it with: podium logs {run_view.run} -f"]
         case "queued" | "paused" | "resumable":
             return [
-                *map(escape_for_terminal, so_far),
+                *so_far,
                 f"The run has not ended. Resume it with: podium resume {run_view.run}",
             ]
     error = run_view.build_result().error
-    return [*map(escape_for_terminal, so_far), *([f"error: {escape_for_terminal(error)}"] if error else [])]
+    return [*so_far, *([f"error: {escape_for_terminal(error)}"] if error else [])]
 
 
 def run_fields(run_state: RunState, run_view: RunView) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from msgspec import structs, to_builtins
 from ...values.event import SCHEMA
 from ...values.request import Part
 from ...values.result import Result
+from .agent_text import AgentText
 
 
 def result_fields(result: Result | None) -> dict[str, Any] | None:
@@ -25,5 +26,5 @@ def format_parts(parts: tuple[Part, ...]) -> list[str]:
     for part in parts:
         if part.text.strip():
             how = "finished" if part.outcome == "succeeded" else f"{part.outcome}, not finished"
-            lines += [f"--- {part.agent} ({how})", part.text.rstrip("\n")]
+            lines += [f"--- {part.agent} ({how})", AgentText(part.text.rstrip("\n"))]
     return ["No answer. Partial results:", *lines] if lines else []

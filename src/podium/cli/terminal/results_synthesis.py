@@ -18,6 +18,7 @@ from ...values.request import Outcome
 from ...values.worker_task import DEFAULT_WORKER_AGENT
 from ...views.quoted_markdown import escape_inline, quote_block
 from . import exit_codes
+from .agent_text import AgentText
 from .text import print_to_stderr
 
 MODEL_SETTINGS = ("model", "base_url", "models")
@@ -62,7 +63,7 @@ class Synthesis:
 
     def format_lines(self) -> list[str]:
         """Return the synthesis as lines of text."""
-        return [f"{self._title}:", f"No synthesis: {self.error}." if self.error else self.text.rstrip("\n")]
+        return [f"{self._title}:", f"No synthesis: {self.error}." if self.error else AgentText(self.text.rstrip("\n"))]
 
     def format_markdown(self) -> list[str]:
         """Return the synthesis as blocks of Markdown."""

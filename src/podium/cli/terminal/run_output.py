@@ -14,10 +14,11 @@ from ...values.event import ActionRefused
 from ...values.result import Result
 from ...views.run_view import RunView
 from . import exit_codes
+from .agent_text import format_agent_text, format_output
 from .follow_run import RunEnding
 from .outcome_text import format_parts
 from .run_display import JsonLinesView, LineView, ProgressView, SilentView
-from .text import escape_for_terminal, format_duration, format_usage, print_to_stderr
+from .text import format_duration, format_usage, print_to_stderr
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -70,10 +71,9 @@ class OutputOptions:
                 f"{format_usage(result.usage)}"
             )
         if result.succeeded and not self.is_json and not self.is_jsonl:
-            click.echo(escape_for_terminal(result.text))
-        if self.is_verbose and not result.succeeded:
-            for words in format_parts(result.parts):
-                print_to_stderr(words)
+            click.echo(format_agent_text(result.text, sys.stdout, is_plain=self.is_plain))
+        if self.is_verbose and not result.succeeded and (parts := format_parts(result.parts)):
+            click.echo(format_output(parts, sys.stderr, is_plain=self.is_plain), err=True)
         if ending.refusals:
             print_to_stderr(format_refusals(result.run_id, ending.refusals))
         code = _print_follow_up(result, ending)

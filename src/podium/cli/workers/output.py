@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import sys
+
 import click
 
 from ...runs.worker_lookup import RepoContext
 from ..terminal import exit_codes
-from ..terminal.text import escape_for_terminal, print_to_stderr
+from ..terminal.agent_text import format_agent_text
+from ..terminal.text import print_to_stderr
 
 
 @click.command("output")
@@ -18,5 +21,5 @@ def workers_output_command(context: RepoContext, branch: str) -> int:
     if worker.answer is None:
         print_to_stderr(f"{worker.name} has no answer ({worker.state}): {worker.why}")
         return exit_codes.GOAL_NOT_MET
-    click.echo(escape_for_terminal(worker.answer))
+    click.echo(format_agent_text(worker.answer, sys.stdout))
     return exit_codes.GOAL_MET

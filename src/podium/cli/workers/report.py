@@ -9,6 +9,7 @@ from ...values.plain_text import format_count
 from ...views.quoted_markdown import escape_inline, format_bullets, quote_block
 from ...views.worker_state import WorkerState
 from ...workspace.worktrees.worktree_status import WorktreeStatus
+from ..terminal.agent_text import AgentText
 from ..terminal.text import format_duration, format_usage, truncate_line
 from .forecast import format_forecast
 from .worker_text import format_line_count
@@ -26,7 +27,7 @@ def format_workers_report(report: WorkersReport) -> list[str]:
     for worker in report.summary.workers:
         lines += [f"--- worker {worker.name} (run {worker.run}): {worker.state}", f"  task: {_format_task(worker)}"]
         lines += [f"  {fact}" for fact in _format_facts(worker, report.statuses.get(worker.run))]
-        lines += [_format_answer(worker).rstrip("\n")]
+        lines += [_format_answer(worker) if worker.answer is None else AgentText(worker.answer.rstrip("\n"))]
     for one in report.not_started:
         lines += [
             f"--- worker {one.branch or one.run}: not started",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 
@@ -13,10 +14,10 @@ from ...values.event import SCHEMA
 from ...values.plain_text import format_count
 from ...views.worker_state import WorkerState
 from ...workspace.worktrees.worktree_status import WorktreeStatus
+from ..terminal.agent_text import AgentText, format_output
 from ..terminal.command_options import json_option
 from ..terminal.text import (
     as_json,
-    escape_for_terminal,
     format_age,
     format_duration,
     format_usage,
@@ -45,7 +46,7 @@ def workers_status_command(context: RepoContext, branch: str | None, is_json: bo
     for number, worker in enumerate(named):
         before = {one.run: one.name for one in load_worker_states(context.store, worker.worker_task.after)}
         lines = format_worker_details(worker, statuses.get(worker.run), before, now=time.time())
-        click.echo(escape_for_terminal("\n".join(([""] if number else []) + list(lines))))
+        click.echo(format_output([*([""] if number else []), *lines], sys.stdout))
 
 
 def format_worker_details(
@@ -79,6 +80,6 @@ def format_worker_details(
         yield f"waiting:  for your answer for {format_duration(now - worker.waiting_since)}: {asked}"
     if worker.answer is not None:
         yield "answer:"
-        yield worker.answer.rstrip("\n")
+        yield AgentText(worker.answer.rstrip("\n"))
     else:
         yield f"no answer: {worker.why}"

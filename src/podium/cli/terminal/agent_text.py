@@ -1,0 +1,45 @@
+"""Text from agents in the output of a command. It is rendered on a terminal and otherwise printed as it is."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterable
+from typing import TextIO
+
+from .text import escape_for_terminal
+
+
+class AgentText(str):
+    """A text from an agent among other lines of output."""
+
+    __slots__ = ()
+
+
+def can_render(stream: TextIO | None, *, is_plain: bool = False) -> bool:
+    """Return whether Markdown is rendered on a stream: it is a terminal that can show styles."""
+    # The stream is None after `podium show RUN >&-`.
+    return not is_plain and stream is not None and stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def format_agent_text(text: str, stream: TextIO | None, *, is_plain: bool = False) -> str:
+    """Return a text from an agent as it is printed on a stream. Control characters are escaped in any case."""
+    if stream is None or not can_render(stream, is_plain=is_plain):
+        return escape_for_terminal(text)
+    # Imported here for start-up time: most output contains no text from an agent, or is not for a terminal.
+    from .rendered_markdown import choose_markdown_symbols, render_markdown
+
+    return render_markdown(
+        text,
+        width=shutil.get_terminal_size().columns,
+        has_colours=not os.environ.get("NO_COLOR"),
+        symbols=choose_markdown_symbols(stream.encoding),
+    )
+
+
+def format_output(lines: Iterable[str], stream: TextIO | None, *, is_plain: bool = False) -> str:
+    """Return lines as they are printed on a stream. Only those that are an `AgentText` can be rendered."""
+    return "\n".join(
+        format_agent_text(line, stream, is_plain=is_plain) if isinstance(line, AgentText) else escape_for_terminal(line)
+        for line in lines
+    )

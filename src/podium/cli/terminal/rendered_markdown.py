@@ -1,0 +1,225 @@
+"""Markdown from agents as text for a terminal: headings, lists, emphasis, code, links and tables.
+
+No text is lost: HTML is shown as it is written, a link is followed by its address, and code is not wrapped. Only the
+titles of links and the languages of code blocks are left out. The text is untrusted: every piece is escaped after
+parsing, because entities and encoded addresses can contain characters that the source does not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+
+from markdown_it import MarkdownIt
+from markdown_it.token import Token
+
+from .markdown_table import layout_table
+from .styled_text import Line, Span, TextStyle, format_styled_line, wrap_spans
+from .text import escape_for_terminal
+
+LONGEST_TEXT = 100_000
+"""A longer text is not rendered, because parsing it could take seconds."""
+NARROWEST = 20
+"""Deeply nested blocks are not made narrower than this; the terminal wraps their lines."""
+LONGEST_RULE = 40
+
+INLINE_STYLES: dict[str, TextStyle] = {"em": "italic", "strong": "bold", "s": "strike"}
+CODE, DIM = frozenset[TextStyle]({"code"}), frozenset[TextStyle]({"dim"})
+
+# Without references, because a definition can follow long after the text that uses it was shown.
+_PARSER = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("reference")
+
+_LANGUAGE = re.compile(r"[\w+#.-]*")
+_CELL_END = re.compile(r"(?<!\\)\|")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MarkdownSymbols:
+    """The characters that lists, quotes and rules are drawn with."""
+
+    bullet: str = "•"
+    quote: str = "│"
+    rule: str = "─"
+
+
+UNICODE_SYMBOLS = MarkdownSymbols()
+ASCII_SYMBOLS = MarkdownSymbols(bullet="-", quote="|", rule="-")
+
+
+def choose_markdown_symbols(encoding: str | None) -> MarkdownSymbols:
+    """Return the symbols that an encoding can represent."""
+    try:
+        "•│─".encode(encoding or "ascii")
+    except (UnicodeEncodeError, LookupError):
+        return ASCII_SYMBOLS
+    return UNICODE_SYMBOLS
+
+
+def render_markdown(text: str, *, width: int, has_colours: bool, symbols: MarkdownSymbols = UNICODE_SYMBOLS) -> str:
+    """Return Markdown as text with terminal codes, in lines of `width` columns."""
+    if len(text) > LONGEST_TEXT:
+        return escape_for_terminal(text)
+    lines = _BlockRenderer(text, symbols).render_blocks(_PARSER.parse(text), width)
+    return "\n".join(format_styled_line(line, has_colours=has_colours) for line in lines)
+
+
+def split_finished_blocks(text: str) -> tuple[str, str]:
+    """Split Markdown that is not complete into the blocks that more text cannot change, and the last block."""
+    starts = [block[0].map[0] for block in _split_blocks(_PARSER.parse(text)) if block[0].map is not None]
+    lines = _split_source(text)
+    last = starts[-1] if starts else 0
+    return "\n".join(lines[:last]), "\n".join(lines[last:])
+
+
+def _split_blocks(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
+    """Yield the tokens of each block on the top level."""
+    start = depth = 0
+    for number, token in enumerate(tokens):
+        depth += token.nesting
+        if depth == 0:
+            yield tokens[start : number + 1]
+            start = number + 1
+
+
+class _BlockRenderer:
+    """Renders blocks into lines."""
+
+    def __init__(self, source: str, symbols: MarkdownSymbols) -> None:
+        self._source = _split_source(source)
+        self._symbols = symbols
+
+    def render_blocks(self, tokens: Sequence[Token], width: int) -> list[Line]:
+        """Return the lines of all blocks, with an empty line between them, except in a tight list."""
+        lines: list[Line] = []
+        is_tight = False
+        for block in _split_blocks(tokens):
+            if lines and not is_tight:
+                lines.append([])
+            is_tight = block[0].hidden
+            lines += self._render_block(block, max(width, NARROWEST))
+        return lines
+
+    def _render_block(self, block: Sequence[Token], width: int) -> list[Line]:
+        match block[0].type:
+            case "heading_open":
+                return wrap_spans(format_inline(block[1:-1], _heading_styles(block[0])), width)
+            case "bullet_list_open" | "ordered_list_open":
+                return self._render_list(block, width)
+            case "blockquote_open":
+                inner = self.render_blocks(block[1:-1], width - 2)
+                return [
+                    [Span(f"{self._symbols.quote} " if line else self._symbols.quote, DIM), *line] for line in inner
+                ]
+            case "fence" | "code_block":
+                return _render_code(block[0])
+            case "hr":
+                return [[Span(self._symbols.rule * min(width, LONGEST_RULE), DIM)]]
+            case "table_open":
+                return self._render_table(block, width)
+        return wrap_spans(format_inline(block), width)
+
+    def _render_list(self, block: Sequence[Token], width: int) -> list[Line]:
+        items = list(_split_blocks(block[1:-1]))
+        is_loose = any(token.type == "paragraph_open" and not token.hidden for item in items for token in item[1:2])
+        number = int(block[0].attrs.get("start", 1))
+        marks = [
+            f"{number + place}{block[0].markup} "
+            if block[0].type == "ordered_list_open"
+            else f"{self._symbols.bullet} "
+            for place in range(len(items))
+        ]
+        indent = max(map(len, marks))
+        lines: list[Line] = []
+        for mark, item in zip(marks, items, strict=True):
+            inner = self.render_blocks(item[1:-1], width - indent) or [[]]
+            lines += [[]] if lines and is_loose else []
+            lines += [[Span(mark.rjust(indent)), *inner[0]]]
+            lines += [[Span(" " * indent), *line] if line else [] for line in inner[1:]]
+        return lines
+
+    def _render_table(self, block: Sequence[Token], width: int) -> list[Line]:
+        rows: list[list[list[Span]]] = []
+        is_right = []
+        for token in block:
+            if token.type == "tr_open":
+                rows.append([])
+            elif token.type == "th_open":
+                is_right.append(token.attrs.get("style") == "text-align:right")
+            elif token.type == "inline":
+                rows[-1].append(list(format_inline([token])))
+        assert block[0].map is not None
+        source = self._source[slice(*block[0].map)]
+        if any(_count_cells(line) > len(is_right) for line in source[2:]):
+            # The parser drops cells that have no header.
+            return [[Span(escape_for_terminal(line))] for line in source]
+        return layout_table(rows, width, is_right=is_right, rule=self._symbols.rule)
+
+
+def _split_source(source: str) -> list[str]:
+    """Return the lines of Markdown as the parser counts them."""
+    return re.split(r"\r\n?|\n", source)
+
+
+def _count_cells(row: str) -> int:
+    return len(_CELL_END.findall(row.strip(" \t>").strip("|"))) + 1
+
+
+def _render_code(token: Token) -> list[Line]:
+    text = escape_for_terminal(token.content).removesuffix("\n")
+    lines = [[Span(f"  {line}" if line else "", CODE)] for line in text.split("\n")]
+    info = token.info.strip()
+    return lines if _LANGUAGE.fullmatch(info) else [[Span(escape_for_terminal(info), DIM)], *lines]
+
+
+def _heading_styles(token: Token) -> Iterable[TextStyle]:
+    return ("bold", "underline") if token.tag == "h1" else ("bold",)
+
+
+def format_inline(tokens: Iterable[Token], styles: Iterable[TextStyle] = ()) -> Iterator[Span]:
+    """Yield the text of inline tokens in its styles. A line break in the source stays one."""
+    inline = _InlineFormatter(styles)
+    for token in (child for parent in tokens for child in parent.children or ()):
+        if text := escape_for_terminal(inline.take_text(token)):
+            yield Span(text, inline.find_styles(token))
+
+
+class _InlineFormatter:
+    """Keeps track of the emphasis and the link that inline tokens are in."""
+
+    def __init__(self, styles: Iterable[TextStyle]) -> None:
+        self._styles = frozenset(styles)
+        self._open: list[TextStyle | None] = []
+        """The emphasis around the current token. It is None inside a word: `2*3*4` is more likely meant as it is."""
+        self._last = self._address = self._link_text = ""
+
+    def find_styles(self, token: Token) -> frozenset[TextStyle]:
+        own = CODE if token.type == "code_inline" else DIM if token.type == "link_close" else frozenset[TextStyle]()
+        return self._styles | own | {style for style in self._open if style is not None}
+
+    def take_text(self, token: Token) -> str:
+        """Return the text of the next token, which is empty for most marks."""
+        text = self._format_token(token)
+        self._last = text or self._last
+        self._link_text += text
+        return text
+
+    def _format_token(self, token: Token) -> str:
+        match token.type:
+            case "em_open" | "strong_open" | "s_open":
+                is_inside_word = self._last[-1:].isalnum()
+                self._open.append(None if is_inside_word else INLINE_STYLES[token.tag])
+                return token.markup if is_inside_word else ""
+            case "em_close" | "strong_close" | "s_close":
+                return token.markup if self._open.pop() is None else ""
+            case "link_open":
+                self._address, self._link_text = str(token.attrs.get("href", "")), ""
+                return ""
+            case "link_close":
+                is_shown = self._link_text == self._address.removeprefix("mailto:")
+                return "" if is_shown or not self._address else f" ({self._address})"
+            case "softbreak" | "hardbreak":
+                return "\n"
+            case "image":
+                return f"image: {token.content} ({token.attrs.get('src', '')})"
+        return token.content.replace("\t", " ")
