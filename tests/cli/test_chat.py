@@ -114,6 +114,47 @@ def test_ctrl_c_stops_the_turn_and_the_conversation_goes_on(desk: Desk) -> None:
     assert [getattr(run.last.event, "outcome", "") for run in desk.runs()] == ["succeeded", "cancelled"]
 
 
+def test_ctrl_c_puts_a_line_that_no_agent_has_received_back_into_the_input(desk: Desk) -> None:
+    desk.write_agent("poet", SLOW, "There once was a cat")
+    terminal = start_chat(desk, "poet")
+    send_line(terminal, "write a poem")
+    terminal.wait_for("(poet is thinking")
+    send_line(terminal, "in two lines")
+    terminal.wait_for("the agent receives it at its next step")
+
+    terminal.process.sendcontrol("c")
+    terminal.wait_for("poet> in two lines")
+    send_line(terminal, " at most")
+    terminal.wait_for("There once was a cat")
+    terminal.wait_for("1 model call")
+    terminal.process.sendcontrol("d")
+
+    assert terminal.wait_exit() == 0
+    assert list_requests(desk) == ["in two lines at most", "write a poem"]
+
+
+def test_ctrl_c_during_a_turn_keeps_the_line_that_is_being_typed(desk: Desk) -> None:
+    desk.write_agent("poet", SLOW, "There once was a cat")
+    terminal = start_chat(desk, "poet")
+    send_line(terminal, "write a poem")
+    terminal.wait_for("(poet is thinking")
+    send_line(terminal, "shorter,")
+    terminal.wait_for("the agent receives it at its next step")
+    terminal.process.send("and with a cat")
+    terminal.wait_for("poet> and with a cat")
+
+    terminal.process.sendcontrol("c")
+    terminal.wait_for("poet> shorter, and with a cat")
+    terminal.process.sendcontrol("c")
+    lines = terminal.wait_for("Ctrl-C again or Ctrl-D")
+    terminal.wait_until(lambda lines: "poet>" in lines)
+    terminal.process.sendcontrol("c")
+
+    assert "  stopped" in lines
+    assert terminal.wait_exit() == 130
+    assert list_requests(desk) == ["write a poem"]
+
+
 def test_a_second_ctrl_c_leaves(poet: Desk) -> None:
     terminal = start_chat(poet, "poet")
 
@@ -524,10 +565,26 @@ def test_ctrl_c_stops_a_turn_in_plain_lines(desk: Desk) -> None:
     terminal.process.sendintr()
     terminal.wait_for("  stopped")
     terminal.process.sendintr()
-    terminal.wait_for("Ctrl-C again")
+    terminal.wait_for("Ctrl-C again or Ctrl-D")
     terminal.process.sendintr()
 
     assert terminal.wait_exit() == 130
+
+
+def test_ctrl_c_in_plain_lines_names_a_line_that_no_agent_has_received(desk: Desk) -> None:
+    desk.write_agent("poet", SLOW)
+    terminal = start_chat(desk, "poet", kind="dumb")
+    send_line(terminal, "write a poem")
+    terminal.wait_for("(poet is thinking)")
+    send_line(terminal, "shorter")
+    terminal.wait_for("the agent receives it at its next step")
+
+    terminal.process.sendintr()
+    terminal.wait_for("  not sent: shorter")
+    terminal.process.sendcontrol("d")
+
+    assert terminal.wait_exit() == 0
+    assert list_requests(desk) == ["write a poem"]
 
 
 def test_a_narrow_and_low_terminal_is_enough(desk: Desk) -> None:

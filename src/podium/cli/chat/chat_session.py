@@ -98,7 +98,7 @@ class ChatSession:
             self._console.print_line(f"interrupted; continue with: podium resume {self._turn.run.id}")
 
     def handle_interrupt(self) -> None:
-        """Handle Ctrl-C: leave an open request unanswered, else stop the turn, else exit."""
+        """Handle Ctrl-C: leave an open request unanswered, else stop the turn, else clear the line and then exit."""
         if self._prompter.is_asking:
             self._prompter.leave_open()
         elif self._turn is not None and not self._turn.is_stopping:
@@ -107,6 +107,7 @@ class ChatSession:
             self._group.start_soon(self._turn.stop_run)
         elif self._turn is None and not self._is_leaving:
             self._is_leaving = True
+            self._console.clear_line()
             self._console.print_line("  press Ctrl-C again or Ctrl-D to exit")
         else:
             self.exit_chat(exit_codes.SIGNALLED + 2)
@@ -151,8 +152,11 @@ class ChatSession:
                     if not isinstance(found, PodiumError):
                         raise
                     self._console.print_line(f"podium: {found}")
-                pending, self._turn = self._turn.pending_messages, None
-                self._queue[:0] = pending
+                turn, self._turn = self._turn, None
+                if turn.is_stopping and turn.pending_messages:
+                    self._console.restore_line(" ".join(turn.pending_messages))
+                else:
+                    self._queue[:0] = turn.pending_messages
 
     async def _run_turn(self, turn: ChatTurn, text: str) -> None:
         printer = TranscriptPrinter(

@@ -48,6 +48,14 @@ class ChatConsole(Keyboard, Protocol):
         """Show the prompt for a message to the agent with this name."""
         ...
 
+    def restore_line(self, text: str) -> None:
+        """Put a line that was entered but not sent back into the input, before what has been typed since."""
+        ...
+
+    def clear_line(self) -> None:
+        """Clear the line that is being typed."""
+        ...
+
     def clear_screen(self) -> None:
         """Clear the screen."""
         ...

@@ -80,6 +80,13 @@ class PlainConsole:
         was_prompted, self._is_prompted = self._is_prompted, False
         return "\n" if was_prompted else ""
 
+    def restore_line(self, text: str) -> None:
+        """Print the line: the terminal's own input line cannot be changed."""
+        self.print_line(f"  not sent: {text}")
+
+    def clear_line(self) -> None:
+        """Do nothing: the terminal clears its input line itself."""
+
     def clear_screen(self) -> None:
         """Do nothing: this console does not draw on the screen."""
 

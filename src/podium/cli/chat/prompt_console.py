@@ -57,6 +57,8 @@ class PromptConsole:
         self._mode: Literal["talk", "key", "line"] = "talk"
         self._has_open_request = False
         self._is_answering = False
+        self._restored = ""
+        """A line to put back into the input."""
         self._keys: Queue[str] = Queue()
         self._answers: Queue[str] = Queue()
         self._last_key = 0.0
@@ -93,8 +95,9 @@ class PromptConsole:
 
     async def read_message(self) -> str | None:
         while True:
+            line, self._restored = self._restored, ""
             try:
-                said = await self._session.prompt_async(handle_sigint=False, set_exception_handler=False)
+                said = await self._session.prompt_async(default=line, handle_sigint=False, set_exception_handler=False)
             except EOFError:
                 return None
             if self._mode == "line":
@@ -144,6 +147,20 @@ class PromptConsole:
         self._name = escape_for_terminal(name)
         self._session.app.invalidate()
 
+    def restore_line(self, text: str) -> None:
+        self._restored = f"{self._restored} {text}".strip()
+        self._insert_restored_line()
+
+    def _insert_restored_line(self) -> None:
+        """Put a restored line into the input, unless it is used for an answer or not shown at the moment."""
+        if self._restored and self._mode == "talk" and self._session.app.is_running:
+            typed = self._session.default_buffer.text
+            self._session.default_buffer.document = Document(f"{self._restored} {typed}".rstrip())
+            self._restored = ""
+
+    def clear_line(self) -> None:
+        self._session.default_buffer.reset()
+
     def clear_screen(self) -> None:
         self._session.app.renderer.clear()
 
@@ -192,6 +209,7 @@ class PromptConsole:
             yield
         finally:
             self._mode, self._has_open_request = "talk", False
+            self._insert_restored_line()
             self._session.app.invalidate()
 
     async def _wait_for_quiet(self) -> None:
@@ -216,8 +234,6 @@ class PromptConsole:
         @bindings.add("escape", filter=is_asked, eager=True)
         @bindings.add("c-c", eager=True)
         def _(event: KeyPressEvent) -> None:
-            if self._mode == "talk":
-                event.app.current_buffer.reset()
             interrupt()
 
         return bindings
