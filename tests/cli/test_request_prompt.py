@@ -48,6 +48,17 @@ def test_a_person_sees_the_whole_action_and_allows_it_with_a_key(writer: Desk) -
     assert f"allowed (once) by {getpass.getuser()} (terminal)" in writer.invoke("logs", writer.run_id()).stdout
 
 
+def test_ctrl_c_at_a_request_interrupts_the_run_and_leaves_it_open(writer: Desk) -> None:
+    terminal = Terminal(writer, "run", "writer", "go", rows=60)
+    terminal.wait_for("[?] help")
+
+    terminal.process.sendintr()
+
+    assert terminal.wait_exit() == 130
+    assert f"interrupted; continue with: podium resume {writer.run_id()}" in terminal.lines
+    assert "write_file" in writer.run_podium("approvals").stdout
+
+
 def test_enter_and_arrows_decide_nothing(writer: Desk) -> None:
     terminal = Terminal(writer, "run", "writer", "go")
     terminal.wait_for("[y] once")

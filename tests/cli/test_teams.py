@@ -512,7 +512,8 @@ def test_on_a_terminal_delete_asks_for_confirmation(squad_desk: Desk, key: str, 
     terminal.wait_for(": the folder .squad with 10 files")
     terminal.process.sendline(key)
 
-    assert terminal.wait_exit() == (130 if is_there else 0)
+    assert terminal.wait_exit() == (4 if is_there else 0)
+    assert ("nothing was changed" in terminal.lines) is is_there
     assert (squad_desk.repo / ".squad/team.md").exists() is is_there
 
 

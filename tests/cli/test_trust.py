@@ -182,6 +182,7 @@ def test_ctrl_c_at_a_question_trusts_nothing(clone: Desk) -> None:
     terminal.process.sendintr()
 
     assert terminal.wait_exit() == 130
+    assert "interrupted" in terminal.lines
     assert set(states(clone).values()) == {"new"}
 
 

@@ -22,7 +22,7 @@ from ..values.errors import Mistake, PodiumError, find_first_error
 from .command_table import EXAMPLES, LOOKING_NAMES, LOOKING_SUBCOMMANDS, NAMES, build_help_text
 from .terminal import exit_codes
 from .terminal.broken_pipe import discard_stdout
-from .terminal.text import escape_for_terminal
+from .terminal.text import escape_for_terminal, print_to_stderr
 
 
 @dataclass(slots=True)
@@ -82,6 +82,7 @@ class RootCommandGroup(click.Group):
             code = super().main(args, prog_name="podium", obj=options, standalone_mode=False)
             return code if isinstance(code, int) else exit_codes.GOAL_MET
         except (click.Abort, KeyboardInterrupt):
+            print_to_stderr("interrupted")
             return exit_codes.SIGNALLED + signal.SIGINT
         except click.ClickException as error:
             return _print_error(_format_usage_error(error), error, exit_codes.USAGE, options)

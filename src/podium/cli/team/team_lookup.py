@@ -11,6 +11,7 @@ from ...roster.discovery import PRESETS_FILE, SQUAD_FOLDERS, Roster, load_roster
 from ...roster.team_definition import find_overridden_builtin
 from ...system.locations import find_home_folder, find_repo, format_path
 from ...values.errors import Mistake
+from ..terminal import exit_codes
 from ..terminal.text import print_to_stderr
 
 
@@ -51,7 +52,7 @@ def print_overridden_builtin(name: str, context: TeamContext) -> None:
 
 
 def confirm_action(question: str, *, is_agreed: bool) -> None:
-    """Ask for confirmation unless --yes was given. Raise Mistake if there is no terminal."""
+    """Ask for confirmation unless --yes was given. Exit if it is refused, and raise Mistake without a terminal."""
     if is_agreed:
         return
     from ..terminal.terminal_input import is_attended  # imported here for start-up time: only this function needs it
@@ -59,4 +60,5 @@ def confirm_action(question: str, *, is_agreed: bool) -> None:
     if not is_attended():
         raise Mistake(f"{question} There is no terminal to ask on; give --yes to confirm")
     if not click.confirm(question, err=True):
-        raise click.Abort
+        print_to_stderr("nothing was changed")
+        raise click.exceptions.Exit(exit_codes.DENIED)
