@@ -32,19 +32,37 @@ def list_decisions(store: Path, repo: str) -> list[DecisionRecord]:
     if not store.exists():
         return []
     with StoreReader(store) as reader:
-        return select_decisions(reader.read_decision_entries(), repo)
+        return _without_shared(select_decisions(reader.read_decision_entries(), repo), reader)
+
+
+def _without_shared(decisions: list[DecisionRecord], reader: StoreReader) -> list[DecisionRecord]:
+    """Return the decisions without those that a fork shares: they belong to the run that made them."""
+    made: dict[tuple[object, ...], DecisionRecord] = {}
+    for one in decisions:
+        # A copy keeps the times of the original, and a fork starts later than the run that it shares entries with.
+        other = made.setdefault((one.id, one.proposed_at, one.committed_at), one)
+        if other is not one and reader.read_summary(one.run).first.at < reader.read_summary(other.run).first.at:
+            made[one.id, one.proposed_at, one.committed_at] = one
+    kept = {(one.run, one.id) for one in made.values()}
+    return [one for one in decisions if (one.run, one.id) in kept]
 
 
 def find_decision(store: Path, repo: str, prefix: str) -> DecisionRecord:
-    """Return the only decision of a repository whose id starts with `prefix`, with its ballots. Raises Mistake."""
-    decisions = list_decisions(store, repo)
-    found = [one for one in decisions if one.id.startswith(prefix)] if prefix else []
-    found = [one for one in found if one.id == prefix] or found
+    """Return the only decision of a repository whose id starts with `prefix`, with its ballots. Raises Mistake.
+
+    If a fork has decided differently, `prefix` has the form `RUN/ID`.
+    """
+    run, _, id = prefix.rpartition("/")
+    decisions = [one for one in list_decisions(store, repo) if one.run.startswith(run)]
+    found = [one for one in decisions if one.id.startswith(id)] if id else []
+    found = [one for one in found if one.id == id] or found
     if not found:
         raise Mistake(f"decision {prefix!r} not found in {repo}; podium decisions lists the decisions")
     if len(found) > 1:
-        ids = ", ".join(f"{one.id} in run {one.run}" for one in found)
-        raise Mistake(f"{prefix!r} matches several decisions: {ids}; give more characters of the id")
+        is_same = len({one.id for one in found}) == 1
+        ids = ", ".join(f"{one.run}/{one.id}" if is_same else f"{one.id} in run {one.run}" for one in found)
+        what = "give the run too, as RUN/ID" if is_same else "give more characters of the id"
+        raise Mistake(f"{prefix!r} matches several decisions: {ids}; {what}")
     with StoreReader(store) as reader:
         rows = reader.read_rows_of_kinds(found[0].run, [KINDS[kind] for kind in DECISION_EVENTS])
         others = [entry for entry in reader.read_decision_entries() if entry.run != found[0].run]

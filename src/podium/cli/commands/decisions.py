@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,8 @@ def decisions_command(ctx: click.Context, is_in_force: bool, repo: Path | None, 
     elif not shown:
         print_to_stderr("no decisions are in force" if decisions else NO_DECISIONS)
     else:
-        rows = [format_decision_row(one) for one in shown]
+        ids = Counter(one.id for one in decisions)
+        rows = [format_decision_row(one, names_run=ids[one.id] > 1) for one in shown]
         for line in fit_columns(rows, most=shutil.get_terminal_size().columns):
             click.echo(escape_for_terminal(line))
 
@@ -91,10 +93,14 @@ def decision_fields(record: DecisionRecord) -> dict[str, Any]:
     }
 
 
-def format_decision_row(record: DecisionRecord) -> tuple[str, ...]:
-    """Return the columns of a decision: its id, date, status, and what was decided."""
+def format_decision_row(record: DecisionRecord, *, names_run: bool = False) -> tuple[str, ...]:
+    """Return the columns of a decision: its id, date, status, and what was decided.
+
+    With `names_run`, the id has the form `RUN/ID`: a fork made the same decision differently.
+    """
     made = record.state.committed
     day = time.strftime("%Y-%m-%d", time.localtime(record.committed_at or record.proposed_at))
     status = f"superseded by {record.superseded_by}" if record.superseded_by else record.status
     outcome = " | ".join(record.state.proposal.options) if made is None else f"{made.option} ({made.how})"
-    return record.id, day, status, f"{record.state.proposal.topic} -> {outcome}"
+    id = f"{record.run}/{record.id}" if names_run else record.id
+    return id, day, status, f"{record.state.proposal.topic} -> {outcome}"
