@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from .values.errors import NoSuchRun as NoSuchRun
     from .values.errors import OutsideFailed as OutsideFailed
     from .values.errors import PodiumError as PodiumError
+    from .values.errors import RequestClosed as RequestClosed
     from .values.errors import RunHeld as RunHeld
     from .values.errors import RunIsPaused as RunIsPaused
     from .values.errors import RunOver as RunOver
@@ -49,6 +50,7 @@ _MODULES = {
     "Result": ".values.result",
     "Router": ".values.agent",
     "Run": ".runs.run_handle",
+    "RequestClosed": ".values.errors",
     "RunHeld": ".values.errors",
     "RunIsPaused": ".values.errors",
     "RunOver": ".values.errors",
@@ -76,6 +78,7 @@ __all__ = [
     "OutsideFailed",
     "Permissions",
     "PodiumError",
+    "RequestClosed",
     "Result",
     "Router",
     "Run",
