@@ -59,9 +59,11 @@ def test_each_agent_is_priced_with_its_own_model(desk: Desk) -> None:
 
 
 def test_agents_that_are_never_sent_to_a_model_cost_nothing(desk: Desk) -> None:
-    desk.write_agent("lead", engine="model", team={"mode": "broadcast", "members": ["scripted", "rehearsed", "real"]})
+    members = ["scripted", "rehearsed", "simulated", "real"]
+    desk.write_agent("lead", engine="model", team={"mode": "broadcast", "members": members})
     desk.write_agent("scripted", "ready")
     desk.write_agent("rehearsed", engine="rehearsal")
+    desk.write_agent("simulated", engine="model", model="rehearsal")
     desk.write_agent("real", engine="model")
 
     found = estimate_run(desk, "lead", "do it", "--model", MINI)

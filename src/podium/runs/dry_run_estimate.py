@@ -70,6 +70,8 @@ def estimate_dry_run(reader: StoreReader, run: str, settings: Settings) -> RunEs
     """Estimate the real run from its rehearsal; `settings` are those of the real run."""
     by_model: dict[str, ModelEstimate] = {}
     for call in _list_rehearsed_calls(reader, run):
+        if is_always_rehearsed(settings, call.agent):
+            continue
         model = _find_model(settings, call.agent)
         estimate = by_model.get(model) or ModelEstimate(model=model)
         by_model[model] = _add_call(estimate, call.usage.with_rehearsed())
@@ -77,7 +79,7 @@ def estimate_dry_run(reader: StoreReader, run: str, settings: Settings) -> RunEs
 
 
 def _list_rehearsed_calls(reader: StoreReader, run: str) -> list[RehearsedCall]:
-    """Return the calls of a run and of its workers, without those of agents that are always rehearsed."""
+    """Return the rehearsed calls of a run and of its workers."""
     calls: list[RehearsedCall] = []
     runs = [run]
     for one in runs:  # the loop itself extends this list
@@ -102,7 +104,7 @@ def _iter_own_calls(entries: Iterable[Entry]) -> Iterator[RehearsedCall]:
         if not usage.rehearsed_calls or node is None:
             continue
         agent = _find_agent(view, node, agents)
-        if agent is not None and agent.engine != REHEARSAL:
+        if agent is not None:
             yield RehearsedCall(agent, usage)
 
 
@@ -117,6 +119,12 @@ def _find_agent(view: RunView, node: OperationNode, agents: dict[str, Agent]) ->
     if agent is None or member is None or not member.model:
         return agent
     return structs.replace(agent, model=member.model)
+
+
+def is_always_rehearsed(settings: Settings, agent: Agent) -> bool:
+    """Return whether an agent's own file has it rehearsed, so that it calls no model in a real run either."""
+    has_own_model = agent.model not in ("", "inherit")
+    return agent.engine == REHEARSAL or (has_own_model and list_models(settings, agent)[0] == REHEARSAL)
 
 
 def _find_model(settings: Settings, agent: Agent) -> str:
