@@ -112,7 +112,7 @@ def test_a_person_at_the_terminal_is_asked_at_once(desk: Desk) -> None:
     assert terminal.wait_exit() == 0
     [made] = read_events(desk, DecisionCommitted)
     assert isinstance(made, DecisionCommitted)
-    assert (made.option, made.by) == ("tea", "terminal")
+    assert (made.option, made.how) == ("tea", "decided by person")
 
 
 def test_a_decision_supersedes_one_that_is_in_force(desk: Desk) -> None:
