@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from podium.values.event import (
     BallotCast,
@@ -78,6 +79,18 @@ def test_decisions_of_other_runs_and_repositories_stay_apart() -> None:
     found = collect_decisions([*here, *elsewhere, *other])
 
     assert {(one.run, one.status) for one in found} == {("r1", "accepted"), ("r2", "superseded"), ("r3", "accepted")}
+
+
+def test_a_decision_that_a_fork_shares_or_changes_is_listed_once() -> None:
+    original = make_entries(*make_decision("d1"), run="r1")
+    shared = [structs.replace(entry, run="r2") for entry in original]
+    open = [structs.replace(entry, run="r3") for entry in original[:-1]]
+    changed = DecisionCommitted(decision="d1", option="coffee", how="decided by person")
+    other = [*open, structs.replace(original[-1], run="r3", event=changed, at=2e9)]
+
+    assert [one.run for one in collect_decisions([*original, *shared, *open])] == ["r1"]
+    [made] = collect_decisions([*original, *other, *shared])
+    assert (made.run, made.state.committed) == ("r3", changed)
 
 
 def test_an_event_that_is_not_possible_does_not_hide_the_decision() -> None:

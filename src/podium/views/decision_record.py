@@ -53,7 +53,10 @@ class DecisionRecord:
 
 
 def collect_decisions(entries: Iterable[Entry]) -> list[DecisionRecord]:
-    """Return the decisions in these entries, which can come from several runs, in the order of their proposals."""
+    """Return the decisions in these entries, which can come from several runs, in the order of their proposals.
+
+    A fork of a run shares its decisions. Each is returned once: as it was made last, or else from the first run.
+    """
     found: dict[tuple[str, str], DecisionRecord] = {}
     for entry in entries:
         key = entry.run, get_decision_id(entry.event)
@@ -61,7 +64,12 @@ def collect_decisions(entries: Iterable[Entry]) -> list[DecisionRecord]:
             found[key] = _apply_entry(found[key], entry)
         elif isinstance(entry.event, DecisionProposed):
             found[key] = DecisionRecord(state=DecisionState(proposal=entry.event), run=entry.run, proposed_at=entry.at)
-    return list(_link_superseded(sorted(found.values(), key=lambda one: one.proposed_at)))
+    latest: dict[tuple[str, str], DecisionRecord] = {}
+    for record in found.values():
+        shared = record.state.proposal.repo, record.id
+        if shared not in latest or (record.committed_at or 0.0) > (latest[shared].committed_at or 0.0):
+            latest[shared] = record
+    return list(_link_superseded(sorted(latest.values(), key=lambda one: one.proposed_at)))
 
 
 def _apply_entry(record: DecisionRecord, entry: Entry) -> DecisionRecord:
