@@ -190,7 +190,7 @@ def test_a_line_sent_during_a_turn_is_delivered_at_the_next_step(desk: Desk) -> 
     terminal.wait_for("> read it")
 
     send_line(terminal, "and mind the end")
-    terminal.wait_for("the agent receives it at its next step")
+    terminal.wait_for("the agent will receive your message at its next step")
     terminal.wait_for("done")
     terminal.process.sendcontrol("d")
 

@@ -175,7 +175,7 @@ def test_an_always_answer_can_hold_everywhere(desk: Desk, tmp_path: Path) -> Non
     refused = desk.run_podium("approve", str(one["id"]), "--everywhere")
     approved = desk.run_podium("approve", str(one["id"]), "--always", "--everywhere")
 
-    assert "--everywhere needs --always" in refused.stderr
+    assert "--everywhere needs --always; give both" in refused.stderr
     assert "is now always allowed everywhere" in approved.stderr
     assert desk.run_podium("policy", "check", "--repo", str(other), "--", "cargo check").returncode == 0
 

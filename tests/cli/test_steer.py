@@ -81,7 +81,7 @@ def test_a_message_reaches_the_agent_at_its_next_turn(desk: Desk) -> None:
         sent = desk.invoke("send", f"{desk.run_id()[:8]}/lead", "be brief")
         _, said = read_until_exit(process)
 
-    assert sent.stderr == "lead receives it at the start of its next turn\n"
+    assert sent.stderr == "lead will receive the message at the start of its next turn\n"
     assert 'message for lead: "be brief"' in said
     assert "lead: received 1 message" in said
 
@@ -92,7 +92,7 @@ def test_a_message_for_a_run_without_a_process_waits(desk: Desk, make_interrupte
     sent = desk.invoke("send", run, "-", input="be brief\n")
     resumed = desk.invoke("resume", run)
 
-    assert sent.stderr == f"run {run} is not running; the message waits until podium resume {run}\n"
+    assert sent.stderr == f"run {run} is not running; the message will be sent after podium resume {run}\n"
     assert "lead: received 1 message" in resumed.stderr
     with StoreReader(desk.store) as reader:
         heard = [entry.event for entry in reader.read_entries(run) if isinstance(entry.event, MessageReceived)]

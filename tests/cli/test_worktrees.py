@@ -43,7 +43,7 @@ def make_worktree(desk: Desk) -> Callable[..., Checkout]:
 def test_without_worktrees_it_says_so_and_makes_nothing(desk: Desk, make_worktree: Callable[..., Checkout]) -> None:
     said = desk.invoke("worktrees")
 
-    assert (said.exit_code, said.stdout, said.stderr) == (0, "", "no worktrees besides the repository itself\n")
+    assert (said.exit_code, said.stdout, said.stderr) == (0, "", "no worktrees other than the repository itself\n")
     assert json.loads(desk.invoke("worktrees", "--json").stdout)["worktrees"] == []
     assert desk.invoke("worktrees", "cleanup", "--dry-run").exit_code == 0
     assert not desk.store.exists()
@@ -183,7 +183,7 @@ def test_the_list_ends_with_the_disk_usage_and_the_quota(desk: Desk, make_worktr
     assert free == "the worktrees of workers use 3 MB"
     assert within == "the worktrees of workers use 3 MB of the 4 MB that worktrees.quota allows"
     assert beyond == (
-        "the worktrees of workers use 3 MB of the 2 MB that worktrees.quota allows; no more are created; "
+        "the worktrees of workers use 3 MB of the 2 MB that worktrees.quota allows; no new worktrees are created; "
         "free space with podium worktrees cleanup, or raise the quota"
     )
     assert (told["taken"] // 1_000_000, told["quota"], told["reached"]) == (3, 2_000_000, True)

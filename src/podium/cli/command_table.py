@@ -10,7 +10,7 @@ SECTIONS = ("Work", "Look", "Steer", "Agents", "Set up")
 
 # name, section, purpose, example
 COMMANDS = (
-    ("chat", "Work", "Chat with an agent; podium alone does the same.", "podium chat triage"),
+    ("chat", "Work", "Chat with an agent; podium without a command does the same.", "podium chat triage"),
     ("run", "Work", "Send a request to an agent and follow the run.", 'podium run triage "Why is it slow?"'),
     ("resume", "Work", "Resume a run that was interrupted or paused.", "podium resume 3f2a"),
     ("fork", "Work", "Start a new run from an earlier point of a run.", "podium fork 3f2a --at 40"),
@@ -36,7 +36,7 @@ COMMANDS = (
     ("artifacts", "Look", "List or print what a team's steps produced.", "podium artifacts 3f2a s1-1.diff"),
     ("verify", "Look", "Check that the timeline of a run has not been altered.", "podium verify 3f2a"),
     ("audit", "Look", "List who approved what in a run, and what was executed.", "podium audit 3f2a"),
-    ("workers", "Look", "List workers and their states; wait, cancel, diff.", "podium workers wait"),
+    ("workers", "Look", "List, inspect, wait for or cancel workers.", "podium workers wait"),
     ("worktrees", "Look", "List and clean up workers' worktrees.", "podium worktrees cleanup --dry-run"),
     ("send", "Steer", "Send a message to an agent in a run.", 'podium send 3f2a/answer "Mention the cost."'),
     ("pause", "Steer", "Pause a run.", "podium pause 3f2a"),

@@ -139,6 +139,6 @@ def _suggest_similar(error: click.ClickException, ctx: click.Context | None) -> 
 
 
 def _suggest_command(name: str) -> str:
-    # Commands with side effects are not suggested: a person might enter one without checking it.
+    # Commands with side effects are not suggested: a user might enter one without checking it.
     close = get_close_matches(name.lower(), LOOKING_NAMES, n=1, cutoff=0.7)
     return f"did you mean podium {close[0]}?" if close else "podium --help lists all commands"

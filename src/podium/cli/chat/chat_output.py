@@ -38,7 +38,7 @@ from .reply_printer import LineReplyPrinter, MarkdownReplyPrinter, ReplyPrinter
 HIDDEN_EVENTS = (
     RunStarted | RunEnded | RunPaused | TurnStarted | MessageReceived | PermissionAsked | QuestionAsked | StopAsked
 )
-"""Events that the person already knows about, or that are reported in another way."""
+"""Events that are not printed: the user caused them, or they are reported in another way."""
 
 
 class TranscriptPrinter:

@@ -1,4 +1,4 @@
-"""A chat between a person and an agent.
+"""A chat between a user and an agent.
 
 Every message starts a new run that continues the conversation of the previous run. So each message is
 listed, can be inspected, and survives this process. A message that is sent while an agent is working goes to
@@ -270,7 +270,7 @@ class ChatTurn:
             await self.run.send(text, by=BY)
         except Mistake:
             return True  # the run ended first, so the message stays pending
-        self._console.print_line("  the agent receives it at its next step")
+        self._console.print_line("  the agent will receive your message at its next step")
         return True
 
     async def stop_run(self) -> None:

@@ -25,7 +25,7 @@ class ChatConsole(Keyboard, Protocol):
     ) -> None: ...
 
     async def read_message(self) -> str | None:
-        """Return the next line that the person enters, or None at the end of input."""
+        """Return the next line that the user enters, or None at the end of input."""
         ...
 
     def print_line(self, text: str) -> None:

@@ -1,4 +1,4 @@
-"""Slash commands: the commands that a person can enter in a chat.
+"""Slash commands: the commands that a user can enter in a chat.
 
 Most of them call a `podium` command with the same arguments as on the command line, and print its output.
 """
@@ -137,7 +137,7 @@ def format_slash_help() -> list[str]:
 
 
 def find_slash_command(name: str) -> SlashCommand:
-    """Return the slash command with this name. Raises Mistake."""
+    """Return the slash command with this name. Raise Mistake if there is none."""
     if name in SLASH_COMMANDS:
         return SLASH_COMMANDS[name]
     close = get_close_matches(name, SLASH_COMMANDS, n=1, cutoff=0.5)
@@ -148,7 +148,7 @@ def find_slash_command(name: str) -> SlashCommand:
 
 
 def build_arguments(slash: SlashCommand, rest: str, *, place: Path) -> list[str]:
-    """Return the `podium` arguments for a slash command in a chat about this repository. Raises Mistake."""
+    """Return the `podium` arguments for a slash command in this repository. Raise Mistake if they are invalid."""
     assert slash.calls is not None
     if not rest and slash.takes.startswith("ID"):
         raise Mistake("missing the id of a request; it is shown in parentheses in the agent's request")

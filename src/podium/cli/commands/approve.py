@@ -23,7 +23,7 @@ from ..terminal.answer_report import get_username, submit_answer
     is_flag=True,
     help="Always allow such actions in this repository; saves the rule.",
 )
-@click.option("--everywhere", is_flag=True, help="With --always: in all repositories.")
+@click.option("--everywhere", is_flag=True, help="With --always, allow them in all repositories.")
 def approve_command(id: str, for_run: bool, for_good: bool, everywhere: bool) -> int:
     """Approve the permission request ID once. podium approvals lists the open requests.
 
@@ -33,7 +33,7 @@ def approve_command(id: str, for_run: bool, for_good: bool, everywhere: bool) ->
     if for_run and for_good:
         raise click.UsageError("--run and --always cannot be combined; --always also applies to this run")
     if everywhere and not for_good:
-        raise click.UsageError("--everywhere needs --always")
+        raise click.UsageError("--everywhere needs --always; give both")
     settings = Settings.load()
     one = find_open_request(settings.store, id)
     if not isinstance(one.asked, PermissionAsked):
@@ -53,5 +53,5 @@ def approve_command(id: str, for_run: bool, for_good: bool, everywhere: bool) ->
             settings.home, settings.store, rule=rule, run=one.summary.id, by=get_username(), is_everywhere=everywhere
         )
         where = f"in {saved.repo}" if saved.repo else "everywhere"
-        click.echo(f"{rule} is now always allowed {where}; podium policy revoke takes it back", err=True)
+        click.echo(f"{rule} is now always allowed {where}; podium policy revoke deletes this rule", err=True)
     return code

@@ -33,8 +33,8 @@ def budget_command(run: str, limits: Budget | None, is_json: bool) -> None:
     """Show the budget and usage of RUN. With LIMITS, e.g. usd=5,tokens=300000, change the budget.
 
     New limits apply from the next model call. Limits that are not listed do not change. If a limit
-    is below the current usage, the run ends at that call with its partial results. RUN can also be
-    the branch or name of a worker in this repository.
+    is below the current usage, the run ends at its next model call with its partial results. RUN can also
+    be the branch or name of a worker in this repository.
     """
     store = Settings.load().store
     with open_reader(store) as reader:
@@ -82,7 +82,9 @@ def describe_effective_time(limits: Budget) -> str:
     if limits.seconds is None:
         return "from the next model call"
     return (
-        "immediately" if limits == Budget(seconds=limits.seconds) else "from the next model call, seconds immediately"
+        "immediately"
+        if limits == Budget(seconds=limits.seconds)
+        else "from the next model call, the time limit immediately"
     )
 
 

@@ -97,9 +97,9 @@ class TreeLabel(NamedTuple):
 
 
 def format_cost_tree(run_view: RunView, *, now: float, most: int, signs: TreeSymbols) -> list[str]:
-    """Return the tree of operations with their total usage; operations with children also show their own."""
+    """Return the tree of operations with their total usage; operations with children also show their own usage."""
     if run_view.root is None:
-        return [f"run {run_view.run} has not started and has cost nothing"]
+        return [f"run {run_view.run} has not started, so it has no cost"]
     lines = list(walk_cost_lines(run_view.root, now=now, signs=signs))
     rows = format_usage_table(
         "AGENT", [line.name for line in lines], build_usage_columns([line.usage for line in lines]), most=most
@@ -124,7 +124,7 @@ def walk_cost_lines(
 
 
 class Column(NamedTuple):
-    """A column of a table. If `spare` is above 0, the column is dropped if it is empty or does not fit.
+    """A column of a table. A column with a `spare` above 0 is dropped if it is empty or does not fit.
 
     The columns with the highest `spare` are dropped first.
     """

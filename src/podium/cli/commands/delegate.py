@@ -39,12 +39,10 @@ class FiniteSeconds(click.FloatRange):
 @click.argument("task")
 @click.option("--agent", default=DEFAULT_WORKER_AGENT, show_default=True, help="Agent that does the task.")
 @click.option("--model", help="Model for the worker, e.g. openai:gpt-5-mini.")
-@click.option("--provider", help="Provider of --model; alone, its default model or the only one that it has.")
+@click.option("--provider", help="Provider of --model; without --model, its default or only model is used.")
 @click.option("--engine", help="Engine for the worker.")
 @click.option("--role", help=f"Role from the settings, or one of {', '.join(ROLES)}.")
-@click.option(
-    "--auto-approve", "approved", metavar="TOOL,…", help="Tools, or rules about them, to allow without asking."
-)
+@click.option("--auto-approve", "approved", metavar="TOOL,…", help="Tools or permission rules to allow without asking.")
 @click.option("--after", multiple=True, metavar="BRANCH", help="Start when the worker on BRANCH has succeeded.")
 @click.option("--base", default="", help="Commit that BRANCH starts from; default: the checked-out commit.")
 @click.option("--timeout", type=FiniteSeconds(min=1), help="Stop after this many seconds and keep partial results.")
@@ -85,7 +83,7 @@ def delegate_command(
     else:
         click.echo(run)
         print_to_stderr(
-            f"{branch}: delegated to a worker; podium workers shows its state, podium approvals its requests"
+            f"{branch}: delegated to a worker; see podium workers for its state and podium approvals for its requests"
         )
 
 

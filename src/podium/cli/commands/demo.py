@@ -138,7 +138,7 @@ class Demo:
         resumed = self._run_podium("resume", run, "--plain")
         self._print_text(resumed.answer)
 
-        self._start_section("The run as its timeline shows it:")
+        self._start_section("The run, as recorded on its timeline:")
         timeline = self._read_entries(run)
         run_view = RunView.from_entries(timeline)
         self._console.print(

@@ -212,7 +212,7 @@ def group_delete_command(group: str, is_agreed: bool) -> int:
 
 
 def confirm_delete(group: Group, count: int, unfinished: Sequence[str]) -> bool:
-    """Ask the person at the terminal to confirm the deletion. Raise Mistake if there is no terminal."""
+    """Ask the user at the terminal to confirm the deletion. Raise Mistake if there is no terminal."""
     if not sys.stdin.isatty():
         raise Mistake(
             f"deleting {describe_target(group)} removes {format_count(count, 'run')} from all lists, "
@@ -313,5 +313,5 @@ def find_groups_and_runs(groups: Groups, names: Sequence[str]) -> list[Group | G
 
 
 def describe_target(thing: Group | GroupedRun) -> str:
-    """Return how messages refer to a group or a run."""
+    """Return the words that messages use for a group or a run."""
     return f"run {thing.run}" if isinstance(thing, GroupedRun) else f"group {thing.name!r} ({thing.tag})"

@@ -103,7 +103,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def print_entry(entry: Entry, *, is_jsonl: bool) -> None:
-    """Print an entry, unless it is not shown as text."""
+    """Print an entry, unless it has no text form."""
     if is_jsonl:
         click.echo(format_entry_json(entry))
     elif (said := format_entry(entry)) is not None:

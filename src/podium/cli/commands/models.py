@@ -25,7 +25,7 @@ from ..terminal.text import align_columns, as_json, escape_for_terminal, print_t
 def models_command(address: str | None, model: str | None, repo: Path | None, is_json: bool) -> None:
     """List the available models, and which one each agent uses: providers, roles, local servers, coding agents.
 
-    Keys are never shown. Servers are looked for on this machine only, and none is used until you choose
+    Keys are never shown. Only this machine is searched for servers, and none is used until you choose
     it with --use, which sets its model as the default in your own settings file.
     """
     if model and not address:

@@ -44,7 +44,7 @@ command_argument = click.argument("words", metavar="-- COMMAND", nargs=-1, type=
 
 @click.group("policy")
 def policy_command() -> None:
-    """Show what the rules say about a command or tool, test their examples, and list and revoke saved rules."""
+    """Show what the rules say about a command or tool, test the rules' examples, and list or revoke saved rules."""
 
 
 policy_command.add_command(policy_list_command)
@@ -76,7 +76,7 @@ class EffectiveRules:
 
 
 def load_effective_rules(repo: Path | None, agent: str | None, mode: PermissionMode | None) -> EffectiveRules:
-    """Return the combined rules from the person, the repository and the agent."""
+    """Return the combined rules of the user, the repository and the agent."""
     home = find_home_folder()
     place = repo or find_repo(Path.cwd(), home=home)
     files = read_settings_files(home, place)
@@ -181,7 +181,7 @@ def policy_explain_command(
         else []
     )
     if explained["odd"]:
-        lines.append(f"needs a person's decision: {explained['odd']}")
+        lines.append(f"needs approval: {explained['odd']}")
     if explained["writes"]:
         lines.append(f"would write: {', '.join(map(_escape_line_breaks, explained['writes']))}")
     lines += ["", *format_verdict(explained)]

@@ -34,7 +34,7 @@ from ..terminal.text import as_json, print_to_stderr
 @click.argument("request")
 @click.option("--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Repository to work in.")
 @click.option("--model", help="Model for agents that do not specify one, e.g. openai:gpt-5-mini.")
-@click.option("--provider", help="Provider of --model; alone, its default model or the only one that it has.")
+@click.option("--provider", help="Provider of --model; without --model, its default or only model is used.")
 @click.option("--force-model", help="Model for all agents, in place of the models in their files.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Rehearse the whole flow without calling a model.")
 @click.option("--budget", type=BudgetParamType(), help="Limits for the run, e.g. usd=2,tokens=200000,seconds=600.")
@@ -156,7 +156,9 @@ def start_detached_run(
     """Queue a run for the commander and print its id."""
     run = anyio.run(_enqueue_run, settings, place, agent, request, run_options)
     click.echo(as_json({"schema": SCHEMA, "id": run}) if is_json else run)
-    print_to_stderr(f"running in the background; podium show {run} shows its state, podium approvals its requests")
+    print_to_stderr(
+        f"running in the background; see podium show {run} for its state and podium approvals for its requests"
+    )
     return exit_codes.GOAL_MET
 
 

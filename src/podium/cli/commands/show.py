@@ -111,7 +111,7 @@ def describe_origin(started: RunStarted) -> str:
 
 
 def format_run_answer(run_state: RunState, run_view: RunView) -> list[str]:
-    """Return the answer or, without an answer, the partial results and the next command."""
+    """Return the answer or, without an answer, the partial results and the command that continues the run."""
     if run_view.ended is not None and run_view.ended.outcome == "succeeded":
         return [format_agent_text(run_view.build_result().text, sys.stdout)]
     parts = format_parts(run_view.ended.parts if run_view.ended else run_view.collect_parts())

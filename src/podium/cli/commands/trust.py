@@ -1,4 +1,4 @@
-"""`podium trust`: show what a repository would start or change, and record what the person trusts.
+"""`podium trust`: show what a repository would start or change, and record which items the user trusts.
 
 Each item is shown in full, as ASCII JSON, so that it cannot control the terminal or imitate Podium's
 own output. Trust covers what was shown, not later versions of the files.
@@ -36,16 +36,16 @@ from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
 
 MEANINGS = {
     SERVER: "a tool server, started or called for agents that use its tools",
-    "engines.": "a program that is started in place of a model",
+    "engines.": "a program that is started instead of calling a model",
     "checks.": "a command that agents can run as a check",
     "worktrees.folder": "the folder for workers' checkouts, which decides where files are written on this machine",
-    "worktrees.quota": "the disk space that all workers' worktrees can use; no more are created beyond it",
+    "worktrees.quota": "the disk space that all workers' worktrees can use; when it is used up, none are created",
     "worktrees.": "a command that runs in workers' checkouts, after they are created or before they are removed",
     "providers.": "the address of a model provider, which receives agents' prompts and your key",
     "model": "a model on a server of this machine, which receives agents' prompts",
     "mcp__": "a tool that its server now describes differently than when it was trusted",
 }
-"""What trusting an item means, by the prefix of its key."""
+"""The meaning of trusting an item, by the prefix of its key."""
 
 
 @click.command("trust")
@@ -96,10 +96,10 @@ def trust_and_report(item: TrustItem, trust: Trust) -> None:
 
 
 def prompt_for_trust(overview: TrustOverview, trust: Trust) -> None:
-    """Ask the person at the terminal about each undecided item. Raise Mistake if there is no terminal."""
+    """Ask the user at the terminal about each undecided item. Raise Mistake if there is no terminal."""
     if not is_attended():
         raise Mistake(
-            f"{format_count(len(overview.open_items), 'item')} undecided, and there is no terminal to ask on; "
+            f"{format_count(len(overview.open_items), 'item')} undecided, and Podium cannot ask without a terminal; "
             "give the items to trust, use --all, or show them with --list"
         )
 
@@ -147,9 +147,9 @@ def format_item(item: TrustItem) -> Iterator[str]:
     yield f"{item.state}: {_escape_line_breaks(item.key)}{f' ({item.where})' if item.where else ''}"
     yield f"  {next(words for beginning, words in MEANINGS.items() if item.key.startswith(beginning))}"
     if item.state == "changed":
-        yield "  it was:"
+        yield "  trusted content:"
         yield from (f"    {line}" for line in (_format_content(item, item.was) if item.was else ["not recorded"]))
-        yield "  it is now:"
+        yield "  current content:"
     yield from (f"    {line}" for line in _format_content(item, item.content))
 
 

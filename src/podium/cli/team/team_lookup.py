@@ -58,7 +58,7 @@ def confirm_action(question: str, *, is_agreed: bool) -> None:
     from ..terminal.terminal_input import is_attended  # imported here for start-up time: only this function needs it
 
     if not is_attended():
-        raise Mistake(f"{question} There is no terminal to ask on; give --yes to confirm")
+        raise Mistake(f"{question} Podium cannot ask without a terminal; give --yes to confirm")
     if not click.confirm(question, err=True):
         print_to_stderr("nothing was changed")
         raise click.exceptions.Exit(exit_codes.DENIED)

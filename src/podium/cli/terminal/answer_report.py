@@ -1,4 +1,4 @@
-"""Submit a person's answer to a request, and report the result."""
+"""Submit the user's answer to a request, and report the result."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .text import print_to_stderr
 
 
 def submit_answer(store: Path, one: OpenRequest, new_answer: Answered) -> int:
-    """Submit an answer, confirm it and return the exit code. Raises AlreadyAnswered if somebody else answered first."""
+    """Submit an answer, confirm it and return the exit code. Raise AlreadyAnswered if somebody else answered first."""
     counts = answer_request(store, one, new_answer)
     if counts != new_answer:
         raise as_answered_error(counts)
@@ -22,13 +22,14 @@ def submit_answer(store: Path, one: OpenRequest, new_answer: Answered) -> int:
         print_to_stderr(f"{new_answer.id} is answered")
     else:
         print_to_stderr(
-            f"{new_answer.id} is answered; run {one.summary.id} is not running: podium resume {one.summary.id}"
+            f"{new_answer.id} is answered; run {one.summary.id} is not running; "
+            f"resume it with: podium resume {one.summary.id}"
         )
     return exit_codes.GOAL_MET
 
 
 def get_username() -> str:
-    """Return the person's user name on this machine."""
+    """Return the name of the user on this machine."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

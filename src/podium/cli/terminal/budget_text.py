@@ -30,7 +30,7 @@ class BudgetParamType(click.ParamType[Budget]):
 
 
 def parse_budget(text: str) -> Budget:
-    """Return the budget that a text describes. Raises ValueError with the reason."""
+    """Return the budget that a text describes. Raise ValueError with the reason if it is invalid."""
     limits: dict[str, str] = {}
     for part in filter(None, map(str.strip, text.split(","))):
         name, equals, amount = part.partition("=")

@@ -28,7 +28,7 @@ permissions_option = click.option(
     "--permissions",
     "permission_mode",
     type=click.Choice(MODES),
-    help="What agents can do without asking; see the documentation on permissions.",
+    help="Permission mode, which sets what agents can do without asking.",
 )
 
 park_option = click.option(

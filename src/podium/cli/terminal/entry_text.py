@@ -165,7 +165,7 @@ def _format_operation_event(entry: Entry) -> str | None:
             )
             return f"advised by {', '.join(event.heard) or 'nobody'}{missing}"
         case RouteRefused() as event:
-            return f"chose {event.chosen or 'nobody'}, which is not one of {', '.join(event.destinations)}"
+            return f"chose {event.chosen or 'no agent'}; the valid destinations are {', '.join(event.destinations)}"
         case Routed() as event:
             return f"{'falls back to' if event.is_fallback else 'chooses'} {event.agent}: {_quote_text(event.reason)}"
         case HandedOff() as event:
@@ -176,7 +176,7 @@ def _format_operation_event(entry: Entry) -> str | None:
 def _format_team_event(entry: Entry) -> str | None:
     match entry.event:
         case TeamPlanned() as event:
-            names = ", ".join(dict.fromkeys(one.worker for one in event.assignments)) or "nobody"
+            names = ", ".join(dict.fromkeys(one.worker for one in event.assignments)) or "no workers"
             rest = f"; skipped: {'; '.join(event.skipped)}" if event.skipped else ""
             return f"plans iteration {event.iteration} for {names}{rest}"
         case Evaluated() as event:
@@ -191,7 +191,7 @@ def _format_team_event(entry: Entry) -> str | None:
         case MemberChanged() as event:
             what = [f"model {event.model}"] * bool(event.model) + ["a new prompt"] * bool(event.prompt)
             return (
-                f"changed{_format_author(event.by)}: {event.member} gets {' and '.join(what)} "
+                f"changed{_format_author(event.by)}: {event.member} uses {' and '.join(what)} "
                 "from its next operation on"
             )
         case IterationFailed() as event:
@@ -214,7 +214,7 @@ def _format_team_event(entry: Entry) -> str | None:
             files = format_count(len(event.files), "file")
             return f"{files} changed on {event.branch} at {event.commit[:12]} (+{event.added} -{event.removed})"
         case WorkerSent() as event:
-            return f"sends a worker (run {event.run})" + (f" to {event.branch}" if event.branch else "")
+            return f"starts a worker (run {event.run})" + (f" on {event.branch}" if event.branch else "")
         case WorkerReturned() as event:
             error = event.error.removeprefix(f"{parse_agent_name(entry.operation)}: ")
             return f"worker run {event.run} {event.outcome}" + (f": {error}" if error else "")

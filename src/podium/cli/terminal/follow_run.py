@@ -191,7 +191,7 @@ def _exit_at_once(number: int, frame: FrameType | None) -> None:
 
 
 class RunPrompter:
-    """Prompts for the requests from a run and its workers while a person is at the terminal."""
+    """Prompts for the requests from a run and its workers while a user is at the terminal."""
 
     def __init__(self, run: Run, view: ProgressView, settings: Settings, notices: RunNotices) -> None:
         self._run = run

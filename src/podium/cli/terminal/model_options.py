@@ -28,7 +28,7 @@ def choose_model(provider: str | None, model: str | None, settings: Settings, en
 
 
 def _find_only_model(provider: Provider, environ: Mapping[str, str]) -> str:
-    """Return the only model of a provider's server. Raises Mistake unless there is exactly one."""
+    """Return the only model of a provider's server. Raise Mistake unless there is exactly one."""
     # imported here for start-up time: most commands query no server
     from ...engines.local_model_servers import ServerAddress, find_servers
 

@@ -1,9 +1,9 @@
-"""Prompts for the person at the terminal: permission requests and questions from agents, one at a time.
+"""Prompts for the user at the terminal: permission requests and questions from agents, one at a time.
 
 Each request is shown in full, with control characters made visible. Keys typed before the prompt appeared are
 discarded, and Enter alone decides nothing. After any other key that is not an answer, input is ignored up to
 the next Enter, so that no character in the middle of a sentence counts as an answer. Esc leaves the request
-open. If a request is answered elsewhere, its prompt closes and the person is notified. Postponed requests are
+open. If a request is answered elsewhere, its prompt closes and the user is notified. Postponed requests are
 asked again after the others.
 """
 
@@ -110,7 +110,7 @@ PromptOutcome = Literal["answered", "later", "open"]
 
 
 class QueuedRequest(NamedTuple):
-    """A request to show to the person. `worker` is the name of the worker that made it, if any."""
+    """A request to show to the user. `worker` is the name of the worker that made it, if any."""
 
     entry: Entry
     worker: str
@@ -264,7 +264,7 @@ def format_asker(entry: Entry, worker: str) -> str:
 def format_permission_request(
     entry: Entry, asked: PermissionAsked, worker: str = "", *, now: float, others: int = 0
 ) -> str:
-    """Return the full description of an action that a person decides on."""
+    """Return the full description of an action that the user decides on."""
     action, waited = asked.action, now - entry.at
     since = f", waiting {format_duration(waited)}" if waited >= LONG_SECONDS else ""
     return "\n".join(

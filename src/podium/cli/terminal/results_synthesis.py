@@ -78,7 +78,10 @@ class Synthesis:
 
 
 def choose_run_author(entries: Sequence[Entry], agent_name: str | None) -> SynthesisAuthor:
-    """Return the given agent, or by default the first agent of the run as it was at the end. Raises Mistake."""
+    """Return the given agent, or by default the first agent of the run as it was at the end.
+
+    Raise Mistake if the given agent does not exist.
+    """
     started = entries[0].event
     assert isinstance(started, RunStarted)
     at = Path(started.repo if started.errand is None else started.errand.root)
@@ -101,7 +104,7 @@ def _apply_member_changes(entries: Iterable[Entry], agent: Agent) -> Agent:
 
 
 def choose_workers_author(place: Path, agent_name: str | None) -> SynthesisAuthor:
-    """Return the given agent, or by default the agent for workers. Raises Mistake."""
+    """Return the given agent, or by default the agent for workers. Raise Mistake if it does not exist."""
     settings = _load_readonly_settings(place)
     agent = _find_agent(place, settings, agent_name or DEFAULT_WORKER_AGENT)
     return SynthesisAuthor(agent=agent, about=f"the workers of {place.name}", repo=place, settings=settings)

@@ -27,7 +27,7 @@ class ProgressView(Protocol):
         ...
 
     def refresh(self) -> None:
-        """Redraw what depends on the time."""
+        """Redraw the parts that depend on the time."""
         ...
 
     def suspend(self) -> AbstractContextManager[object]:

@@ -39,7 +39,7 @@ class OutputOptions:
 
     @property
     def is_verbose(self) -> bool:
-        """Whether to report progress to a person."""
+        """Whether to report progress to the user."""
         return not self.is_quiet and not self.is_jsonl
 
     @property
@@ -105,7 +105,7 @@ def format_refusals(run: str, refusals: Sequence[ActionRefused]) -> str:
     first, others = refusals[0], len(refusals) - 1
     more = f" and {others} more" if others else ""
     verb = "were" if others else "was"
-    return f"{first.action.tool}{more} {verb} refused ({first.reason}); podium audit {run} lists what was refused"
+    return f"{first.action.tool}{more} {verb} refused ({first.reason}); podium audit {run} lists all refused actions"
 
 
 def _print_follow_up(result: Result, ending: RunEnding) -> int:

@@ -1,4 +1,4 @@
-"""Whether a person at the terminal can be prompted, and the option `--no-input`, which disables prompts."""
+"""Check whether a user at the terminal can be prompted, and define `--no-input`, which disables prompts."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ def is_input_disabled() -> bool:
 
 
 def is_attended() -> bool:
-    """Return whether a person is at the terminal to answer prompts."""
+    """Return whether a user is at the terminal to answer prompts."""
     return sys.stdin.isatty() and sys.stderr.isatty() and not is_input_disabled()

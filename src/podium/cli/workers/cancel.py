@@ -26,7 +26,7 @@ def workers_cancel_command(context: RepoContext, branch: str) -> int:
 
 
 def cancel_worker(context: RepoContext, worker: WorkerState) -> int:
-    """Stop a worker and report how it ended. Raises Mistake if it has already ended."""
+    """Stop a worker and report how it ended. Raise Mistake if it has already ended."""
     _require_not_over(worker)
     try:
         ended = anyio.run(stop_run_and_wait, context.settings, worker.run)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 def load_resolver_team(context: RepoContext, name: str) -> tuple[Agent, ...]:
     """Return the agent that resolves conflicts, followed by the agents that it needs.
 
-    Raises Mistake if there is no such agent.
+    Raise Mistake if there is no such agent.
     """
     return tuple(load_roster(context.folder, context.settings.home).resolve_team(name))
 
@@ -80,5 +80,5 @@ def print_resolvers(resolver_runs: Iterable[ResolverRun], *, is_json: bool) -> N
     for one in resolver_runs:
         if not is_json:
             click.echo(escape_for_terminal(f"resolving: {one.branch}: worker {one.run} on {one.on}"))
-        print_to_stderr(f"{one.on}: podium workers shows its state, podium approvals its requests;")
+        print_to_stderr(f"{one.on}: see podium workers for its state and podium approvals for its requests;")
         print_to_stderr(f"  when it is complete, podium merge {one.on} merges it in place of {one.branch}")

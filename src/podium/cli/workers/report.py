@@ -60,7 +60,7 @@ def _format_answer(worker: WorkerState) -> str:
 
 
 def _format_facts(worker: WorkerState, status: WorktreeStatus | None) -> Iterator[str]:
-    """Yield what a worker did, in a few lines. `status` describes its checkout so far."""
+    """Yield lines about a worker's usage, changes and checks. `status` describes its checkout so far."""
     yield f"used {format_usage(worker.usage)} in {format_duration(worker.seconds)}"
     if worker.commit:
         commits = format_count(len(worker.commits), "commit")

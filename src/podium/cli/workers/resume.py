@@ -48,7 +48,7 @@ def format_resumed_workers(workers: Iterable[WorkerState]) -> str:
 
 
 def resume_workers(settings: Settings, workers: Iterable[WorkerState]) -> list[WorkerState]:
-    """Start a commander that continues these workers, paused or not. Raises Mistake if one has ended or is active."""
+    """Start a commander that continues these workers, paused or not. Raise Mistake if one has ended or is active."""
     from ...workers.delegate import start_commander  # imported here for start-up time: --help does not need it
 
     selected = list(workers)
@@ -66,7 +66,7 @@ def resume_workers(settings: Settings, workers: Iterable[WorkerState]) -> list[W
 
 
 async def mark_runs_resumed(store: Path, runs: list[str]) -> None:
-    """Record that paused runs are resumed, and release them for a commander. Raises RunOver."""
+    """Record that paused runs are resumed, and release them for a commander. Raise RunOver if one has ended."""
     from ...core.timeline import Timeline  # imported here for start-up time: most calls resume no paused runs
     from ...setup.preflight import require_not_ended
     from ...store.sqlite.store import SqliteStore

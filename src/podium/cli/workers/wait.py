@@ -164,7 +164,7 @@ class WorkerWaiter:
             if self._starts == MAX_COMMANDER_STARTS:
                 raise OutsideFailed(
                     f"the commander did not start after {MAX_COMMANDER_STARTS} attempts; logs/commander.log in "
-                    "Podium's home directory may say why"
+                    "Podium's home directory may show why"
                 )
             from ...workers.delegate import start_commander  # imported here for start-up time: rarely needed
 
@@ -173,7 +173,7 @@ class WorkerWaiter:
         return True
 
     def _print_changes(self) -> None:
-        """Print the state changes that matter to the person who is waiting."""
+        """Print the state changes that are worth reporting while waiting."""
         is_over = all(worker.is_over for worker in self.get_wanted_states())
         self._terminal.show_waiting(sum(one.state == WAITING for one in self.get_wanted_states()))
         for run in self._wanted:
