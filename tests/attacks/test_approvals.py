@@ -256,7 +256,7 @@ def test_a_terminal_or_process_that_ends_during_a_question_approves_nothing(desk
     terminal.process.wait() if end == "kill" else _read_to_end(terminal)
     resumed = desk.run_podium("resume", desk.run_id())
 
-    assert "nobody is there to ask" in resumed.stderr
+    assert "nobody is available to answer" in resumed.stderr
     assert not (desk.repo / "count.txt").exists()
 
 

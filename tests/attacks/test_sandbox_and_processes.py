@@ -323,7 +323,7 @@ async def test_an_agents_own_file_cannot_change_the_sandbox(desk: Desk) -> None:
     refused = desk.run_podium("run", "bold", "go")
     desk.run_podium("run", "sly", "go", *BYPASS)
 
-    assert "nobody is there to ask" in unasked.stderr
+    assert "nobody is available to answer" in unasked.stderr
     assert refused.returncode == 2
     assert "agent files can only tighten permissions" in refused.stderr
     assert "Seccomp:\\t2" in desk.run_podium("logs", desk.run_id(), "--jsonl").stdout

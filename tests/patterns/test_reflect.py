@@ -115,7 +115,9 @@ async def test_checks_that_are_not_allowed_are_not_run(studio: Studio, tmp_path:
 
     assert not result.succeeded
     held_back = studio.events(result, Evaluated)[0].held_back
-    assert held_back == "the checks do not pass:\nthey were not run: it was refused: nobody is there to ask"
+    assert (
+        held_back == "the checks do not pass:\nthe checks were not run: it was refused: nobody is available to answer"
+    )
     assert not (repo / "ran.txt").exists()
 
 

@@ -49,7 +49,7 @@ async def test_without_a_terminal_a_worker_is_denied_what_the_run_would_be(lab: 
 
     assert done.returncode == 0, done.stderr
     [sent] = list_sent_workers(lab)
-    assert "nobody is there to ask" in lab.events(sent.run, ToolAnswered)[0].text
+    assert "nobody is available to answer" in lab.events(sent.run, ToolAnswered)[0].text
     await lab.wait_no_processes()
 
 

@@ -100,7 +100,7 @@ async def test_with_no_input_the_requests_of_a_worker_are_denied_at_once(lab: Wo
 
     run = done.stdout.strip()
     assert (await lab.wait_ended(run)).outcome == "succeeded"
-    assert "nobody is there to ask" in lab.events(run, ToolAnswered)[0].text
+    assert "nobody is available to answer" in lab.events(run, ToolAnswered)[0].text
 
 
 @pytest.mark.parametrize("model", ["small:7b", "openai:small:7b"])

@@ -22,7 +22,7 @@ LOCK = ".allowed.lock"
 
 
 class AllowedRule(Struct, frozen=True, kw_only=True):
-    """A permanently allowed rule; `at` is when it was allowed, and `run` which run asked.
+    """A permanently allowed rule; `at` is the time when it was allowed, and `run` is the run that asked.
 
     `repo` is the top folder of the repository that it applies in. If it is empty, the rule applies everywhere.
     """
@@ -82,7 +82,7 @@ def _find_rule_number(rules: Sequence[AllowedRule], named: str, repo: Path) -> i
     found = [number for number, one in enumerate(rules, 1) if one.rule == named]
     here = [number for number in found if rules[number - 1].repo == identify_repo(repo)]
     if not found:
-        raise Mistake(f'no saved rule reads "{named}"; podium policy list shows the saved rules and their numbers')
+        raise Mistake(f'the rule "{named}" is not saved; podium policy list shows the saved rules and their numbers')
     if len(found) > 1 and len(here) != 1:
         numbers = ", ".join(map(str, found))
         raise Mistake(f'"{named}" is saved for several repositories; give one of the numbers {numbers} instead')

@@ -61,7 +61,7 @@ def resolve_models(text: str, models: Mapping[str, Role]) -> ModelChoice:
 
 
 IN_ITS_CHECKOUT = ("Edit", "Write", "run_checks")
-"""What a worker with a built-in role is allowed to do: change files in its own checkout, and run checks."""
+"""The tools that a worker with a built-in role can use without asking: it changes its own checkout and runs checks."""
 
 ROLES: Mapping[str, Role] = {
     "complex-feature": Role(

@@ -51,8 +51,8 @@ NOTIFY_WORDS = ("bell", "title", "desktop")
 class WorktreeSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Settings for workers' worktrees; empty means not set.
 
-    `setup` runs in a worktree after it is created, `teardown` before it is removed. `folder` is the pattern for
-    its path, `quota` the maximum number of bytes for all worktrees of a store.
+    `setup` runs in a worktree after it is created, and `teardown` runs before it is removed. `folder` is the pattern
+    for its path, and `quota` is the maximum number of bytes for all worktrees of a store.
     """
 
     setup: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Reading one settings file. Errors become diagnostics; reading never raises, whatever the file contains."""
+"""Read one settings file. Errors become diagnostics; reading never raises, whatever the file contains."""
 
 from __future__ import annotations
 

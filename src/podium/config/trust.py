@@ -1,4 +1,4 @@
-"""What the user trusts: proposals from repositories, and MCP server tools as they were first seen.
+"""The user's trust in proposals from repositories, and in MCP server tools as they were first seen.
 
 Trust is stored in a small file in Podium's home folder. The file is read for each query, so an answer
 given in another terminal takes effect at once. It is replaced atomically.
@@ -101,7 +101,7 @@ class Trust:
             return _TrustFile()
         except (msgspec.MsgspecError, OSError) as error:
             raise Mistake(
-                f"{self._path} cannot be read ({error}), so nothing is trusted; move it out of the way to start over"
+                f"{self._path} cannot be read ({error}), so nothing is trusted; delete or rename it to start over"
             ) from error
 
     def _write_file(self, records: _TrustFile) -> None:

@@ -47,7 +47,7 @@ A smaller share would cut long replies off, a larger one would make parallel age
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallEstimate:
-    """What a model call is expected to use: its prompt, and a reply of at least `output_tokens`."""
+    """The expected usage of a model call: its prompt, and a reply of at least `output_tokens`."""
 
     prompt: Usage
     output_tokens: int = 0
@@ -60,12 +60,12 @@ class CallEstimate:
 
     @property
     def least(self) -> Usage:
-        """The usage of the call with the shortest reply for which it is worth making."""
+        """The usage of the call with the shortest useful reply."""
         return self.with_reply(max(self.output_tokens, SHORTEST_REPLY))
 
 
 class Allowance:
-    """What one operation can use, within the allowances above it. `path` is empty for the whole run."""
+    """The amounts that one operation can use, within the allowances above it. `path` is empty for the whole run."""
 
     def __init__(
         self, timeline: Timeline, path: str, budget: Budget | None, *, of: str, above: Allowance | None = None
@@ -83,7 +83,7 @@ class Allowance:
                 self.change_limits(change.budget)
 
     def for_operation(self, path: str, budget: Budget | None, *, of: str) -> Allowance:
-        """Return the allowance of an operation below: this one, unless the operation has its own budget."""
+        """Return the allowance for an operation below: this allowance, unless the operation has its own budget."""
         return self if budget is None else Allowance(self.timeline, path, budget, of=of, above=self)
 
     def change_limits(self, limits: Budget) -> None:
@@ -99,7 +99,7 @@ class Allowance:
     def has_room(self, estimate: CallEstimate, *, agent: str) -> bool:
         """Return whether a call can be made now; False if it has to wait for running calls to end.
 
-        Raises AgentFailed if it would exceed a limit even after those calls end.
+        Raise AgentFailed if it would exceed a limit even after those calls end.
         """
         limits = self._limited_levels
         for limit in limits:
@@ -154,7 +154,7 @@ class Allowance:
         """Return the budget for a worker that this operation starts; None if nothing is limited.
 
         For each limit, the worker gets what its own budget asks for, up to the remaining amount. If its
-        budget does not set the limit, it gets a share of the remaining amount. Raises AgentFailed if nothing remains.
+        budget does not set the limit, it gets a share of the remaining amount. Raise AgentFailed if nothing remains.
         """
         granted_limits: dict[str, Any] = {}
         for name, left in self._remaining_limits().items():
@@ -169,7 +169,7 @@ class Allowance:
         return Budget(**granted_limits) if granted_limits else None
 
     def _remaining_limits(self) -> dict[str, float]:
-        """Return the amount that is neither used nor reserved, for each limit that applies here."""
+        """Return the amount that is neither used nor reserved, for each limit that applies to this allowance."""
         left: dict[str, float] = {}
         for one in self._limited_levels:
             for limit, used, kept, name in one._iter_limits():

@@ -2,7 +2,7 @@
 
 A conversation is a chain of runs, each of which refers to the one before it. An agent that answered
 alone gets its earlier turns with all their steps. When several agents worked on the answer, the
-history contains only the person's request and the final answer.
+history contains only the user's request and the final answer.
 """
 
 from __future__ import annotations

@@ -54,7 +54,7 @@ class EngineSessionTasks:
         self._on_notice = on_notice
 
     async def open(self, opening: AbstractAsyncContextManager[EngineSession]) -> OpenEngineSession:
-        """Open an engine session and return it; errors while opening are raised here."""
+        """Open an engine session and return it; errors while opening it are raised to the caller."""
         if isinstance(opening, nullcontext):
             return OpenEngineSession(opening.enter_result, None)
         opened = await self._group.start(self._hold_open, opening)

@@ -3,7 +3,7 @@
 It checks the policy, asks a person if the policy says so, records the intent on the timeline, then
 runs the call. Engine sessions get tools with side effects only through their operation's gate. Podium
 executes exactly what a person approved: the call is prepared again after the answer, and if the result
-differs, the person is asked again.
+differs, that person is asked again.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class ActingTool(Protocol):
         ...
 
     async def prepare(self, call: ToolUse) -> PreparedCall:
-        """Prepare a call without executing it. Raises InvalidCall."""
+        """Prepare a call without executing it. Raise InvalidCall if it cannot be executed as given."""
         ...
 
     async def recover(self, began: Action) -> ToolAnswer | None:

@@ -1,4 +1,4 @@
-"""Which requests of a run wait for a person, and until when an answer is accepted.
+"""The open requests of a run: which of them wait for a person, and until when an answer is accepted.
 
 Everything that lists, shows, answers or denies requests uses this module: the gate, the inbox, the views and
 the commander. A request is open until it is answered, expires, or its operation or its run ends.

@@ -140,7 +140,7 @@ class Operation:
         self._session: Session | None = None
 
     async def run(self, request: Request) -> Answer:
-        """Return the agent's answer, from the timeline if it is there already. Raises AgentFailed on failure."""
+        """Return the agent's answer, from the timeline if it is there already. Raise AgentFailed on failure."""
         self.request = request
         # The digest leaves out notes: Podium writes them around recorded facts, and a newer release may reword them.
         self.scope.digest = compute_digest(self.agent, request.text, request.origin, self.trigger)
@@ -230,7 +230,7 @@ class Operation:
         self.rules = structs.replace(self.rules, allow=self.rules.allow + approved)
 
     async def stop_workers(self) -> None:
-        """Stop the workers that were started here or below and have not returned."""
+        """Stop the workers that this operation, or one below it, started and that have not returned."""
         runs = self._list_unreturned_workers()
         if not runs or self.placement is None:
             return
@@ -241,13 +241,13 @@ class Operation:
                 self.scope.child(f"worker:{run}").record_outcome(await self.placement.wait_for_result(run))
 
     async def record_ended_workers(self) -> None:
-        """Record the results of workers started here or below that ended while nobody waited, so their usage counts."""
+        """Record the results of workers at or below this operation that ended unnoticed, so that their usage counts."""
         for run in self._list_unreturned_workers():
             if self.placement is not None and (ended := await self.placement.poll_result(run)) is not None:
                 self.scope.child(f"worker:{run}").record_outcome(ended)
 
     def _list_unreturned_workers(self) -> list[str]:
-        """Return the runs of workers that were started here or below and have not returned."""
+        """Return the runs of workers that were started at or below this operation and have not returned."""
         prefix = f"{self.scope.path}/"
         return [
             run
@@ -328,7 +328,7 @@ class Operation:
         tool = self.gate.wrap_tool(self._context.make_check_tool(commands, commit))
         answer = await tool.answer(ToolUse(id=place.path, name=tool.name, arguments={}), place)
         # No model called this tool, so a refusal uses the wording for people.
-        output = f"they were not run: {answer.refusal}" if answer.refusal else answer.text
+        output = f"the checks were not run: {answer.refusal}" if answer.refusal else answer.text
         return place.record_outcome(Checked(commands=commands, passed=not answer.is_error, output=output))
 
     async def offer_tools(self) -> tuple[Tool, ...]:

@@ -1,4 +1,4 @@
-"""Messages from the person to a running agent: each one is delivered in exactly one prompt."""
+"""Messages from the user to a running agent: each one is delivered in exactly one prompt."""
 
 from __future__ import annotations
 

@@ -65,10 +65,10 @@ class Placement(Protocol):
         options: WorkerOptions,
         restrictions: Permissions,
     ) -> None:
-        """Start a worker as this agent, or as the default agent; do nothing if it was already started.
+        """Start a worker that runs this agent, or the default agent; do nothing if it was already started.
 
         The budget in `options` can only narrow the agent's own. `restrictions` are the sender's rules for actions that
-        are denied or need permission. Raises Mistake.
+        are denied or need permission. Raise Mistake if the worker cannot be started.
         """
         ...
 

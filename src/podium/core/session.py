@@ -115,7 +115,7 @@ class Session:
             await opened.aclose()
 
     def _with_messages(self, turn: Scope, prompt: str) -> str:
-        """Return the prompt with the person's messages to this agent since its last turn."""
+        """Return the prompt with the user's messages to this agent since its last turn."""
         agent, timeline = self._spec.agent.name, turn.timeline
         said = find_delivered_messages(turn)
         # A turn keeps its prompt once its model has been called: later messages wait for the next turn.
@@ -134,7 +134,7 @@ class Session:
         ended = place.find_outcome(TurnEnded) or await self._attempt_turn(place, prompt)
         if ended.failure is not None and ended.failure.kind == "empty_reply":
             place.record(SessionRevived(agent=self._spec.agent.name, reason=ended.failure.message))
-            # Messages that the person sent during the first attempt are also added to the second attempt.
+            # Messages that the user sent during the first attempt are also added to the second attempt.
             told = [message.text for message in turn.timeline.find_events_below(turn.path, MessagesDelivered)]
             prompt = "\n\n".join([prompt, *(text for text in told if text not in prompt)])
             place = turn.for_attempt(2)

@@ -98,11 +98,11 @@ class Timeline:
         """The last model reply of each operation."""
         self.messages: dict[str, MessageReceived] = {}
         self.answers: dict[str, PermissionAnswered | QuestionAnswered] = {}
-        """The person's answers, by the id of the request or question."""
+        """The answers, by the id of the request or question."""
         self.asked: dict[str, PermissionAsked | QuestionAsked] = {}
-        """The requests and questions to the person, by id."""
+        """The requests and questions to the user, by id."""
         self.approvals: dict[str, str] = {}
-        """Who approved actions for the rest of this run, by the action's `repeat_key`."""
+        """The name of the person who approved an action for the rest of this run, by the action's `repeat_key`."""
         self.granted_rules: tuple[str, ...] = ()
         """The rules that were allowed permanently in this run."""
         self.denials: dict[str, list[Denial]] = {}
@@ -239,7 +239,7 @@ class Timeline:
 
     @property
     def effect(self) -> Effect:
-        """The block to enter around any external effect."""
+        """The context manager to enter around any external effect."""
         return Effect(self)
 
     @cached_property
@@ -265,11 +265,11 @@ class Timeline:
             self.on_quiet()
 
     def list_undelivered(self, agent: str) -> list[MessageReceived]:
-        """Return the person's messages to this agent that have not been delivered yet."""
+        """Return the user's messages to this agent that have not been delivered yet."""
         return [message for message in self.messages.values() if message.to == agent]
 
     async def wait_answer(self, id: str) -> PermissionAnswered | QuestionAnswered:
-        """Wait for the person's answer to the request or question with this id, and return it."""
+        """Wait for the answer to the request or question with this id, and return it."""
         while id not in self.answers:
             from asyncio import Event as Flag  # imported here because reading a store needs no event loop
 
@@ -375,7 +375,7 @@ _INDEXED_KINDS = frozenset(
 
 
 class Effect:
-    """The block around any external effect.
+    """The context manager around any external effect.
 
     Entering it waits until all entries before the effect are written, and blocks forever while the run
     is being paused. The run is quiet when no such block is open.
