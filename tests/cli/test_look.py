@@ -92,7 +92,7 @@ def test_show_has_the_tree_and_the_answer(desk: Desk) -> None:
     tree = lines[lines.index("") + 1 :]
     assert [line.split("  ")[0] for line in tree[:5]] == ["✓ lead", "├─ ✓ helper", "├─ ✗ poor", "│", "└─ ✓ last"]
     assert tree[2].split()[3:6] == ["advice", "failed", "scripted"]
-    assert tree[3] == "│    the script answered 400: no more"
+    assert tree[3] == "│    the script returned 400: no more"
     assert lines[-1] == "the last word"
 
 

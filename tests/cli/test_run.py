@@ -139,7 +139,7 @@ def test_a_failed_run_says_why_and_shows_its_partial_results(desk: Desk) -> None
         "No answer. Partial results:",
         "--- helper (finished)",
         "some advice",
-        "podium: lead: the script answered 400: no more",
+        "podium: lead: the script returned 400: no more",
     ]
 
 
@@ -149,7 +149,7 @@ def test_quiet_says_only_what_went_wrong(desk: Desk) -> None:
     said = desk.invoke("run", "lead", "do it", "--quiet")
 
     assert (said.exit_code, said.stdout) == (1, "")
-    assert said.stderr == "podium: lead: the script answered 400: no more\n"
+    assert said.stderr == "podium: lead: the script returned 400: no more\n"
 
 
 def test_time_that_ran_out_has_an_exit_code_of_its_own(desk: Desk) -> None:

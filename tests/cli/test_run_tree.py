@@ -52,7 +52,7 @@ def test_an_active_run_shows_which_agent_waits_and_which_answers(entries: list[E
         "● lead waiting for last scripted",
         "├─ ✓ law advice succeeded scripted",
         "├─ ✗ ops advice failed scripted",
-        "│ the script answered 400: no more",
+        "│ the script returned 400: no more",
         "└─ ● last handoff answering scripted",
         "the last word,",
     ]

@@ -258,7 +258,7 @@ async def test_a_transient_failure_is_retryable_and_says_when(api: Api, status: 
     script = [{"says": "ok", "fails": {"status": status, "retry_after": 1.5, "times": 1, "message": "too  much\nwork"}}]
     async with ModelServer(script) as server, open_wire(api, server.url) as wire:
         with pytest.raises(
-            OutsideFailed, match=rf"^{api.name} answered {status} for the model m: too much work$"
+            OutsideFailed, match=rf"^{api.name} returned {status} for the model m: too much work$"
         ) as caught:
             await collect_parts(wire, make_call())
         again = await collect_parts(wire, make_call())
@@ -280,8 +280,8 @@ async def test_a_permanent_failure_is_not_retryable(api: Api, status: int) -> No
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ("", "answered 401, and {key} is not set: the API key is wrong"),
-        ("sk-wrong-one", r"answered 403 for the key in {key}: .*\[{key}\]"),
+        ("", "returned 401, and {key} is not set: the API key is wrong"),
+        ("sk-wrong-one", r"returned 403 for the key in {key}: .*\[{key}\]"),
     ],
 )
 async def test_a_refused_key_is_named_by_its_variable_and_never_shown(api: Api, given: str, sentence: str) -> None:
@@ -517,7 +517,7 @@ async def test_the_providers_error_message_is_found_in_any_form_of_body(api: Api
     with pytest.raises(OutsideFailed) as caught:
         await receive_parts(api, http_response(body, "400 Bad Request"))
 
-    assert str(caught.value) == f"{api.name} answered 400 for the model m: {words}"
+    assert str(caught.value) == f"{api.name} returned 400 for the model m: {words}"
 
 
 @pytest.mark.parametrize(
@@ -530,14 +530,14 @@ async def test_the_providers_error_message_is_found_in_any_form_of_body(api: Api
 async def test_an_exhausted_quota_is_not_retryable(api: Api, error: dict[str, Any]) -> None:
     body = msgspec.json.encode({"error": {"message": "spent"} | error})
 
-    with pytest.raises(OutsideFailed, match="answered 429 for the model m: spent") as caught:
+    with pytest.raises(OutsideFailed, match="returned 429 for the model m: spent") as caught:
         await receive_parts(api, http_response(body, "429 Too Many Requests"))
 
     assert not caught.value.retryable
 
 
 async def test_a_redirect_is_reported_and_not_followed(api: Api) -> None:
-    with pytest.raises(OutsideFailed, match="answered 307 for the model m: http://elsewhere/v1"):
+    with pytest.raises(OutsideFailed, match="returned 307 for the model m: http://elsewhere/v1"):
         await receive_parts(api, http_response(b"", "307 Temporary Redirect", "Location: http://elsewhere/v1\r\n"))
 
 

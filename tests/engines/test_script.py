@@ -141,7 +141,7 @@ async def test_only_the_first_message_may_contain_a_script() -> None:
 
 @pytest.mark.parametrize("block", ["[", '"no list"', '[{"sais": "x"}]', '[{"says": "x", "pieces": 0}]', "[7]"])
 async def test_an_invalid_script_in_the_prompt_fails_the_call(block: str) -> None:
-    with pytest.raises(OutsideFailed, match=r"the script of a cannot be played: .*script") as caught:
+    with pytest.raises(OutsideFailed, match=r"the script of a is invalid: .*script") as caught:
         await collect_text(ScriptedWire(), make_call(system=f"```script\n{block}\n```"))
 
     assert not caught.value.retryable

@@ -1,7 +1,7 @@
 """Detection of model servers that run on this machine and of installed coding agents.
 
 Only loopback addresses are probed, and nothing that is found is used automatically: any program can
-listen on a port, so the person agrees to an address first.
+listen on a port, so the user has to agree to an address first.
 """
 
 from __future__ import annotations

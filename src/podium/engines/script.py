@@ -191,7 +191,7 @@ class ScriptSet:
         try:
             return self._default_script or find_script(call.system, call.messages)
         except Mistake as error:
-            raise OutsideFailed(f"the script of {call.agent} cannot be played: {error}") from error
+            raise OutsideFailed(f"the script of {call.agent} is invalid: {error}") from error
 
     def _count_attempts(self, call: ModelCall, place: int) -> int:
         """Return the number of this attempt. The key of a retry ends in `~2`, or is the same as before."""
@@ -242,7 +242,7 @@ async def stream_move(
 
 def _make_failure(fails: Fails) -> OutsideFailed:
     return OutsideFailed(
-        f"the script answered {fails.status}: {fails.message}",
+        f"the script returned {fails.status}: {fails.message}",
         retryable=fails.status in (408, 409, 429) or fails.status >= 500,
         retry_after=fails.retry_after,
         status=fails.status,

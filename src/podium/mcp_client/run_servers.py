@@ -34,7 +34,7 @@ class Servers:
 
     `directory` is the working directory of server programs, and trust in a repository's servers is
     bound to it. `environ` provides the values of variables. `notice` receives messages for the
-    person, each text once.
+    user, each text once.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class Servers:
         """Return the MCP tools in an agent's list: `mcp__server` or `mcp__server__tool`; the tool can contain `*`.
 
         Other names are ignored. If a server or tool does not exist, is not trusted or does not start,
-        the person gets a notice and the agent works without it.
+        the user gets a notice and the agent works without it.
         """
         wanted = [entry for entry in map(_parse_entry, names) if entry is not None]
         refused = [entry for entry in map(_parse_entry, disallowed) if entry is not None]
@@ -201,7 +201,7 @@ class McpTool:
         return PreparedCall(arguments=call.arguments, act=call_server)
 
     async def recover(self, began: Action) -> ToolAnswer | None:
-        """Return None, to repeat the call, if the server hints that this is safe and the person added the server."""
+        """Return None, to repeat the call, if the server hints that this is safe and the user added the server."""
         is_harmless = self.definition.is_read_only or self.definition.is_idempotent
         return None if is_harmless and self.shared.server.source == "user" else make_interrupted_answer(self.name)
 

@@ -69,7 +69,7 @@ class DelegateTaskArguments(Struct, frozen=True, kw_only=True):
 
     @property
     def after_branches(self) -> tuple[str, ...]:
-        """Branches whose workers have to succeed first."""
+        """The branches whose workers have to succeed first."""
         return (self.after,) if isinstance(self.after, str) else tuple(dict.fromkeys(self.after))
 
     def as_worker_options(self) -> WorkerOptions:

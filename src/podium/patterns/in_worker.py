@@ -28,7 +28,7 @@ UNSENT = "no worker could be sent"
 
 
 def runs_in_worker(op: Operation) -> bool:
-    """Return whether a worker runs the operation: its agent or team wants a checkout, and workers can be started."""
+    """Return whether a worker runs the operation: its agent or team needs a checkout, and workers can be started."""
     if op.placement is None:
         return False
     if op.parent is None:
@@ -107,7 +107,7 @@ def make_limit_pause(op: Operation) -> Callable[[], AbstractContextManager[None]
 async def start_worker(
     op: Operation, sent: WorkerSent, agent: Agent | None, *, options: WorkerOptions = DEFAULT_OPTIONS
 ) -> None:
-    """Start a recorded worker, as `agent` or as the default worker. Raise AgentFailed if it cannot start."""
+    """Start a recorded worker that runs `agent`, or the default agent. Raise AgentFailed if it cannot start."""
     assert op.placement is not None
     await op.scope.timeline.wait_written()
     try:

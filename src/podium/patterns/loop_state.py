@@ -102,7 +102,7 @@ def check_repetition(op: Operation, state: LoopState) -> None:
 async def _find_missing_evidence(op: Operation, own: TeamOptions, state: LoopState, members: Iterable[str]) -> str:
     """Return the reason to reject a claim of completion, or an empty string."""
     if not state.has_worked:
-        return "nobody has worked on it yet"
+        return "no worker has done any work yet"
     if not strip_verdict(state.synthesis):
         return "the answer is empty"
     missing = [name for name in members if name not in state.tried]

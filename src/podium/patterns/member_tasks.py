@@ -1,4 +1,4 @@
-"""What the team modes share: a team's options and members, running assignments, and formatting results."""
+"""The shared parts of the team modes: a team's options and members, running assignments, and formatting results."""
 
 from __future__ import annotations
 
@@ -114,12 +114,12 @@ def list_members(lead: Agent, agents: Mapping[str, Agent]) -> dict[str, Agent]:
 
 
 def _without_own_team(agent: Agent, lead: Agent) -> Agent:
-    """Return the agent. A lead that is its own member takes part as a single agent and does not lead a second team."""
+    """Return the agent. If it is the lead itself, drop its team, so that it takes part as a single agent."""
     return structs.replace(agent, team=None, advisors=None) if agent.team == lead.team else agent
 
 
 def _with_isolation(agent: Agent, worktrees: str) -> Agent:
-    """Return the agent with the isolation that the team wants, unless its own file says otherwise."""
+    """Return the agent with the isolation that the team specifies, unless its own file specifies another."""
     if agent.isolation != "shared":
         return agent
     match worktrees:

@@ -231,7 +231,7 @@ class TeamReflection:
             Request(text=words, origin=self._request.original), timeout=self._own.worker_timeout
         )
         if part.failure is not None:
-            why = f"{judge.name} could not judge it: {part.failure.describe_to(judge.name)}"
+            why = f"{judge.name} could not judge the work: {part.failure.describe_to(judge.name)}"
             return JudgeVerdict(False, parse_score("").score, why, judge.name, judge.model)
         found = parse_score(part.text)
         claims = claims_completion(part.text) or (found.score >= GOAL and not needs_iteration(part.text))

@@ -129,7 +129,7 @@ You take part in a discussion of {names}, round {round}.
 {request}
 {news}
 Say what the others should know with the tool broadcast, and vote with vote_conclude whether the discussion can end.
-What you only reply is told to the others as well. Reply with PASS alone if you have nothing new."""
+Your reply is sent to the others only if you use neither tool. Reply with PASS alone if you have nothing new."""
 
 COORDINATE = """\
 You coordinate a discussion between {names}. Round {round} is over.

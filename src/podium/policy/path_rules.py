@@ -97,7 +97,7 @@ def escape_path(path: str) -> str:
 
 def _gitignore_to_regex(pattern: str) -> str:
     """Return a gitignore pattern as a regular expression."""
-    # Imported here so that only callers that match paths pay for it.
+    # Imported here for start-up time: only callers that match paths need it.
     from pathspec.patterns.gitignore.spec import GitIgnoreSpecPattern
 
     if pattern.startswith("!"):

@@ -260,7 +260,7 @@ def _get_parser() -> Parser:
     """Return this thread's parser. Two threads must not use one parser at the same time."""
     parser: Parser | None = getattr(_of_thread, "parser", None)
     if parser is None:
-        # Imported here so that only callers that parse shell commands pay for it.
+        # Imported here for start-up time: only callers that parse shell commands need it.
         import tree_sitter_bash
         from tree_sitter import Language, Parser
 

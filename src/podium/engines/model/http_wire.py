@@ -128,9 +128,9 @@ class Endpoint:
             if is_unknown and (hint := suggest_models(self.provider, call.model)):
                 what = f"{what.rstrip('.')}; {hint}"
         elif self.key:
-            what = f"answered {status} for the key in {self.key_name}: {words}"
+            what = f"returned {status} for the key in {self.key_name}: {words}"
         else:
-            what = f"answered {status}, and {self.key_name} is not set: {words}"
+            what = f"returned {status}, and {self.key_name} is not set: {words}"
         return self.make_failure(
             what,
             retryable=error.is_transient(status),

@@ -1,6 +1,6 @@
 """The model providers as data, and how a model name in an agent's file is resolved.
 
-Everything here is a pure function; the environment is an argument.
+All functions in this module are pure; the environment is an argument.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ class Provider(Struct, frozen=True, kw_only=True):
     """A model provider.
 
     `key_name` is the environment variable with the API key, or None if no key is needed.
-    `default_model` is empty if the models depend on what the person installed. `asks_usage` is false
+    `default_model` is empty if the models depend on what the user installed. `asks_usage` is false
     if the provider refuses requests for usage; `takes_schema` is false if it does not support response schemas.
     `host_name` is the server's own variable for its listening address. `limit_name` is the field of a
-    request that limits the length of the reply. `server_name` is the name of a server that people run
-    themselves, as they know it.
+    request that limits the length of the reply. `server_name` is the product name of a server that users
+    run themselves.
     """
 
     name: str

@@ -150,7 +150,7 @@ class ReplyParser:
     """Parses one reply: takes bytes, split anywhere by the network, and returns reply parts.
 
     `stop` is the stop reason, empty until the reply has ended. `is_done` is true when there is nothing
-    more to read. `sent` is the size of the request and `place` its position in the conversation; they
+    more to read. `sent` is the size of the request, and `place` is its position in the conversation; they
     are used to fill in token counts and call ids that the server leaves out.
     """
 

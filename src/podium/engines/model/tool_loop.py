@@ -151,7 +151,7 @@ class ModelSession:
         )
 
     def _add_person_messages(self, place: Scope) -> None:
-        """Add the person's messages since the last call; for a recorded call, only those delivered with that call."""
+        """Add the user's messages since the last call; for a recorded call, only those delivered with that call."""
         said = find_delivered_messages(place) if place.has_outcome else deliver_messages(place, self._spec.agent.name)
         if said:
             self._conversation.add_user_message(said, place)
@@ -291,7 +291,7 @@ class AnswerProgress:
     def judge_reply(self, reply: ModelReplied, *, is_last: bool) -> Iterator[Piece]:
         """Yield the pieces that follow a reply, with Finished at the end if it completes the answer.
 
-        Otherwise, the caller calls the model again. Raises AgentFailed if there is no answer. `is_last` means
+        Otherwise, the caller calls the model again. Raise AgentFailed if there is no answer. `is_last` means
         that no further call is allowed.
         """
         if reply.stop == "content_filter" and not reply.text.strip():
