@@ -110,7 +110,7 @@ def test_trust_in_what_is_no_longer_proposed_can_be_revoked(clone: Desk) -> None
     ("arguments", "sentence"),
     [
         (["nothing"], "the repository proposes no 'nothing'; available: mcpServers.web, mcpServers.files"),
-        (["--revoke", "files"], "'files' is not trusted here; no item is"),
+        (["--revoke", "files"], "'files' is not trusted; nothing is trusted"),
         (["--list", "--all"], "--list only shows the items"),
         (["--list", "files"], "--list only shows the items"),
     ],

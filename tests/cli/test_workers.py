@@ -294,7 +294,7 @@ async def test_an_unknown_worker_is_refused_with_a_list_of_the_workers(lab: Work
     said = await invoke_podium(lab, "workers", "status", "feat/z")
 
     assert said.exit_code == 2
-    assert said.stderr == "podium: worker 'feat/z' not found here; available: feat/a\n"
+    assert said.stderr == "podium: worker 'feat/z' not found in this repository; available: feat/a\n"
     assert lab.list_processes() == []
 
 

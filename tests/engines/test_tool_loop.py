@@ -392,7 +392,7 @@ async def test_an_answer_whose_rest_is_cut_off_too_says_so_and_is_no_success(stu
     assert result.outcome == "failed"
     assert result.text == "The first half and more\n\n[This answer was cut off at the token limit.]"
     assert result.error == (
-        "lead: the answer was cut off at the token limit of the model, also when asked for the rest"
+        "lead: the answer was cut off at the model's token limit, even after the model was asked to continue"
     )
     [ended] = studio.events(result, TurnEnded)
     assert ended.text == result.text

@@ -129,7 +129,10 @@ def test_a_name_that_two_files_of_a_folder_have_is_an_error_that_names_both(repo
 
     roster = load_roster(repo, home)
 
-    message = ".podium/agents/b.md:3: name: planner is already the name of .podium/agents/a.md; choose another name"
+    message = (
+        ".podium/agents/b.md:3: name: planner is already the name of the agent in .podium/agents/a.md; "
+        "choose another name"
+    )
     assert [str(diagnostic) for diagnostic in roster.diagnostics] == [message]
     with pytest.raises(BadAgent, match="planner is already the name of"):
         roster.get("planner")

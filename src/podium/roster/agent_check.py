@@ -1,4 +1,4 @@
-"""Checks across agents: every rule between agents, checked before anything runs.
+"""Checks of the rules between agents, made before anything runs.
 
 These are pure functions over agents by name; they do not read files. The content of a single file is
 checked when it is read. No function recurses over agents, so a chain of thousands of agents only
@@ -28,7 +28,7 @@ Agents = Mapping[str, Agent]
 def check_agents(
     agents: Agents, *, known: Collection[str] = (), broken: Collection[str] = ()
 ) -> tuple[Diagnostic, ...]:
-    """Return every problem between `agents`.
+    """Return every problem with the rules between `agents`.
 
     `known` are other existing names, which are suggested when a name is not found. `broken` are
     agents whose files have errors; they do not count as missing.
@@ -181,7 +181,7 @@ def check_depth(agents: Agents) -> Iterator[Diagnostic]:
             path = [name]
             while len(path) <= MAX_DEPTH:
                 path.append(max(_list_dependencies(agents, path[-1]), key=levels.__getitem__))
-            message = f"agents are nested {levels[name]} deep, the maximum is {MAX_DEPTH}: {' -> '.join(path)}"
+            message = f"agents are nested {levels[name]} deep, but the maximum is {MAX_DEPTH}: {' -> '.join(path)}"
             yield _make_error(agent, "", message)
 
 

@@ -1,4 +1,4 @@
-"""The roster: all agents, the source of each, and which one wins when several have the same name.
+"""The roster: all agents, the source of each, and which one takes effect when several have the same name.
 
 Later sources override earlier ones by name: built-in agents, then the user's own, then the repository's.
 Loading only reads agent files; references between agents are checked when they are used.
@@ -295,7 +295,7 @@ def collect_agents(reads: Iterable[AgentFile]) -> AgentCollection:
         if one.agent is None and not one.is_broken:
             continue
         if one.name in first:
-            message = f"{one.name} is already the name of {first[one.name].path}; choose another name"
+            message = f"{one.name} is already the name of the agent in {first[one.name].path}; choose another name"
             twice = Diagnostic(severity="error", path=one.path, line=one.lines.get("name"), key="name", message=message)
             diagnostics.append(twice)
             entries[one.name] = (twice,)

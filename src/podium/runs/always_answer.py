@@ -13,7 +13,7 @@ from ..values.event import RunStarted
 def save_always_answer(
     home: Path, store: Path, *, rule: str, run: str, by: str, is_everywhere: bool = False
 ) -> AllowedRule:
-    """Save the rule that a person always allows, and return it as it was saved."""
+    """Save the rule of an "always" answer, and return it as it was saved."""
     repo = "" if is_everywhere else _find_run_repo(store, run)
     saved = AllowedRule(rule=rule, at=time.time(), by=by, run=run, repo=repo)
     save_allowed_rule(home, saved)

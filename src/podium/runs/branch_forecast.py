@@ -13,7 +13,7 @@ from ..workspace.merging.overlap_forecast import Forecast, Overlap, forecast_mer
 
 
 async def read_current_branch(repository: Repository) -> str:
-    """Return the branch that is checked out in the repository itself. Raises Mistake if HEAD is not on a branch."""
+    """Return the branch that is checked out in the repository itself. Raise Mistake if HEAD is not on a branch."""
     done = await call_git(Repository.at(repository.main_folder), "symbolic-ref", "--quiet", "--short", "HEAD")
     if done.code != 0:
         raise Mistake(f"no branch is checked out in {repository.main_folder}; choose one with --onto BRANCH")

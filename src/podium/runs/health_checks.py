@@ -103,7 +103,7 @@ def check_settings(files: SettingsFiles, wrong: str) -> Fact:
     if wrong:
         return Fact("settings", "problem", f"{wrong}; the other checks ignore all settings files")
     if not files.paths:
-        return Fact("settings", "fine", "no settings files; podium config path shows where they go")
+        return Fact("settings", "fine", "no settings files; podium config path shows where to create them")
     if not files.diagnostics:
         return Fact("settings", "fine", ", ".join(files.paths))
     said = (
@@ -145,7 +145,7 @@ def check_keys(environ: Mapping[str, str]) -> Fact:
 
 
 def check_git(repo: Path) -> Fact:
-    """Report Git's version. Workers need git; other runs do not."""
+    """Report the version of git. Workers need git; other runs do not."""
     git = shutil.which("git")
     if git is None:
         return Fact("git", "note", f"not found; {_format_install_hint('git')}")
@@ -161,7 +161,7 @@ def check_git(repo: Path) -> Fact:
 
 
 async def _read_version(program: str) -> str:
-    """Return what a program prints about its version. Raises OSError if it cannot be started or takes too long."""
+    """Return the version text that a program prints. Raise OSError if it cannot be started or takes too long."""
     output = OutputBuffer(LARGEST_VERSION)
     ended = await run_process(
         [program, "--version"],
@@ -176,14 +176,14 @@ async def _read_version(program: str) -> str:
 
 
 def check_sandbox(repo: Path, settings: Settings) -> Fact:
-    """Check whether commands can run here, by running some in the sandbox that agents' commands use."""
+    """Check whether commands can run in this folder, by running some in the sandbox that agents' commands use."""
     from ..setup.sandbox_choice import choose_sandbox  # imported here for start-up time
 
     sandbox = anyio.run(partial(choose_sandbox, repo, settings.home, settings.store, is_wanted=settings.sandbox))
     sandbox.clean_up()
     if sandbox.name in ("none", "missing"):
         return Fact("sandbox", "note", sandbox.notice)
-    return Fact("sandbox", "fine", f"bubblewrap works here; commands run with the profile {sandbox.name}")
+    return Fact("sandbox", "fine", f"bubblewrap works; commands run with the profile {sandbox.name}")
 
 
 def check_agents(repo: Path, home: Path) -> Fact:

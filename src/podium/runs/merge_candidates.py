@@ -20,7 +20,7 @@ from .worker_lookup import RepoContext, load_worker_states
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeCandidate:
-    """A branch to merge: its base, the branches that it builds on, and a notice for the person.
+    """A branch to merge: its base, the branches that it builds on, and a notice for the user.
 
     `resolves` is the conflict that its worker was started to resolve.
     """
@@ -56,7 +56,10 @@ async def find_resolvers(context: RepoContext) -> dict[str, Resolver]:
 async def find_merge_candidates(
     context: RepoContext, names: Sequence[str], target: str, *, notice: Callable[[str], object]
 ) -> list[MergeCandidate]:
-    """Return the branches to merge: those that the person listed, or all that are ready. Raises Mistake."""
+    """Return the branches to merge: those that the user listed, or all that are ready.
+
+    Raise Mistake for a listed branch that cannot be merged.
+    """
     resolvers_by_branch = await find_resolvers(context)
     if names:
         candidates = [await _find_named_candidate(context, name, target, resolvers_by_branch) for name in names]

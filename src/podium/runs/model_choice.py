@@ -20,7 +20,7 @@ MOST_NAMES = 8
 
 
 def choose_server(servers: Sequence[LocalServer], address: str, model: str | None) -> ConfirmedServer:
-    """Return the server that responds at an address, with the chosen model. Raises Mistake."""
+    """Return the server at an address, with the chosen model. Raise Mistake if there is no such server or model."""
     server = next((server for server in servers if address in _server_names(server)), None)
     if server is None:
         there = ", ".join(f"{one.provider} at {one.url}" for one in servers) or "none; start one first"
@@ -106,5 +106,5 @@ def explain_default_model(settings: Settings, environ: Mapping[str, str]) -> str
 
 
 def _server_names(server: LocalServer) -> set[str]:
-    """Return the names that a person can use for a server."""
+    """Return the names that the user can use for a server."""
     return {server.url, server.url.removesuffix("/v1"), f"{server.url}/", urlsplit(server.url).netloc, server.provider}

@@ -1,7 +1,7 @@
 """Drive a run: this process works on it until it ends, pauses or is interrupted.
 
 The driver gives the run's operations their timeline, takes messages from the run's mailbox, and records how
-the run ended. Whatever a person does to a run arrives in the mailbox.
+the run ended. Everything that people do to a run, such as pausing it, arrives in the mailbox.
 """
 
 from __future__ import annotations
@@ -252,7 +252,7 @@ class RunDriver:
         return ended
 
     async def _answer_request(self) -> Answer:
-        """Return the first agent's answer, with the tools of the run available. Raises AgentFailed."""
+        """Return the first agent's answer, with the tools of the run available. Raise AgentFailed if it fails."""
         async with self._tools:
             return await self._root.run(self._request)
 

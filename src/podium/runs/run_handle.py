@@ -68,7 +68,7 @@ class Run:
     async def send(self, text: str, *, to: str | None = None, by: str = "", attach: Sequence[str | Path] = ()) -> None:
         """Send a message to an agent in the run, by default the first one. The agent receives it at its next turn.
 
-        `attach` are images and text files to send with it. Raises Mistake for files that cannot be attached.
+        `attach` are images and text files to send with it. Raise Mistake for files that cannot be attached.
         """
         if to is not None:
             self._driver.require_agent(to)
@@ -121,7 +121,7 @@ class Run:
     async def change_member(self, member: str, *, model: str = "", prompt: str = "", by: str = "") -> None:
         """Change the model or prompt of an agent, starting with its next operation.
 
-        Raises Mistake if the change is not possible.
+        Raise Mistake if the change is not possible.
         """
         change = MemberChanged(member=member, model=model, prompt=self._clean_text(prompt), by=by)
         if why := self._driver.explain_refusal(change):

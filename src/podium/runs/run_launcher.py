@@ -113,7 +113,7 @@ class RunLauncher:
     ) -> RunDriver:
         """Write a new run to the store and return it, ready to be driven or released.
 
-        `id` is an id chosen in advance. `settings` override the launcher's own. Raises Mistake for anything
+        `id` is an id chosen in advance. `settings` override the launcher's own. Raise Mistake for anything
         that would keep the run from starting.
         """
         # A worker's earlier turns are loaded by the process that takes over its run.
@@ -157,7 +157,7 @@ class RunLauncher:
     def _select_team(
         self, agent: str | Agent, options: RunOptions, place: Path | None, settings: Settings
     ) -> tuple[tuple[Agent, ...], tuple[ActingTool, ...], list[str]]:
-        """Return the agents of a new run, their functions as tools, and notices for the person."""
+        """Return the agents of a new run, their functions as tools, and notices for the user."""
         tools = options.get("tools", ())
         first, *others = map(extract_functions, (agent, *options.get("agents", ())))
         team, notices = self._run_agents.select_agents(
@@ -207,7 +207,7 @@ class RunLauncher:
     ) -> RunDriver:
         """Claim a run that was interrupted or paused and return it, ready to be driven.
 
-        Raises StoreCorrupt if entries were changed or lost. If `continues_pause` is False, raises RunIsPaused for a
+        Raise StoreCorrupt if entries were changed or lost. If `continues_pause` is False, raises RunIsPaused for a
         run that was last paused.
         """
         started = await self._read_run_start(id)
@@ -236,7 +236,7 @@ class RunLauncher:
         await claimed.record_failure(why)
 
     async def pause_run(self, run: str) -> None:
-        """Pause a run that no process works on. It continues only if resumed by id. Raises RunHeld if it is active."""
+        """Pause a run that no process works on. It continues only if resumed by id. Raise RunHeld if it is active."""
         await self._read_run_start(run)
         claimed = await self._claim_run(run)
         await claimed.record_pause()
@@ -267,7 +267,7 @@ class RunLauncher:
         return lease, timeline, begun
 
     async def _read_run_start(self, run: str) -> RunStarted:
-        """Return the first event of a run. Raises RunOver if it has ended."""
+        """Return the first event of a run. Raise RunOver if it has ended."""
 
         def read_summary() -> RunSummary:
             with StoreReader(self.settings.store) as reader:

@@ -19,7 +19,7 @@ NO_RUNS = 'no runs yet; start one with: podium run AGENT "request"'
 
 @contextmanager
 def open_reader(store: Path) -> Iterator[StoreReader]:
-    """Open the store for reading. Raises NoSuchRun if it does not exist yet."""
+    """Open the store for reading. Raise NoSuchRun if it does not exist yet."""
     if not store.exists():
         raise NoSuchRun(NO_RUNS)
     with StoreReader(store) as reader:

@@ -82,7 +82,10 @@ class RepoContext:
         return load_worker_states(self.store, (row.run for row in WorkerIndex(self.store).list_all(self.root)))
 
     def find_worker(self, name: str) -> WorkerState:
-        """Return the newest worker with this branch or name, or the one whose run id starts with it. Raises Mistake."""
+        """Return the newest worker with this branch or name, or the one whose run id starts with it.
+
+        Raise Mistake if there is none, or if several run ids match.
+        """
         # imported here for start-up time: listing workers does not need it
 
         return load_worker_states(self.store, [find_newest_worker(WorkerIndex(self.store), self.root, name).run])[0]
@@ -161,7 +164,10 @@ def worker_fields(worker: WorkerState, status: WorktreeStatus | None = None) -> 
 
 
 def find_newest_worker(worker_index: WorkerIndex, root: str, name: str) -> WorkerRow:
-    """Return the newest worker with this branch or name, or the one whose run id starts with it. Raises Mistake."""
+    """Return the newest worker with this branch or name, or the one whose run id starts with it.
+
+    Raise Mistake if there is none, or if several run ids match.
+    """
     if known := worker_index.find_by_name(root, name):
         return known[-1]
     matches = [row for row in worker_index.list_all() if name and row.run.startswith(name)]
@@ -171,4 +177,4 @@ def find_newest_worker(worker_index: WorkerIndex, root: str, name: str) -> Worke
         several = ", ".join(f"{row.run} ({row.name})" if row.name else row.run for row in matches)
         raise Mistake(f"{name!r} matches several workers: {several}; give more characters of the id")
     there = ", ".join(dict.fromkeys(row.name or row.run for row in worker_index.list_all(root))) or "none yet"
-    raise Mistake(f"worker {name!r} not found here; available: {there}")
+    raise Mistake(f"worker {name!r} not found in this repository; available: {there}")

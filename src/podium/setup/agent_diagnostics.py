@@ -1,7 +1,7 @@
-"""Checks of agents against this installation: what a run would refuse or leave out.
+"""Checks of agents against this installation, which find everything that a run would refuse or leave out.
 
-The roster checks files and how agents fit together. What depends on the settings and the environment is
-checked here, in the same way as when a run starts.
+The roster checks files and the references between agents. This module checks everything that depends on the
+settings and the environment, in the same way as when a run starts.
 """
 
 from __future__ import annotations

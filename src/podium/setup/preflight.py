@@ -64,7 +64,7 @@ def _is_in_git(repo: Path | None) -> bool:
 
 
 def apply_run_mode(agent: Agent, mode: Mode | None, max_iterations: int | None) -> Agent:
-    """Return the first agent of a run with the mode for this run. Raises Mistake if it does not support the mode."""
+    """Return the first agent of a run with the mode for this run. Raise Mistake if it does not support the mode."""
     team = agent.team
     if team is None and mode != "reflect":
         what = "has no team" if mode is None else f"has no team for mode {mode}"

@@ -33,7 +33,7 @@ MAX_CACHED_TEAMS = 256
 
 
 class AgentSelection(NamedTuple):
-    """The selected agent first, then the agents that it needs, and notices for the person."""
+    """The selected agent first, then the agents that it needs, and notices for the user."""
 
     agents: tuple[Agent, ...]
     notices: list[str]
@@ -127,7 +127,7 @@ class RunAgents:
                 yield f"{agent.name}: {unlisted}; if it is refused, {models[1]} is used."
 
     def check_agents(self, team: Iterable[Agent], settings: Settings) -> list[str]:
-        """Return notices for the person. Raises Mistake for an agent that cannot run here."""
+        """Return notices for the user. Raise Mistake for an agent that cannot run on this machine."""
         notices = []
         engines = set()
         team = list(team)

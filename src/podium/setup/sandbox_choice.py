@@ -11,7 +11,7 @@ from ..tools.command_sandbox import CommandSandbox
 from ..values.errors import Mistake
 from ..workspace.sandbox.bubblewrap import Sandbox
 
-NO_SANDBOX_NOTICE = "Commands run without a sandbox: whatever is allowed can access everything that you can."
+NO_SANDBOX_NOTICE = "Commands run without a sandbox: every command that is allowed can access everything that you can."
 
 
 async def choose_sandbox(
@@ -23,9 +23,9 @@ async def choose_sandbox(
     is_read_only: bool = False,
     report: Callable[[str], None] = lambda text: None,
 ) -> CommandSandbox:
-    """Return the sandbox for commands in a checkout. If one is wanted but not available, all commands are refused.
+    """Return the sandbox for commands in a checkout. If one is required but not available, all commands are refused.
 
-    `report` receives notes for the person about a command, which are also added to the command's output.
+    `report` receives notes for the user about a command, which are also added to the command's output.
     """
     if not is_wanted or sys.platform != "linux":
         return CommandSandbox(name="none", notice=NO_SANDBOX_NOTICE)

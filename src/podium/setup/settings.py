@@ -1,6 +1,6 @@
 """Settings: the configuration from files, the environment and code.
 
-The sources are, in increasing precedence: the repository's file, confirmed server addresses, the person's own
+The sources are, in increasing precedence: the repository's file, confirmed server addresses, the user's own
 file, the environment, and arguments. The package `config` defines and reads the files.
 """
 
@@ -56,9 +56,9 @@ class Settings(Struct, frozen=True, kw_only=True):
 
     `model` is the model for agents that do not specify one, as `provider:model` or a role in `models`; empty if
     none is configured, and `rehearsal` to simulate all replies. `base_url` is the address of its provider. Keys are
-    not settings: they stay in the environment and are never stored. `permissions` are the person's, and
-    `narrowing` is what the repository adds to them. `proposed` is what the repository would configure if it
-    were trusted; it has no effect. `sources` maps every key with a non-default value to its
+    not settings: they stay in the environment and are never stored. `permissions` are the user's rules, and
+    `narrowing` contains the rules that the repository adds. `proposed` contains the settings that would apply if the
+    repository were trusted; it has no effect. `sources` maps every key with a non-default value to its
     origin.
     """
 
@@ -98,7 +98,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     def from_files(
         cls, files: SettingsFiles, environ: Mapping[str, str], repo: Path | None = None, **given: Any
     ) -> Settings:
-        """Build the settings from these files. Raises Mistake with the first of their errors."""
+        """Build the settings from these files. Raise Mistake with the first of their errors."""
         files.require_no_errors()
         given = {key: value for key, value in given.items() if value is not None}
         home = find_home_folder(environ, given.get("home"))
@@ -176,7 +176,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         return structs.replace(self.patience, approval=self.approval_seconds)
 
     def build_rules(self) -> Rules:
-        """Return the combined rules of the person and of the repository; the strictest wins."""
+        """Return the combined rules of the user and of the repository; the strictest rule applies."""
         from ..policy import Rules, narrow_rules  # imported here for start-up time: most commands evaluate no rules
 
         mine = self.permissions
@@ -232,7 +232,7 @@ def _read_environment(environ: Mapping[str, str]) -> SettingsDocument:
 
 
 def _read_confirmed_addresses(home: Path) -> SettingsDocument:
-    """Return the addresses of the servers that the person confirmed."""
+    """Return the addresses of the servers that the user confirmed."""
     found = {
         one.provider: ProviderLimits(base_url=one.url)
         for one in load_confirmed_servers(home)
@@ -242,7 +242,7 @@ def _read_confirmed_addresses(home: Path) -> SettingsDocument:
 
 
 def _detect_model(environ: Mapping[str, str], home: Path) -> tuple[str, Origin] | None:
-    """Return the model to use if none is configured, from an API key or a server that the person confirmed."""
+    """Return the model to use if none is configured, from an API key or a server that the user confirmed."""
     if (by_key := find_configured_provider(environ)) is not None:
         return f"{by_key.name}:{by_key.default_model}", "environment"
     agreed = [one for one in load_confirmed_servers(home) if one.provider in PROVIDERS]

@@ -1,4 +1,4 @@
-"""What a repository would start or change on this machine, and which of these items the person trusts."""
+"""The items that a repository would start or change on this machine, and which of them the user trusts."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ class TrustOverview(Struct, frozen=True, kw_only=True):
 
     @property
     def open_items(self) -> tuple[TrustItem, ...]:
-        """The items that the person has not decided on yet."""
+        """The items that the user has not decided on yet."""
         return tuple(item for item in self.items if item.state != "trusted")
 
 
 def build_trust_overview(files: SettingsFiles, repo: Path, trust: Trust) -> TrustOverview:
-    """Return everything that can be trusted in a repository, with its state. Raises Mistake for files with errors."""
+    """Return everything that can be trusted in a repository, with its state. Raise Mistake for files with errors."""
     files.require_no_errors()
     # Trusted settings already count as the repository's own; together with `proposed` they are all its proposals.
     everything = merge_documents(files.repo, files.proposed)
@@ -94,7 +94,7 @@ def _iter_changed_tools(files: SettingsFiles, repo: Path, trust: Trust) -> Itera
 
 
 def find_item(name: str, items: Sequence[TrustItem]) -> TrustItem:
-    """Return the one item that a name refers to. Raises Mistake."""
+    """Return the item that a name refers to. Raise Mistake unless there is exactly one."""
     matches = match_items(name, items)
     if len(matches) == 1:
         return matches[0]
@@ -116,12 +116,14 @@ def trust_item(item: TrustItem, trust: Trust) -> None:
 
 
 def revoke_trust(name: str, overview: TrustOverview, trust: Trust) -> list[str]:
-    """Revoke the trust in an item, proposed or not, and return the keys that were trusted. Raises Mistake."""
+    """Revoke the trust in an item, proposed or not. Return the keys that were trusted; raise Mistake if none was."""
     keys = [item.key for item in match_items(name, overview.items)] or [name]
     revoked_keys = [key for key in keys if trust.revoke(*trust_id_for_key(key, overview.repo))]
     if not revoked_keys:
         trusted_keys = ", ".join(item.key for item in overview.items if item.state == "trusted")
-        raise Mistake(f"{name!r} is not trusted here; {f'trusted: {trusted_keys}' if trusted_keys else 'no item is'}")
+        raise Mistake(
+            f"{name!r} is not trusted; {f'trusted: {trusted_keys}' if trusted_keys else 'nothing is trusted'}"
+        )
     return revoked_keys
 
 

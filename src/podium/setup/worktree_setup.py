@@ -1,4 +1,4 @@
-"""Set up and tear down worktrees with commands that the person configured, in the sandbox."""
+"""Set up and tear down worktrees with commands that the user configured, in the sandbox."""
 
 from __future__ import annotations
 
