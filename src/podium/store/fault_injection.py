@@ -17,7 +17,7 @@ Fault = Callable[[], None]
 
 
 def parse_fault(environ: Mapping[str, str]) -> Fault | None:
-    """Return the fault that the environment requests, or None. Raises Mistake if its number is invalid."""
+    """Return the fault that the environment requests, or None. Raise Mistake if its number is invalid."""
     wanted = environ.get("PODIUM_FAULT")
     if not wanted:
         return None

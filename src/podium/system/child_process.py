@@ -25,7 +25,7 @@ from anyio import CancelScope, create_task_group, move_on_after, sleep, wait_rea
 from .process_group import CHUNK, GRACE, ChildProcess, ProgramNotStarted, read_pipe, start_process
 
 BREACH_SECONDS = 0.25
-"""Seconds between checks of what a sandboxed command uses."""
+"""Seconds between checks of the resources that a sandboxed command uses."""
 LARGEST_PIPE = 1024 * 1024
 """The maximum content of a pipe; more can only come from a process that has left the group."""
 
@@ -116,7 +116,8 @@ async def run_process(
 ) -> ProcessExit:
     """Run a command until it exits. `take` receives output as it arrives; if it returns False, the command is stopped.
 
-    stdout and stderr both go to `take`, unless `take_stderr` receives stderr. Raises ProgramNotStarted.
+    stdout and stderr both go to `take`, unless `take_stderr` receives stderr. Raise ProgramNotStarted if the program
+    cannot be started.
     """
     with ExitStack() as after:
         start_socket: socket.socket | None = None

@@ -15,7 +15,7 @@ def hold_file_lock(lock: Path, *, protects: Path) -> Iterator[None]:
     """Hold `lock` while the block runs, so that no other process changes the file `protects`.
 
     Read the file, change it and write it back inside the block; otherwise one of two concurrent writers loses its
-    change. Raises Mistake if the lock file cannot be opened.
+    change. Raise Mistake if the lock file cannot be opened.
     """
     try:
         lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

@@ -87,7 +87,7 @@ class ChildProcess:
     async def write_stdin(self, data: bytes) -> None:
         """Write everything to the program's input.
 
-        Raises BrokenResourceError if the program no longer reads it, ClosedResourceError if this side closed it.
+        Raise BrokenResourceError if the program no longer reads it, ClosedResourceError if this side closed it.
         """
         pipe, rest = self._process.stdin, memoryview(data)
         assert pipe is not None
@@ -189,7 +189,7 @@ def start_process(
     stderr: int | None,
     inherited: Collection[int] = (),
 ) -> ChildProcess:
-    """Start a program in its own session, which the caller terminates. Raises ProgramNotStarted.
+    """Start a program in its own session, which the caller terminates. Raise ProgramNotStarted if it cannot start.
 
     Its streams are descriptors, or PIPE, DEVNULL or STDOUT from `subprocess`; without `stderr` it inherits Podium's.
     """

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Module-scoped, so that it is resolved before a test's fixtures change PODIUM_HOME.
 @pytest.fixture(scope="module")
 def podium_repo(request: pytest.FixtureRequest) -> Path:
-    """The repository that agents are loaded from: the one that contains the test file. Override this to use another."""
+    """Return the repository to load agents from, which contains the test file. Override this to use another."""
     from ..system.locations import find_repo  # for start-up time: pytest loads this plug-in in every project
 
     return find_repo(request.path.parent)
@@ -31,7 +31,7 @@ def podium_repo(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture
 def podium_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A temporary PODIUM_HOME, in an environment without Podium settings and model keys."""
+    """Yield a temporary PODIUM_HOME, in an environment without Podium settings and model keys."""
     from ..engines.model.providers import PROVIDERS  # for start-up time: pytest loads this plug-in in every project
 
     # Not tmp_path: it belongs to the test, and its path is too long for the store's sockets.
@@ -49,7 +49,7 @@ def podium_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.Mo
 def scripted(
     podium_repo: Path, podium_home: Path, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
 ) -> Scripted:
-    """Agents with scripted models: define them with `agent` or `says`, then use `run`, `heard` and `entries`."""
+    """Return agents with scripted models: define them with `agent` or `says`, then use `run`, `heard` and `entries`."""
     from ..setup.settings import Settings  # for start-up time: pytest loads this plug-in in every project
     from .scripted import Scripted
 
@@ -62,7 +62,7 @@ def scripted(
 
 @pytest.fixture
 def model_server(podium_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServedModel]:
-    """A scripted model server on loopback, with the environment variables of every provider pointing to it."""
+    """Yield a scripted model server on loopback, to which the environment variables of every provider point."""
     from .served_model import serve_model  # for start-up time: pytest loads this plug-in in every project
 
     with serve_model() as model:

@@ -35,7 +35,7 @@ class ReportStatusArguments(Arguments, frozen=True, kw_only=True):
 
 
 def ask_person_tool(unattended: Unattended | None) -> Tool:
-    """Return the tool that asks the person. In an unattended run, it answers NOBODY or pauses the run."""
+    """Return the tool that asks the user. In an unattended run, it answers NOBODY or pauses the run."""
 
     async def ask_and_wait(call: ToolUse, scope: Scope) -> ToolAnswer:
         try:
@@ -57,7 +57,7 @@ def ask_person_tool(unattended: Unattended | None) -> Tool:
 
 
 def report_status_tool() -> Tool:
-    """Return the tool that reports the work's status to the person."""
+    """Return the tool that reports the work's status to the user."""
 
     async def record_status(call: ToolUse, scope: Scope) -> ToolAnswer:
         try:

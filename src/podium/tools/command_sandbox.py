@@ -15,7 +15,7 @@ Seal = Callable[[list[str], Mapping[str, bytes]], list[str]]
 class CommandSandbox:
     """A sandbox for commands. `name` is recorded with each action. Without `wrap`, commands run unsandboxed.
 
-    `notice` is a message for the person.
+    `notice` is a message for the user.
     """
 
     name: str

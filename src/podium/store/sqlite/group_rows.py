@@ -1,4 +1,4 @@
-"""The groups of runs in a store: reading them, adding missing runs, and applying a person's changes.
+"""The groups of runs in a store: reading them, adding missing runs, and applying the user's changes.
 
 Each change is one transaction, so that several processes can make changes at once and any of them can
 crash at any point. `views.run_groups` decides which run belongs to which group, and their order.
@@ -93,10 +93,10 @@ class Groups:
         with translate_sqlite_errors(self.path):
             return [run for run in inside if not self._has_ended(run)]
 
-    # Changes that a person makes
+    # Changes that the user makes
 
     def rename(self, thing: Group | GroupedRun, name: str | None) -> str:
-        """Rename a group or run; None restores its default name. Return the new name. Raises Mistake."""
+        """Rename a group or run, and return its new name; None restores the default. Raise Mistake if it is invalid."""
         with self._edit_arrangement() as now:
             if isinstance(thing, Group):
                 thing = _find_current_group(thing, now)
@@ -118,7 +118,7 @@ class Groups:
             self._write_changes(_as_changes(replace(_find_current(thing, now), is_archived=is_archived)))
 
     def move(self, run: GroupedRun, group: Group) -> None:
-        """Move a run to a group permanently. Raises Mistake if the run or the group belongs to a team."""
+        """Move a run to a group permanently. Raise Mistake if the run or the group belongs to a team."""
         with self._edit_arrangement() as now:
             run, group = _find_current_run(run, now), _find_current_group(group, now)
             was = now.group_of(run.run)
@@ -157,7 +157,7 @@ class Groups:
     def delete(self, group: Group) -> list[str]:
         """Delete a group. A team's runs are deleted, except their timelines; other runs move to the default group.
 
-        Returns the team's runs that have not ended; if there are any, nothing is deleted. Raises Mistake for the
+        Return the team's runs that have not ended; if there are any, nothing is deleted. Raise Mistake for the
         default group.
         """
         with self._edit_arrangement() as now:
@@ -195,7 +195,7 @@ class Groups:
     def _edit_arrangement(self, *, is_lasting: bool = True) -> Iterator[Arrangement]:
         """Yield the arrangement, with a group for every run, in a transaction that excludes other writers.
 
-        A person's change is synced to disk at commit; assignments that can be computed again are not.
+        A change by the user is synced to disk at commit; assignments that can be computed again are not.
         """
         with translate_sqlite_errors(self.path):
             self._connection.execute(f"PRAGMA synchronous = {'FULL' if is_lasting else 'NORMAL'}")
@@ -347,7 +347,7 @@ def _find_repository_by_name(folder: Path) -> str:
 
 
 def _find_current(thing: Group | GroupedRun, now: Arrangement) -> Group | GroupedRun:
-    """Return the current version of a group or run. Raises Mistake if it has been deleted."""
+    """Return the current version of a group or run. Raise Mistake if it has been deleted."""
     return _find_current_group(thing, now) if isinstance(thing, Group) else _find_current_run(thing, now)
 
 

@@ -52,7 +52,7 @@ def post_to_mailbox(
 ) -> bool:
     """Post a message to a run's mailbox and wake the owners of runs.
 
-    Returns False, and posts nothing, if the run already has a message with this `ref`. `files` are the
+    Return False, and post nothing, if the run already has a message with this `ref`. `files` are the
     attachments of a `MessageReceived`.
     """
     connection = open_connection(path, create=False)

@@ -32,7 +32,7 @@ class Progress(NamedTuple):
 
 
 def record_progress(store: Path, run: str, progress: Progress) -> None:
-    """Record the position of a run's last entry. Raises StoreFailed."""
+    """Record the position of a run's last entry. Raise StoreFailed if it cannot be written."""
     path = _progress_path(store, run)
     line = f"{progress.seq:020} {progress.hash.hex()} {progress.lost:020}\n".encode()
     try:
@@ -96,7 +96,7 @@ def require_intact_run(store: Path, run: str, rows: Sequence[JournalRow]) -> str
         )
     if progress.lost:
         entries = f"entry {progress.seq + 1}" if progress.lost == 1 else f"{progress.lost} entries after {progress.seq}"
-        return f"a person resumed this run although {entries} had been lost"
+        return f"this run was resumed although {entries} had been lost"
     return ""
 
 

@@ -111,7 +111,7 @@ class StoreReader:
             return {str(row[0]) for row in self._connection.execute("SELECT ref FROM mail WHERE run = ?", (run,))}
 
     def read_summary(self, run: str) -> RunSummary:
-        """Return one run's summary. Raises NoSuchRun."""
+        """Return one run's summary. Raise NoSuchRun if there is no such run."""
         for found in self._query_summaries("WHERE run.id = ?", (run,)):
             return found
         raise NoSuchRun(f"run {run!r} not found; podium ps lists the runs")
@@ -142,7 +142,7 @@ class StoreReader:
         return None if found is None else bytes(found[0])
 
     def find_run(self, prefix: str) -> str:
-        """Return the only run id that starts with `prefix`. Raises NoSuchRun."""
+        """Return the only run id that starts with `prefix`. Raise NoSuchRun unless exactly one matches."""
         with translate_sqlite_errors(self.path):
             found = [
                 str(row[0])

@@ -50,7 +50,7 @@ def build_lease_renewal(id: str) -> tuple[str, tuple[object, ...]]:
 
 
 def find_owner(connection: sqlite3.Connection, run: str) -> Owner | None:
-    """Return the process that owns a run, alive or not. Raises NoSuchRun."""
+    """Return the process that owns a run, alive or not. Raise NoSuchRun if there is no such run."""
     found = connection.execute(
         "SELECT owner.id, owner.host, owner.boot, owner.pid, owner.born, owner.until"
         " FROM run LEFT JOIN owner ON owner.id = run.owner WHERE run.id = ?",
@@ -63,7 +63,7 @@ def find_owner(connection: sqlite3.Connection, run: str) -> Owner | None:
 
 
 def take_over_run(connection: sqlite3.Connection, run: str, id: str) -> int:
-    """Take over a run that no live process owns, and return its new epoch. Raises RunHeld or NoSuchRun."""
+    """Take over a run and return its new epoch. Raise RunHeld if a live process owns it, or NoSuchRun."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         owner = find_owner(connection, run)

@@ -262,7 +262,7 @@ def _read_store_version(connection: sqlite3.Connection, path: Path) -> int:
     finally:
         connection.execute("COMMIT")
     if application != APPLICATION and (version or tables):
-        raise StoreCorrupt(f"{path} belongs to another program; it was not changed")
+        raise StoreCorrupt(f"{path} belongs to another program and was not changed; set PODIUM_STORE to another file")
     return version
 
 
@@ -325,7 +325,9 @@ def translate_sqlite_errors(path: Path) -> Iterator[None]:
     except sqlite3.DatabaseError as error:
         said = str(error)
         if "malformed" in said or "not a database" in said:
-            raise StoreCorrupt(f"{path} is not a readable store ({said}); it was not changed") from error
+            raise StoreCorrupt(
+                f"{path} is not a readable store ({said}) and was not changed; restore it from a copy"
+            ) from error
         if "full" in said:
             raise StoreFailed(f"cannot write to {path}: the disk is full; free some space and resume") from error
         if _is_read_only(error):

@@ -58,7 +58,7 @@ class SqliteLease:
         self._last = self._store.writer.enqueue(write)
 
     async def wait_written(self, *, is_alone: bool = True) -> None:
-        """Wait until everything queued so far is written. Raises the error if writing failed."""
+        """Wait until everything queued so far is written. Raise the error if writing failed."""
         if self._last is not None and not self._last.done.is_set():
             if is_alone and self._store.has_few_runs:
                 self._store.writer.start_batch()
@@ -119,7 +119,7 @@ class SqliteStore:
         return lease
 
     async def claim_run(self, run: str) -> SqliteLease:
-        """Take over a run that no live process owns. Raises RunHeld."""
+        """Take over a run. Raise RunHeld if a live process owns it."""
         if run in self._leases or run in self._claiming:
             raise RunHeld(run, host=socket.gethostname(), pid=os.getpid())
 

@@ -19,7 +19,7 @@ from .schema import LOCK_SECONDS
 async def hold_lock(store: Path, what: str, *, doing: str) -> AsyncIterator[int]:
     """Hold the lock `what` until the block ends, and yield its descriptor.
 
-    Raises StoreFailed if another process holds it for too long; `doing` describes that process's work in the message.
+    Raise StoreFailed if another process holds it for too long; `doing` describes that process's work in the message.
     """
     name = store.with_name(f"{store.name}-{what}.lock")
     try:
@@ -41,7 +41,9 @@ async def _acquire_lock(lock: int, name: Path, doing: str) -> None:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             if time.monotonic() > give_up:
-                raise StoreFailed(f"another process has been {doing} for too long and still locks {name}") from None
+                raise StoreFailed(
+                    f"another process has been {doing} for too long and still locks {name}; end that process"
+                ) from None
             await sleep(0.02)
         else:
             return

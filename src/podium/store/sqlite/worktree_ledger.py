@@ -30,8 +30,8 @@ COLUMNS = "id, path, repository, branch, base, run, git_dir, is_new_branch, stat
 class WorktreeRow:
     """A worktree in the ledger.
 
-    `repository` is the git directory that all worktrees of a repository share, `base` the id of the commit that
-    the work started from, and `run` the run that uses it, if any. `size` is in bytes, as last measured.
+    `repository` is the git directory that all worktrees of a repository share, `base` is the id of the commit that
+    the work started from, and `run` is the run that uses the worktree, if any. `size` is in bytes, as last measured.
     """
 
     id: int
