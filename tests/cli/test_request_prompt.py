@@ -146,7 +146,7 @@ def test_a_question_mark_shows_what_each_key_does(writer: Desk) -> None:
     [
         ("", "sandbox: not used for this tool"),
         ("none", "sandbox: none: the command can do anything that you can; network on"),
-        ("missing", "sandbox: not available here"),
+        ("missing", "sandbox: not available on this machine"),
         ("workspace", "sandbox: workspace: can write only in the checkout; network off"),
         ("read-only", "sandbox: read-only: cannot write anything; network off"),
     ],

@@ -1,4 +1,4 @@
-"""An action: what a tool is about to do, in the single form that is shown, approved, recorded and executed.
+"""An action that a tool is about to take, in the single form that is shown, approved, recorded and executed.
 
 Its `id` covers every field, so that only the approved action can be executed under it. Its `digest`
 excludes times and nonce, so that an identical action is recognised when it is requested again.

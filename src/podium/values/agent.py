@@ -45,7 +45,7 @@ class Advisors(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Member(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A member of a team: its agent, and what the team overrides."""
+    """A member of a team: its agent, and the fields that the team overrides."""
 
     agent: str
     name: str = ""
@@ -268,7 +268,7 @@ def choose_default_mode(options: Iterable[str]) -> Mode:
 
 
 def as_budget(value: Budget | Mapping[str, Any]) -> Budget:
-    """Return a budget, which can be given as a mapping. Raises BadAgent for an invalid key or value."""
+    """Return a budget, which can be given as a mapping. Raise BadAgent for an invalid key or value."""
     return value if isinstance(value, Budget) else _parse_mapping(value, Budget, of="budget")
 
 

@@ -54,7 +54,7 @@ class Image(Struct, frozen=True):
 
 
 def read_attachments(paths: Iterable[str | Path]) -> tuple[AttachedFile, ...]:
-    """Read the files at these paths as attachments. Raises Mistake for a file that cannot be attached."""
+    """Read the files at these paths as attachments. Raise Mistake for a file that cannot be attached."""
     found = tuple(_read_attachment(Path(path)) for path in paths)
     if len(found) > MAX_ATTACHMENTS:
         raise Mistake(f"cannot attach {len(found)} files to one message; attach at most {MAX_ATTACHMENTS}")

@@ -1,7 +1,7 @@
 """The errors that Podium raises, grouped by how a caller handles them.
 
     PodiumError
-    ├── Mistake            the person asked for something impossible; they can correct it and try again
+    ├── Mistake            the user asked for something impossible, and can correct that and try again
     │   ├── BadAgent           an agent file or a reference between agents is wrong
     │   ├── NoSuchRun          no run, or more than one, matches the id
     │   ├── RunOver            the run has ended
@@ -64,7 +64,7 @@ class PodiumError(Exception):
 
 
 class Mistake(PodiumError):
-    """A mistake in the person's input, found before anything runs."""
+    """A mistake in the user's input, found before anything runs."""
 
 
 class BadAgent(Mistake):

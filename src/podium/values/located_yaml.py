@@ -145,7 +145,7 @@ class _OpenCollection:
 
 
 def parse_yaml_mapping(text: str, *, first_line: int = 1, loader: type = LOADER) -> MappingNode:
-    """Parse `text`, which starts on `first_line` of its file, as a mapping. Raises MalformedText.
+    """Parse `text`, which starts on `first_line` of its file, as a mapping. Raise MalformedText if it is invalid.
 
     The nodes are built from parser events and not by PyYAML's composer, because the composer follows
     aliases, lets the last duplicate key win, and overflows the stack on deep nesting.

@@ -42,7 +42,7 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def digest(self) -> str:
-        """The hash that a person trusts: it covers everything that determines what is started or called."""
+        """The hash that the user trusts: it covers everything that determines what is started or called."""
         told = (self.command, self.args, self.env, self.url, self.headers)
         return sha256(msgspec.json.encode(told, order="sorted")).hexdigest()
 

@@ -20,7 +20,7 @@ class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A request to an agent.
 
-    `text` reaches the agent verbatim. `origin` holds the person's own request if `text` is something
+    `text` reaches the agent verbatim. `origin` holds the user's own request if `text` is something
     else, such as another agent's answer or the request with advice added.
     """
 
@@ -30,7 +30,7 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def original(self) -> str:
-        """The person's own request."""
+        """The user's own request."""
         return self.origin or self.text
 
     def prompt(self) -> str:

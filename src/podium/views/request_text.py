@@ -23,7 +23,7 @@ LONGEST_NAME = 60
 SANDBOXES = {
     "": "not used for this tool",
     "none": "none: the command can do anything that you can; network on",
-    "missing": "not available here; the command is refused even if you allow it",
+    "missing": "not available on this machine; the command is refused even if you allow it",
     "workspace": "workspace: can write only in the checkout; network off",
     "read-only": "read-only: cannot write anything; network off",
 }
@@ -68,7 +68,7 @@ def format_request_lines(asked: PermissionAsked) -> list[str]:
         lines.append(f"  no changes: {', '.join(action.outputs)} already has this content")
     lines += [f"  {denial}" for denial in asked.denied]
     if asked.always:
-        lines.append(f"  always adds the rule {asked.always} for this repository")
+        lines.append(f'  "always" adds the rule {asked.always} for this repository')
     return lines
 
 

@@ -1,7 +1,7 @@
 """Groups of runs: a default group, one for each repository and one for each team.
 
 This module decides which group a run belongs to, and the order of groups and runs. It consists of
-pure functions without I/O. The person's manual changes are kept, and a team's runs stay together.
+pure functions without I/O. The user's manual changes are kept, and a team's runs stay together.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class GroupKey(NamedTuple):
 
     @property
     def default_name(self) -> str:
-        """The name of the group until the person renames it."""
+        """The name of the group until the user renames it."""
         match self.kind:
             case "team":
                 name = self.team
@@ -47,7 +47,7 @@ class GroupKey(NamedTuple):
 
 
 class Group(Struct, frozen=True, kw_only=True):
-    """A group of runs. `position` is its place among the groups, if the person set one."""
+    """A group of runs. `position` is its place among the groups, if the user set one."""
 
     id: int
     home: GroupKey
@@ -78,7 +78,7 @@ class GroupedRun(Struct, frozen=True, kw_only=True):
 
 
 class RunOrigin(NamedTuple):
-    """What determines a run's default group: its main repository, and its team if it belongs to one."""
+    """The origin of a run, which determines its default group: its main repository, and its team if it has one."""
 
     id: str
     repo: str = ""
@@ -122,7 +122,7 @@ class Arrangement(Struct, frozen=True, kw_only=True):
         return self.grouped_runs[run].is_archived or (group is not None and group.is_archived)
 
     def find_group(self, name: str) -> Group:
-        """Return the one group with this name or id. Raises Mistake."""
+        """Return the group with this name or id. Raise Mistake unless exactly one matches."""
         found = self._match_groups(name)
         if len(found) > 1:
             raise Mistake(
@@ -133,7 +133,7 @@ class Arrangement(Struct, frozen=True, kw_only=True):
         return found[0]
 
     def find_run(self, prefix: str) -> GroupedRun:
-        """Return the one listed run whose id starts with `prefix`. Raises NoSuchRun."""
+        """Return the listed run whose id starts with `prefix`. Raise NoSuchRun unless exactly one matches."""
         exact = self.grouped_runs.get(prefix)
         if exact is not None and exact.group is None:
             raise NoSuchRun(f"run {prefix} was deleted with its group and is not listed; podium show {prefix} shows it")
@@ -148,7 +148,10 @@ class Arrangement(Struct, frozen=True, kw_only=True):
         return self.grouped_runs[found[0]]
 
     def find_group_or_run(self, name: str) -> Group | GroupedRun:
-        """Return the one group with this name or id, or the one run whose id starts with it. Raises Mistake."""
+        """Return the group with this name or id, or the run whose id starts with it.
+
+        Raise Mistake unless exactly one matches.
+        """
         groups, runs = self._match_groups(name), self._match_runs(name)
         # A complete run id means the run: a group with that name can still be selected by its own id.
         if name in self.grouped_runs or (runs and not groups):
@@ -182,7 +185,7 @@ class Arrangement(Struct, frozen=True, kw_only=True):
         return f"{meant}podium group list lists the groups"
 
     def validate_group_name(self, group: Group, name: str) -> str:
-        """Return the name for a group if it is valid and not used by another group. Raises Mistake."""
+        """Return the name for a group. Raise Mistake if it is invalid or another group uses it."""
         name = validate_name(name)
         if _ID.fullmatch(name):
             raise Mistake(f"{name!r} looks like a group id; choose a different name for {group.tag}")
@@ -259,7 +262,7 @@ def _sort_key(thing: Group | GroupedRun) -> tuple[bool, bool, int]:
 
 
 def validate_name(name: str) -> str:
-    """Return the person's name for something, without surrounding spaces. Raises Mistake if it is invalid."""
+    """Return a name that the user chose, without surrounding spaces. Raise Mistake if it is invalid."""
     name = name.strip()
     if not name:
         raise Mistake(

@@ -133,7 +133,7 @@ class RunView:
     refusals: list[ActionRefused] = field(default_factory=list)
     """The actions that were refused."""
     is_aborted: bool = False
-    """Whether the person denied a request and stopped the run with the same answer."""
+    """Whether the user denied a request and stopped the run with the same answer."""
     _nodes: dict[str, OperationNode] = field(default_factory=dict)
     _teams: dict[str, Team] = field(default_factory=dict)
 

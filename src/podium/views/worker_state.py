@@ -57,7 +57,7 @@ WorkerStatus = Literal[
     "failed",
     "cancelled",
 ]
-"""What a worker is doing, what it is waiting for, or how it ended.
+"""The status of a worker: what it is doing, what it is waiting for, or how it ended.
 
 A `queued` worker has not started; a `resumable` one has started, but no process is working on it.
 """

@@ -322,7 +322,7 @@ def encode_entry(entry: Entry) -> bytes:
 
 
 def decode_entry(line: bytes) -> Entry:
-    """Decode an entry from a line of JSON. Raises StoreCorrupt."""
+    """Decode an entry from a line of JSON. Raise StoreCorrupt if it is invalid."""
     try:
         return _decoder.decode(line)
     except msgspec.MsgspecError as error:

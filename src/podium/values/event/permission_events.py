@@ -64,10 +64,10 @@ class PermissionAnswered(EventBase, frozen=True, kw_only=True, tag="permission_a
 
 
 class QuestionAsked(EventBase, frozen=True, kw_only=True, tag="question_asked"):
-    """The person was asked a question by an agent, or asked to approve a plan, to decide or to review a step.
+    """An agent asked the user a question, or asked for approval of a plan, a decision or a review.
 
-    `shown` is the whole text of the plan, decision or review, and `digest` its hash: an answer is bound to it. `plan`
-    is the plan to approve.
+    `shown` is the full text of the plan, decision or review, and `digest` is its hash: the answer applies only to it.
+    `plan` is the plan to approve.
     """
 
     survives_power_loss: ClassVar[bool] = True

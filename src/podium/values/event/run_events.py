@@ -1,4 +1,4 @@
-"""Events of a whole run: its start, end, pauses and resumes, and a person's messages and commands."""
+"""Events of a whole run: its start, end, pauses and resumes, and the user's messages and commands."""
 
 from typing import Any, ClassVar
 
@@ -77,7 +77,7 @@ class BudgetChanged(EventBase, frozen=True, kw_only=True, tag="budget_changed"):
 
 
 class MessageReceived(EventBase, frozen=True, kw_only=True, tag="message_received"):
-    """The person sent a message to one of the run's agents; it is delivered with the agent's next turn."""
+    """The user sent a message to one of the run's agents; it is delivered with the agent's next turn."""
 
     survives_power_loss: ClassVar[bool] = True
 
@@ -96,6 +96,6 @@ class MessagesDelivered(EventBase, frozen=True, kw_only=True, tag="messages_deli
 
 
 class Noticed(EventBase, frozen=True, kw_only=True, tag="noticed"):
-    """A notice for the person that requires no action."""
+    """A notice for the user that requires no action."""
 
     text: str
