@@ -18,7 +18,7 @@ from .wire.wire_message import Order, Report
 
 @dataclass(slots=True, kw_only=True)
 class ActiveWorker:
-    """What a commander knows about one of its workers."""
+    """The data that a commander keeps about one of its workers."""
 
     run: str
     worker_task: WorkerTask

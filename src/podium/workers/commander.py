@@ -86,7 +86,7 @@ class Commander:
         self._request_answers = RequestAnswers(self._store, self._settings_cache, self._logs, self._notifications)
 
     async def run_until_done(self) -> None:
-        """Run workers until there is no more work. Raises SocketInUse if another commander is running."""
+        """Run workers until there is no more work. Raise SocketInUse if another commander is running."""
         self._logs.make_folder()
         with bind_socket(self._socket) as listener:
             wakeup = WakeupSocket(ensure_socket_folder(self._store), "owner")
@@ -171,7 +171,7 @@ class Commander:
             await self._run_with_restarts(worker)
             await record_checkout_size(self._store, worker.checkout)
         except Exception as error:  # isolation boundary: an error in one worker must not affect the others
-            self._logs.write_line(worker.run, f"the commander could not continue it: {error!r}")
+            self._logs.write_line(worker.run, f"the commander could not continue this worker: {error!r}")
             await self._end_run(
                 worker.run, partial(self._launcher.fail_run, worker.run, f"the commander failed: {error}")
             )
@@ -219,7 +219,7 @@ class Commander:
         return f"process exited with code {process.returncode}"
 
     async def _run_process(self, worker: ActiveWorker) -> ForkedProcess | FreshProcess:
-        """Run a worker's process and return it once it has exited. Raises OutsideFailed if it cannot be started."""
+        """Run a worker's process and return it once it has exited. Raise OutsideFailed if it cannot be started."""
         base = "" if worker.checkout is None else worker.checkout.base
         config = WorkerConfig(
             root=worker.worker_task.root,

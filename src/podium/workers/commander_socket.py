@@ -28,13 +28,13 @@ class SocketInUse(PodiumError):
 
 
 def commander_socket_path(store: Path) -> Path:
-    """Return where a store's commander listens, in a folder that only its owner can enter. Raises StoreFailed."""
+    """Return the path of a commander's socket. Its folder, which only the owner can enter, is created if needed."""
     return ensure_socket_folder(store) / SOCKET_NAME
 
 
 @contextmanager
 def bind_socket(path: Path) -> Iterator[socket.socket]:
-    """Listen at a commander's socket path until the block ends. Raises SocketInUse.
+    """Listen at a commander's socket path until the block ends. Raise SocketInUse if the path is in use.
 
     A socket in use is never taken over; one left behind by a dead process is replaced.
     """

@@ -58,9 +58,10 @@ async def delegate_resolution(
     run: str = "",
     **run_options: Unpack[RunOptions],
 ) -> ResolverRun:
-    """Start a worker for a branch that conflicts with the train or fails a check in it. Raises Mistake.
+    """Start a worker for a branch that conflicts with the train or fails a check in it.
 
-    The worker starts from everything in the train, even if the target branch does not include it yet.
+    The worker starts from everything in the train, even if the target branch does not include it yet. Raise Mistake if
+    the branch no longer conflicts, or if the worker cannot be started.
     """
     repository = Repository.at(at)
     ours = MergeSide(name=describe_merged(result.target, result.merged), commit=result.commit)

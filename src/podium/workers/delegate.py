@@ -51,7 +51,7 @@ async def delegate_to_worker(
     settings: Settings | None = None,
     **run_options: Unpack[RunOptions],
 ) -> str:
-    """Delegate a task to a worker on its own branch and return the id of its run. Raises Mistake.
+    """Delegate a task to a worker on its own branch and return the id of its run. Raise Mistake on failure.
 
     `at` is a folder in the repository. For a reader, `branch` is only a name. `parent` is the run that starts the
     worker, and `operation` is the operation in that run. `run` is an id chosen in advance. `settings` override
@@ -95,7 +95,7 @@ async def _place_checkout(
     worker_task: WorkerTask,
     worktree_settings: WorktreeSettings,
 ) -> WorkerTask:
-    """Return the task with the path of its checkout and its base commit. Raises Mistake."""
+    """Return the task with the path of its checkout and its base commit. Raise Mistake if it cannot have a checkout."""
     base = worker_task.base
     worktrees = Worktrees(
         repository=repository,
@@ -142,7 +142,7 @@ async def enqueue_worker_run(
 async def _choose_checkout_path(
     store: Path, worker_index: WorkerIndex, of: Worktrees, branch: str, base: str, *, is_shared: bool
 ) -> Path:
-    """Return the path of a worker's checkout, or of the one that its team shares. Raises Mistake."""
+    """Return the path of a worker's checkout, or of the one that its team shares. Raise Mistake if it is unusable."""
     root = str(of.repository.main_folder)
     if is_shared:
         if (shared := await to_thread.run_sync(_find_shared_checkout, store, worker_index, root, branch)) is not None:
@@ -203,7 +203,7 @@ def _list_other_tasks(store: Path, worker_index: WorkerIndex, root: str, branch:
 
 
 def _find_preceding_runs(worker_index: WorkerIndex, root: str, branches: Iterable[str], branch: str) -> list[str]:
-    """Return the runs of the newest workers on these branches. Raises Mistake for an unknown branch or a cycle."""
+    """Return the runs of the newest workers on these branches. Raise Mistake for an unknown branch or a cycle."""
     found: list[str] = []
     for name in branches:
         if name == branch:

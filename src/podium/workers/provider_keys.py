@@ -30,9 +30,9 @@ MAX_KEYS_BYTES = 65536
 SEND_TIMEOUT_SECONDS = 1.0
 """How long to wait for a busy commander."""
 KEYS_TIMEOUT_SECONDS = 30.0
-"""How long to wait for keys that are on their way."""
+"""How long to wait for keys that are being delivered."""
 POLL_SECONDS = 0.02
-"""How often to check whether the keys are still on their way."""
+"""How often to check whether the keys are still being delivered."""
 
 
 class ProviderKeys(Struct, frozen=True):
@@ -77,7 +77,7 @@ class KeyReceiver:
             self._receive_pending()
 
     async def wait_for_keys(self, run: str, *, within: float = KEYS_TIMEOUT_SECONDS) -> None:
-        """Wait for a run's keys, as long as a sender is registered. Raises OutsideFailed if that takes too long."""
+        """Wait for a run's keys, as long as a sender is registered. Raise OutsideFailed if that takes too long."""
         with move_on_after(within):
             # Check in this order, because the sender delivers the keys before it ends the registration.
             while is_delivery_pending(self._store, run) and not self.get_keys(run):  # noqa: ASYNC110 - a lock cannot be awaited
@@ -114,7 +114,7 @@ def _keys_socket_path(store: Path) -> Path:
 
 
 class KeyDelivery(NamedTuple):
-    """A run whose keys are on their way, and the descriptor of its lock, which a child can inherit as its stdin."""
+    """A run whose keys are being delivered, and the descriptor of its lock, which a child can inherit as its stdin."""
 
     run: str
     descriptor: int

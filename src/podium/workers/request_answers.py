@@ -1,4 +1,4 @@
-"""How a commander answers the permission requests from its workers.
+"""Answers of a commander to the permission requests from its workers.
 
 It learns of a request over the wire, reads it from the timeline, and posts its answer to the mailbox of the
 worker's run, where a person's answer goes too. It answers by the current rules. If they leave the decision to

@@ -1,6 +1,6 @@
 """The current settings, read again only if one of their files has changed.
 
-A rule that a person adds applies to all later requests. Reading all files for each request would take
+A rule that the user adds applies to all later requests. Reading all files for each request would take
 longer than everything else needed to answer it.
 """
 
@@ -49,7 +49,7 @@ class SettingsCache:
         self._cached: dict[str, CachedSettings] = {}
 
     def get_settings(self, repo: str = "") -> Settings:
-        """Return the current settings in a repository, or outside of any repository. Raises Mistake."""
+        """Return the current settings, in a repository or outside of any. Raise Mistake if they are invalid."""
         # Stat before reading: a change in between is then seen by the next call.
         repo_files = (f"{repo}/{REPO_FILE}", f"{repo}/{MCP_FILE}") if repo else ()
         stamps = [_stat_file(path) for path in (*self._user_files, *repo_files)]

@@ -102,11 +102,17 @@ class Spawner:
         self._opening = Lock()
 
     async def warm_up(self) -> int:
-        """Start the fork server if one is used, and return the parent pid of the next workers. Raises OutsideFailed."""
+        """Start the fork server, if one is used, and return the parent pid of the next workers.
+
+        Raise OutsideFailed if the fork server cannot be started.
+        """
         return (await self._ensure_fork_server()).pid if self._is_forking else os.getpid()
 
     async def spawn(self, line_for: Callable[[int], str], *, log: Path, folder: Path) -> ForkedProcess | FreshProcess:
-        """Start a worker with a line on its standard input, built from its parent's pid. Raises OutsideFailed."""
+        """Start a worker with a line, built from its parent's pid, on its standard input.
+
+        Raise OutsideFailed if the worker cannot be started.
+        """
         if self._is_forking:
             fork_server = await self._ensure_fork_server()
             return await fork_server.spawn(line_for(fork_server.pid), log=log, folder=folder)
@@ -159,7 +165,7 @@ class ForkServerClient:
         return child
 
     async def send_request(self, request: SpawnRequest | KillRequest) -> None:
-        """Send a request to the fork server. Raises ConnectionClosed."""
+        """Send a request to the fork server. Raise ConnectionClosed if it has exited."""
         async with self._sending:
             await self._stream.write_line(msgspec.json.encode(request) + b"\n", within=UNREAD_SECONDS)
 
@@ -199,7 +205,7 @@ class ForkServerClient:
 async def _run_fork_server(
     environ: Mapping[str, str], *, task_status: TaskStatus[ForkServerClient] = TASK_STATUS_IGNORED
 ) -> None:
-    """Run a fork server until it exits or is cancelled. Raises OutsideFailed."""
+    """Run a fork server until it exits or is cancelled. Raise OutsideFailed if it cannot be started."""
     ours, theirs = socket.socketpair()
     stream = LineStream(ours, longest=MAX_FRAME_BYTES)
     try:

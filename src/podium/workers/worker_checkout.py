@@ -24,7 +24,10 @@ from ..workspace.worktrees.worktree import Worktrees, checkout_from_record
 async def ensure_worker_checkout(
     launcher: RunLauncher, environ: Mapping[str, str], run: str, worker_task: WorkerTask
 ) -> Checkout | None:
-    """Return the checkout of a worker, created if necessary, or None if its task needs no checkout. Raises Mistake."""
+    """Return the checkout of a worker, or None if its task needs no checkout; create it if necessary.
+
+    Raise Mistake if the checkout cannot be created.
+    """
     if not worker_task.has_checkout:
         return None
     repository = Repository.at(Path(worker_task.root))
@@ -68,9 +71,9 @@ async def record_checkout_size(store: Path, checkout: Checkout | None) -> None:
 
 
 async def resolve_base_commit(launcher: RunLauncher, repository: Repository, worker_task: WorkerTask) -> str | None:
-    """Return the commit that a branch starts at. Raises Mistake.
+    """Return the commit that a branch starts at: its base, merged with the work of preceding workers.
 
-    It is the branch's base, merged with the work of preceding workers.
+    Raise Mistake if the work of these workers cannot be merged.
     """
     sides = [
         side

@@ -15,7 +15,7 @@ from ..values.errors import Mistake
 
 
 def apply_options_to_agent(options: WorkerOptions, agent: Agent, settings: Settings) -> Agent:
-    """Return the agent with the options' model, engine, tools and limits. Raises Mistake for an unknown role."""
+    """Return the agent with the options' model, engine, tools and limits. Raise Mistake for an unknown role."""
     changes: dict[str, Any] = {"isolation": "shared"}
     role = None if options.role is None else find_role(options.role, settings)
     if options.model is not None:
@@ -39,7 +39,7 @@ def apply_options_to_agent(options: WorkerOptions, agent: Agent, settings: Setti
 def apply_options_to_settings(options: WorkerOptions, settings: Settings) -> Settings:
     """Return the settings with the approved rules allowed, and with plan mode for a reader and its whole team.
 
-    Raises Mistake for an invalid rule or an unknown role.
+    Raise Mistake for an invalid rule or an unknown role.
     """
     if options.is_reader:
         settings = structs.replace(settings, permission_mode="plan")
@@ -56,7 +56,7 @@ def apply_options_to_settings(options: WorkerOptions, settings: Settings) -> Set
 
 
 def find_role(name: str, settings: Settings) -> Role:
-    """Return a role from the settings, or a built-in one. Raises Mistake if there is no such role."""
+    """Return a role from the settings, or a built-in one. Raise Mistake if there is no such role."""
     role = settings.models.get(name) or ROLES.get(name)
     if role is None:
         raise Mistake(f"role {name!r} not found; available: {', '.join(dict.fromkeys((*settings.models, *ROLES)))}")

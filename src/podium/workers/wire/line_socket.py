@@ -46,7 +46,7 @@ class LineStream:
         self._ending = ""
 
     async def read_line(self) -> Line:
-        """Return the next line. Raises ConnectionClosed."""
+        """Return the next line. Raise ConnectionClosed if there is no further line."""
         while (line := self.poll_line()) is None:
             self._has_data.clear()
             await self._has_data.wait()
@@ -61,7 +61,7 @@ class LineStream:
         callback()
 
     def poll_line(self) -> Line | None:
-        """Return the next received line, or None. Raises ConnectionClosed once all received lines were returned."""
+        """Return the next received line, or None. Raise ConnectionClosed once all received lines were returned."""
         if self._lines:
             return self._lines.popleft()
         if self._ending:
@@ -73,7 +73,7 @@ class LineStream:
         return None
 
     async def write_line(self, line: bytes, *, within: float) -> None:
-        """Write a line. Raises ConnectionClosed, including when the other side does not read for `within` seconds.
+        """Write a line. Raise ConnectionClosed, including when the other side does not read for `within` seconds.
 
         If a writer is cancelled halfway through a line, the next writer completes it, so that lines stay intact.
         """
@@ -145,7 +145,7 @@ class LineStream:
     # Sending
 
     def _try_flush(self) -> bool:
-        """Send as much as the system accepts and return whether everything was sent. Raises ConnectionClosed."""
+        """Send as much as the system accepts. Return whether everything was sent; raise ConnectionClosed on failure."""
         if self._socket.fileno() < 0:
             raise ConnectionClosed("the connection was closed by this side")
         try:

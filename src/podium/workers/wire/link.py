@@ -103,7 +103,7 @@ class Link(Generic[Heard, Said]):
         self._ending: ConnectionClosed | None = None
 
     async def send(self, message: Said) -> None:
-        """Send a message, in order. Raises ConnectionClosed, and BadFrame for a message that cannot be sent.
+        """Send a message, in order. Raise ConnectionClosed, and BadFrame for a message that cannot be sent.
 
         Until the handshake is answered, messages are buffered; if the buffer is full, `send` waits. Afterwards
         it waits while the other side does not read; after a time limit the connection counts as closed.
@@ -117,7 +117,7 @@ class Link(Generic[Heard, Said]):
             await self._write_line(line)
 
     async def receive(self) -> Heard:
-        """Return the next message. Raises ConnectionClosed once all received messages were returned."""
+        """Return the next message. Raise ConnectionClosed once all received messages were returned."""
         if self._inbox:
             # A peer that sends a lot must not block other tasks.
             await checkpoint()
@@ -142,9 +142,9 @@ class Link(Generic[Heard, Said]):
             raise StopAsyncIteration from None
 
     async def wait_accepted(self) -> dict[str, Any]:
-        """Wait for the handshake to be accepted and return the worker's configuration. Raises HandshakeRejected.
+        """Wait for the handshake to be accepted and return the worker's configuration.
 
-        Raises ConnectionClosed if the connection closes first.
+        Raise HandshakeRejected if it is rejected, and ConnectionClosed if the connection closes first.
         """
         await self._is_open.wait()
         if self._ack is None or self._ending is not None:
@@ -303,7 +303,7 @@ async def _run_link(link: Link[Heard, Said], keepalive: Callable[[], Coroutine[A
 
 
 def encode_line(message: FromWorker | FromCommander, limits: LinkLimits) -> bytes:
-    """Return the message as a line with an id and the current time. Raises BadFrame."""
+    """Return the message as a line with an id and the current time. Raise BadFrame if it cannot be sent."""
     line = encode_message(stamp_message(message, id=secrets.token_hex(8), timestamp=time.time_ns() // 1_000_000))
     if len(line) > limits.frame + 1:
         raise FrameTooLong(limits.frame)

@@ -60,7 +60,7 @@ class Pong(_Message, frozen=True, kw_only=True, tag="pong"):
 
 
 class HandshakeAck(_Message, frozen=True, kw_only=True, tag="handshake_ack"):
-    """Whether the worker is accepted. `config` is what it needs to start, including the keys for its models."""
+    """The answer to a Handshake. `config` contains everything that the worker needs, including its models' keys."""
 
     accepted: bool
     error: str = ""
@@ -71,7 +71,7 @@ class HandshakeAck(_Message, frozen=True, kw_only=True, tag="handshake_ack"):
 
 
 class Cancel(_Message, frozen=True, kw_only=True, tag="cancel"):
-    """The worker must stop."""
+    """An order to the worker to stop."""
 
     reason: str = ""
 
@@ -99,7 +99,7 @@ def stamp_message(message: _Any, *, id: str, timestamp: int) -> _Any:
 
 
 def encode_message(message: FromWorker | FromCommander) -> bytes:
-    """Return the message as a line, including the line break. Raises BadFrame."""
+    """Return the message as a line, including the line break. Raise BadFrame if it cannot be encoded."""
     try:
         return msgspec.json.encode(message) + b"\n"
     except UnicodeEncodeError as error:
@@ -108,12 +108,12 @@ def encode_message(message: FromWorker | FromCommander) -> bytes:
 
 
 def decode_from_worker(line: bytes) -> FromWorker:
-    """Decode a line from a worker. Raises BadFrame."""
+    """Decode a line from a worker. Raise BadFrame if it is not a message."""
     return _decode_line(_from_worker, line)
 
 
 def decode_from_commander(line: bytes) -> FromCommander:
-    """Decode a line from a commander. Raises BadFrame."""
+    """Decode a line from a commander. Raise BadFrame if it is not a message."""
     return _decode_line(_from_commander, line)
 
 

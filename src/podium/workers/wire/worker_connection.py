@@ -1,4 +1,4 @@
-"""How a worker connects to its commander and is authenticated.
+"""The connections of workers to their commander, and their authentication.
 
 A connection must start with a handshake that contains a single-use token made for one worker. After that, it
 acts only for that worker, whatever its messages say.
@@ -51,7 +51,7 @@ def _ignore_error(*_: object) -> None:
 async def connect_to_commander(
     path: Path, handshake: Handshake, *, limits: LinkLimits = DEFAULT_LIMITS, on_bad: OnBadFrame = _ignore_error
 ) -> AsyncIterator[Link[Order, Report]]:
-    """Open a worker's link to the commander at `path`. Raises ConnectionClosed if it cannot be reached.
+    """Open a worker's link to the commander at `path`. Raise ConnectionClosed if it cannot be reached.
 
     When the block starts, the handshake has been sent but not answered yet.
     """
@@ -194,7 +194,10 @@ async def _accept_connection(listener: socket.socket) -> socket.socket:
 async def _complete_handshake(
     stream: LineStream, user: int | None, tokens: WorkerTokens, limits: LinkLimits
 ) -> Handshake:
-    """Authenticate a worker, answer its handshake and return it. Raises HandshakeRejected or ConnectionClosed."""
+    """Authenticate a worker, answer its handshake and return it.
+
+    Raise HandshakeRejected if it is rejected, and ConnectionClosed if the connection closes first.
+    """
     try:
         handshake, config = await _verify_handshake(stream, user, tokens, limits)
     except HandshakeRejected as error:
