@@ -98,7 +98,7 @@ async def test_the_checks_of_the_settings_run_each_time(lab: WorkerLab) -> None:
 
     assert (said.exit_code, list_integration_branches(lab)) == (1, [])
     assert "checking: no-bad" in said.stderr
-    assert "left out: bad: check: no-bad [exit code 1] fails with it" in said.stdout
+    assert "left out: bad: check: no-bad [exit code 1] fails after the merge" in said.stdout
 
 
 def list_changes(stdout: str) -> list[list[str]]:

@@ -88,7 +88,7 @@ def test_where_user_namespaces_are_off_the_error_names_the_command_that_enables_
     done = subprocess.run([*(around if can_be_made else ()), *find_command], capture_output=True, text=True, timeout=60)
 
     assert done.stderr == ""
-    assert "commands need a sandbox, and this machine's failed its self-test" in done.stdout
+    assert "commands need a sandbox, and the sandbox failed its self-test" in done.stdout
     assert "sudo sysctl -w" in done.stdout
 
 

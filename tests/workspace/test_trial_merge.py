@@ -60,7 +60,7 @@ async def test_branches_that_conflict_or_fail_are_left_out_and_the_others_are_me
     clash, failure = result.left_out
     assert (clash.branch, clash.reason, clash.files) == ("clashing", "conflict", ("a.txt",))
     assert "Merge conflict in a.txt" in clash.why
-    assert (failure.branch, failure.reason, failure.why) == ("failing", "check", "make test fails with it")
+    assert (failure.branch, failure.reason, failure.why) == ("failing", "check", "make test fails after the merge")
     assert failure.output.endswith("1 failed: broken.txt")
     assert len(failure.output.splitlines()) == 40
     assert (result.base, result.ref) == (main, "refs/heads/podium/merge")

@@ -2,7 +2,7 @@
 
 Git is called by an absolute path outside the checkout, with arguments as lists and its own environment. Hooks,
 file-system monitors, the pager, external diffs, text conversion, the repository's content filters and merge
-drivers, submodules and remotes are all off. The person's own git configuration is not read. A `Repository` or a
+drivers, submodules and remotes are all off. The user's own git configuration is not read. A `Repository` or a
 `Checkout` is located once; after that, git receives all paths explicitly and does not search for a repository,
 even if the contents of the checkout change.
 """
@@ -109,7 +109,7 @@ def find_trusted_program(name: str, *, outside: Path) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repository:
-    """A person's repository and the folder they work in, located once.
+    """A repository and the folder in it that the user works in, located once.
 
     `git_dir` belongs to that folder, `common_dir` to all worktrees. They are the same unless `root` is
     itself a worktree.
@@ -121,7 +121,7 @@ class Repository:
 
     @classmethod
     def at(cls, path: Path) -> Repository:
-        """Return the repository that contains a folder, without starting a process. Raises Mistake."""
+        """Return the repository that contains a folder, without starting a process. Raise Mistake if there is none."""
         start = path.resolve()
         for folder in (start, *start.parents):
             if os.path.lexists(folder / ".git"):
@@ -130,7 +130,7 @@ class Repository:
 
     @property
     def main_folder(self) -> Path:
-        """The folder of the repository itself, even if the person works in one of its worktrees."""
+        """The folder of the repository itself, even if the user works in one of its worktrees."""
         return self.common_dir.parent if self.common_dir.name == ".git" else self.root
 
 
@@ -160,7 +160,7 @@ async def call_git(
     index: Path | None = None,
     lock: int | None = None,
 ) -> GitResult:
-    """Run a git command and return its result, even if git fails. Raises OutsideFailed if git cannot be run.
+    """Run a git command and return its result, even if git fails. Raise OutsideFailed if git cannot be run.
 
     `index` is an index file to use instead of the checkout's own. `lock` is a descriptor that git inherits:
     if this process is killed, the lock is held until git has exited.
@@ -201,7 +201,7 @@ async def read_git_output(
     index: Path | None = None,
     lock: int | None = None,
 ) -> str:
-    """Return git's output without its final line break. Raises OutsideFailed if git fails."""
+    """Return git's output without its final line break. Raise OutsideFailed if git fails."""
     done = await call_git(place, *args, stdin=stdin, timeout=timeout, index=index, lock=lock)
     if done.code != 0:
         raise OutsideFailed(f"git {args[0]} failed in {root_folder(place)}: {done.err or f'exit code {done.code}'}")
@@ -226,7 +226,7 @@ def root_folder(place: GitLocation) -> Path:
 
 
 def resolve_location(place: GitLocation) -> Repository | Checkout:
-    """Return the repository or checkout for a location. Raises Mistake for a path that is not in a repository."""
+    """Return the repository or checkout for a location. Raise Mistake for a path that is not in a repository."""
     return Repository.at(place) if isinstance(place, Path) else place
 
 
@@ -236,7 +236,7 @@ def split_nul_paths(out: str) -> list[str]:
 
 
 def _read_repository(root: Path) -> Repository:
-    """Return the repository to which the `.git` in a folder refers. Raises Mistake."""
+    """Return the repository to which the `.git` in a folder refers. Raise Mistake if it cannot be used."""
     own = root / ".git"
     try:
         if own.is_symlink():
@@ -251,7 +251,9 @@ def _read_repository(root: Path) -> Repository:
             if git_dir.parent.name == "worktrees":
                 common = git_dir.parent.parent
                 if _read_path_file(git_dir / "gitdir") != own or _read_path_file(git_dir / "commondir") != common:
-                    raise Mistake(f"{own} points to {git_dir}, which belongs elsewhere; git worktree repair fixes that")
+                    raise Mistake(
+                        f"{own} points to {git_dir}, which is for another folder; git worktree repair fixes that"
+                    )
                 found = Repository(root=root, git_dir=git_dir, common_dir=common)
             elif _is_submodule(git_dir, root):
                 found = Repository(root=root, git_dir=git_dir, common_dir=git_dir)
@@ -266,7 +268,7 @@ def _read_repository(root: Path) -> Repository:
 
 
 def _is_submodule(git_dir: Path, root: Path) -> bool:
-    """Whether a folder is a submodule: its git folder is in a repository above and points back to the folder."""
+    """Return whether a folder is a submodule: its git folder is in a repository above and points back to the folder."""
     if not any(git_dir.is_relative_to(above / ".git" / "modules") for above in root.parents):
         return False
     config = os.fsdecode((git_dir / "config").read_bytes())

@@ -32,7 +32,7 @@ async def branch_tips(repo: GitLocation, branches: Iterable[str]) -> dict[str, s
 
 
 async def branch_tip(repo: GitLocation, branch: str) -> str:
-    """Return the commit of a branch. Raises Mistake if there is no such branch."""
+    """Return the commit of a branch. Raise Mistake if there is no such branch."""
     if (found := (await branch_tips(repo, [branch])).get(branch)) is None:
         if not await read_git_output(repo, "for-each-ref", "--count=1", HEADS):
             raise Mistake(f"{root_folder(repo)} has no commits yet, so it has no branches; commit first")
@@ -48,7 +48,7 @@ async def resolve_tree(repo: GitLocation, commit: str) -> str:
 
 
 async def contains_commit(repo: GitLocation, commit: str, earlier: str) -> bool:
-    """Whether `earlier` is `commit` itself or one of its ancestors."""
+    """Return whether `earlier` is `commit` itself or one of its ancestors."""
     done = await call_git(repo, "merge-base", "--is-ancestor", earlier, commit)
     if done.code not in (0, 1):
         raise OutsideFailed(f"git merge-base failed: {escape_unprintable(truncate_text(done.err, 300))}")

@@ -90,9 +90,9 @@ async def commit_files(place: GitLocation, commit: str, files: Mapping[str, str]
 
 
 async def read_person(place: GitLocation) -> str:
-    """Return the person's name and address from git's settings, or Podium's own if they are not set.
+    """Return the user's name and address from git's settings, or Podium's own if they are not set.
 
-    Unlike every other git call, this one reads the person's own settings. It starts no other program.
+    Unlike every other git call, this one reads the user's own settings. It starts no other program.
     """
     at = resolve_location(place)
     git, output = find_trusted_program("git", outside=root_folder(at)), OutputBuffer(LARGEST_IDENTITY)
@@ -131,7 +131,7 @@ async def _list_changes(place: Repository | Checkout, index: Path) -> tuple[list
 
 
 def _is_storable(path: Path) -> bool:
-    """Whether git can store the file at a path; a folder that git lists is a submodule."""
+    """Return whether git can store the file at a path; a folder that git lists is a submodule."""
     try:
         mode = path.lstat().st_mode
     except OSError:
@@ -162,7 +162,7 @@ async def temporary_checkout(place: GitLocation, commit: str) -> AsyncIterator[C
 
 
 async def resolve_commit(place: GitLocation, name: str) -> str:
-    """Return the id of the commit that a name refers to. Raises Mistake."""
+    """Return the id of the commit that a name refers to. Raise Mistake if there is none."""
     found = await call_git(place, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
     if found.code != 0:
         raise Mistake(f"commit {name!r} not found in {root_folder(place)}; give a branch, a tag or a commit id")
@@ -170,7 +170,7 @@ async def resolve_commit(place: GitLocation, name: str) -> str:
 
 
 async def find_registered_worktree(place: Repository | Checkout, path: Path, *, branch: str, base: str) -> Checkout:
-    """Return the worktree at a path, with git's own folder for it. Raises OutsideFailed."""
+    """Return the worktree at a path, with git's own folder for it. Raise OutsideFailed if git does not list it."""
 
     def find_git_dir() -> Path | None:
         for own in sorted((place.common_dir / "worktrees").iterdir()):

@@ -1,7 +1,7 @@
 """Fast-forwarding the target: it moves to exactly the approved commit, or not at all.
 
 An approval applies to one tree and to the commit that the target was at. If the target is checked out, its files
-are updated too, but only if none of the person's work can be lost.
+are updated too, but only if none of the user's work can be lost.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ REWRITING = ("rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START")
 
 
 async def fast_forward(repo: GitLocation, target: str, *, commit: str, expected_tree: str, expected_old: str) -> None:
-    """Move the branch `target` from `expected_old` to `commit`, whose tree must be `expected_tree`. Raises Mistake.
+    """Move the branch `target` from `expected_old` to `commit`, whose tree must be `expected_tree`.
 
-    Does nothing if `target` is at `commit`.
+    Do nothing if `target` is at `commit`. Raise Mistake if the branch or its checkout is in any other state.
     """
     place = resolve_location(repo)
     new = await resolve_commit(place, commit)
@@ -82,7 +82,7 @@ async def _move_branch(place: GitLocation, target: str, old: str, new: str) -> N
 
 
 async def _find_branch_checkout(place: Repository | Checkout, target: str) -> Repository | None:
-    """Return the checkout of the branch, with its own git folder. Raises Mistake if it is unusable."""
+    """Return the checkout of the branch, with its own git folder. Raise Mistake if it is unusable."""
     listed = await read_git_output(place, "worktree", "list", "--porcelain", "-z")
     having = [
         Path(record[0].removeprefix("worktree "))
@@ -122,7 +122,7 @@ def _must_not_be_rebasing(common: Path, target: str) -> None:
 
 
 async def _must_be_safe_to_update(checkout: Repository, target: str, old: str, new: str) -> None:
-    """Raise Mistake if files in the checkout could be lost, or the person's own git would write them differently."""
+    """Raise Mistake if files in the checkout could be lost, or the user's own git would write them differently."""
     for name, what in UNDER_WAY.items():
         if (checkout.git_dir / name).exists():
             raise Mistake(f"{what} is under way in {checkout.root}; finish or abort it, then try again")
@@ -167,7 +167,7 @@ async def _update_checkout_files(checkout: Repository, target: str, old: str, ne
 
 
 async def _has_files_of_commit(checkout: Repository, new: str) -> bool:
-    """Whether the files already match the new commit: an earlier attempt ended just before the branch moved."""
+    """Return whether the files already match the new commit: an earlier attempt ended just before the branch moved."""
     done = await call_git(checkout, "diff-index", "--quiet", new, timeout=LONGEST)
     staged = await call_git(checkout, "diff-index", "--quiet", "--cached", new, timeout=LONGEST)
     if done.code not in (0, 1):
@@ -206,7 +206,7 @@ def find_blocking_paths(root: Path, added: list[str], others: list[str]) -> Iter
 
 
 def _holds_only_tracked(root: Path, folder: Path, kept: frozenset[str]) -> bool:
-    """Whether git tracks all files in a folder, so that the folder can be replaced."""
+    """Return whether git tracks all files in a folder, so that the folder can be replaced."""
     return all(
         os.path.relpath(os.path.join(where, file), root) in kept  # noqa: PTH118 - there can be thousands
         for where, _, files in os.walk(folder)
@@ -217,7 +217,7 @@ def _holds_only_tracked(root: Path, folder: Path, kept: frozenset[str]) -> bool:
 async def _find_filter_paths(checkout: Repository, new: str, paths: list[str]) -> list[str]:
     """Return the paths to which a git filter applies, such as large files that are stored elsewhere.
 
-    Podium does not read the person's filter settings, so any path with a filter attribute counts.
+    Podium does not read the user's filter settings, so any path with a filter attribute counts.
     """
     if not paths:
         return []

@@ -1,7 +1,7 @@
 """The merge train: merge branches one after another onto a new integration branch, and check each merge.
 
 A branch that conflicts or fails its check is left out, and so are the branches that build on it; the others are
-merged. The person's checkouts do not change, and the target does not move until a person approves and `fast_forward`
+merged. The user's checkouts do not change, and the target does not move until a person approves and `fast_forward`
 moves it. Until the integration branch is created, no ref points to the merges, so an interrupted train leaves no
 branch behind and can simply be run again.
 """
@@ -129,7 +129,7 @@ async def build_train(
 
 
 def sort_by_dependency(branches: Sequence[TrainBranch]) -> list[TrainBranch]:
-    """Return the branches in the given order, but each after those it builds on. Raises Mistake for a cycle."""
+    """Return the branches in the given order, but each after those it builds on. Raise Mistake for a cycle."""
     waiting = {train_branch.branch: train_branch for train_branch in branches}
     if len(waiting) < len(branches):
         twice = next(

@@ -39,7 +39,7 @@ async def commit_resolution_start(
 ) -> ResolutionStart:
     """Commit a merge that conflicts or fails a check; no ref points to the commit yet.
 
-    Raises Mistake if git produced no merge result.
+    Raise Mistake if git produced no merge result.
     """
     if not tried.tree:
         why = (
@@ -77,7 +77,7 @@ async def _list_resolution_starts(place: GitLocation, *which: str) -> list[Resol
 
 
 async def is_resolution_of(place: GitLocation, start: ResolutionStart, commit: str) -> bool:
-    """Whether a resolution is for a commit: the merged side contains the commit, and the other side does not."""
+    """Return whether a resolution is for a commit: the merged side contains the commit, and the other side does not."""
     return await contains_commit(place, start.theirs, commit) and not await contains_commit(place, start.ours, commit)
 
 

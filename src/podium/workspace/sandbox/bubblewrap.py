@@ -107,7 +107,7 @@ class Sandbox:
         limits: SandboxLimits | None = None,
         report: Callable[[str], None] = lambda text: None,
     ) -> Sandbox:
-        """Return the sandbox for a checkout. Raises Mistake if no sandbox is available or its self-test fails.
+        """Return the sandbox for a checkout. Raise Mistake if no sandbox is available or its self-test fails.
 
         `readable` are folders outside the checkout that commands can read. `shown` are files in the checkout
         that commands can read although their names suggest secrets.
@@ -137,7 +137,7 @@ class Sandbox:
             report=report,
         )
         if failed := await found.self_test():
-            raise Mistake(f"commands need a sandbox, and this machine's failed its self-test: {'; '.join(failed)}")
+            raise Mistake(f"commands need a sandbox, and the sandbox failed its self-test: {'; '.join(failed)}")
         return found
 
     async def self_test(self) -> list[str]:
@@ -311,7 +311,7 @@ class Sandbox:
 
 
 def find_bubblewrap(*, outside: Path) -> str:
-    """Return the absolute path of bubblewrap. Raises Mistake, with the command that installs it, if it is missing."""
+    """Return the absolute path of bubblewrap. Raise Mistake, with the command that installs it, if it is missing."""
     if sys.platform != "linux":
         raise Mistake("commands need a sandbox, and this system has none; --no-sandbox runs them without one")
     program = find_trusted_program("bwrap", outside=outside)
@@ -328,7 +328,7 @@ def _find_install_command() -> str:
 
 
 def _resolve_checkout(checkout: Path, profile: Profile) -> Path:
-    """Return the absolute path of a checkout. Raises Mistake if no sandbox could protect its contents."""
+    """Return the absolute path of a checkout. Raise Mistake if no sandbox could protect its contents."""
     checkout = _resolve_path(checkout)
     homes = [Path(os.environ.get("HOME", "/"))]
     with suppress(KeyError):  # a user without a name

@@ -116,7 +116,7 @@ def build_system_arguments() -> list[str]:
 
 
 def choose_sandbox_home(environ: Mapping[str, str], checkout: Path) -> Path:
-    """Return the path of a command's empty home directory: the same as the person's, if possible."""
+    """Return the path of a command's empty home directory: the same as the user's, if possible."""
     home = Path(environ.get("HOME", ""))
     if not home.is_absolute() or home == Path("/") or home.is_relative_to(checkout) or _is_system_path(home):
         return SPARE_HOME
@@ -167,7 +167,7 @@ def _find_python_installation(environment: Path) -> Path | None:
 
 
 def _can_read(path: Path) -> bool:
-    """Whether this process can read a path; the PATH can contain other users' folders."""
+    """Return whether this process can read a path; the PATH can contain other users' folders."""
     return os.access(path, os.R_OK)
 
 

@@ -209,7 +209,7 @@ def _rename_in_place(parent: int, name: str, holder: str) -> None:
 
 
 def _open_without_links(top: Path, folder: Path) -> int:
-    """Open a folder below another one without following links. Raises OSError."""
+    """Open a folder below another one without following links. Raise OSError if that fails."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(top, flags)
     for name in folder.relative_to(top).parts:

@@ -67,7 +67,7 @@ BORROWED_IDENTITY = (stat.S_ISUID, stat.S_ISGID)
 
 @cache
 def compile_filter() -> int:
-    """Return a file descriptor for the compiled filter. Raises Mistake without libseccomp."""
+    """Return a file descriptor for the compiled filter. Raise Mistake without libseccomp."""
     try:
         # Imported here for start-up time: it loads a system library that only commands need.
         import pyseccomp

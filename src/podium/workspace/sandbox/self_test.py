@@ -76,7 +76,7 @@ async def _probe_sandbox(sandbox: Sandbox) -> list[str]:
 
 @contextmanager
 def _make_folder() -> Iterator[str]:
-    """A folder outside the checkout and the Podium home."""
+    """Create a folder outside the checkout and the Podium home, and remove it when the block ends."""
     folder = Path(tempfile.gettempdir()).resolve() / make_owned_name("podium-probe")
     folder.mkdir(mode=0o700)
     try:
@@ -140,11 +140,11 @@ def suggest_remedy() -> str:
         with suppress(OSError):
             if Path("/proc/sys", name).read_text(encoding="ascii").strip() == off:
                 return f"user namespaces are off; turn them on with: sudo sysctl -w {name.replace('/', '.')}={on}"
-    return "it needs user namespaces and its own /proc; in a container, both must be allowed"
+    return "bubblewrap needs user namespaces and its own /proc; in a container, both must be allowed"
 
 
 async def can_disable_users(program: str) -> bool:
-    """Whether this bubblewrap can forbid more user namespaces. If not, only the system call filter does."""
+    """Return whether this bubblewrap can forbid more user namespaces. If not, only the system call filter does."""
     return any("--disable-userns" in line for line in await _run_for_output([program, "--help"], "/"))
 
 

@@ -77,7 +77,7 @@ class Worktrees:
         run: str = "",
         setup: WorktreeHook | None = None,
     ) -> Checkout:
-        """Create a worktree on a new branch that starts at `base`, or on an existing branch. Raises Mistake.
+        """Create a worktree on a new branch that starts at `base`, or on an existing branch. Raise Mistake on failure.
 
         `at` is a path that was chosen earlier. If `setup` fails, the worktree is removed again.
         """
@@ -123,7 +123,7 @@ class Worktrees:
         return path
 
     async def remove(self, branch: str, *, force: bool = False) -> WorktreeRemoval:
-        """Remove a worktree. Raises Mistake if work would be lost, unless forced; then the work is saved first."""
+        """Remove a worktree. Raise Mistake if work would be lost, unless forced; then the work is saved first."""
         checkout = await self.find_checkout(branch)
         if checkout.path.exists():
             await self._must_be_removable(checkout, force=force)
@@ -138,7 +138,7 @@ class Worktrees:
         return removed
 
     async def find_checkout(self, branch: str) -> Checkout:
-        """Return the Podium worktree for a branch. Raises Mistake."""
+        """Return the Podium worktree for a branch. Raise Mistake if there is none."""
         return checkout_from_record(await self._find_record(branch))
 
     async def reconcile(self) -> list[WorktreeRepair]:
@@ -162,14 +162,17 @@ class Worktrees:
         return choose_worktree_folder(self.folder, main=self.repository.main_folder, branch=branch, taken=taken)
 
     def _resolve_outside(self, path: Path) -> Path:
-        """Resolve a path again, because part of it may have become a link since it was chosen. Raises Mistake."""
+        """Resolve a path again, because part of it may have become a link since it was chosen.
+
+        Raise Mistake if it is inside the repository or contains it.
+        """
         path = path.parent.resolve() / path.name
         must_be_outside_repository(path, self.repository.main_folder, label=str(path))
         return path
 
     @property
     def _main_repository(self) -> Repository:
-        """The repository itself, even if the person works in one of its worktrees."""
+        """The repository itself, even if the user works in one of its worktrees."""
         common = self.repository.common_dir
         return Repository(root=self.repository.main_folder, git_dir=common, common_dir=common)
 
@@ -188,7 +191,7 @@ class Worktrees:
         return False, await resolve_commit(self.repository, f"{HEADS}{branch}")
 
     async def _resolve_head(self) -> str:
-        """Return the commit at HEAD. Raises Mistake if the repository has no commits."""
+        """Return the commit at HEAD. Raise Mistake if the repository has no commits."""
         head = await call_git(self.repository, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
         if head.code != 0:
             raise Mistake(f"{self.repository.root} has no commits yet, and a worktree starts from one; commit first")
@@ -207,7 +210,7 @@ class Worktrees:
         if not is_new:
             for other in await list_git_worktrees(self.repository):
                 if other.branch == branch:
-                    raise Mistake(f"{branch!r} is checked out in {other.path}; switch that to another branch first")
+                    raise Mistake(f"{branch!r} is checked out in {other.path}; check out another branch there first")
         if _path_exists(path):
             raise Mistake(f"{path} exists and is not a Podium worktree; move it elsewhere, or use another branch")
 
@@ -381,7 +384,7 @@ def checkout_from_record(noted: WorktreeRow, *, at: Path | None = None) -> Check
 
 
 def _path_exists(path: Path) -> bool:
-    """Whether this path exists, even as a dangling link."""
+    """Return whether this path exists, even as a dangling link."""
     return os.path.lexists(path)
 
 

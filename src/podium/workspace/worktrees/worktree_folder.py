@@ -1,4 +1,4 @@
-"""The folder of a worktree, resolved from a pattern that a person can choose.
+"""The folder of a worktree, resolved from a pattern that the user can choose.
 
 `{repo}` is the name of the repository's folder, `{branch}` the branch with dashes for slashes, and `~` the home
 folder. A relative pattern is resolved from the repository. If the folder belongs to another branch, `{branch}` gets a

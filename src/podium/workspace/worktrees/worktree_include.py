@@ -43,7 +43,7 @@ async def copy_included_files(repository: Repository, checkout: Checkout) -> lis
 
 
 def _read_patterns(root: Path) -> list[str]:
-    """Return the lines of `.worktreeinclude`; empty if there is no such file. Raises Mistake if it is unreadable."""
+    """Return the lines of `.worktreeinclude`; empty if there is no such file. Raise Mistake if it is unreadable."""
     try:
         file = os.open(root / NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
