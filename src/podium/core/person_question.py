@@ -1,4 +1,4 @@
-"""Ask the person a question and wait for the answer, which can come from any process and after a restart."""
+"""Ask the user a question and wait for the answer, which can come from any process and after a restart."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ async def ask_question(
 ) -> QuestionAnswered | None:
     """Record a question once and return the answer; None if nobody is available to answer.
 
-    The question gets its id here, and the digest of what is shown with it. An answer to something else than what is
-    shown does not count: the question is asked again. Until the answer arrives, the caller's timeouts are paused. If
+    The question gets an id, and the digest of the text that is shown with it. An answer to any other text does not
+    count: the question is asked again. Until the answer arrives, the caller's timeouts are paused. If
     the settings queue requests, the run is paused instead.
     """
     timeline = scope.timeline

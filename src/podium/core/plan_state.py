@@ -57,7 +57,7 @@ class InvalidTransition(Exception):
 
 
 def change_work_state(before: WorkState, after: WorkState) -> WorkState:
-    """Return the new state of the work. Raises InvalidTransition."""
+    """Return the new state of the work. Raise InvalidTransition if it cannot follow the current one."""
     can_abort = before not in ("completed", "cancelled", "error")
     if after in WORK_TRANSITIONS[before] or (can_abort and after in ("cancelled", "error")):
         return after
@@ -65,7 +65,7 @@ def change_work_state(before: WorkState, after: WorkState) -> WorkState:
 
 
 def change_step_state(step: str, before: StepState, after: StepState) -> StepState:
-    """Return the new state of a step. Raises InvalidTransition."""
+    """Return the new state of a step. Raise InvalidTransition if it cannot follow the current one."""
     if after in STEP_TRANSITIONS[before]:
         return after
     raise InvalidTransition(f"step {step} cannot change from {before} to {after}")
@@ -91,14 +91,14 @@ class StepProgress:
     commit: str = ""
 
     def change(self, state: StepState, **changes: object) -> StepProgress:
-        """Return the progress in another state. Raises InvalidTransition."""
+        """Return the progress in another state. Raise InvalidTransition if that state cannot follow."""
         after = change_step_state(self.step.id, self.state, state)
         return replace(self, state=after, **changes)  # type: ignore[arg-type]  # the fields are checked by the caller
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkProgress:
-    """The progress of a team's work: its state, the plan in force, and the progress of each step."""
+    """The progress of a team's work: its state, the current plan, and the progress of each step."""
 
     state: WorkState = "initialized"
     formed: TeamFormed | None = None
@@ -109,14 +109,14 @@ class WorkProgress:
 
     @classmethod
     def from_events(cls, events: Iterable[Event]) -> WorkProgress:
-        """Return the progress after these events. Raises InvalidTransition."""
+        """Return the progress after these events. Raise InvalidTransition if one of them is not possible."""
         progress = cls()
         for event in events:
             progress = progress.apply(event)
         return progress
 
     def apply(self, event: Event) -> WorkProgress:
-        """Return the progress after an event; events about other things change nothing. Raises InvalidTransition."""
+        """Return the progress after an event; ignore unrelated events. Raise InvalidTransition if it is impossible."""
         match event:
             case TeamFormed():
                 return replace(self, formed=event, state=change_work_state(self.state, "team_formed"))

@@ -1,6 +1,6 @@
 """The repository interface of a team's work: commits of checkouts, diffs, snapshots and the merged result.
 
-A pattern uses it through the operation; the implementation knows git.
+A pattern uses it through the operation; the implementation uses git.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ class RunRepository:
 
 
 async def _skip_check(folder: Path) -> CheckResult:
-    """Pass: a team's checks are run on the merged result."""
+    """Report success: a team's checks are run on the merged result."""
     return CheckResult(passed=True)
 
 

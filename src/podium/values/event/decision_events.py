@@ -10,8 +10,8 @@ class DecisionProposed(EventBase, frozen=True, kw_only=True, tag="decision_propo
 
     `eligible` lists the members that can vote, with `weights` other than 1. `rule` is `majority`, `unanimous`,
     `weighted` or `quorum:N`. If the vote gives no result, `decide_by` decides. `window` is how many seconds the vote
-    is open. `supersedes` is the id of an earlier decision that this one replaces. `repo` is the repository for which
-    the decision is in force.
+    is open. `supersedes` is the id of an earlier decision that this one replaces. `repo` is the repository to which
+    the decision applies.
     """
 
     survives_power_loss: ClassVar[bool] = True
@@ -43,7 +43,7 @@ class BallotCast(EventBase, frozen=True, kw_only=True, tag="ballot_cast"):
 
 
 class BallotRefused(EventBase, frozen=True, kw_only=True, tag="ballot_refused"):
-    """A ballot does not count, because it came too late, from a stranger or for an unknown option."""
+    """A ballot does not count, because it came too late, from somebody who cannot vote, or for an unknown option."""
 
     decision: str
     voter: str
@@ -61,9 +61,9 @@ class VoteClosed(EventBase, frozen=True, kw_only=True, tag="vote_closed"):
 
 
 class DecisionCommitted(EventBase, frozen=True, kw_only=True, tag="decision_committed"):
-    """A decision was made. `how` says by which rule or by whom, such as `majority` or `decided by lead (tie)`.
+    """A decision was made. `how` says which rule or member decided, such as `majority` or `decided by lead (tie)`.
 
-    `rationale` says why this option was chosen, and `consequences` what follows from it.
+    `rationale` says why this option was chosen, and `consequences` says what follows from it.
     """
 
     survives_power_loss: ClassVar[bool] = True

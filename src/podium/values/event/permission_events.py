@@ -84,7 +84,7 @@ class QuestionAsked(EventBase, frozen=True, kw_only=True, tag="question_asked"):
 class QuestionAnswered(EventBase, frozen=True, kw_only=True, tag="question_answered"):
     """The question with this id was answered; `by` is the person's user name.
 
-    `digest` is the hash of what the person saw. `plan` is the plan as the person edited it, if it was edited.
+    `digest` is the hash of the text that the user saw. `plan` is the plan as the user edited it, if it was edited.
     """
 
     survives_power_loss: ClassVar[bool] = True

@@ -139,7 +139,7 @@ class PlanStepSubmitted(EventBase, frozen=True, kw_only=True, tag="plan_step_sub
 
 
 class PlanStepReviewed(EventBase, frozen=True, kw_only=True, tag="plan_step_reviewed"):
-    """A step was reviewed against its acceptance criteria. The result of a command outweighs the reviewer's word."""
+    """A step was reviewed against its acceptance criteria. A command's result overrides the reviewer's opinion."""
 
     step: str
     reviewer: str
@@ -149,7 +149,7 @@ class PlanStepReviewed(EventBase, frozen=True, kw_only=True, tag="plan_step_revi
 
 
 class PlanStepReopened(EventBase, frozen=True, kw_only=True, tag="plan_step_reopened"):
-    """A step did not pass its review and is done again. An author that is locked out does not revise it."""
+    """A step did not pass its review and is done again. An author that is locked out cannot revise it."""
 
     step: str
     attempt: int
