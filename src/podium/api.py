@@ -1,4 +1,4 @@
-"""One-call functions: each opens Podium, uses it and closes it. For many runs, open an `App` once."""
+"""Functions that open Podium, use it and close it again in one call. For many runs, open an `App` once."""
 
 from __future__ import annotations
 

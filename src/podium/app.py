@@ -1,4 +1,4 @@
-"""The composition root: builds the parts of a running Podium and connects them.
+"""The composition root: builds the parts of Podium and connects them.
 
 Programs and user interfaces open an App and start, resume or stop runs with it.
 """
@@ -38,7 +38,7 @@ __all__ = ["App", "RunOptions"]
 
 
 class App:
-    """A running Podium: one store, its engines, and the runs that this process works on.
+    """A Podium instance: one store, its engines, and the runs that this process works on.
 
     `engines` maps the names that agents use in `engine` to custom engines.
     """

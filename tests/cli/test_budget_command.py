@@ -45,7 +45,10 @@ def test_a_limit_below_the_current_usage_ends_the_run_with_partial_results(desk:
 def test_the_message_says_when_changed_limits_take_effect() -> None:
     assert describe_effective_time(Budget(turns=5)) == "from the next model call"
     assert describe_effective_time(Budget(seconds=5)) == "immediately"
-    assert describe_effective_time(Budget(seconds=5, turns=5)) == "from the next model call, the time limit immediately"
+    assert (
+        describe_effective_time(Budget(seconds=5, turns=5))
+        == "from the next model call; the time limit applies immediately"
+    )
 
 
 def test_a_limit_in_seconds_ends_a_run_during_a_model_call(desk: Desk) -> None:

@@ -80,5 +80,5 @@ def test_an_unknown_command_is_refused_in_one_sentence(name: str, near: str) -> 
 
 @pytest.mark.parametrize("name", ["approve", "deny"])
 def test_an_answer_to_nothing_is_a_mistake(name: str) -> None:
-    with pytest.raises(Mistake, match="missing the id of a request"):
+    with pytest.raises(Mistake, match="the request id is missing"):
         parse_slash_line(name)

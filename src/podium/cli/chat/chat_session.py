@@ -1,7 +1,7 @@
 """A chat between a user and an agent.
 
 Every message starts a new run that continues the conversation of the previous run. So each message is
-listed, can be inspected, and survives this process. A message that is sent while an agent is working goes to
+listed, can be inspected, and is kept when this process exits. A message that is sent while an agent is working goes to
 that agent; a message that the agent does not receive becomes the next message.
 """
 

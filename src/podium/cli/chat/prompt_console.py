@@ -1,6 +1,6 @@
 """A console with a prompt that stays at the bottom of the terminal while output scrolls above it.
 
-A permission request reads the next key, but never one that was meant for a message: it waits until the line is
+The prompt for a permission request reads the next key, but never one meant for a message: it waits until the line is
 empty and no key has been pressed for a moment.
 """
 

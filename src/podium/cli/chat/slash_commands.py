@@ -151,7 +151,7 @@ def build_arguments(slash: SlashCommand, rest: str, *, place: Path) -> list[str]
     """Return the `podium` arguments for a slash command in this repository. Raise Mistake if they are invalid."""
     assert slash.calls is not None
     if not rest and slash.takes.startswith("ID"):
-        raise Mistake("missing the id of a request; it is shown in parentheses in the agent's request")
+        raise Mistake("the request id is missing; it is shown in parentheses in the agent's request")
     try:
         words = slash.calls(rest)
     except ValueError as error:

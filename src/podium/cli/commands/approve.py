@@ -21,7 +21,7 @@ from ..terminal.answer_report import get_username, submit_answer
     "--always",
     "for_good",
     is_flag=True,
-    help="Always allow such actions in this repository; saves the rule.",
+    help="Always allow such actions in this repository by saving a rule.",
 )
 @click.option("--everywhere", is_flag=True, help="With --always, allow them in all repositories.")
 def approve_command(id: str, for_run: bool, for_good: bool, everywhere: bool) -> int:

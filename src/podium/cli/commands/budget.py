@@ -84,7 +84,7 @@ def describe_effective_time(limits: Budget) -> str:
     return (
         "immediately"
         if limits == Budget(seconds=limits.seconds)
-        else "from the next model call, the time limit immediately"
+        else "from the next model call; the time limit applies immediately"
     )
 
 

@@ -37,7 +37,7 @@ LONGEST_HEADING = 40
 @click.option("--flat", "is_flat", is_flag=True, help="Print one list without sections for groups.")
 @click.option("--json", "is_json", is_flag=True, help="Print the list as JSON.")
 def ps_command(is_all: bool, is_flat: bool, is_json: bool) -> None:
-    """List runs, newest first, with their state: running, queued, paused, resumable (interrupted) or outcome.
+    """List runs, newest first, with their state: running, queued, paused, resumable (interrupted), or the outcome.
 
     If the runs belong to several groups, each group has its own section; see podium group.
     """

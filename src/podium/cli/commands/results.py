@@ -63,7 +63,7 @@ class ResultsPage:
 @click.argument("run", required=False)
 @click.option("--workers", "is_workers", is_flag=True, help="Report on all workers of this repository.")
 @click.option("--synthesis", "is_summed_up", is_flag=True, help="Have the lead summarise the report in a new run.")
-@click.option("--agent", help="Agent for --synthesis; default: the lead of RUN, or worker with --workers.")
+@click.option("--agent", help="Agent for --synthesis; default: the lead of RUN, or with --workers, the agent worker.")
 @repo_option
 @click.option("--json", "is_json", is_flag=True, help="Print the report as JSON.")
 @click.option("--markdown", "is_markdown", is_flag=True, help="Print the report as Markdown that is safe to paste.")

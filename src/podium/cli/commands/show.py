@@ -118,7 +118,7 @@ def format_run_answer(run_state: RunState, run_view: RunView) -> list[str]:
     so_far = [format_output(parts, sys.stdout)] if parts else []
     match run_state:
         case "running":
-            return [f"The run is running. Follow it with: podium logs {run_view.run} -f"]
+            return [f"The run is in progress. Follow it with: podium logs {run_view.run} -f"]
         case "queued" | "paused" | "resumable":
             return [
                 *so_far,

@@ -39,7 +39,7 @@ MEANINGS = {
     "engines.": "a program that is started instead of calling a model",
     "checks.": "a command that agents can run as a check",
     "worktrees.folder": "the folder for workers' checkouts, which decides where files are written on this machine",
-    "worktrees.quota": "the disk space that all workers' worktrees can use; when it is used up, none are created",
+    "worktrees.quota": "the disk space that workers' worktrees can use; when it is used up, no more are created",
     "worktrees.": "a command that runs in workers' checkouts, after they are created or before they are removed",
     "providers.": "the address of a model provider, which receives agents' prompts and your key",
     "model": "a model on a server of this machine, which receives agents' prompts",

@@ -25,7 +25,7 @@ from .team_lookup import confirm_action, load_team_context, print_overridden_bui
 @click.option("--yes", "is_agreed", is_flag=True, help="Save without asking, whatever is lost or replaced.")
 @repo_option
 def team_save_command(name: str, file: str | None, is_mine: bool, is_agreed: bool, repo: Path | None) -> None:
-    """Save the team NAME as .squad in the repository, and a copy as your own.
+    """Save the team NAME as .squad in the repository, and a copy as a team of your own.
 
     If FILE is -, it is read from standard input. Other files in .squad are kept. A member that is no
     longer in the team moves to agents/_alumni. If a squad cannot store all of the team, or if another team

@@ -40,7 +40,7 @@ def _find_only_model(provider: Provider, environ: Mapping[str, str]) -> str:
     if len(server.models) == 1:
         return server.models[0]
     if not server.models:
-        raise Mistake(f"{provider.server_name or provider.name} at {server.url} has no models; install one there")
+        raise Mistake(f"{provider.server_name or provider.name} at {server.url} has no models; install one")
     raise Mistake(
         f"{provider.server_name or provider.name} has {len(server.models)} models; add --model with one of: "
         f"{', '.join(server.models)}"

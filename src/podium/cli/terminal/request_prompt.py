@@ -285,7 +285,7 @@ def list_answer_keys(asked: PermissionAsked) -> dict[str, str]:
 def format_key_help(offered: Mapping[str, str]) -> str:
     """Return the help for the offered keys, one line each."""
     lines = [f"  {key}    {HELP_LINES[key]}" for row in KEY_ROWS for key in row if key in offered and key in HELP_LINES]
-    return "\n".join([*lines, "  Esc  leave it open, for podium approvals"])
+    return "\n".join([*lines, "  Esc  leave it open; podium approvals lists it"])
 
 
 def _is_printable_key(key: str) -> bool:

@@ -30,7 +30,7 @@ def load_resolver_team(context: RepoContext, name: str) -> tuple[Agent, ...]:
 
 
 async def send_resolvers(context: RepoContext, result: Train, team: tuple[Agent, ...]) -> list[ResolverRun]:
-    """Start a worker for each branch that conflicts or fails a check, unless a worker resolved or is resolving it."""
+    """Start a worker for each branch that conflicts or fails a check, unless one has resolved it or is doing so."""
     unresolved_branches = [one for one in result.left_out if one.reason in ("conflict", "check")]
     if not unresolved_branches:
         return []

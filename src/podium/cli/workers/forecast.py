@@ -11,7 +11,7 @@ MOST_FILES = 5
 
 
 def format_forecast(merge_forecast: Forecast) -> Iterator[str]:
-    """Describe the forecast in lines: each branch first, then each pair of branches."""
+    """Return the forecast as lines: first each branch, then each pair of branches."""
     for one in merge_forecast.onto_target:
         change = merge_forecast.changes[one.first]
         files, commits = format_count(len(change.files), "file"), format_count(len(change.commits), "commit")
