@@ -91,7 +91,7 @@ async def test_a_model_that_writes_its_calls_twice_has_failed(studio: Studio) ->
     assert result.outcome == "failed"
     assert result.text == ""
     assert result.error == (
-        "lead: its model wrote a call of helper as text instead of calling it, also when asked again; "
+        "lead: its model wrote a call to helper as text instead of calling it, even when asked again; "
         "use a model and a server that support tool calls"
     )
     assert len(studio.events(result, ModelReplied)) == 2

@@ -24,7 +24,7 @@ LOCK = ".allowed.lock"
 class AllowedRule(Struct, frozen=True, kw_only=True):
     """A permanently allowed rule; `at` is the time when it was allowed, and `run` is the run that asked.
 
-    `repo` is the top folder of the repository that it applies in. If it is empty, the rule applies everywhere.
+    `repo` is the root folder of the repository that it applies in. If it is empty, the rule applies everywhere.
     """
 
     rule: str
@@ -39,7 +39,7 @@ class AllowedRule(Struct, frozen=True, kw_only=True):
 
 
 def identify_repo(repo: Path) -> str:
-    """Return the text that identifies a repository: its top folder without symbolic links."""
+    """Return the text that identifies a repository: its root folder, with symbolic links resolved."""
     return os.path.realpath(repo)
 
 

@@ -34,7 +34,7 @@ class ModelChoice(Struct, frozen=True, kw_only=True):
 def resolve_models(text: str, models: Mapping[str, Role]) -> ModelChoice:
     """Resolve a role name to its models; any other text is a model name.
 
-    A role can refer to other roles, also in its fallbacks. Raise Mistake if roles form a cycle.
+    A role can refer to other roles, including in its fallbacks. Raise Mistake if roles form a cycle.
     """
     name = text.strip()
     if name not in models:
@@ -61,7 +61,7 @@ def resolve_models(text: str, models: Mapping[str, Role]) -> ModelChoice:
 
 
 IN_ITS_CHECKOUT = ("Edit", "Write", "run_checks")
-"""The tools that a worker with a built-in role can use without asking: it changes its own checkout and runs checks."""
+"""The tools that a worker with a built-in role can use without asking: they edit its own checkout or run checks."""
 
 ROLES: Mapping[str, Role] = {
     "complex-feature": Role(

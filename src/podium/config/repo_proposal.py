@@ -1,7 +1,7 @@
 """Proposals: repository settings that take effect only if the user trusts them.
 
-Trust covers the exact value, in that repository only; a changed value is a new proposal. The
-user interfaces ask the user.
+Trust covers the exact value, in that repository only; a changed value is a new proposal. This
+module does not ask the user; the user interfaces do.
 """
 
 from __future__ import annotations

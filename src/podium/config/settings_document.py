@@ -98,7 +98,7 @@ class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
     approval_seconds: float | None = None
 
     def iter_explicit_keys(self) -> Iterator[str]:
-        """Yield every key that is set, as spelled in files; entries of a mapping as `models.fast`."""
+        """Yield every key that is set, as spelled in files; an entry of a mapping is spelled as `models.fast`."""
         for name, value in _iter_explicit_fields(self):
             key = SPELLED.get(name, name)
             if name == "providers":
@@ -163,7 +163,7 @@ def _is_local(model: str, roles: Collection[str]) -> bool:
 
 
 def merge_documents(low: SettingsDocument, high: SettingsDocument) -> SettingsDocument:
-    """Merge two documents; `high` wins, entry by entry."""
+    """Merge two documents; `high` takes precedence, entry by entry."""
     merged: dict[str, Any] = dict(_iter_explicit_fields(low)) | dict(_iter_explicit_fields(high))
     for name in ("models", "engines", "mcp_servers", "checks"):
         merged[name] = getattr(low, name) | getattr(high, name)

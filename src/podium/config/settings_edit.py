@@ -1,4 +1,4 @@
-"""Set the default model in a settings file without touching its other lines."""
+"""Set the default model in a settings file without changing its other lines."""
 
 from __future__ import annotations
 

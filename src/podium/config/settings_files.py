@@ -60,7 +60,7 @@ class SettingsFiles(Struct, frozen=True, kw_only=True):
 
 
 def read_settings_files(home: Path, repo: Path | None = None) -> SettingsFiles:
-    """Read the settings files in Podium's home folder `home` and in a repository. Never raises."""
+    """Read the settings files in Podium's home folder `home` and in a repository, without raising errors."""
     user_file = home / USER_FILE
     repo_files = () if repo is None else (repo / REPO_FILE, repo / MCP_FILE)
     if not any(map(os.path.lexists, (user_file, *repo_files))):

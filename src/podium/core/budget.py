@@ -41,7 +41,7 @@ LARGE_RESERVATION = 32_768
 RESERVED_SHARE = 8
 """The longest reply of a call under a limit is an eighth of the remaining amount, in tokens, within these two bounds.
 
-A smaller share would cut long replies off, a larger one would make parallel agents wait for each other.
+A smaller share would cut long replies off, and a larger one would make parallel agents wait for each other.
 """
 
 

@@ -50,7 +50,7 @@ class ToolFinished(Struct, frozen=True, gc=False):
 
 
 class Superseded(Struct, frozen=True, gc=False):
-    """Discard the text since the last tool call, or since the start; the engine sends it again."""
+    """A notice to discard the text since the last tool call, or since the start; the engine sends it again."""
 
 
 class Finished(Struct, frozen=True, gc=False):

@@ -36,7 +36,7 @@ class Lease(Protocol):
         ...
 
     async def wait_written(self, *, is_alone: bool = True) -> None:
-        """Wait until everything queued so far is written; raise if it could not be.
+        """Wait until everything queued so far is written; raise an error if that fails.
 
         If `is_alone` is False, other tasks of the run may also need a write shortly.
         """

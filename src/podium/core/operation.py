@@ -196,7 +196,7 @@ class Operation:
     def child(
         self, agent: str | Agent, trigger: Trigger, *, at: Scope | None = None, after: Operation | None = None
     ) -> Operation:
-        """Return an operation of another agent below this one. `at` is a scope below this one, such as a tool call's.
+        """Return a child operation for another agent. `at` is a scope of this operation, such as that of a tool call.
 
         `after` is an earlier operation of the same agent, whose conversation it continues.
         """

@@ -16,7 +16,7 @@ from ..values.agent import Agent, Budget, Permissions
 from ..values.event import WorkerReturned, WorkerSent
 
 Idle = Callable[[], AbstractContextManager[None]]
-"""Returns a block in which the timeouts of the waiting caller are paused."""
+"""Returns a context manager that pauses the timeouts of the waiting caller."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,7 @@
 
 Known secrets are provider keys, environment variables whose names look secret, and passwords in addresses
 that variables hold. Each value is replaced by the variable's name in brackets. Encoded forms of a secret, such
-as base64, are not found.
+as base64, are not detected.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _list_secrets_in_address(value: str) -> list[str]:
     found = ADDRESS.search(value)
     user, password = (found["user"], found["password"] or "") if found else ("", "")
     in_query = ADDRESS_SECRET.findall(value)
-    # Without a password, the user may be a token.
+    # Without a password, the user name may be a token.
     parts = [password or user, *in_query]
     secrets = [part for written in parts for part in dict.fromkeys((written, unquote(written))) if _is_unusual(part)]
     return [value, *secrets] if password or in_query or secrets else []

@@ -15,7 +15,7 @@ from .member_tasks import (
 
 
 async def run_broadcast(op: Operation, request: Request) -> Answer:
-    """Send the request to every member at once and return all answers, in member order. The lead has no turn."""
+    """Send the request to every member at once and return all answers, in member order. The lead does not take part."""
     own = get_team_options(op)
     children = [op.child(agent, "member") for agent in resolve_members(op).values()]
     requests = [add_shared_context(own, request, child.agent) for child in children]

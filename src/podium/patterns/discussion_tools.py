@@ -42,7 +42,7 @@ def _make_event_tool(
     fields: dict[str, str],
     parse_event: Callable[[dict[str, Any]], Broadcast | Voted] | None,
 ) -> Tool:
-    """Create a tool that records an event. Without `parse_event`, it records nothing: the caller reads the call.
+    """Create a tool that records an event. Without `parse_event`, it records nothing, and the caller handles the call.
 
     The first of `fields` is required.
     """

@@ -31,7 +31,7 @@ GENERIC = "You are a worker agent. Complete the following task thoroughly."
 class TeamOptions(Struct, frozen=True, kw_only=True):
     """The options of a team.
 
-    The defaults are those of stored teams and never change. `apply_team_defaults` adds newer ones to new runs.
+    The defaults are those of stored teams and never change. `apply_team_defaults` applies newer defaults to new runs.
     """
 
     max_iterations: int = 5
@@ -178,7 +178,7 @@ async def run_assignments(
 ) -> list[TaskResult]:
     """Run all workers at once on their tasks and return the results, in member order.
 
-    A worker that fails or times out is a result like any other and does not stop the others. `before` maps each
+    The failure or timeout of a worker is a result like any other and does not stop the others. `before` maps each
     worker to its last operation, whose conversation continues, and is updated. It is ignored if `fresh` is set.
     """
     own = get_team_options(op)

@@ -79,7 +79,7 @@ class Reflection(Protocol):
     state: LoopState
 
     async def iterate(self, iteration: int) -> bool:
-        """Work and judge once. Return whether the goal is met."""
+        """Run one iteration of work and judgement. Return whether the goal is met."""
         ...
 
 

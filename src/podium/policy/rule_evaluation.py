@@ -82,7 +82,7 @@ def check(
     changed_lines: int = 0,
     large_diff: int = LARGE_DIFF,
 ) -> Verdict:
-    """Return the verdict on an action, or on a shell command in the checkout. `changed_lines` is its diff's size."""
+    """Return the verdict on an action or a shell command in the checkout. `changed_lines` is the size of its diff."""
     if mode not in _MODES:
         raise Mistake(f'unknown permission mode "{mode}"; available: {", ".join(_MODES)}')
     compiled = _compile_rules(rules if isinstance(rules, Rules) else parse_rules(rules, "the rules"))

@@ -1,7 +1,8 @@
 """The programs in a shell command: which paths a simple command reads and changes, and which commands it runs.
 
-Only the words of the command count. `safe_options` lists the harmless words of known programs. For other programs,
-only the paths among the words are checked: a person who writes a wildcard rule for one accepts its other effects.
+Only the words of the command are considered. `safe_options` lists the harmless words of known programs. For other
+programs, only the paths among the words are checked: a person who writes a wildcard rule for one accepts its other
+effects.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def _is_plain_path(word: str) -> bool:
 
 
 def _is_local_archive(word: str) -> bool:
-    """Return whether an archive is a local file. `host:file` makes tar and rsync start another program."""
+    """Return whether an archive is a local file, because `host:file` makes tar and rsync start another program."""
     return ":" not in word and not word.startswith("@")
 
 
@@ -63,7 +63,7 @@ def _is_revision(word: str) -> bool:
 
 
 def _is_git_format(word: str) -> bool:
-    """Return whether a format verifies no signatures: verifying starts a program."""
+    """Return whether a format is harmless: it must not verify signatures, because that starts a program."""
     return "%G" not in word and "signature" not in word and "%(describe" not in word
 
 

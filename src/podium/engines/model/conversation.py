@@ -21,7 +21,7 @@ CHARACTERS_A_TOKEN = 4
 LONGEST_KEPT_REQUEST = 8000
 
 CUT_OFF = "length"
-"""The stop reason of a reply that was cut off at the limit on its tokens."""
+"""The stop reason of a reply that was cut off at its token limit."""
 
 CONTINUE = (
     "Your last reply was cut off at the token limit. Continue exactly where it ends, without repeating anything and "

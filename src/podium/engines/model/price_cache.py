@@ -29,7 +29,7 @@ class _CachedPrices(Struct):
 
 
 class PriceCache:
-    """The file in one home folder. If it cannot be read or written, lookups are only slower."""
+    """The file in one home folder. If it cannot be read or written, lookups still work but are slower."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

@@ -128,7 +128,7 @@ class ModelSession:
     # Model calls
 
     async def _receive_reply(self, place: Scope) -> AsyncGenerator[Piece | ModelReplied]:
-        """Call the model and yield the pieces, and the reply last. A conversation that is too long is compacted."""
+        """Call the model; yield the pieces and finally the reply. A conversation that is too long is compacted."""
         tries = 0 if self._needs_compaction(place) else None
         while True:
             if tries is not None:
@@ -316,9 +316,9 @@ class AnswerProgress:
         return find_written_call(self.so_far, {tool.name for tool in self._spec.tools})
 
     def _make_written_call_failure(self, tool: str) -> AgentFailed:
-        again = ", also when asked again" if self._is_corrected else ""
+        again = ", even when asked again" if self._is_corrected else ""
         message = (
-            f"its model wrote a call of {tool} as text instead of calling it{again}; "
+            f"its model wrote a call to {tool} as text instead of calling it{again}; "
             "use a model and a server that support tool calls"
         )
         return AgentFailed(Failure(kind="engine", agent=self._spec.agent.name, message=message))

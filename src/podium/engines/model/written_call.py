@@ -1,7 +1,7 @@
 """Tool calls that a model wrote into its text, because it or its server does not support the tool interface.
 
 Only a reply that is nothing but such calls counts, and only if they call tools that were offered. An
-answer that contains JSON, or that explains what a call looks like, stays an answer.
+answer that contains JSON, or that explains what a call looks like, is still an answer.
 """
 
 from __future__ import annotations
