@@ -30,7 +30,7 @@ def is_agent_name(text: str) -> bool:
 
 
 def to_agent_name(text: str) -> str:
-    """Convert `text` to a name: lower case, other characters replaced by single hyphens. May be empty."""
+    """Convert `text` to a name: lower case, other characters replaced by single hyphens. The result may be empty."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower())[: MAX_NAME_LENGTH + 1].strip("-")[:MAX_NAME_LENGTH].rstrip("-")
 
 
@@ -71,7 +71,7 @@ def resolve_agent_name(reader: FieldReader, word: str) -> str:
 
 
 def sort_by_similarity(name: str, known: Sequence[str]) -> list[str]:
-    """Sort `known` (in alphabetical order) by similarity to `name`. If there are many, return only neighbours."""
+    """Sort `known` (in alphabetical order) by similarity to `name`. If there are many, return only the neighbours."""
     if len(known) > MANY:
         place = bisect_left(known, name)
         known = known[max(0, place - NEIGHBOURS) : place + NEIGHBOURS]

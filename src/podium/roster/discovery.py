@@ -76,7 +76,7 @@ def list_agent_folders(repo: Path | None, home: Path) -> tuple[Folder, ...]:
 class Roster:
     """All agents by name, with the diagnostics about their files.
 
-    `agents` are the agents in effect, `shadowed` those that another agent overrides, and `broken` the
+    `agents` are the agents in effect, `shadowed` are those that another agent overrides, and `broken` are the
     names whose file in effect has errors. `by_qualified_name` lists every agent, shadowed or not, as
     `builtin:NAME`, `user:NAME` or `repo:NAME`. `lines` maps each path to the lines of its keys.
     """

@@ -67,7 +67,7 @@ class _TeamLocation(NamedTuple):
 
 
 def load_team_agents(repo: Path | None, home: Path, taken: Collection[str]) -> TeamAgentsBySource:
-    """Load the agents of all teams; `taken` are the names of agents from files. Only reads files, starts nothing."""
+    """Load the agents of all teams; `taken` are the names of agents from files. This only reads files."""
     names = {*taken}
     entries, diagnostics = _load_presets(home)
     leads = _name_leads(entries)

@@ -151,7 +151,7 @@ def check_git(repo: Path) -> Fact:
         return Fact("git", "note", f"not found; {_format_install_hint('git')}")
     path = Path(git).resolve()
     if not Path(git).is_absolute() or path.is_relative_to(repo.resolve()):
-        return Fact("git", "problem", f"PATH resolves it inside the repository ({git}), so it was not run; fix PATH")
+        return Fact("git", "problem", f"the git on PATH is in the repository ({git}), so it was not run; fix PATH")
     try:
         output = anyio.run(_read_version, git)
     except OSError as error:

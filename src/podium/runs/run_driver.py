@@ -107,7 +107,7 @@ class RunDriver:
         return self.result
 
     def explain_refusal(self, change: MemberChanged) -> str:
-        """Return why an agent cannot be changed like this, or an empty string.
+        """Return why this change to an agent is not possible, or an empty string.
 
         Only the run's owner knows which models are available.
         """
@@ -318,7 +318,7 @@ class RunDriver:
         return Result(run_id=self.id, outcome=outcome, succeeded=outcome == "succeeded", usage=usage, **rest)
 
     async def _release_lease(self) -> None:
-        """Release the run. What was recorded so far is written even if this task is cancelled."""
+        """Release the run. Everything recorded so far is written even if this task is cancelled."""
         with move_on_after(RELEASE_SECONDS, shield=True):
             try:
                 self.store.release_run(self.lease)

@@ -66,7 +66,7 @@ BYPASS_NOTICE = "Permissions are bypassed: everything that no rule denies is don
 
 EngineFor = Callable[[Settings, Agent], Engine]
 CommitWork = Callable[[Timeline, RunStarted, Settings, bool], Awaitable[str]]
-"""Commits a worker's changes. The bool is whether its run succeeded; returns what went wrong, or an empty string."""
+"""Commits a worker's changes. The bool says whether its run succeeded; the result says what went wrong."""
 
 
 class RunLauncher:
@@ -207,8 +207,8 @@ class RunLauncher:
     ) -> RunDriver:
         """Claim a run that was interrupted or paused and return it, ready to be driven.
 
-        Raise StoreCorrupt if entries were changed or lost. If `continues_pause` is False, raises RunIsPaused for a
-        run that was last paused.
+        Raise StoreCorrupt if entries were changed or lost. If `continues_pause` is False, raise RunIsPaused for
+        a paused run.
         """
         started = await self._read_run_start(id)
         self._run_agents.check_agents(started.agents, self.settings.with_record(started.settings))

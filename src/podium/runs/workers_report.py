@@ -28,7 +28,7 @@ class WorkersReport:
     """The results of workers, and a forecast of merging their branches.
 
     `statuses` contains the checkout status of workers that have not ended, by run. `not_started` are workers that
-    were requested but never started. `forecast_error` is why there is no forecast.
+    were requested but never started. `forecast_error` says why there is no forecast.
     """
 
     summary: WorkersSummary

@@ -71,7 +71,7 @@ class AgentDiagnostics:
         return ""
 
     def _check_models(self, agent: Agent) -> Iterator[Diagnostic]:
-        """Yield a warning for each model that its provider is not known to offer. Other addresses can offer any."""
+        """Yield a warning for each model that its provider is not known to offer, unless its address is custom."""
         for name in () if agent.engine != "model" else list_models(self._settings, agent):
             if message := describe_unlisted_model(name, self._environ):
                 yield _diagnose(agent, "model", message, "warning")

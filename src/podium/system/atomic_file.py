@@ -11,7 +11,7 @@ from ..values.errors import Mistake
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write `data` to `path` atomically, following symbolic links; only the user can read a new file."""
+    """Write `data` to `path` atomically, following symbolic links. Only its owner can read a new file."""
     real = path.resolve()
     try:
         real.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

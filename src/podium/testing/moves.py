@@ -13,5 +13,5 @@ def calls(tool: str, /, **arguments: Any) -> Move:
 
 
 def fails(status: int = 500, *, times: int | None = None, then: str = "", retry_after: float = 0.0) -> Move:
-    """Return a move that fails with this status: always, or for the first `times` attempts, then replies `then`."""
+    """Return a move that fails with this status: always, or `times` times before it replies with `then`."""
     return Move(says=then, fails=Fails(status=status, times=times, retry_after=retry_after))

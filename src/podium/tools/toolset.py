@@ -101,17 +101,17 @@ class Toolbox:
             self._acting[tool.name] = tool
 
     def select_acting_tools(self, names: Sequence[str] | None, without: Sequence[str] = ()) -> list[ActingTool]:
-        """Return the built-in tools that need a gate. None selects those that only read."""
+        """Return the built-in tools that need a gate. If `names` is None, return those that only read."""
         wanted = _select_names(READING_TOOLS if names is None else names, without)
         return [self._acting[name] for name in wanted if name in self._acting]
 
     def select_function_tools(self, names: Sequence[str] | None, without: Sequence[str] = ()) -> list[ActingTool]:
-        """Return the function tools, which need a gate. None selects all of them."""
+        """Return the function tools, which need a gate. If `names` is None, return all of them."""
         wanted = _select_names(tuple(self._functions) if names is None else names, without)
         return [self._functions[name] for name in wanted if name in self._functions]
 
     def select_plain_tools(self, names: Sequence[str] | None, without: Sequence[str] = ()) -> list[Tool]:
-        """Return the tools that need no gate. None selects all of them."""
+        """Return the tools that need no gate. If `names` is None, return all of them."""
         wanted = _select_names(PLAIN_TOOLS if names is None else names, without)
         return [self._plain[name] for name in wanted if name in self._plain]
 

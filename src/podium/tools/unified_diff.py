@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 CONTEXT = 3
 COMPARED = 5000
-"""The most changed lines on both sides to compare; larger changes are shown as one replacement."""
+"""The maximum number of changed lines to compare; larger changes are shown as one replacement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -21,7 +21,7 @@ class TooComplex(Exception):
 
 
 def iter_schema_errors(schema: Mapping[str, Any], value: object) -> Iterator[tuple[str, str]]:
-    """Yield the location and message of each error in a value. Raise TooComplex, or Unresolvable for a reference."""
+    """Yield the location and message of each error in a value. Raise TooComplex or Unresolvable."""
     # Imported here for start-up time: the import takes longer than starting most runs.
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend, validator_for

@@ -61,7 +61,7 @@ class ParseContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldReader:
-    """A value in the file. `key` is its path as spelled in the file, `known_key` the path in standard spelling."""
+    """A value in the file. `key` is its path as spelled in the file; `known_key` uses the standard spelling."""
 
     context: ParseContext
     node: LocatedNode

@@ -148,7 +148,7 @@ def parse_yaml_mapping(text: str, *, first_line: int = 1, loader: type = LOADER)
     """Parse `text`, which starts on `first_line` of its file, as a mapping. Raise MalformedText if it is invalid.
 
     The nodes are built from parser events and not by PyYAML's composer, because the composer follows
-    aliases, lets the last duplicate key win, and overflows the stack on deep nesting.
+    aliases, keeps only the last of duplicate keys, and overflows the stack on deep nesting.
     """
     open_parts = [_OpenCollection(line=first_line)]
     try:

@@ -9,12 +9,12 @@ DEFAULT_WORKER_AGENT = "worker"
 class WorkerTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The data that a worker process needs besides its request.
 
-    `root` is the repository and `path` the worker's checkout of it, on `branch`. A worker without a branch has no
+    `root` is the repository, and `path` is the worker's checkout of it, on `branch`. A worker without a branch has no
     checkout and works in `root`: it is a reader, which can have a `name`, or, with `is_here`, it changes the
     repository itself. `base` is the commit that the branch starts at. `after` lists the runs of workers that must
     succeed first; their merged result is then the base. `parent` is the run that started the worker, and
-    `operation` the operation there. With `is_shared`, other members of its team work in the same checkout. With
-    `is_unattended`, nobody is asked: actions that need permission are denied.
+    `operation` is the operation in that run. With `is_shared`, other members of its team work in the same checkout.
+    With `is_unattended`, nobody is asked: actions that need permission are denied.
     """
 
     root: str

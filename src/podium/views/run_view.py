@@ -75,30 +75,30 @@ class OperationNode:
     texts: list[str] = field(default_factory=list)
     data: Any = None
     parts: tuple[Part, ...] = ()
-    """Individual agents' contributions to its answer."""
+    """Individual agents' contributions to the answer."""
     failure: Failure | None = None
     engine: str = ""
     activity: str = "starting"
     status: str = ""
-    """The status that its agent last reported."""
+    """The status that the agent last reported."""
     judged_text: str = ""
-    """Its text when its team's work was last evaluated."""
+    """The text when the team's work was last evaluated."""
     has_dispatched: bool = False
     own_usage: Usage = NO_USAGE
     children: list[OperationNode] = field(default_factory=list)
     team: Team | None = None
-    """The team that its agent leads."""
+    """The team that the agent leads."""
     members: dict[str, str] = field(default_factory=dict)
     """The agents of that team's members, by member name, in order."""
 
     @property
     def text(self) -> str:
-        """Its answer, or its text so far."""
+        """The answer, or the text so far."""
         return "".join(self.texts)
 
     @property
     def draft(self) -> str:
-        """Its partial answer: the last evaluated work, not a later plan."""
+        """The partial answer: the last evaluated work, not a later plan."""
         return self.judged_text or self.text
 
     @property

@@ -1,6 +1,6 @@
 """Answers of a commander to the permission requests from its workers.
 
-It learns of a request over the wire, reads it from the timeline, and posts its answer to the mailbox of the
+The commander learns of a request over the wire, reads it from the timeline, and posts its answer to the mailbox of the
 worker's run, where a person's answer goes too. It answers by the current rules. If they leave the decision to
 a person, it notifies that person, and denies the request when the time for an answer is up.
 """

@@ -1,4 +1,4 @@
-"""Decide which workers to start next, from the states of all workers. Pure functions, no I/O."""
+"""Decide which workers to start next, from the states of all workers, in pure functions without I/O."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ def index_member_folders(folder: Path, repo: Path) -> dict[str, str]:
 
 
 def read_squad_file(path: Path, repo: Path) -> str | None:
-    """Return the text of a squad's file, or None if it does not exist. Raise UnreadableFile with a full sentence."""
+    """Return the text of a squad's file, or None if it does not exist. Raise UnreadableFile if it cannot be read."""
     if not path.is_symlink() and not path.exists():
         return None
     try:

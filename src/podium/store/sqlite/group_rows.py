@@ -113,7 +113,7 @@ class Groups:
             self._write_changes(_as_changes(replace(_find_current(thing, now), is_pinned=is_pinned)))
 
     def archive(self, thing: Group | GroupedRun, *, is_archived: bool) -> None:
-        """Hide a group or run from everyday lists, or show it again."""
+        """Hide a group or run from lists, or show it again."""
         with self._edit_arrangement() as now:
             self._write_changes(_as_changes(replace(_find_current(thing, now), is_archived=is_archived)))
 

@@ -79,7 +79,7 @@ def find_open_request(store: Path, prefix: str) -> OpenRequest:
 
 
 def answer_request(store: Path, one: OpenRequest, answered: Answered) -> Answered:
-    """Answer a request, and return the answer that counts: an earlier one if somebody else was faster."""
+    """Answer a request, and return the answer that counts: an earlier one if somebody else answered first."""
     if post_to_mailbox(store, one.summary.id, answered, ref=answered.id):
         return answered
     return _find_posted_answer(store, answered.id, run=one.summary.id) or answered

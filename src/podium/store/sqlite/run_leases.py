@@ -63,7 +63,7 @@ def find_owner(connection: sqlite3.Connection, run: str) -> Owner | None:
 
 
 def take_over_run(connection: sqlite3.Connection, run: str, id: str) -> int:
-    """Take over a run and return its new epoch. Raise RunHeld if a live process owns it, or NoSuchRun."""
+    """Take over a run and return its new epoch. Raise RunHeld if a live process owns it, NoSuchRun if it is unknown."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         owner = find_owner(connection, run)
@@ -81,7 +81,7 @@ def take_over_run(connection: sqlite3.Connection, run: str, id: str) -> int:
 
 @cache
 def read_boot_id() -> str:
-    """Return an id for this boot and PID namespace, outside which process ids mean nothing."""
+    """Return an id for this boot and PID namespace, outside of which process ids have no meaning."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"

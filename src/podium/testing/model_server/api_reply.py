@@ -101,7 +101,7 @@ def _build_stream_response(renderer: ReplyRenderer, attempt: MoveAttempt) -> Tim
 
 
 def make_caller_tool(name: str, description: str, parameters: dict[str, Any]) -> Tool:
-    """Return a placeholder for one of the caller's tools, which cannot be run here."""
+    """Return a placeholder for one of the caller's tools, which this server cannot run."""
     return Tool(name=name, description=description, parameters=parameters, answer=_refuse_tool_call)
 
 

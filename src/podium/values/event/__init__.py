@@ -295,7 +295,7 @@ Event = (
 class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An event and its position on a run's timeline.
 
-    `operation` is the path of the operation that it belongs to, and `scope` the exact path at or below that.
+    `operation` is the path of the operation that it belongs to, and `scope` is the exact path at or below it.
     An entry with a `key` is the outcome of a step; each key is used at most once.
     """
 

@@ -89,7 +89,7 @@ class MessageReceived(EventBase, frozen=True, kw_only=True, tag="message_receive
 
 
 class MessagesDelivered(EventBase, frozen=True, kw_only=True, tag="messages_delivered"):
-    """These messages were delivered with the turn that starts here, and no other turn."""
+    """These messages were delivered with the turn that starts here, and with no other turn."""
 
     ids: tuple[str, ...]
     text: str = ""

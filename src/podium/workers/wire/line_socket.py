@@ -73,7 +73,7 @@ class LineStream:
         return None
 
     async def write_line(self, line: bytes, *, within: float) -> None:
-        """Write a line. Raise ConnectionClosed, including when the other side does not read for `within` seconds.
+        """Write a line. Raise ConnectionClosed if that fails, or if the other side does not read for `within` seconds.
 
         If a writer is cancelled halfway through a line, the next writer completes it, so that lines stay intact.
         """

@@ -103,7 +103,7 @@ class Link(Generic[Heard, Said]):
         self._ending: ConnectionClosed | None = None
 
     async def send(self, message: Said) -> None:
-        """Send a message, in order. Raise ConnectionClosed, and BadFrame for a message that cannot be sent.
+        """Send a message, in order. Raise BadFrame if it cannot be sent, and ConnectionClosed if the link is closed.
 
         Until the handshake is answered, messages are buffered; if the buffer is full, `send` waits. Afterwards
         it waits while the other side does not read; after a time limit the connection counts as closed.
@@ -185,7 +185,7 @@ class Link(Generic[Heard, Said]):
         if isinstance(message, HandshakeAck):
             self._handle_ack(message)
         elif isinstance(message, Handshake) or not (self._is_open.is_set() or self._ack):
-            raise BadFrame("message out of order: the handshake must come first and only once, and be answered")
+            raise BadFrame("message out of order: the handshake must come first, only once, and be answered")
         elif isinstance(message, Ping):
             self._was_pinged.set()
         elif not isinstance(message, Pong):

@@ -144,7 +144,7 @@ async def serve_workers(
 ) -> None:
     """Accept workers and handle them concurrently, until cancelled.
 
-    A worker's connection is closed when `handle` returns. Losing the connection earlier is not an error here.
+    A worker's connection is closed when `handle` returns. Losing the connection earlier is not an error.
     """
     listener.setblocking(False)
     unauthenticated: list[CancelScope] = []

@@ -99,7 +99,7 @@ async def list_git_worktrees(place: GitLocation) -> list[Worktree]:
 async def advance_branch(place: GitLocation, branch: str, *, old: str, new: str, tree: str) -> None:
     """Move a branch from the commit `old` to its descendant `new`, whose tree must be the approved one.
 
-    Raise Mistake, and does not move the branch, if one of these conditions does not hold any more. The caller
+    Raise Mistake, and do not move the branch, if one of these conditions no longer holds. The caller
     updates the files of a checkout of the branch.
     """
     if await read_git_output(place, "rev-parse", "--verify", "--end-of-options", f"{new}^{{tree}}") != tree:

@@ -111,7 +111,7 @@ def find_trusted_program(name: str, *, outside: Path) -> str | None:
 class Repository:
     """A repository and the folder in it that the user works in, located once.
 
-    `git_dir` belongs to that folder, `common_dir` to all worktrees. They are the same unless `root` is
+    `git_dir` belongs to that folder, and `common_dir` belongs to all worktrees. They are the same unless `root` is
     itself a worktree.
     """
 
@@ -340,7 +340,7 @@ def _find_replacement(key: str) -> str:
 
 
 def _build_environment(program: str, settings: Mapping[str, str], location: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for git. Settings are passed in it, because a key can contain any character."""
+    """Return the environment for git. It also passes settings, because their keys can contain any character."""
     kept = {name: value for name in ("HOME", "TMPDIR", "USER") if (value := os.environ.get(name))}
     kept["PATH"] = os.pathsep.join((*TRUSTED, str(Path(program).parent)))
     numbered = {

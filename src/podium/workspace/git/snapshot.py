@@ -131,7 +131,7 @@ async def _list_changes(place: Repository | Checkout, index: Path) -> tuple[list
 
 
 def _is_storable(path: Path) -> bool:
-    """Return whether git can store the file at a path; a folder that git lists is a submodule."""
+    """Return whether git can store the entry at a path: a regular file, a link or the folder of a submodule."""
     try:
         mode = path.lstat().st_mode
     except OSError:

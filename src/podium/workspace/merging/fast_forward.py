@@ -107,7 +107,7 @@ async def _find_branch_checkout(place: Repository | Checkout, target: str) -> Re
 
 
 def _must_not_be_rebasing(common: Path, target: str) -> None:
-    """Raise Mistake during a rebase or bisection of the branch: HEAD is detached, but git returns to the branch."""
+    """Raise Mistake during a rebase or bisection of the branch: HEAD is detached, but git returns to it later."""
     for own in (common, *common.glob("worktrees/*")):
         for name in REWRITING:
             try:

@@ -187,7 +187,7 @@ class _TrainBuilder:
             self.left_out.append(left_out)
 
     async def _find_obstacle(self, train_branch: TrainBranch) -> LeftOutBranch | None:
-        """Return the branch as left out if no merge can be tried; else None."""
+        """Return the branch as left out if no merge can be tried, otherwise None."""
         now = self._tips.get(train_branch.branch)
         if now is None:
             return self._leave_out(

@@ -48,7 +48,7 @@ class Overlap:
     """Two branches, or a branch and the target: the files that both changed, and the conflicts between them.
 
     If the conflicts come from a branch that one of the two is built on, `through` is that branch; otherwise it is
-    empty. `is_in`: whether the second branch already contains the first.
+    empty. `is_in` says whether the second branch already contains the first.
     """
 
     first: str

@@ -141,7 +141,7 @@ class Sandbox:
         return found
 
     async def self_test(self) -> list[str]:
-        """Return the actions that the sandbox failed to prevent; empty if it passes. Runs once per process."""
+        """Return the actions that the sandbox failed to prevent; empty if it passes. The test runs once per process."""
         return await find_failures(self)
 
     def wrap(self, argv: list[str], sealed: Mapping[str, bytes] | None = None) -> list[str]:

@@ -36,7 +36,7 @@ class CheckoutSurvey:
     """The findings in a checkout, as paths relative to it; a folder includes everything in it.
 
     `submodules` are the `.git` of each submodule, whether it exists or not. `folders` are the examined folders, and
-    `unexamined` the others, by their absolute paths.
+    `unexamined` are the others, by their absolute paths.
     """
 
     secrets: tuple[str, ...] = ()

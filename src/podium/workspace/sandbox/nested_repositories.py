@@ -24,7 +24,7 @@ MOST_CHANGED = 20_000
 """The maximum number of folders to examine after a command."""
 MOST_TOLD = 8
 UNSURE_FOR = 50_000_000
-"""Nanoseconds. A folder examined this soon after a change can change again without a new time stamp."""
+"""In nanoseconds. A folder that is examined this soon after a change can change again without a new time stamp."""
 
 FolderState = tuple[int, int]
 """The inode of a folder and the time of its last change."""
@@ -192,7 +192,7 @@ class NestedRepositories:
 
 
 def _format_path(path: Path) -> str:
-    """Return a path as text that is safe to print and store, because a command chose it."""
+    """Return a path as text that is safe to print and store. It can be anything, because a command chose it."""
     return escape_unprintable(os.fsencode(path).decode("utf-8", "backslashreplace"))
 
 

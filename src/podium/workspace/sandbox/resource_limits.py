@@ -1,4 +1,4 @@
-"""Resource limits: how many processes, how much memory and how large files a command in the sandbox may use.
+"""Resource limits on the processes, memory and file sizes of a command in the sandbox.
 
 Two mechanisms are used, because neither covers everything. Process limits work for every user, but the number of
 processes is not limited for root, and memory is counted per process. A control group limits all processes in one
@@ -28,7 +28,7 @@ def _default_memory_limit() -> int:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SandboxLimits:
-    """The most that a command can use; sizes in bytes.
+    """The maximum resources that a command can use; sizes are in bytes.
 
     `memory` limits the memory that a process can write to. Memory that is only reserved does not count, because some
     interpreters reserve far more than any machine has. `temporary` is the size of each private folder. `free_space`

@@ -49,8 +49,8 @@ TERMINAL_INPUT = (0x5412, 0x541C)
 FAMILIES = frozenset((0, 2, 10, 16))
 """Socket families that are allowed: IPv4, IPv6 and netlink, all of which see only the sandbox's own network.
 
-AF_UNIX reaches sockets in the file system, AF_VSOCK the host of a virtual machine. A connected pair of AF_UNIX
-sockets (`socketpair`) reaches only its creator unless it sends datagrams, and event loops need it.
+AF_UNIX reaches sockets in the file system, and AF_VSOCK reaches the host of a virtual machine. A connected pair of
+AF_UNIX sockets (`socketpair`) reaches only its creator unless it sends datagrams, and event loops need it.
 """
 HIGHEST_FAMILY = 63
 NEWER = {"process_madvise": 440, "mount_setattr": 442, "fchmodat2": 452, "open_tree_attr": 467}
@@ -67,7 +67,7 @@ BORROWED_IDENTITY = (stat.S_ISUID, stat.S_ISGID)
 
 @cache
 def compile_filter() -> int:
-    """Return a file descriptor for the compiled filter. Raise Mistake without libseccomp."""
+    """Return a file descriptor for the compiled filter. Raise Mistake if libseccomp is not available."""
     try:
         # Imported here for start-up time: it loads a system library that only commands need.
         import pyseccomp

@@ -24,7 +24,7 @@ CleanupAction = Literal["removed", "kept", "left"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorktreeSummary:
-    """A worktree in a list. `foreign`: not created by Podium; `missing`: its folder does not exist."""
+    """A worktree in a list. Podium did not create a `foreign` one; the folder of a `missing` one does not exist."""
 
     path: Path
     branch: str

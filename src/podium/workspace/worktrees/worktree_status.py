@@ -32,9 +32,9 @@ class ChangedFile:
 class WorktreeStatus:
     """A worktree compared with its base and with the repository.
 
-    `ahead` counts commits since the base, `behind` commits on the repository's own branch that the worktree lacks,
-    and `unmerged` commits on neither that branch nor any remote. `modified` and `untracked` count uncommitted
-    files.
+    `ahead` counts commits since the base, `behind` counts commits on the repository's own branch that the worktree
+    lacks, and `unmerged` counts commits that are on neither that branch nor any remote. `modified` and
+    `untracked` count uncommitted files.
     """
 
     ahead: int
