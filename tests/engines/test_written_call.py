@@ -101,7 +101,7 @@ async def test_without_another_turn_the_first_written_call_is_a_failure(studio: 
     result, _ = await run_lead(studio, [WRITTEN, "never"], max_turns=1)
 
     assert result.outcome == "failed"
-    assert "wrote a call of helper as text instead of calling it; use a model" in (result.error or "")
+    assert "wrote a call to helper as text instead of calling it; use a model" in (result.error or "")
 
 
 async def test_an_agent_whose_schema_asks_for_such_json_may_answer_with_it(studio: Studio) -> None:

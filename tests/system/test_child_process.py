@@ -239,7 +239,7 @@ async def test_without_free_descriptors_the_reason_is_one_sentence_and_none_is_l
                 outcomes.append(("", str(error).replace(str(limit), "N")))
         assert count_descriptors() == before
 
-    refused = ("", "this process has too many open files (limit: N); raise it with ulimit -n")
+    refused = ("", "this process has too many open files (limit: N); raise the limit with ulimit -n")
     number = outcomes.count(refused)
     assert 0 < number < 14
     assert outcomes == [refused] * number + [("fine\n", "exit code 0")] * (14 - number)

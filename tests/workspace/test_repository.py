@@ -185,7 +185,7 @@ async def test_without_free_descriptors_git_is_not_started_and_the_reason_is_one
 
     assert str(error.value) == (
         f"git status could not be started: this process has too many open files (limit: {limit}); "
-        "raise it with ulimit -n"
+        "raise the limit with ulimit -n"
     )
 
 

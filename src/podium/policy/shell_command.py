@@ -159,7 +159,7 @@ def _find_oddity(text: str, found: _Findings, parts: tuple[Words, ...]) -> str:
     if len(text) > LONGEST:
         return f"it has {len(text)} characters, more than {LONGEST}"
     if not text.isascii() or not text.isprintable():
-        return "it has control characters, or characters that look like others"
+        return "it has control characters, or characters that look like other characters"
     if len(found.simple) > MOST_PARTS:
         return f"it has {len(found.simple)} parts, more than {MOST_PARTS}"
     if other := found.kinds - PLAIN_NODES:

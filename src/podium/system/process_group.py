@@ -217,7 +217,7 @@ def _explain_failure(error: OSError, program: str, directory: str | Path | None)
     match error.errno:
         case errno.EMFILE:
             limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-            return f"this process has too many open files (limit: {limit}); raise it with ulimit -n"
+            return f"this process has too many open files (limit: {limit}); raise the limit with ulimit -n"
         case errno.EAGAIN | errno.ENOMEM:
             return f"the system cannot start more processes ({error.strerror}); stop some and try again"
         case errno.ENOENT if is_about_folder:

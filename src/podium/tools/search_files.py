@@ -153,7 +153,7 @@ class Grep:
         self._wrap = wrap
         self._ripgrep = find_trusted_program("rg", outside=directory) if ripgrep is not False else None
         if ripgrep and self._ripgrep is None:
-            raise ValueError("ripgrep was requested, but it is not installed")
+            raise ValueError("ripgrep was requested, but is not installed")
 
     async def prepare(self, call: ToolUse) -> PreparedCall:
         asked = parse_arguments(call, GrepArguments)

@@ -77,7 +77,7 @@ def describe_model(provider: str, model: str) -> ModelFacts | None:
 
 
 def remember_model(provider: str, model: str, facts: ModelFacts) -> None:
-    """Use these facts about a model, so that the price list need not be loaded for it."""
+    """Store these facts about a model in memory, so that the price list need not be loaded for it."""
     _remembered_prices[provider, model] = _ModelPrices(tuple(_Rates(*rates) for rates in facts.rates))
     _remembered_windows[provider, model] = facts.window
 
