@@ -240,7 +240,7 @@ LINES: list[tuple[Event, str | None]] = [
     (Noticed(text="be careful"), "notice: be careful"),
     (
         TeamFormed(goal="g", members=(FormedMember(name="a", role="coder"), FormedMember(name="b")), missing=("c",)),
-        "law: team formed: a (coder), b; nobody for: c",
+        "law: team formed: a (coder), b; no member for: c",
     ),
     (WorkStateChanged(state="team_formed"), "law: work: team formed"),
     (PlanDrafted(version=2, plan=PLAN, by="pia"), "law: plan 2 drafted by pia: 1 step"),
@@ -248,14 +248,14 @@ LINES: list[tuple[Event, str | None]] = [
     (PlanReviewed(version=1, reviewer="a", verdict="accept"), "law: a accepts the plan"),
     (
         PlanReviewed(version=1, reviewer="a", verdict="change", reason="too big"),
-        'law: a wants a change of the plan: "too big"',
+        'law: a asks for changes to the plan: "too big"',
     ),
     (
         PlanCommitted(version=1, plan=PLAN, by="lead", objections=("a: too big",)),
-        "law: plan 1 committed by lead: s1 (a); not met: a: too big",
+        "law: plan 1 committed by lead: s1 (a); objections: a: too big",
     ),
     (PlanStepStarted(step="s1", owner="a", attempt=2), "law: step s1 started by a, attempt 2"),
-    (HandoverAsked(to="b", reason="tired"), 'law: wants to hand over to b: "tired"'),
+    (HandoverAsked(to="b", reason="tired"), 'law: wants to hand the step over to b: "tired"'),
     (
         PlanStepHandedOver(step="s1", sender="a", receiver="b", reason="tired"),
         'law: step s1 handed over from a to b: "tired"',

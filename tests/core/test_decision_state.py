@@ -225,7 +225,7 @@ def test_a_rule_that_does_not_exist_is_refused_in_one_sentence(text: str) -> Non
         ({"options": ("tea", "")}, "an option must be one line of 1 to 200 characters, got ''"),
         ({"options": ("tea", "a\nb")}, r"an option must be one line of 1 to 200 characters, got 'a\nb'"),
         ({"options": ("tea", "Abstain")}, "'Abstain' cannot be an option"),
-        ({"eligible": ("ada", "ada")}, "ada is listed twice among those who can vote"),
+        ({"eligible": ("ada", "ada")}, "ada is listed twice among the eligible voters"),
         ({"weights": {"zoe": 2.0}}, "zoe has a weight but cannot vote"),
         ({"weights": {"ada": 0.0}}, "the weight of ada must be a number above 0, got 0"),
         ({"weights": {"ada": float("nan")}}, "the weight of ada must be a number above 0, got nan"),

@@ -33,7 +33,7 @@ COMMANDS = (
     ("decisions", "Look", "List the decisions of this repository, or show one.", "podium decisions --in-force"),
     ("logs", "Look", "Print or follow the timeline of a run.", "podium logs 3f2a -f"),
     ("plan", "Look", "Show the plan of a team and the state of its steps.", "podium plan 3f2a"),
-    ("artifacts", "Look", "List or print what a team's steps produced.", "podium artifacts 3f2a s1-1.diff"),
+    ("artifacts", "Look", "List or print the artifacts of a team's steps.", "podium artifacts 3f2a s1-1.diff"),
     ("verify", "Look", "Check that the timeline of a run has not been altered.", "podium verify 3f2a"),
     ("audit", "Look", "List who approved what in a run, and what was executed.", "podium audit 3f2a"),
     ("workers", "Look", "List, inspect, wait for or cancel workers.", "podium workers wait"),

@@ -45,14 +45,14 @@ _ID = re.compile(r"[\w.-]{1,64}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteRule:
-    """The rule by which ballots give a result. `quorum` is how many ballots the rule `quorum` needs."""
+    """The rule that decides a vote. `quorum` is how many ballots the rule `quorum` needs."""
 
     name: RuleName
     quorum: int = 0
 
 
 def parse_vote_rule(text: str) -> VoteRule:
-    """Parse `majority`, `quorum:N`, `unanimous` or `weighted`. Raises Mistake."""
+    """Parse `majority`, `quorum:N`, `unanimous` or `weighted`. Raise Mistake if it is invalid."""
     name, colon, number = text.strip().partition(":")
     match name:
         case "majority" | "unanimous" | "weighted" if not colon:
@@ -75,7 +75,7 @@ def shorten_proposal(proposal: DecisionProposed) -> DecisionProposed:
 
 
 def find_proposal_problem(proposal: DecisionProposed) -> str:
-    """Return why a decision cannot be proposed like this, or an empty string."""
+    """Return why a proposal is invalid, or an empty string."""
     if proposal.id and not _ID.fullmatch(proposal.id):
         return f"the id of a decision consists of letters, digits, dots and hyphens, got {proposal.id[:60]!r}"
     if not proposal.topic.strip():
@@ -111,7 +111,7 @@ def _find_voter_problem(proposal: DecisionProposed) -> str:
         return str(error)
     eligible = proposal.eligible
     if twice := next((name for name, count in Counter(eligible).items() if count > 1), ""):
-        return f"{twice} is listed twice among those who can vote"
+        return f"{twice} is listed twice among the eligible voters"
     if stranger := next((name for name in proposal.weights if name not in eligible), ""):
         return f"{stranger} has a weight but cannot vote; eligible: {_list_names(eligible)}"
     for name, weight in proposal.weights.items():
@@ -139,7 +139,7 @@ class DecisionState:
 
     @classmethod
     def from_events(cls, id: str, events: Iterable[Event]) -> DecisionState | None:
-        """Return the state of a decision after these events; None if it is not proposed. Raises InvalidTransition."""
+        """Return the state of a decision after these events; None if it is not proposed. Raise InvalidTransition."""
         state: DecisionState | None = None
         for event in events:
             if state is not None:
@@ -151,7 +151,7 @@ class DecisionState:
         return state
 
     def apply(self, event: Event) -> DecisionState:
-        """Return the state after an event; events about other things change nothing. Raises InvalidTransition."""
+        """Return the state after an event; ignore unrelated events. Raise InvalidTransition if it is impossible."""
         if get_decision_id(event) != self.proposal.id:
             return self
         status = DECISION_TRANSITIONS[self.status].get(type(event))

@@ -30,7 +30,7 @@ class MergedWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """Files to write to a folder: `render` returns them by path, given the files that are there by path."""
+    """Files to write to a folder: `render` returns them by path, given the existing files by path."""
 
     folder: str
     render: Callable[[Mapping[str, str]], Mapping[str, str]]

@@ -1,4 +1,4 @@
-"""Ballots: the tools with which members vote and leads decide, ballots written as text, and who votes."""
+"""Ballots: the tools with which members vote and leads decide, ballots written as text, and the agents that vote."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _VOTE_LINE = re.compile(r"^[ \t>*_`#-]*vote\b[*_ \t]*:[*_ \t]*(?P<option>\S.*)$"
 
 
 class Ballot(NamedTuple):
-    """What a member or a lead said: an option, which is empty if it abstains, and the reason."""
+    """The vote of a member or the choice of a lead: an option, which is empty if it abstains, and the reason."""
 
     option: str
     reason: str

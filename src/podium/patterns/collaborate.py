@@ -52,7 +52,7 @@ class Collaboration:
         op, board = self._op, self._board
         formed = board.record(op.scope, self._team.describe_formation())
         if formed.missing:
-            op.scope.record(Noticed(text=f"The team {op.agent.name} has nobody for: {', '.join(formed.missing)}"))
+            op.scope.record(Noticed(text=f"The team {op.agent.name} has no member for: {', '.join(formed.missing)}"))
         try:
             committed = await self._make_plan(1)
             await self._execute(committed)

@@ -1,4 +1,4 @@
-"""A collaborating team: its members by role, what it was asked to do, and what every member is told."""
+"""A collaborating team: its members by role, its request, and the context that every member gets."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class CollaborationTeam:
         return cls(lead=lead, members=members, own=get_team_options(op), request=request, planner=planner)
 
     def describe_formation(self) -> TeamFormed:
-        """Return who is in the team, and which of the needed roles and capabilities nobody has."""
+        """Return the members of the team, and the required roles and capabilities that no member has."""
         offered = {word.casefold() for agent in self.members.values() for word in (agent.role, *agent.capabilities)}
         missing = [word for word in self.own.needs if word.casefold() not in offered]
         return TeamFormed(
@@ -76,7 +76,7 @@ class CollaborationTeam:
         return [one.decision for one in op.scope.timeline.find_events_below(op.scope.path, DecisionCommitted)]
 
     def find_reviewers(self, authors: Collection[str]) -> list[Agent]:
-        """Return who can review work of these members, best first: reviewers, other members, the lead.
+        """Return the agents that can review the work of these members, best first: reviewers, other members, the lead.
 
         A lead is not a member of its own team, so it never reviews its own work.
         """

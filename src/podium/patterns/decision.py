@@ -62,7 +62,7 @@ async def run_decision(
     if stranger := next((name for name in proposal.eligible if name not in voters), ""):
         problem = problem or f"{stranger} cannot vote, because there is no such agent"
     if problem:
-        raise op.make_error("failed", f"this cannot be decided: {problem}")
+        raise op.make_error("failed", f"the decision cannot be made: {problem}")
     recorded = at.record(
         structs.replace(
             proposal,
@@ -75,7 +75,7 @@ async def run_decision(
 
 
 async def run_decision_request(op: Operation, proposal: DecisionProposed) -> Answer:
-    """Make the decision that a run is about: the members of the agent's team vote, and the agent is their lead."""
+    """Make the decision that a run is for: the members of the agent's team vote, and the agent is their lead."""
     members = {} if op.agent.team is None else resolve_members(op)
     by = proposal.by or PERSON
     wanted = structs.replace(proposal, eligible=tuple(members), weights=list_weights(op, members), by=by)
@@ -139,7 +139,7 @@ class _DecisionRun:
         return voter
 
     def _needs_second_pass(self) -> bool:
-        """Return whether members vote again. If they already have, in a run that is resumed, they do."""
+        """Return whether members vote again. In a resumed run, they do if they already started to."""
         state = self._read_state()
         return self._has_started(2) or (bool(state.ballots) and find_result(state).option is None)
 
@@ -171,7 +171,7 @@ class _DecisionRun:
         return await self._run_pass(second, requests, until)
 
     async def _run_pass(self, voters: Mapping[str, Operation], requests: Mapping[str, Request], until: float) -> bool:
-        """Run all voters at once. Return whether the time was over for one that has not voted."""
+        """Run all voters at once. Return whether one of them ran out of time without voting."""
         parts: dict[str, Part] = {}
 
         async def run_voter(name: str, voter: Operation) -> None:
@@ -196,7 +196,7 @@ class _DecisionRun:
     # The decision
 
     async def _decide(self) -> DecisionCommitted:
-        """Return the result of the vote. If it has none, ask the person or the lead."""
+        """Return the result of the vote. If there is no result, ask the user or the lead."""
         state = self._read_state()
         result = find_result(state)
         if result.option is not None:
@@ -213,7 +213,7 @@ class _DecisionRun:
         return await self._ask_lead(lead, state, result, why)
 
     async def _ask_person(self, state: DecisionState) -> tuple[str, str] | None:
-        """Return who decided, and the option; None if nobody is available. If the answer is no option, ask again."""
+        """Return who decided, and the option; None if nobody is available. If the answer is invalid, ask again."""
         shown = render_decision(DecisionRecord(state=state, run=self._place.timeline.run))
         unattended = "park" if self._lead is None and self._op.unattended == "deny" else self._op.unattended
         text, number = self._proposal.topic, 0

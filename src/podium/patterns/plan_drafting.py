@@ -22,7 +22,7 @@ from .verdict import neutralise
 from .work_plan import InvalidPlan, check_plan, parse_work_plan
 
 MOST_DRAFTS = 3
-"""How many times a planner can draft a plan that is valid."""
+"""How many times a planner can try to draft a valid plan."""
 MOST_REVISIONS = 2
 MOST_QUESTIONS = 5
 """How many times a person can send a plan back."""
@@ -31,7 +31,7 @@ LONGEST_REASON = 2_000
 
 
 class PlanDrafting:
-    """The drafting of one version of the plan, up to its commitment. `place` is the scope for everything in it."""
+    """The drafting of one version of the plan, until it is committed. `place` is the scope for everything in it."""
 
     def __init__(self, op: Operation, team: CollaborationTeam, *, place: Scope, version: int) -> None:
         self._op = op
@@ -87,7 +87,7 @@ class PlanDrafting:
     # Drafting
 
     async def _draft(self, words: str, done_steps: Sequence[str]) -> WorkPlan:
-        """Return a valid plan of the planner, which gets the reasons if a plan is refused."""
+        """Return a valid plan from the planner. If a plan is refused, the planner gets the reasons."""
         team, may_allow = self._team, self._team.own.approve_plan == "person"
         for attempt in range(MOST_DRAFTS):
             reply = await self._ask_planner(words)
@@ -118,7 +118,7 @@ class PlanDrafting:
     # Reviews
 
     async def _review(self, plan: WorkPlan, revision: int) -> tuple[str, ...]:
-        """Have the other members review a draft in parallel; return what they want changed."""
+        """Have the other members review a draft in parallel; return the changes that they ask for."""
         team = self._team
         reviewers = {name: agent for name, agent in team.members.items() if name != team.planner.name}
         words = render_prompt(
@@ -148,7 +148,7 @@ class PlanDrafting:
     async def _get_approval(
         self, plan: WorkPlan, objections: tuple[str, ...], done_steps: Sequence[str]
     ) -> PlanCommitted:
-        """Ask the person to approve the plan, who can also edit it or send it back with a comment."""
+        """Ask the user to approve the plan. The user can also edit it or send it back with a comment."""
         op, team = self._op, self._team
         for number in range(1, MOST_QUESTIONS + 1):
             question = QuestionAsked(
@@ -174,7 +174,7 @@ class PlanDrafting:
             wanted = answered.text.strip()
             objections = (f"{answered.by or 'a person'}: {'' if wanted.casefold() == CHANGE else wanted}",)
             plan = await self._draft(self._render_revision(objections), done_steps)
-        raise op.make_error("failed", f"the person sent its plan back {MOST_QUESTIONS} times")
+        raise op.make_error("failed", f"its plan was sent back {MOST_QUESTIONS} times")
 
 
 def read_plan_review(part: Part, reviewer: str, version: int) -> PlanReviewed:
@@ -205,5 +205,5 @@ def format_plan_question(plan: WorkPlan, objections: Sequence[str]) -> str:
     """Return the whole text that a person sees before approving a plan."""
     parts = [f"Goal:{quote_lines(plan.goal)}", format_plan(plan)]
     if objections:
-        parts.append("Changes that members wanted and did not get:" + "".join(map(quote_lines, objections)))
+        parts.append("Requested changes that are not in the plan:" + "".join(map(quote_lines, objections)))
     return "\n\n".join(parts)

@@ -104,7 +104,9 @@ def find_pattern(agent: Agent) -> Pattern:
     if agent.team is None:
         return run_alone
     if agent.team.mode not in MODES:
-        raise Mistake(f"{agent.name} leads a team in the unknown mode {agent.team.mode!r}; modes: {', '.join(MODES)}")
+        raise Mistake(
+            f"{agent.name} leads a team in the unknown mode {agent.team.mode!r}; available: {', '.join(MODES)}"
+        )
     return MODES[agent.team.mode]
 
 

@@ -22,7 +22,7 @@ LONGEST_DIFF = 20_000
 LONGEST_OUTPUT = 4_000
 LONGEST_REASON = 500
 MET, NOT_MET = "met", "not met"
-NO_VERDICT = "the reviewer gave no verdict on it"
+NO_VERDICT = "the reviewer gave no verdict on this criterion"
 
 _VERDICT = re.compile(
     r"^[\s>*_`#-]*(\d+)[\s*_`]*[:.)-][\s*_`]*(not[\s_-]+met|unmet|met)\b[\s*_`]*[:.,-]?\s*(.*)$", re.I
@@ -85,7 +85,7 @@ class StepReview:
     async def _ask_reviewers(
         self, authors: Sequence[str], checks: Mapping[int, Checked]
     ) -> tuple[str, dict[int, Finding]]:
-        """Ask the first reviewer that gives verdicts; return its name and its findings by criterion."""
+        """Ask reviewers until one gives verdicts; return its name and its findings by criterion."""
         words = await self._render_prompt(checks)
         failures = []
         for reviewer in self._team.find_reviewers(authors):
@@ -93,7 +93,7 @@ class StepReview:
             if said:
                 return reviewer.name, said
             failures.append(f"{reviewer.name}: {why}")
-        raise self._op.make_error("failed", f"nobody reviewed it: {'; '.join(failures)}")
+        raise self._op.make_error("failed", f"no member reviewed the step: {'; '.join(failures)}")
 
     async def _ask_reviewer(self, reviewer: Agent, words: str) -> tuple[dict[int, Finding], str]:
         """Return a reviewer's findings by criterion, or why there are none. Ask again once for missing verdicts."""
@@ -136,7 +136,7 @@ class StepReview:
     # A person
 
     async def _ask_person(self, checks: Mapping[int, Checked]) -> tuple[str, dict[int, Finding]]:
-        """Ask the person whether all criteria are met; return who answered, and the findings by criterion."""
+        """Ask the user whether all criteria are met; return who answered, and the findings by criterion."""
         step, submitted = self._step, self._submitted
         question = QuestionAsked(
             id="",
@@ -182,7 +182,7 @@ def parse_findings(reply: str, criteria: Sequence[str], *, by: str) -> dict[int,
 def combine_findings(
     step: PlanStep, said: Mapping[int, Finding], checks: Mapping[int, Checked], reviewer: str
 ) -> tuple[Finding, ...]:
-    """Return one finding for each criterion. The result of a command outweighs the reviewer's verdict."""
+    """Return one finding for each criterion. The result of a command overrides the reviewer's verdict."""
     findings = []
     for number, criterion in enumerate(step.acceptance, 1):
         if (checked := checks.get(number)) is not None:

@@ -45,14 +45,14 @@ LONGEST_SUMMARY = 4_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workplace:
-    """Where the next owner of a step begins: at which commit, after which branches, and what happened before."""
+    """The starting point of a step's next owner: the commit, the branch, and what happened before."""
 
     base: str = ""
     """The commit that the first owner of the step began at."""
     commit: str = ""
     branch: str = ""
     notes: tuple[str, ...] = ()
-    """What happened so far, for an owner that was not there."""
+    """What happened so far, for an owner that is new to the step."""
     news: tuple[str, ...] = ()
     """What happened since the owner's last turn."""
 
@@ -240,7 +240,7 @@ class StepWork:
         return Request(text=words, origin=team.request.original, notes=self._list_decisions())
 
     def _list_decisions(self) -> tuple[Note, ...]:
-        """Return the decisions of this run so far as a note; which there are depends on the other steps."""
+        """Return the decisions of this run so far as a note. They depend on the progress of other steps."""
         decided = self.team.list_decisions(self.op)
         return (Note(title="decisions of the team", text="\n".join(decided)),) if decided else ()
 
@@ -273,7 +273,7 @@ class StepWork:
         return f"{found} owns the step already" if found == self._owner else ""
 
     async def _resolve_blocker(self, place: Scope, raised: BlockerRaised) -> None:
-        """Have the team decide what the owner asked, while other steps go on."""
+        """Have the team decide what the owner asked, while other steps continue."""
         op, own, step = self.op, self.team.own, self.step
         proposal = DecisionProposed(
             id=compute_digest(op.scope.timeline.run, place.path)[:8],

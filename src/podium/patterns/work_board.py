@@ -1,4 +1,4 @@
-"""What a collaborating team shares while it works: its progress, its artifacts and its snapshots."""
+"""The state that a collaborating team shares while it works: its progress, artifacts and snapshots."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class WorkBoard:
         return self.apply(place.record(event))
 
     def apply(self, event: E) -> E:
-        """Apply a recorded event. Raises InvalidTransition."""
+        """Apply a recorded event. Raise InvalidTransition if it is not possible."""
         self.progress = self.progress.apply(event)
         return event
 

@@ -51,7 +51,7 @@ class InvalidPlan(Exception):
 
 
 def parse_work_plan(reply: str, goal: str) -> WorkPlan:
-    """Return the plan in a reply: a JSON object with `steps`, or an array of steps. Raises InvalidPlan."""
+    """Return the plan in a reply: a JSON object with `steps`, or an array of steps. Raise InvalidPlan on failure."""
     data = find_json(reply)
     steps = data.get("steps") if isinstance(data, dict) else data
     if not isinstance(steps, list):
@@ -62,7 +62,7 @@ def parse_work_plan(reply: str, goal: str) -> WorkPlan:
 
 
 def parse_step(written: object, number: int) -> PlanStep:
-    """Return a step from its JSON object. Raises InvalidPlan."""
+    """Return a step from its JSON object. Raise InvalidPlan if it is invalid."""
     if not isinstance(written, dict):
         raise InvalidPlan([f"step {number} is not a JSON object"])
     fields = {_SPELLINGS.get(key, key): value for key, value in written.items()}
@@ -88,7 +88,7 @@ def _iter_criteria(written: Any) -> Iterator[Any]:
 def check_plan(
     plan: WorkPlan, members: Mapping[str, Agent], *, done: Collection[str] = (), may_allow: bool = False
 ) -> WorkPlan:
-    """Return the plan with the registered spelling of its owners. Raises InvalidPlan with everything that is wrong.
+    """Return the plan with the registered spelling of its owners. Raise InvalidPlan with all its problems.
 
     `done` are steps of an earlier plan that this one can depend on. With `may_allow`, a person will see the plan, so
     its steps can ask for rules that allow actions.

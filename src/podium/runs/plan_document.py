@@ -30,7 +30,7 @@ def render_plan_document(plan: WorkPlan) -> str:
 
 
 def parse_plan_document(text: str, goal: str, members: Mapping[str, Agent], *, done: Sequence[str] = ()) -> WorkPlan:
-    """Return the plan in an edited document. Raises Mistake, which names the line that is wrong."""
+    """Return the plan in an edited document. Raise Mistake, with the line number, if it is invalid."""
     try:
         document = parse_yaml_mapping(text)
     except MalformedText as error:

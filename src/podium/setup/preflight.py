@@ -84,7 +84,7 @@ def apply_run_mode(agent: Agent, mode: Mode | None, max_iterations: int | None) 
 
 
 def add_constraints(agent: Agent, constraints: Iterable[str]) -> Agent:
-    """Return the first agent of a run with more constraints for its team. Raises Mistake if they would do nothing."""
+    """Return the first agent of a run with more constraints for its team. Raise Mistake if they have no effect."""
     team = agent.team
     if team is None or team.mode != "collaborate":
         what = "has no team" if team is None else f"leads a team in mode {team.mode}"

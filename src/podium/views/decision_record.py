@@ -46,7 +46,7 @@ class DecisionRecord:
 
     @property
     def status(self) -> RecordStatus:
-        """The status of the decision: `accepted` means that it is in force."""
+        """The status of the decision: `accepted` means that it applies."""
         if self.state.committed is None:
             return "proposed"
         return "superseded" if self.superseded_by else "accepted"
@@ -82,7 +82,7 @@ def _apply_entry(record: DecisionRecord, entry: Entry) -> DecisionRecord:
 
 
 def _link_superseded(records: list[DecisionRecord]) -> Iterator[DecisionRecord]:
-    """Yield the records; each one that a decision replaces names that decision."""
+    """Yield the records; a record that was replaced refers to the decision that replaced it."""
     replacements = {
         (one.state.proposal.repo, one.state.proposal.supersedes): one.id
         for one in records

@@ -11,7 +11,7 @@ from ..values.operation_path import parse_agent_name, parse_plan_step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryFilter:
-    """Which entries to show. A criterion that is empty selects every entry."""
+    """The criteria that select entries. An empty criterion selects every entry."""
 
     agents: Collection[str] = ()
     steps: Collection[str] = ()

@@ -1,4 +1,4 @@
-"""A plan as text: for the members that review it and for the person that approves it."""
+"""A plan as text: for the members that review it and for the user who approves it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`podium artifacts`: list what a team's steps produced, or print one of these artifacts."""
+"""`podium artifacts`: list the artifacts that a team's steps produced, or print one of them."""
 
 from __future__ import annotations
 

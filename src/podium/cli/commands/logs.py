@@ -31,7 +31,7 @@ from ..terminal.text import print_to_stderr
 @click.option("--agent", "agents", multiple=True, metavar="NAME", help="Show only entries of this agent.")
 @click.option("--step", "steps", multiple=True, metavar="ID", help="Show only entries of this step of the plan.")
 @click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Show only this kind of entry, e.g. turn_ended.")
-@click.option("--since", default="", metavar="TIME", help="Show only entries since then, e.g. 10m, 2h or 14:30.")
+@click.option("--since", default="", metavar="TIME", help="Show only entries since this time, e.g. 10m, 2h or 14:30.")
 def logs_command(
     run: str,
     is_following: bool,
@@ -44,10 +44,10 @@ def logs_command(
 ) -> None:
     """Print the timeline of RUN, one line per state change. Chunks of streamed text appear only with --jsonl.
 
-    Options that select entries can be combined; an option that is given several times selects all that it names.
+    The options that select entries can be combined. If one is given several times, each of its values is selected.
     """
     if unknown := [kind for kind in kinds if kind not in KINDS.values()]:
-        similar = ", ".join(get_close_matches(unknown[0], KINDS.values())) or "docs/runs.md lists them"
+        similar = ", ".join(get_close_matches(unknown[0], KINDS.values())) or "none (docs/runs.md lists all kinds)"
         raise click.UsageError(f"--kind {unknown[0]!r} does not exist; similar kinds: {similar}")
     wanted = EntryFilter(agents=agents, steps=steps, kinds=kinds, since=parse_since(since, now=datetime.now()))
     settings = Settings.load()

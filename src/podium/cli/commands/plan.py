@@ -1,4 +1,4 @@
-"""`podium plan`: show the plan of a collaborating team and the state of its steps, or edit a plan that waits."""
+"""`podium plan`: show a team's plan and the state of its steps, or edit a plan that waits for approval."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _is_plan(one: OpenRequest) -> bool:
 def edit_plan(
     store: Path, run: str, started: RunStarted, waiting: Sequence[OpenRequest], work: Sequence[TeamWork]
 ) -> int:
-    """Open a waiting plan in the editor and approve what the person saves."""
+    """Open a waiting plan in the editor, and approve the plan that the user saves."""
     if not waiting:
         raise Mistake(f"run {run} has no plan that waits for approval; podium plan {run} shows its plan")
     one = waiting[0]
@@ -88,7 +88,7 @@ def edit_plan(
     except Mistake as error:
         kept = store.parent / f"plan-{run}.yaml"
         kept.write_text(edited, encoding="utf-8")
-        raise Mistake(f"{error}; your changes are kept in {kept}, and the plan still waits") from None
+        raise Mistake(f"{error}; your changes are kept in {kept}, and the plan still waits for approval") from None
     answered = QuestionAnswered(
         id=one.asked.id, text="approve", by=get_username(), digest=one.asked.digest, plan=changed, channel="command"
     )
@@ -162,7 +162,7 @@ def _iter_full_lines(plan: WorkPlan, steps: Any) -> Iterator[str]:
 
 
 def _format_details(one: StepProgress) -> str:
-    """Return what else is to be known about a step: its dependencies, attempts, criteria, and why it waits."""
+    """Return further details of a step: its dependencies, attempts, criteria, and why it waits."""
     parts = [f"after {', '.join(one.step.depends_on)}"] if one.step.depends_on and one.state == "planned" else []
     if one.attempt > 1:
         parts.append(f"attempt {one.attempt}")

@@ -45,7 +45,7 @@ def _format_plan_event(event: Event) -> str | None:
     match event:
         case TeamFormed():
             names = ", ".join(f"{one.name} ({one.role})" if one.role else one.name for one in event.members)
-            missing = f"; nobody for: {', '.join(event.missing)}" if event.missing else ""
+            missing = f"; no member for: {', '.join(event.missing)}" if event.missing else ""
             return f"team formed: {names}{missing}"
         case WorkStateChanged():
             return f"work: {event.state.replace('_', ' ')}"
@@ -55,9 +55,9 @@ def _format_plan_event(event: Event) -> str | None:
             return f"plan of {event.by} refused: {'; '.join(event.problems)}"
         case PlanReviewed():
             why = f": {_quote(event.reason)}" if event.reason else ""
-            return f"{event.reviewer} {'accepts' if event.verdict == 'accept' else 'wants a change of'} the plan{why}"
+            return f"{event.reviewer} {'accepts' if event.verdict == 'accept' else 'asks for changes to'} the plan{why}"
         case PlanCommitted():
-            wanted = f"; not met: {'; '.join(event.objections)}" if event.objections else ""
+            wanted = f"; objections: {'; '.join(event.objections)}" if event.objections else ""
             steps = ", ".join(f"{step.id} ({step.owner})" for step in event.plan.steps)
             return f"plan {event.version} committed by {event.by}: {steps}{wanted}"
         case ArtifactStored():
@@ -77,7 +77,7 @@ def _format_step_event(event: Event) -> str | None:
             again = f", attempt {event.attempt}" if event.attempt > 1 else ""
             return f"step {event.step} started by {event.owner}{again}"
         case HandoverAsked():
-            return f"wants to hand over to {event.to}: {_quote(event.reason)}"
+            return f"wants to hand the step over to {event.to}: {_quote(event.reason)}"
         case BlockerRaised():
             return f"needs a decision: {_quote(event.topic)}"
         case PlanStepHandedOver(refused=""):
