@@ -103,7 +103,7 @@ async def test_a_key_that_comes_too_early_or_before_all_is_read_answers_nothing(
         read = read_screen(pilot)[1]
 
     assert "the request has only just appeared" in early
-    assert "there is more of it below; press space to read it first" in unread
+    assert "the request continues below; press space to read it first" in unread
     assert "is approved" in read
 
 

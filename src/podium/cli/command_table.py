@@ -24,7 +24,7 @@ COMMANDS = (
         'podium decide "Tea?" --option yes --option no',
     ),
     ("demo", "Work", "Watch a team work, crash and resume; needs no key or network.", "podium demo"),
-    ("status", "Look", "Show what needs you, who works on what, and what has finished.", "podium status --watch"),
+    ("status", "Look", "Show requests that need you, active agents and finished runs.", "podium status --watch"),
     ("ps", "Look", "List runs and their states.", "podium ps --all"),
     ("group", "Look", "Organise runs: rename, pin, move and archive groups.", "podium group pin billing"),
     ("show", "Look", "Show one run: its tree of agents and its answer.", "podium show 3f2a"),

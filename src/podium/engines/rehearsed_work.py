@@ -1,4 +1,4 @@
-"""The rehearsal of a collaborating team: a plan for every member, reviews that accept, and one decision."""
+"""The rehearsal of a collaborating team: a plan with a step for each member, accepting reviews and one decision."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def choose_work_move(call: ModelCall, request: str) -> Move | None:
 
 
 def make_rehearsed_plan(request: str) -> str:
-    """Return a plan with a step for each member that does not only plan or review, and a last one for all of it."""
+    """Return a plan with a step for each member that does not only plan or review, and a final step for the whole."""
     goal = first_line(_cut_section(request, "## Goal"))[:LONGEST_QUOTE]
     members = _MEMBER.findall(_cut_section(request, "## Members"))
     owners = [name for name, about in members if not re.match(r"(planner|reviewer)\b", about, re.IGNORECASE)]

@@ -1,4 +1,4 @@
-"""An overview of a store: which requests wait for the person, who works on what, and which runs have ended."""
+"""An overview of a store: which requests wait for the user, which agents are active, and which runs have ended."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class StepCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
-    """One run in the overview. `agents` lists who works on what; `parent` is the run that started this worker."""
+    """One run in the overview. `agents` lists the active agents; `parent` is the run that started this worker."""
 
     id: str
     state: RunState
@@ -45,7 +45,7 @@ class RunStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """The state of all runs of a store. Requests are in the order of their age, runs the newest first."""
+    """The state of all runs of a store. Requests are sorted oldest first, and runs newest first."""
 
     waiting: tuple[OpenRequest, ...] = ()
     active: tuple[RunStatus, ...] = ()
@@ -94,7 +94,7 @@ def _read_status(reader: StoreReader, summary: RunSummary, *, now: float) -> Run
 
 
 def _list_active_agents(root: OperationNode) -> Iterator[str]:
-    """Yield who works on what: the innermost operations that have not ended."""
+    """Yield the active agents: those of the innermost operations that have not ended."""
     for node in root.walk():
         if node.ended is None and all(child.ended is not None for child in node.children):
             yield f"{node.agent}: {node.activity}"

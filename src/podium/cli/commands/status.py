@@ -1,4 +1,4 @@
-"""`podium status`: what needs you, who works on what, and what has finished, in all runs."""
+"""`podium status`: show the requests that need you, active agents and finished runs of a store."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..terminal.text import as_json
 @click.option("--watch", "is_watching", is_flag=True, help="Keep the overview on the screen and answer requests.")
 @click.option("--json", "is_json", is_flag=True, help="Print the overview as JSON.")
 def status_command(is_watching: bool, is_json: bool) -> None:
-    """Show what needs you, who works on what and what has finished, in all runs.
+    """Show the requests that need you, the active agents and the finished runs, for all runs.
 
     With --watch, the overview stays on the screen and follows the runs; the keys are shown at the bottom.
     """

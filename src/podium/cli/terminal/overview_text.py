@@ -28,7 +28,7 @@ NOTHING = {
 
 
 def format_overview(overview: Overview, *, now: float, width: int) -> Iterator[str]:
-    """Yield the lines of the overview in three parts, each of which says what appears there if it is empty."""
+    """Yield the lines of the overview in three sections. An empty section says what would appear in it."""
     parts: tuple[tuple[str, Sequence[str]], ...] = (
         (f"Needs you ({len(overview.waiting)})", format_waiting(overview.waiting, now=now)),
         (f"Working ({len(overview.active)})", format_statuses(overview.active)),
@@ -49,7 +49,7 @@ def cut_line(line: str, width: int) -> str:
 
 
 def format_waiting(waiting: Sequence[OpenRequest], *, now: float) -> list[str]:
-    """Return a line for each request that waits for the person."""
+    """Return a line for each request that waits for the user."""
     rows = [
         (
             one.asked.id,
@@ -78,7 +78,7 @@ def describe_request(one: OpenRequest) -> str:
 
 
 def format_statuses(statuses: Sequence[RunStatus]) -> list[str]:
-    """Return a line for each run, and below it who works on what."""
+    """Return a line for each run, and below it a line for each active agent."""
     rows = [
         (one.id, one.state, one.worker or one.agent, format_duration(one.seconds), _format_steps(one), one.request)
         for one in statuses

@@ -38,7 +38,7 @@ HEADINGS = ("Needs you", "Working", "Finished")
 
 
 class StatusScreen(App[None]):
-    """The overview of a store, which follows its runs until the person leaves it."""
+    """The overview of a store, which follows its runs until the user closes it."""
 
     TITLE = "podium"
     ENABLE_COMMAND_PALETTE = False
@@ -158,7 +158,7 @@ class StatusScreen(App[None]):
             return "the request has only just appeared; press the key again"
         details = self.query_one("#details", VerticalScroll)
         is_read = details.scroll_y >= details.max_scroll_y
-        return "" if is_read else "there is more of it below; press space to read it first"
+        return "" if is_read else "the request continues below; press space to read it first"
 
     def _selected_id(self) -> str:
         listed = self.query_one(OptionList)
@@ -176,7 +176,7 @@ class StatusScreen(App[None]):
         return next((one for one in runs if one.id == chosen), None)
 
     async def action_answer(self, decision: Decision) -> None:
-        """Approve or deny the selected request; of a question, choose the first choice, or say how to answer."""
+        """Approve or deny the selected request. For a question, choose the first choice, or show how to answer it."""
         one = self._selected_request()
         if one is None:
             self._message = "select a request first"
@@ -188,7 +188,7 @@ class StatusScreen(App[None]):
 
 
 def _submit(store: Path, one: OpenRequest, decision: Decision) -> str:
-    """Answer a request, and return what to tell the person."""
+    """Answer a request, and return the message to show."""
     if not isinstance(one.asked, PermissionAsked):
         return f"answer it with: podium answer {one.asked.id} TEXT"
     given = PermissionAnswered(
@@ -208,7 +208,7 @@ def _describe_run(run: RunStatus) -> str:
         f"run {run.id} of {run.agent}: {run.state}",
         f"request: {run.request}",
         f"used: {format_usage(run.usage)}",
-        f"podium show {run.id} shows its tree, podium logs {run.id} -f follows it",
+        f"podium show {run.id} shows its tree, and podium logs {run.id} -f follows it",
     ]
     if run.steps is not None:
         lines.insert(2, f"plan: {run.steps.done} of {run.steps.total} steps done; podium plan {run.id} shows it")
