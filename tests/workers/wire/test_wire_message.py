@@ -167,7 +167,8 @@ USUAL_KINDS = (
 
 def test_the_page_says_for_every_usual_kind_what_does_its_work() -> None:
     page = PAGE.read_text(encoding="utf-8")
-    table = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", page[page.index("## What does what") :], re.MULTILINE))
+    section = page[page.index("## How each kind of message is sent") :]
+    table = dict(re.findall(r"^\| `(\w+)` \| (.+?) \|", section, re.MULTILINE))
     on_the_wire = fields_by_kind(FromWorker) | fields_by_kind(FromCommander)
 
     assert set(table) == set(USUAL_KINDS)
