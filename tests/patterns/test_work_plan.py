@@ -192,4 +192,4 @@ def test_a_criterion_without_a_verdict_is_not_met() -> None:
 
     (finding,) = combine_findings(step, {}, {}, "rex")
 
-    assert (finding.is_met, finding.reason) == (False, "the reviewer gave no verdict on it")
+    assert (finding.is_met, finding.reason) == (False, "the reviewer gave no verdict on this criterion")

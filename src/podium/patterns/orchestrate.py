@@ -131,7 +131,7 @@ def record_plan(op: Operation, plan: Plan, *, iteration: int) -> Plan:
 
 def describe_skipped(plan: Plan) -> list[str]:
     """Describe the skipped items of a plan."""
-    return [f"{one.name or 'nobody'}: {one.why}" for one in plan.skipped]
+    return [f"{one.name or 'unnamed item'}: {one.why}" for one in plan.skipped]
 
 
 def describe_shared_tasks(plan: Plan) -> list[str]:

@@ -54,7 +54,7 @@ def require_repository(team: Iterable[Agent], repo: Path | None) -> None:
             continue
         if not _is_in_git(repo):
             raise Mistake(
-                f"{agent.name} has {what}, but {repo or 'a run without a repository'} is not in a git repository; "
+                f"{agent.name} has {what}, but {repo or 'this run'} is not in a git repository; "
                 "create one with git init"
             )
 

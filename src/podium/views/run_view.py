@@ -89,7 +89,7 @@ class OperationNode:
     team: Team | None = None
     """The team that the agent leads."""
     members: dict[str, str] = field(default_factory=dict)
-    """The agents of that team's members, by member name, in order."""
+    """The agents of the team's members, by member name, in order."""
 
     @property
     def text(self) -> str:

@@ -188,8 +188,8 @@ async def find_registered_worktree(place: Repository | Checkout, path: Path, *, 
 async def write_worktree_files(checkout: Checkout, *, lock: int) -> None:
     """Write the files of a worktree that was added without its files.
 
-    Git could write them when adding the worktree, but then with settings that apply only there and could not be
-    checked before.
+    Git could write them when adding the worktree, but it would then use settings that apply only to that worktree and
+    that could not be checked before.
     """
     told = ("reset", "--hard", "--no-recurse-submodules", "--quiet")
     await read_git_output(checkout, *told, timeout=SNAPSHOT_SECONDS, lock=lock)

@@ -256,7 +256,7 @@ class Sandbox:
             yield Mount("read", prefix)
 
     def _guard_mounts(self, held: Collection[str]) -> Iterator[Mount]:
-        """Yield the protected and secret paths now in the checkout. Links are skipped: a mount follows them."""
+        """Yield the protected and secret paths now in the checkout. Links are skipped, because a mount follows them."""
         is_plain = {str(self.checkout): True}
         for one in self._guarded_paths:
             if (kind := one.read_kind(is_plain)) is None:
