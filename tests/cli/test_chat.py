@@ -120,7 +120,7 @@ def test_ctrl_c_puts_a_line_that_no_agent_has_received_back_into_the_input(desk:
     send_line(terminal, "write a poem")
     terminal.wait_for("(poet is thinking")
     send_line(terminal, "in two lines")
-    terminal.wait_for("the agent receives it at its next step")
+    terminal.wait_for("the agent will receive your message at its next step")
 
     terminal.process.sendcontrol("c")
     terminal.wait_for("poet> in two lines")
@@ -139,7 +139,7 @@ def test_ctrl_c_during_a_turn_keeps_the_line_that_is_being_typed(desk: Desk) -> 
     send_line(terminal, "write a poem")
     terminal.wait_for("(poet is thinking")
     send_line(terminal, "shorter,")
-    terminal.wait_for("the agent receives it at its next step")
+    terminal.wait_for("the agent will receive your message at its next step")
     terminal.process.send("and with a cat")
     terminal.wait_for("poet> and with a cat")
 
@@ -577,7 +577,7 @@ def test_ctrl_c_in_plain_lines_names_a_line_that_no_agent_has_received(desk: Des
     send_line(terminal, "write a poem")
     terminal.wait_for("(poet is thinking)")
     send_line(terminal, "shorter")
-    terminal.wait_for("the agent receives it at its next step")
+    terminal.wait_for("the agent will receive your message at its next step")
 
     terminal.process.sendintr()
     terminal.wait_for("  not sent: shorter")

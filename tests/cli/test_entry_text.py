@@ -220,7 +220,7 @@ LINES: list[tuple[Event, str | None]] = [
         WorkCommitted(branch="x", commit="0123456789abcdef", files=("a.py",), added=2, removed=1),
         "law: 1 file changed on x at 0123456789ab (+2 -1)",
     ),
-    (WorkerSent(run="r2", branch="x"), "law: sends a worker (run r2) to x"),
+    (WorkerSent(run="r2", branch="x"), "law: starts a worker (run r2) on x"),
     (WorkerReturned(run="r2", outcome="failed", error="law: no"), "law: worker run r2 failed: no"),
     (
         DecisionProposed(id="d1", topic="Which drink?", options=("tea", "coffee")),

@@ -318,7 +318,7 @@ def test_without_a_terminal_it_is_refused(writer: Desk) -> None:
     done = writer.run_podium("run", "writer", "go")
 
     assert done.returncode == 0
-    assert "denied by podium (unattended): nobody is there to ask" in done.stderr
+    assert "denied by podium (unattended): nobody is available to answer" in done.stderr
     assert not (writer.repo / "a.txt").exists()
 
 

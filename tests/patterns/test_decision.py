@@ -258,7 +258,7 @@ async def test_a_blocker_that_cannot_be_decided_fails_the_step_in_one_sentence(s
     result = await studio.run("lead", "go")
 
     assert not result.succeeded
-    assert "this cannot be decided: the option 'tabs' is listed twice" in str(result.error)
+    assert "the decision cannot be made: the option 'tabs' is listed twice" in str(result.error)
 
 
 # The person

@@ -15,7 +15,7 @@ COMMANDS = (
     ("resume", "Work", "Resume a run that was interrupted or paused.", "podium resume 3f2a"),
     ("fork", "Work", "Start a new run from an earlier point of a run.", "podium fork 3f2a --at 40"),
     ("retry", "Work", "Try a run again from where it failed.", "podium retry 3f2a --budget usd=5"),
-    ("delegate", "Work", "Start a worker on a task, on its own branch.", 'podium delegate feat/csv "Export to CSV"'),
+    ("delegate", "Work", "Delegate a task to a worker on its own branch.", 'podium delegate feat/csv "Export to CSV"'),
     ("merge", "Work", "Merge workers' branches and run the checks.", "podium merge --all"),
     (
         "decide",

@@ -135,7 +135,7 @@ class Allowance:
         return max(1, int(min(room, share)))
 
     def find_refusal(self, operation: str) -> str | None:
-        """Return the message of a call that one of the current limits refused at or below an operation."""
+        """Return the error message of a call, at or below an operation, that one of the current limits refused."""
         if self.budget is None:
             return None
         refusals = tuple(f"{self._describe_limit(limit, name)} " for limit, _, _, name in self._iter_limits() if limit)

@@ -244,7 +244,7 @@ class Gate:
         if isinstance(known, PermissionAnswered):
             return known
         if self._unattended == "deny":
-            return place.record(_deny_request(asked, "nobody is there to ask", channel="unattended"))
+            return place.record(_deny_request(asked, "nobody is available to answer", channel="unattended"))
         await timeline.wait_written()
         if self._unattended == "park":
             timeline.pause()

@@ -217,7 +217,7 @@ class Operation:
 
     @property
     def repo(self) -> str:
-        """The path of the repository for which the run's decisions are in force; empty if there is none."""
+        """The path of the repository to which the run's decisions apply; empty if there is none."""
         return self._context.find_repo()
 
     @property

@@ -218,7 +218,7 @@ class RunDriver:
             message = f"{why}; the answer lacks the work that was refused for this reason"
             failure = Failure(kind="budget", agent=self.agent, message=message)
         elif answer.text.endswith(CUT_OFF_MARK) or any(part.text.endswith(CUT_OFF_MARK) for part in answer.parts):
-            message = "the answer was cut off at the token limit of the model, also when asked for the rest"
+            message = "the answer was cut off at the model's token limit, even after the model was asked to continue"
             failure = Failure(kind="limit", agent=self.agent, message=message)
         else:
             return RunEnded(outcome="succeeded")

@@ -33,7 +33,7 @@ class AgentDiagnostics:
         self._toolbox = Toolbox(repo or Path(), checks=settings.checks)
 
     def check_agents(self, agents: Iterable[Agent]) -> Iterator[Diagnostic]:
-        """Yield what a run with each of these agents would refuse or leave out."""
+        """Yield a diagnostic for everything that a run of each of these agents would refuse or leave out."""
         for written in apply_team_fallbacks(agents):
             notices: list[str] = []
             agent = choose_available_models(written, self._find_model_error, notices)

@@ -127,7 +127,7 @@ class RunView:
     is_paused: bool = False
     notices: list[str] = field(default_factory=list)
     requests: RunRequests = field(default_factory=RunRequests)
-    """The requests and questions to the person."""
+    """The requests and questions to the user."""
     request_entries: list[Entry] = field(default_factory=list)
     """The requests and questions to the person and their answers, in order."""
     refusals: list[ActionRefused] = field(default_factory=list)

@@ -105,7 +105,7 @@ class TranscriptPrinter:
             case TextSuperseded() | TurnResumed() | SessionRevived():
                 self._streamed = ""
                 self._reply.end_text()
-                self._console.print_line("  (the last reply is repeated)")
+                self._console.print_line("  (the reply starts again)")
 
     def _print_streamed_text(self, text: str) -> None:
         if text:

@@ -81,7 +81,7 @@ class ChatSession:
         self._group: TaskGroup | None = None
 
     async def run_until_exit(self) -> None:
-        """Chat until the person exits."""
+        """Chat until the user exits."""
         opening = open_run_notices(self._settings(), is_shown=True, tell=self._console.print_line)
         async with opening as notices, create_task_group() as group:
             self._group = group

@@ -42,8 +42,8 @@ class RunEnding:
 
     `error` is the error that kept this process from continuing, `error_text` the result's error without what the
     view has already printed, and `refusals` are the actions that were refused.
-    `is_parked` means that the run is paused until somebody answers a request, `is_aborted` that the person stopped it
-    by an answer.
+    `is_parked` means that the run is paused until somebody answers a request, and `is_aborted` means that the user
+    stopped it when answering a request.
     """
 
     result: Result | None = None

@@ -117,7 +117,7 @@ class QueuedRequest(NamedTuple):
 
 
 class RequestPrompter:
-    """Shows requests to the person with `tell` and submits the answers. `view` is suspended during a prompt.
+    """Shows requests to the user with `tell` and submits the answers. `view` is suspended during a prompt.
 
     Each answer records the person and the `channel`.
     """

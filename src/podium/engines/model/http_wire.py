@@ -124,7 +124,7 @@ class Endpoint:
         status = response.status
         is_unknown = error.is_unknown_model(status)
         if status not in (401, 403):
-            what = f"answered {status} for the model {call.model}: {words}"
+            what = f"returned {status} for the model {call.model}: {words}"
             if is_unknown and (hint := suggest_models(self.provider, call.model)):
                 what = f"{what.rstrip('.')}; {hint}"
         elif self.key:

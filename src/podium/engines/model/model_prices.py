@@ -120,7 +120,7 @@ def suggest_models(provider: str, model: str) -> str:
 def describe_unknown_model(provider: str, model: str) -> str | None:
     """Return a sentence about a model that is not known, with similar ones; None if it is known."""
     hint = suggest_models(provider, model)
-    return f"{provider} has no model {model!r} that is known here; {hint}" if hint else None
+    return f"{provider} is not known to have a model {model!r}; {hint}" if hint else None
 
 
 class _Rates(NamedTuple):

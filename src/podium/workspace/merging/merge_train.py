@@ -243,7 +243,9 @@ class _TrainBuilder:
             result = await self._check(checkout.path)
         if not result.passed:
             failed = escape_unprintable(result.command) or "the check"
-            return self._leave_out(train_branch, "check", f"{failed} fails with it", output=tail_output(result.output))
+            return self._leave_out(
+                train_branch, "check", f"{failed} fails after the merge", output=tail_output(result.output)
+            )
         self.head, self.checks = commit, result.checks
         self.merged.append(MergedBranch(branch=train_branch.branch, commit=commit, tree=outcome.tree))
         return None

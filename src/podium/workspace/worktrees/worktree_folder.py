@@ -1,8 +1,8 @@
 """The folder of a worktree, resolved from a pattern that the user can choose.
 
-`{repo}` is the name of the repository's folder, `{branch}` the branch with dashes for slashes, and `~` the home
-folder. A relative pattern is resolved from the repository. If the folder belongs to another branch, `{branch}` gets a
-suffix. This module does not check whether the folder exists.
+`{repo}` is the name of the repository's folder, `{branch}` is the branch with dashes instead of slashes, and `~`
+is the home folder. A relative pattern is resolved from the repository. If the folder belongs to another branch,
+`{branch}` gets a suffix. This module does not check whether the folder exists.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ def choose_worktree_folder(pattern: str, *, main: Path, branch: str, taken: Cont
 
 
 def resolve_worktree_folder(pattern: str, *, main: Path, branch: str, suffix: str = "") -> Path:
-    """Return the folder for a branch's worktree; `main` is the repository's own folder. Raises Mistake."""
+    """Return the folder for a branch's worktree; `main` is the repository's folder. Raise Mistake if it is invalid."""
     must_be_folder_pattern(pattern)
     values = {"repo": main.name, "branch": branch.replace("/", "-") + suffix}
     # Without a home folder the ~ stays, and is rejected below as a folder inside the repository.
