@@ -165,6 +165,16 @@ def test_the_error_of_a_worker_is_told_when_it_returns() -> None:
     )
 
 
+def test_a_later_call_of_an_agent_says_that_it_failed_with_the_same_error() -> None:
+    lines = EntryLines()
+    ended = OperationEnded(outcome="failed", failure=Failure(kind="failed", agent="away", message="it answered 401"))
+
+    first = lines.add_entry(make_entry("law/member:away#10", ended))
+    other = lines.add_entry(make_entry("law/member:away#1", ended))
+
+    assert (first, other) == (["away: failed: it answered 401"], ["away: failed (same error as away)"])
+
+
 def test_words_of_a_message_are_not_removed_from_other_sentences() -> None:
     lines = EntryLines()
     failure = Failure(kind="failed", agent="away", message="no")

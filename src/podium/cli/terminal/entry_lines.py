@@ -71,7 +71,7 @@ class EntryLines:
             return [] if line is None else [line]
         short = _remove_messages(line, self._told)
         by = self._told.get(message, entry.operation)
-        if isinstance(entry.event, OperationEnded) and not by.startswith(entry.operation):
+        if isinstance(entry.event, OperationEnded) and not f"{by}/".startswith(f"{entry.operation}/"):
             short = f"{short} (same error as {parse_agent_name(by)})"
         self._told.setdefault(message, entry.operation)
         return [short]
