@@ -242,7 +242,7 @@ def test_on_a_terminal_save_says_what_a_squad_would_lose_and_asks(desk: Desk, ke
     terminal.wait_for("cannot store the description, the lead's prompt, the members' tools, termination and max_rounds")
     terminal.process.sendline(key)
 
-    assert terminal.wait_exit() == (0 if key == "y" else 130)
+    assert terminal.wait_exit() == (0 if key == "y" else 4)
     assert (desk.repo / ".squad/team.md").exists() is (key == "y")
     assert (desk.home / "presets.json").exists() is (key == "y")
 
