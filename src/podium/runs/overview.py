@@ -9,8 +9,8 @@ from pathlib import Path
 from ..store.sqlite.open_requests import OpenRequest, list_open_requests
 from ..store.sqlite.reader import RunSummary, StoreReader
 from ..values.event import Entry, RunStarted
-from ..values.usage import NO_USAGE, Usage, sum_usage
-from ..views.run_view import OperationNode, RunView
+from ..values.usage import Usage, sum_usage
+from ..views.run_view import OperationNode, RunView, usage_of_event
 from ..views.work_progress import read_team_work
 from .run_lookup import RunState, derive_run_state, is_over
 
@@ -89,7 +89,8 @@ def _read_status(reader: StoreReader, summary: RunSummary, *, now: float) -> Run
         seconds=(now if is_working else summary.last.at) - summary.first.at,
         agents=tuple(_list_active_agents(view.root))[:MOST_ACTIVE_AGENTS] if is_working and view.root else (),
         steps=_count_steps(entries),
-        usage=view.usage if view.root is not None else NO_USAGE,
+        # Entries that a fork shares with another run, and the results of workers, are counted in their own runs.
+        usage=sum_usage(usage_of_event(entry.event) for entry in entries[1 + started.shared :]),
     )
 
 
