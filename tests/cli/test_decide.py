@@ -138,7 +138,7 @@ def test_a_decision_supersedes_one_that_is_in_force(desk: Desk) -> None:
         ((*DRINK, "--rule", "most"), "'most' is not a rule for a vote; use majority"),
         ((*DRINK, "--window", "0"), "the window of the vote must be a number of seconds above 0, got 0"),
         ((*DRINK, "--by", "council", "--rule", "quorum:2"), "quorum:2 can never be reached"),
-        ((*DRINK, "--by", "elder-1"), "elder-1 leads no team that could vote"),
+        ((*DRINK, "--by", "elder-1"), "elder-1 does not lead a team that can vote"),
         ((*DRINK, "--by", "nobody"), 'agent "nobody" not found'),
         ((*DRINK, "--supersede", "d1"), "decision 'd1' not found in "),
     ],

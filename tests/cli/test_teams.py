@@ -221,7 +221,7 @@ def test_a_built_in_team_is_saved_as_a_squad_only_when_its_losses_are_agreed_to(
     assert "the description, the lead's prompt" in refused.stderr
     assert "the members' tools" in refused.stderr
     assert all(key in refused.stderr for key in before["lead"][-1])
-    assert f"{team} would run here without them" in refused.stderr
+    assert f"{team} would run without them" in refused.stderr
     assert "--mine saves only your own copy, which has everything" in refused.stderr
     assert "give --yes to confirm" in refused.stderr
     assert not (desk.repo / ".squad").exists()

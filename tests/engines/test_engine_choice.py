@@ -183,7 +183,7 @@ async def test_a_model_that_its_provider_does_not_have_is_replaced_for_the_rest_
     assert result.text == "done"
     assert (len(first.calls), len(second.calls)) == (2, 2)
     said = "The model `gpt-5-minj` does not exist; similar models: gpt-5-mini,"
-    refused = f"openai answered 404 for the model gpt-5-minj: {said}"
+    refused = f"openai returned 404 for the model gpt-5-minj: {said}"
     [notice] = read_notices(settings, result.run_id)
     assert notice.startswith(f"a uses other instead: {refused}")
     assert (alone.error or "").startswith(f"b: {refused}")

@@ -163,7 +163,7 @@ async def test_if_something_was_changed_later_a_fork_starts_at_the_current_commi
     assert ((folder / "one.txt").exists(), (folder / "two.txt").exists()) == (False, True)
     assert notices(studio, fork) == [
         f"no snapshot was taken before this point: the checkout starts at commit {repo.tip()[:12]} of {repo.path}, "
-        "without what the run had changed"
+        "without the changes of the run"
     ]
 
 
@@ -176,9 +176,7 @@ async def test_what_was_changed_after_the_snapshot_is_said_to_be_missing(app: Ap
 
     checkout = await create_fork_checkout(studio.settings, repo.path, entries, kept, run="fork1")
 
-    assert checkout.notices == (
-        "the checkout is at the snapshot plan, without what was changed between it and this point",
-    )
+    assert checkout.notices == ("the checkout is at the snapshot plan, without the changes between it and this point",)
 
 
 async def test_without_git_a_fork_works_in_the_same_folder_and_says_so(

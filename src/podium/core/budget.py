@@ -115,7 +115,7 @@ class Allowance:
             await released.wait()
 
     def reserve_call(self, estimate: CallEstimate) -> Reservation:
-        """Return the block in which a model call, for which there is room, is reserved."""
+        """Return a context manager that reserves the budget for a model call, which must fit into the budget."""
         longest = self._longest_reply(estimate)
         reserved = estimate.least if longest is None else estimate.with_reply(longest)
         # Allowances without limits are counted too: they can get limits before the call ends.
@@ -245,7 +245,7 @@ class Allowance:
 
 
 class Reservation:
-    """The block in which a model call counts as reserved at every level.
+    """A context manager in which a model call counts as reserved at every level.
 
     Entering it returns the maximum length of the reply in tokens; None if there is no limit on tokens or cost.
     """

@@ -87,7 +87,7 @@ class RunTimeouts:
 
 
 class TrackedTimeout:
-    """The block in which a timeout is one of the run's active ones."""
+    """A context manager in which a timeout is one of the run's active timeouts."""
 
     __slots__ = ("_place", "_timeout", "_timeouts")
 

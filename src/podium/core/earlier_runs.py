@@ -32,7 +32,7 @@ class EarlierRun(NamedTuple):
 
 
 async def load_earlier_turns(run: str, read_rows: ReadRows) -> tuple[PastTurn, ...]:
-    """Return the turns of a run and of the runs that it continued, oldest first. Raises Mistake."""
+    """Return the turns of a run and of the runs that it continued, oldest first. Raise Mistake if one is missing."""
     turns: list[PastTurn] = []
     while run:
         if not (rows := await read_rows(run)):

@@ -109,7 +109,7 @@ def make_interrupted_answer(tool: str) -> ToolAnswer:
 # The gate
 
 LONGEST_REASON = 500
-"""How many characters of an agent's own reason a request carries."""
+"""How many characters of an agent's own reason a request contains."""
 
 JudgeAction = Callable[[Action, int], Verdict]
 """Returns the rules' verdict on an action that changes this many lines."""
@@ -289,7 +289,7 @@ class Gate:
 
 
 def find_agent_reason(reply: ModelReplied | None, call: ToolUse) -> str:
-    """Return what an agent said with a call, on one line: the end of its reply's text or, failing that, reasoning."""
+    """Return the agent's text for a call, on one line: the end of its reply's text or, failing that, reasoning."""
     if reply is None or all(one.id != call.id for one in reply.calls):
         return ""
     said = " ".join((reply.text.strip() or reply.reasoning).split())

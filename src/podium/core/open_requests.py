@@ -79,7 +79,7 @@ def describe_answerer(answered: Answered) -> str:
 
 
 def describe_closing(answered: Answered | None) -> str:
-    """Return how a request was closed, as the end of a sentence about it."""
+    """Return how a request was closed, as the end of a sentence."""
     if answered is None or answered.channel == "timeout" or (answered.by == "podium" and not answered.channel):
         return "timed out"
     return f"was answered by {describe_answerer(answered) or 'somebody'}"

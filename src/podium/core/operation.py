@@ -87,7 +87,7 @@ class RunContext:
     mode: Mode = "default"
     directory: str = ""
     find_repo: Callable[[], str] = str
-    """Returns the path of the repository for which the run's decisions are in force; empty if there is none."""
+    """Returns the path of the repository to which the run's decisions apply; empty if there is none."""
     unattended: Unattended | None = "deny"
     """How agents' requests and questions are handled without a person; None if a person is available to answer."""
     turn_limits: TurnLimits = DEFAULT_TURN_LIMITS

@@ -54,7 +54,7 @@ async def run_decision(
     """Make a decision and return it. A decision that was made before is returned from the timeline.
 
     A proposal without an id gets one, which a resumed run finds again. Without a lead, only a person decides if the
-    vote has no result: in an unattended run, the run is paused until somebody does. Raises AgentFailed if the proposal
+    vote has no result: in an unattended run, the run is paused until somebody does. Raise AgentFailed if the proposal
     is invalid.
     """
     proposal = shorten_proposal(proposal)
@@ -85,12 +85,12 @@ async def run_decision_request(op: Operation, proposal: DecisionProposed) -> Ans
 
 
 def list_weights(op: Operation, members: Mapping[str, Agent]) -> dict[str, float]:
-    """Return the weights of the members of the operation's team whose votes do not count once."""
+    """Return the weights of the members of the operation's team whose votes do not count exactly once."""
     return list_team_weights(op.agent, members)
 
 
 def list_team_weights(lead: Agent, members: Mapping[str, Agent]) -> dict[str, float]:
-    """Return the weights of the members of a lead's team whose votes do not count once."""
+    """Return the weights of the members of a lead's team whose votes do not count exactly once."""
     listed = () if lead.team is None else lead.team.members
     return {name: one.weight for name, one in zip(members, listed, strict=True) if one.weight != 1}
 

@@ -58,7 +58,7 @@ def _make_tool(name: str, op: Operation) -> Tool:
 
 
 class Electorate(NamedTuple):
-    """Those who vote on a decision, and the lead that decides without a result."""
+    """The agents that vote on a decision, and the lead that decides if the vote has no result."""
 
     voters: Mapping[str, Agent]
     weights: Mapping[str, float]
@@ -68,7 +68,7 @@ class Electorate(NamedTuple):
 
 
 def find_electorate(op: Operation) -> Electorate:
-    """Return who votes on a proposal of an operation's agent: its team, or else all agents of the run."""
+    """Return the voters on a proposal by an operation's agent: its team, or else all agents of the run."""
     lead = find_lead(op)
     if lead is not None and lead.team is not None:
         own = msgspec.convert(lead.team.options, TeamOptions)

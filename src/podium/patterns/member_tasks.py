@@ -62,7 +62,7 @@ class TeamOptions(Struct, frozen=True, kw_only=True):
     routing: str = ""
     prompts: dict[str, str] = {}
     fallback_models: tuple[str, ...] = ()
-    """Used when a run starts, for agents that list none themselves."""
+    """The fallback models for agents that do not list any; applied when a run starts."""
 
 
 class TaskResult(NamedTuple):

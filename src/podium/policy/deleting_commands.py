@@ -1,4 +1,4 @@
-"""Which commands delete files, or discard work that cannot be recovered. Only the words of a command count."""
+"""Find commands that delete files, or discard work that cannot be recovered, by their words alone."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ DELETERS = split_names("rm rmdir unlink shred srm wipe del erase")
 """Programs that delete their operands."""
 
 DESTROYERS = split_names("truncate mkfs wipefs fdisk parted")
-"""Programs that destroy what is in a file or on a disk."""
+"""Programs that destroy the content of a file or a disk."""
 
 DELETING_WORDS = split_names("rm rmi delete del remove uninstall destroy purge prune drop unlink erase wipe clean")
 """Subcommands that delete something, whatever the program."""
@@ -22,7 +22,7 @@ OTHERS = PATHLESS | WRAPPERS | WRITERS | COPIERS
 
 
 def find_deletions(words: Words, *, run_by: Words) -> Iterator[str]:
-    """Yield what a command deletes: its operands, or the command itself. `run_by` is the command that runs it."""
+    """Yield the operands that a command deletes, or the command itself. `run_by` is the command that runs it."""
     name = get_program_name(words)
     if name in DELETERS:
         operands = [word for word in words[1:] if not word.startswith("-")]

@@ -1,4 +1,4 @@
-"""Which commands use the network, and with which hosts. Only the words of a command count."""
+"""Find commands that use the network, and the hosts that they connect to, by their words alone."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Find the risk facts of an action: what a person should notice before answering a request for it.
+"""Find the risk facts of an action, which a person should notice before answering a request for it.
 
-The facts depend only on the action's text. They inform the person and decide nothing: rules decide whether Podium
+The facts depend only on the action's text. They inform that person and decide nothing: rules decide whether Podium
 asks. An action without facts is not necessarily harmless.
 """
 

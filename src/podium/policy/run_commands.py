@@ -1,4 +1,4 @@
-"""Which command a command runs: `rm a` for `sudo -u ada rm a`, and which programs are known.
+"""Find the command that a command runs (`rm a` for `sudo -u ada rm a`), and whether its program is known.
 
 The words do not show whether an option has a value, so there can be several possibilities. Risk facts use this;
 rules do not, because `shell_command` gives them every command that could possibly run.

@@ -46,11 +46,12 @@ MOST_FOLDERS = 16
 class ShellCommand:
     """A parsed shell command.
 
-    `parts` are the simple commands of a plain command. `odd` says why it is not plain, and `unread` why it could not
-    be checked at all. `simple` are all its simple commands, and `nested` those in strings that a program may run.
-    `candidates` lists every command that may run, including those run by other programs, and `match_texts` the same
-    commands as texts to match. `sources` are the files of input redirections. `writes` and `mentions` are paths, also
-    resolved in the `folders` that the command enters; `names_protected` says whether any path is protected.
+    `parts` are the simple commands of a plain command. `odd` says why it is not plain, and `unread` says why it
+    could not be checked at all. `simple` are all its simple commands, and `nested` are those in strings that a program
+    may run. `candidates` lists every command that may run, including those run by other programs, and `match_texts`
+    contains the same commands as texts to match. `sources` are the files of input redirections. `writes` and
+    `mentions` are paths, also resolved in the `folders` that the command enters; `names_protected` says whether any
+    path is protected.
     """
 
     text: str

@@ -54,7 +54,7 @@ class TeamDefinition(NamedTuple):
         return self.preset if self.preset is not None else preset_from_agents(self.lead, self.members)
 
     def as_own_copy(self, home: Path) -> Preset:
-        """Return the team as a preset to save, with what only the user's copy of a squad can store."""
+        """Return the team as a preset to save, with the settings that only the user's copy of a squad can store."""
         preset = self.as_preset()
         copy = presets.load_presets(home).get(preset.name)
         is_copy = self.squad is not None and copy is not None and copy.source == str(self.squad.source)
@@ -178,7 +178,7 @@ def describe_save_losses(preset: Preset, *, repo: Path | None, home: Path, team:
         losses.append(f"The repository's squad is {there.name} with {who} and would be replaced.")
     if repo is not None and team is None and (unsaved := list_preset_only_settings(preset)):
         losses.append(
-            f"A squad folder cannot store {join_words(unsaved)}, so {preset.name} would run here without them "
+            f"A squad folder cannot store {join_words(unsaved)}, so {preset.name} would run without them "
             "(--mine saves only your own copy, which has everything)."
         )
     own = presets.load_presets(home).get(preset.name)

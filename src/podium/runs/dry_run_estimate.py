@@ -20,7 +20,7 @@ from ..views.run_view import OperationNode, RunView, map_member_names, usage_of_
 
 
 class ModelEstimate(Struct, frozen=True, kw_only=True):
-    """What one model would be used for. `model` is empty if none is configured, and `usd` None if it has no price."""
+    """The estimated usage of one model. `model` is empty if none is configured; `usd` is None if it has no price."""
 
     model: str
     calls: int = 0

@@ -1,6 +1,6 @@
 """The checkout of a fork: a new worktree on a new branch, with the files as they were at the fork's position.
 
-The person's own checkout belongs to the run that is forked, so a fork never works there. The worktree starts at the
+The user's own checkout belongs to the run that is forked, so a fork never works there. The worktree starts at the
 commit of a snapshot. If there is none, it starts with the current files if the run changed nothing after the position,
 and otherwise at the current commit.
 """
@@ -35,7 +35,7 @@ KEPT_NAME = "fork"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkCheckout:
-    """Where a fork works. `branch` is empty if it has no checkout of its own."""
+    """The folder in which a fork works. `branch` is empty if it has no checkout of its own."""
 
     directory: str = ""
     branch: str = ""
@@ -47,7 +47,7 @@ async def create_fork_checkout(
 ) -> ForkCheckout:
     """Create the checkout of the fork `run`, which shares the entries `kept` of the run with these entries.
 
-    `directory` is the folder in which that run worked. Raises Mistake.
+    `directory` is the folder in which that run worked. Raise Mistake if it no longer exists.
     """
     directory = await to_thread.run_sync(_resolve_directory, directory)
     try:
@@ -79,7 +79,7 @@ async def create_fork_checkout(
 
 
 def _resolve_directory(directory: Path) -> Path:
-    """Return a folder without symbolic links. Raises Mistake if it does not exist."""
+    """Return a folder without symbolic links. Raise Mistake if it does not exist."""
     if not directory.exists():
         raise Mistake(f"{directory}, where the run worked, no longer exists; restore it, or start a new run")
     return directory.resolve()
@@ -113,9 +113,9 @@ async def _choose_base(
             name = entry.event.name
             if all(seq not in shared for seq in actions if seq > entry.seq):
                 return commit, ""
-            return commit, f"the checkout is at the snapshot {name}, without what was changed between it and this point"
+            return commit, f"the checkout is at the snapshot {name}, without the changes between it and this point"
     if not shared.issuperset(actions):
-        missing = "without what the run had changed"
+        missing = "without the changes of the run"
         return head, f"{NO_SNAPSHOT}: the checkout starts at commit {head[:12]} of {repository.root}, {missing}"
     current = await take_snapshot(repository)
     is_clean = await resolve_tree(repository, current) == await resolve_tree(repository, head)

@@ -31,7 +31,7 @@ from ..values.event import (
 HOW_DECIDED = "decided by a person (fork)"
 
 OUTSIDE: frozenset[FailureKind] = frozenset({"budget", "engine", "timed_out"})
-"""The failures that are not the agent's own: what it did before them can be kept."""
+"""The failures that are not the agent's own: the work that it did before them can be kept."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,7 +48,7 @@ class DecisionChange:
 
 
 def find_fork_position(entries: Sequence[Entry], at: str) -> int:
-    """Return the position of a snapshot or entry; if `at` is empty, of the last snapshot or entry. Raises Mistake."""
+    """Return the position of a snapshot or entry; if `at` is empty, of the last snapshot or entry. Raise Mistake."""
     snapshots = {entry.event.name: entry.seq for entry in entries if isinstance(entry.event, SnapshotTaken)}
     last = entries[-1].seq
     if not at:
@@ -62,7 +62,7 @@ def find_fork_position(entries: Sequence[Entry], at: str) -> int:
 
 
 def find_decision_change(entries: Sequence[Entry], decision: str, option: str, *, by: str) -> DecisionChange:
-    """Return the decision of a run with another option. Raises Mistake if there is no such decision or option."""
+    """Return the decision of a run with another option. Raise Mistake if there is no such decision or option."""
     run = entries[0].run
     proposals = {entry.event.id: entry for entry in entries if isinstance(entry.event, DecisionProposed)}
     if decision not in proposals:
@@ -91,7 +91,7 @@ def _change_option(made: DecisionCommitted, option: str, by: str) -> DecisionCom
 
 
 def find_retry_position(entries: Sequence[Entry], start: str) -> int:
-    """Return the position from which an ended run is retried. Raises Mistake.
+    """Return the position from which an ended run is retried. Raise Mistake if there is none.
 
     `start` is a plan step or an agent, which starts again. If it is empty, the run is retried from its failure.
     """

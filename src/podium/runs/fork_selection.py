@@ -47,7 +47,7 @@ PLAN_NOT_APPROVED = "the approval of the plan is not shared, so the rules that t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkedEntries:
-    """The entries that a fork shares, in order, and notices about what was left out or changed."""
+    """The entries that a fork shares, in order, and notices about entries that were left out or changed."""
 
     kept: tuple[Entry, ...]
     notices: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
 """Send notifications by running a command or calling a webhook.
 
-Commands and URLs come only from the person's own settings. Each gets the notification as JSON, on its standard input
+Commands and URLs come only from the user's own settings. Each gets the notification as JSON, on its standard input
 or in the body of a POST request. One that fails or takes too long is reported once and has no other effect.
 """
 
@@ -119,9 +119,9 @@ class Notifier:
                         allow_redirects=False,
                     ) as response,
                 ):
-                    return "" if response.status < 300 else f"{place} answered with status {response.status}"
+                    return "" if response.status < 300 else f"{place} returned status {response.status}"
         except TimeoutError:
-            return f"{place} did not answer within {self._seconds:g} s"
+            return f"{place} did not respond within {self._seconds:g} s"
         except (ClientError, OSError, ValueError):
             return f"{place} cannot be reached"
 

@@ -25,7 +25,7 @@ class RunCost(NamedTuple):
 def read_run_cost(reader: StoreReader, summary: RunSummary, *, now: float) -> RunCost:
     """Return the usage of a run. For speed, only the entries that record usage are decoded.
 
-    What a fork shares with another run counts there.
+    Entries that a fork shares with another run count only in that run.
     """
     run = run_fields(summary, now)
     started = summary.first.event

@@ -51,7 +51,7 @@ class ForkedRun:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """What was left out or changed, for the person."""
+        """Notices for the user about entries that were left out or changed."""
         return (*self.forked.notices, *self.checkout.notices)
 
     @property
@@ -70,11 +70,11 @@ async def fork_run(
     budget: Budget | None = None,
     by: str = "",
 ) -> ForkedRun:
-    """Write a fork of a run to the store and return it. Raises Mistake.
+    """Write a fork of a run to the store and return it. Raise Mistake if the run cannot be forked there.
 
     `at` is a snapshot or a sequence number; by default the last snapshot, or the last entry if there is none. `request`
     is a message for the first agent, and for all members of a collaborating team. `decide` is a decision and the option
-    that is chosen in its place. `by` is the person's name.
+    that is chosen instead. `by` is the user's name.
     """
     entries = await _load_source(launcher, source)
     change = None if decide is None else find_decision_change(entries, *decide, by=by)
@@ -87,7 +87,7 @@ async def fork_run(
 async def retry_run(
     launcher: RunLauncher, source: str, *, start: str = "", budget: Budget | None = None, by: str = ""
 ) -> ForkedRun:
-    """Write a fork of a run that has ended, from just before its failure, and return it. Raises Mistake.
+    """Write a fork of a run that has ended, from just before its failure, and return it. Raise Mistake on failure.
 
     `start` is a plan step or an agent: the run is retried from its start instead.
     """
@@ -101,7 +101,7 @@ async def retry_run(
 
 
 def _choose_position(entries: Sequence[Entry], at: str, change: DecisionChange | None) -> int:
-    """Return the position of a fork, at the latest before the decision that it changes. Raises Mistake."""
+    """Return the position of a fork, at the latest before the decision that it changes. Raise Mistake on failure."""
     if change is None:
         return find_fork_position(entries, at)
     position = min(find_fork_position(entries, at), change.latest) if at else change.latest
@@ -114,7 +114,7 @@ def _choose_position(entries: Sequence[Entry], at: str, change: DecisionChange |
 
 
 async def _load_source(launcher: RunLauncher, source: str) -> list[Entry]:
-    """Return the timeline of the run to fork. Raises Mistake for a worker's run, and StoreCorrupt if it was altered."""
+    """Return the timeline of the run to fork. Raise Mistake for a worker's run, and StoreCorrupt if it was altered."""
     store = launcher.settings.store
 
     def read_timeline() -> list[Entry]:

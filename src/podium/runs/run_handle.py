@@ -88,7 +88,7 @@ class Run:
         """Answer a permission request. Return False if somebody else already has.
 
         `rule` is the rule to allow permanently, for the decision `always`. `by` is the person who answers, and
-        `channel` how the answer was given; both are recorded.
+        `channel` says how the answer was given; both are recorded.
         """
         self._require_request(id, PermissionAsked)
         answered = PermissionAnswered(

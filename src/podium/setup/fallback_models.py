@@ -1,4 +1,4 @@
-"""Fallback models: what an agent uses if its own model is not available when a run starts.
+"""Fallback models, which an agent uses if its own model is not available when a run starts.
 
 An agent's file, the charter of a squad's member or a team can list them. A model that is only missing from the price
 list is still called first, because the list may be older than the model; if the provider refuses it, the model caller
@@ -24,7 +24,7 @@ FindModelError = Callable[[Agent], str]
 
 
 def apply_team_fallbacks(agents: Iterable[Agent]) -> tuple[Agent, ...]:
-    """Return the agents, those without fallback models with the ones of the first team that they belong to."""
+    """Return the agents; those without fallback models get the ones of the first team that they belong to."""
     given = tuple(agents)
     found: dict[str, tuple[str, ...]] = {}
     for lead in given:

@@ -56,7 +56,7 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return escape_unprintable(f"start {env}{shlex.join([self.command, *self.args])}")
 
     def resolve_variables(self, environ: Mapping[str, str]) -> "ResolvedServer":
-        """Return the server with its variables replaced by their values. Raises Mistake if one is not set."""
+        """Return the server with its variables replaced by their values. Raise Mistake if one is not set."""
         secrets: dict[str, str] = {}
 
         def resolve_variable(match: re.Match[str]) -> str:

@@ -1,4 +1,4 @@
-"""Risk facts: what a person should notice about an action before answering a request for it."""
+"""Risk facts about an action, which a person should notice before answering a request for it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Notifications: what a person is told when a run needs them, finishes or fails.
+"""Notifications that the user gets when a run needs an answer, finishes or fails.
 
 They are derived from the entries of runs. A notification has no text from agents, tools or files: only fixed words,
 ids and numbers. So it can be shown in a terminal title, passed to a command or sent to another machine as it is.
@@ -19,9 +19,9 @@ NotificationEvent = Literal["needs-input", "finished", "failed"]
 
 
 class Notification(Struct, frozen=True, kw_only=True):
-    """A change of a run's state that a person wants to know about.
+    """A change of a run's state that is worth reporting to the user.
 
-    `waiting` is the number of the run's open requests, and `request` the id of the new one. `outcome` is empty
+    `waiting` is the number of the run's open requests, and `request` is the id of the new one. `outcome` is empty
     until the run has ended.
     """
 

@@ -88,7 +88,7 @@ def format_agent_reason(text: str) -> list[str]:
 
 
 def _quote_name(name: str) -> str:
-    """Return the name of an argument, in quotes if it could be mistaken for the beginning of a line of Podium."""
+    """Return the name of an argument, in quotes if it could be mistaken for the start of one of Podium's lines."""
     shown = escape_in_line(name)
     is_plain = _PLAIN_NAME.fullmatch(name) and name.casefold() not in LABELS
     return shown if is_plain else '"' + shown.replace('"', '\\"') + '"'

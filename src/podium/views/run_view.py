@@ -129,7 +129,7 @@ class RunView:
     requests: RunRequests = field(default_factory=RunRequests)
     """The requests and questions to the user."""
     request_entries: list[Entry] = field(default_factory=list)
-    """The requests and questions to the person and their answers, in order."""
+    """The requests and questions to the user and their answers, in order."""
     refusals: list[ActionRefused] = field(default_factory=list)
     """The actions that were refused."""
     is_aborted: bool = False

@@ -166,7 +166,7 @@ class Commander:
             wakeup.wake()
 
     async def _run_isolated(self, worker: ActiveWorker) -> None:
-        """Run a worker to its end. An error of the commander ends only this worker, as failed."""
+        """Run a worker to its end. If the commander has an error, only this worker fails."""
         try:
             await self._run_with_restarts(worker)
             await record_checkout_size(self._store, worker.checkout)

@@ -1,6 +1,6 @@
-"""Notify a person about workers in the background: when one needs them, finishes or fails.
+"""Notify the user about workers in the background: when one needs an answer, finishes or fails.
 
-Only the commander does this, so that each change is told once, whoever else follows the worker.
+Only the commander does this, so that each change is reported once, whichever other processes follow the worker.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class WorkerNotifications:
         self._notifier = notifier
         self._logs = logs
         self._told: set[str] = set()
-        """The requests that a person was notified about; a worker names them again after a restart."""
+        """The requests that a person was notified about; a worker announces them again after a restart."""
 
     async def notify_request(self, run: str, id: str) -> None:
         """Notify a person about an open request or question of a worker, once."""

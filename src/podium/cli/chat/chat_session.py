@@ -98,7 +98,7 @@ class ChatSession:
             self._console.print_line(f"interrupted; continue with: podium resume {self._turn.run.id}")
 
     def handle_interrupt(self) -> None:
-        """Handle Ctrl-C: leave an open request unanswered, else stop the turn, else clear the line and then exit."""
+        """Handle Ctrl-C: leave an open request unanswered, or else stop the turn, or else clear the line and exit."""
         if self._prompter.is_asking:
             self._prompter.leave_open()
         elif self._turn is not None and not self._turn.is_stopping:

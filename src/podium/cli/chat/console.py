@@ -49,7 +49,7 @@ class ChatConsole(Keyboard, Protocol):
         ...
 
     def restore_line(self, text: str) -> None:
-        """Put a line that was entered but not sent back into the input, before what has been typed since."""
+        """Put a line that was entered but not sent back into the input, before the text typed since."""
         ...
 
     def clear_line(self) -> None:

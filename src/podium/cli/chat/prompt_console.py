@@ -114,7 +114,7 @@ class PromptConsole:
         self._print_above(format_agent_text(text, self._stdout))
 
     def _print_above(self, text: str) -> None:
-        """Print a text without control characters of others above the prompt."""
+        """Print a text above the prompt, without foreign control characters."""
         app = self._session.app
         if app.is_running:
             # Not with run_in_terminal: it briefly enables the terminal's line editing, which swallows a Ctrl-D.

@@ -18,11 +18,11 @@ class ReplyPrinter(Protocol):
     """Prints a reply on a console as it is streamed."""
 
     def add_text(self, text: str) -> None:
-        """Add the next piece of the reply, and print what is complete."""
+        """Add the next piece of the reply, and print the parts that are complete."""
         ...
 
     def end_text(self) -> None:
-        """Print what is left, because something else is printed next."""
+        """Print the rest of the text, because something else is printed next."""
         ...
 
 

@@ -166,7 +166,7 @@ def _without_secrets(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _format_notify_target(target: NotifyTarget) -> str:
-    """Return a way to notify the person, without arguments and paths, because they may be secret."""
+    """Return a way to notify the user, without arguments and paths, because they may be secret."""
     if isinstance(target, NotifyCommand):
         return f"command {target.command[0]}"
     url = urlsplit(target)

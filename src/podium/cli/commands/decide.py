@@ -34,8 +34,10 @@ DECISION = Agent(
 @click.command("decide")
 @click.argument("topic")
 @click.option("--option", "options", multiple=True, required=True, help="An option; give at least two.")
-@click.option("--evidence", default="", help="What to know to choose between them; - reads standard input.")
-@click.option("--by", default=PERSON, metavar="person|TEAM", help="You, or the members of a team and its lead.")
+@click.option("--evidence", default="", help="Information for choosing between the options; - reads standard input.")
+@click.option(
+    "--by", default=PERSON, metavar="person|TEAM", help="Who decides: person, or the name of a team, which votes."
+)
 @click.option("--rule", default="majority", help="majority, quorum:N, unanimous or weighted.")
 @click.option("--window", type=float, default=120.0, help="How many seconds the vote is open; 120 by default.")
 @click.option("--supersede", metavar="ID", help="The earlier decision that this one replaces.")
@@ -85,15 +87,17 @@ def decide_command(
 
 
 def _require_team(settings: Settings, place: Path, name: str) -> str:
-    """Return the name of a team. Raises Mistake if there is no such team."""
+    """Return the name of a team. Raise Mistake if there is no such team."""
     agent = load_roster(place, settings.home).get(name)
     if agent.team is None:
-        raise Mistake(f"{name} leads no team that could vote; use --by person, or a team: podium teams lists them")
+        raise Mistake(
+            f"{name} does not lead a team that can vote; use --by person or a team; podium teams lists the teams"
+        )
     return name
 
 
 def _find_superseded(settings: Settings, place: Path, id: str | None) -> str:
-    """Return the id of a decision that is in force in this repository. Raises Mistake if there is none."""
+    """Return the id of a decision that applies in this repository. Raise Mistake if there is none."""
     if id is None:
         return ""
     record = find_decision(settings.store, find_decision_repo(place), id)

@@ -48,7 +48,7 @@ CreateFork = Callable[[App], Awaitable[ForkedRun]]
 @click.option(
     "--decide", "choice", metavar="DECISION=OPTION", help="Choose another option in this decision of the run."
 )
-@click.option("--budget", type=BudgetParamType(), help="New limits, which also count what the fork shares.")
+@click.option("--budget", type=BudgetParamType(), help="New limits; the usage of the shared entries counts too.")
 @permissions_option
 @no_sandbox_option
 @park_option
@@ -68,8 +68,8 @@ def fork_command(
     """Start a new run that shares the timeline of RUN up to a position, and follow it.
 
     Steps that RUN had finished by then are not repeated, and its model calls are not made again. Approvals
-    are not shared: what needs permission is asked again. In a git repository, the new run works in its own
-    worktree. RUN itself does not change.
+    are not shared: Podium asks again about actions that need permission. In a git repository, the new run
+    works in its own worktree. RUN itself does not change.
     """
     shown = OutputOptions(**output)
     overrides = build_overrides(permission_mode=permission_mode, is_bare=is_bare, parks=parks)
@@ -108,7 +108,7 @@ def open_source(run: str, overrides: dict[str, Any]) -> Source:
 
 
 def work_on_fork(settings: Settings, create_fork: CreateFork, shown: OutputOptions, overrides: dict[str, Any]) -> int:
-    """Create a fork, print what it shares, work on it until it ends, and return the exit code."""
+    """Create a fork, describe it, work on it until it ends, and return the exit code."""
 
     async def create_with_app() -> ForkedRun:
         async with App(settings) as app:
@@ -137,5 +137,5 @@ def parse_choice(text: str) -> tuple[str, str]:
     """Return the decision and the option in `DECISION=OPTION`."""
     decision, equals, option = text.partition("=")
     if not (decision and equals and option):
-        raise click.UsageError(f"--decide is {text!r}, which names no decision and option; use DECISION=OPTION")
+        raise click.UsageError(f"--decide is {text!r}, which is not a decision and an option; use DECISION=OPTION")
     return decision, option

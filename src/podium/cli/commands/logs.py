@@ -72,7 +72,7 @@ def logs_command(
 async def follow_timeline(
     store: Path, run: str, after: int, show: Callable[[Entry], None], notices: RunNotices
 ) -> None:
-    """Show the entries so far and then each new one, and notify the person about what is new."""
+    """Show the entries so far and then each new one, and notify the user about new ones."""
     begun = time.time()
     with Follower(store, run, after) as entries:
         async for entry in entries:

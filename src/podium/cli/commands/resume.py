@@ -115,7 +115,7 @@ def load_run_settings(settings: Settings, started: RunStarted, overrides: dict[s
     """Return the settings of the repository in which a run works, or `settings` if it works in none."""
     if not started.repo:
         return settings
-    # A fork uses the settings of the repository itself, like a worker: only that has the person's trust. The store is
+    # A fork uses the settings of the repository itself, like a worker: only that has the user's trust. The store is
     # given, because the repository may have a store of its own.
     return Settings.load(repo=Path(find_main_folder(started)), store=settings.store, **overrides)
 
@@ -135,7 +135,7 @@ def _worker_id_fields(workers: Sequence[WorkerState]) -> list[dict[str, str]]:
 def _resume_interrupted_runs(
     settings: Settings, shown: OutputOptions, overrides: dict[str, Any], *, is_all: bool
 ) -> int:
-    """Resume the only interrupted run, those that the person chooses, or with --all every one."""
+    """Resume the only interrupted run, the runs that the user chooses, or with --all every run."""
     found = find_resumable_runs(settings.store)
     if found.choices > 1 and not is_all:
         if not is_attended():

@@ -21,7 +21,7 @@ from .fork import open_source, work_on_fork
 @click.command("retry")
 @click.argument("run")
 @click.option("--from", "start", default="", metavar="STEP|AGENT", help="Plan step or agent to start again from.")
-@click.option("--budget", type=BudgetParamType(), help="New limits, which also count what RUN used before.")
+@click.option("--budget", type=BudgetParamType(), help="New limits; the earlier usage of RUN counts too.")
 @permissions_option
 @no_sandbox_option
 @park_option
@@ -36,9 +36,9 @@ def retry_command(
     parks: bool,
     **output: bool,
 ) -> int:
-    """Try RUN again, which has ended, from just before it failed or was stopped, and follow the new run.
+    """Try an ended RUN again from just before it failed or was stopped, and follow the new run.
 
-    The new run is a fork of RUN: what RUN had done before is not done again. If a model call failed or
+    The new run is a fork of RUN: steps that RUN had finished are not repeated. If a model call failed or
     a limit was reached, the run continues with that call; if an agent's own work failed, that agent
     starts again.
     """

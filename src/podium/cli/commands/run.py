@@ -129,7 +129,7 @@ def _estimate_run(store: Path, run: str, settings: Settings) -> RunEstimate:
 def choose_run_model(
     place: Path, provider: str | None, model: str | None, force_model: str | None, *, is_dry: bool = False
 ) -> str | None:
-    """Return the model that the options specify, if any. Raises UsageError if they conflict.
+    """Return the model that the options specify, if any. Raise UsageError if they conflict.
 
     For a dry run, no server is asked for its models.
     """

@@ -99,13 +99,13 @@ def format_run_header(run_state: RunState, run_view: RunView, *, now: float, mos
 
 
 def format_run_requests(run_view: RunView) -> list[str]:
-    """Return the requests and questions to the person and the answers, one line each."""
+    """Return the requests and questions to the user and the answers, one line each."""
     lines = [line for entry in run_view.request_entries if (line := format_entry(entry)) is not None]
     return ["", *lines] if lines else []
 
 
 def describe_origin(started: RunStarted) -> str:
-    """Return what a run was forked from."""
+    """Return the run and the entry that a run was forked from."""
     run, _, seq = started.forked_from.partition("@")
     return f"run {run} at entry {seq}"
 
@@ -152,7 +152,7 @@ def run_fields(run_state: RunState, run_view: RunView) -> dict[str, Any]:
 
 
 def request_fields(run_view: RunView) -> list[dict[str, Any]]:
-    """Return the fields of each request and question to the person, with the answer if there is one."""
+    """Return the fields of each request and question to the user, with the answer if there is one."""
     return [
         {
             "agent": parse_agent_name(entry.operation),

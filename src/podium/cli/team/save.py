@@ -22,7 +22,7 @@ from .team_lookup import confirm_action, load_team_context, print_overridden_bui
 @click.argument("name")
 @click.option("--from", "file", metavar="FILE", help="Read the team from FILE, written by podium team export.")
 @click.option("--mine", "is_mine", is_flag=True, help="Save only your own copy; write nothing to the repository.")
-@click.option("--yes", "is_agreed", is_flag=True, help="Save without asking, whatever is lost or replaced.")
+@click.option("--yes", "is_agreed", is_flag=True, help="Save without asking, even if something is lost or replaced.")
 @repo_option
 def team_save_command(name: str, file: str | None, is_mine: bool, is_agreed: bool, repo: Path | None) -> None:
     """Save the team NAME as .squad in the repository, and a copy as a team of your own.

@@ -46,7 +46,7 @@ def load_team_context(repo: Path | None) -> TeamContext:
 
 
 def print_overridden_builtin(name: str, context: TeamContext) -> None:
-    """Print where the built-in agent is available whose name a saved team has taken, if there is one."""
+    """Print under which name the built-in agent that a saved team overrides is still available, if there is one."""
     if builtin := find_overridden_builtin(name, context.roster):
         print_to_stderr(f"note: {name} is now this team; the built-in one is still available as {builtin}")
 

@@ -77,7 +77,7 @@ class EntryLines:
         return [short]
 
     def _shorten_tool_answer(self, entry: Entry) -> Entry:
-        """Return a tool's error without what was printed for the agent that it called."""
+        """Return a tool's error without the parts that were printed for the agent that it called."""
         if not (isinstance(entry.event, ToolAnswered) and entry.event.is_error):
             return entry
         text = _remove_messages(clean_message(entry.event.text), self._told)

@@ -40,8 +40,8 @@ OpenRun = Callable[[App], AbstractAsyncContextManager[Run]]
 class RunEnding:
     """How work on a run ended. `result` is None if the run did not start.
 
-    `error` is the error that kept this process from continuing, `error_text` the result's error without what the
-    view has already printed, and `refusals` are the actions that were refused.
+    `error` is the error that kept this process from continuing, `error_text` is the result's error without the
+    parts that the view has already printed, and `refusals` are the actions that were refused.
     `is_parked` means that the run is paused until somebody answers a request, and `is_aborted` means that the user
     stopped it when answering a request.
     """
@@ -67,7 +67,7 @@ def work_on_run(
     """Work on the run that `open_run` opens until it ends, pauses or is interrupted.
 
     `past` is the part of its timeline that is not shown again. With `shows_notifications`, the terminal is used to
-    notify the person as well as commands and webhooks.
+    notify the user, in addition to commands and webhooks.
     """
     is_fast = find_spec("uvloop") is not None
     work = partial(_work_on_run, settings, open_run, make_view, past=past, shows_notifications=shows_notifications)

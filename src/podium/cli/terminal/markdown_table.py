@@ -9,7 +9,7 @@ from .styled_text import Line, Span, TextStyle, measure_line, wrap_spans
 
 GAP = 2
 NARROWEST = 8
-"""If a column would have fewer columns of the terminal than this, each cell gets a line of its own."""
+"""If a table column would be narrower than this, each cell gets a line of its own."""
 
 BOLD, DIM = frozenset[TextStyle]({"bold"}), frozenset[TextStyle]({"dim"})
 

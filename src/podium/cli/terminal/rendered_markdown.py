@@ -190,7 +190,7 @@ class _InlineFormatter:
     def __init__(self, styles: Iterable[TextStyle]) -> None:
         self._styles = frozenset(styles)
         self._open: list[TextStyle | None] = []
-        """The emphasis around the current token. It is None inside a word: `2*3*4` is more likely meant as it is."""
+        """The emphasis around the current token. It is None inside a word: `2*3*4` is probably meant literally."""
         self._last = self._address = self._link_text = ""
 
     def find_styles(self, token: Token) -> frozenset[TextStyle]:

@@ -66,7 +66,7 @@ HELP_LINES = {
 }
 """The description of each key."""
 BY = "terminal"
-"""The author of messages and commands that are typed at the terminal; answers record the person."""
+"""The author of messages and commands that are typed at the terminal; answers record the user's name."""
 GUARD_SECONDS = 0.5
 SEQUENCE_SECONDS = 0.1
 """The maximum time between the characters of one key."""
@@ -119,7 +119,7 @@ class QueuedRequest(NamedTuple):
 class RequestPrompter:
     """Shows requests to the user with `tell` and submits the answers. `view` is suspended during a prompt.
 
-    Each answer records the person and the `channel`.
+    Each answer records the user's name and the `channel`.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The choice of `podium resume` without a run: which runs can be resumed, and which of them the person wants."""
+"""The choice of `podium resume` without a run: which runs can be resumed, and which of them the user chooses."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def find_resumable_runs(store: Path) -> ResumableRuns:
 
 
 def choose_runs(found: ResumableRuns) -> ResumableRuns | None:
-    """Ask which of several runs to resume. Return None if the person wants none of them."""
+    """Ask which of several runs to resume. Return None if the user chooses none of them."""
     for line in format_resumable_runs(found):
         print_to_stderr(line)
     question = f"Resume which? [1-{found.choices}, {ALL}, {NONE}]"
@@ -102,7 +102,7 @@ def _format_row(number: int, summary: RunSummary, now: float) -> list[str]:
 
 
 def describe_nothing_to_resume(paused: Sequence[str]) -> str:
-    """Return the message that there is nothing to resume, with how to resume runs that are paused."""
+    """Return the message that there is nothing to resume, and how to resume paused runs."""
     if not paused:
         return "nothing to resume"
     if len(paused) == 1:

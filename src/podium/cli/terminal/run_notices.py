@@ -1,4 +1,4 @@
-"""Notify a person about runs while a command works on them or follows them."""
+"""Notify the user about runs while a command works on them or follows them."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from ...runs.run_handle import Run
 
 SETTLE_SECONDS = 0.2
-"""How long a request must be open before a person is notified: rules answer many requests at once."""
+"""How long a request must be open before the user is notified: rules answer many requests immediately."""
 
 
 class RunNotices:
-    """Notifies the person at this terminal about a run, and about the workers of the run.
+    """Notifies the user at this terminal about a run, and about the workers of the run.
 
     `notifier` is told about the run itself, if this process works on it; the commander tells its own about workers.
     """
@@ -36,7 +36,7 @@ class RunNotices:
         self._builder = NotificationBuilder()
         self._shown_waiting = 0
         self._pending: dict[str, Callable[[], None]] = {}
-        """What to do about each new request if it is still open after a moment."""
+        """The pending notifications, by request; each is sent only if its request is still open after a moment."""
 
     def __enter__(self) -> Self:
         return self
@@ -57,13 +57,13 @@ class RunNotices:
         self._handle_new_entry(entry, self.notify)
 
     def notify(self, notification: Notification) -> None:
-        """Notify the person about the run itself."""
+        """Notify the user about the run itself."""
         self._terminal.show(notification)
         if self._notifier is not None:
             self._notifier.send(notification)
 
     def report_error(self, run: Run) -> None:
-        """Notify the person if an error keeps this process from continuing the run."""
+        """Notify the user if an error keeps this process from continuing the run."""
         if run.error is not None:
             self.notify(Notification(event="failed", run=run.id, at=time.time(), outcome="interrupted"))
 
@@ -88,7 +88,7 @@ class RunNotices:
             notify(notification)
 
     def _settle_request(self, id: str) -> None:
-        """Notify the person about a new request, unless it is no longer open."""
+        """Notify the user about a new request, unless it is no longer open."""
         notify = self._pending.pop(id, None)
         if notify is not None and self._builder.is_waiting(id, now=time.time()):
             self._show_waiting()
@@ -107,7 +107,7 @@ async def open_run_notices(
 ) -> AsyncIterator[RunNotices]:
     """Open the notices about runs that this process works on.
 
-    `is_shown` is whether the terminal may be used, and `tell` shows a sentence to the person.
+    `is_shown` says whether the terminal may be used, and `tell` shows a sentence to the user.
     """
     from ...runs.notifier import open_notifier  # imported here for start-up time: following a run sends nothing
 

@@ -44,7 +44,7 @@ class OutputOptions:
 
     @property
     def shows_notifications(self) -> bool:
-        """Whether to notify a person at the terminal."""
+        """Whether to notify the user at the terminal."""
         return not (self.is_quiet or self.is_json or self.is_jsonl)
 
     def make_view(self, run_view: RunView) -> ProgressView:

@@ -36,8 +36,8 @@ def measure_line(line: Iterable[Span]) -> int:
 def wrap_spans(spans: Iterable[Span], width: int, *, cuts_words: bool = False) -> list[Line]:
     """Break spans into lines of `width` columns, between words and at line breaks.
 
-    A longer word has a line of its own, which the terminal wraps; so it can be copied in one piece. With `cuts_words`
-    it is cut instead.
+    A longer word has a line of its own, which the terminal wraps, so that it can be copied in one piece. With
+    `cuts_words` it is cut instead.
     """
     return [line for whole in _split_lines(spans) for line in _wrap_line(whole, width, cuts_words)]
 

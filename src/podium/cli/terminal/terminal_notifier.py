@@ -1,4 +1,4 @@
-"""Notify the person at this terminal: ring the bell, show a desktop notification, count open requests in the title.
+"""Notify the user at this terminal: ring the bell, show a desktop notification, count open requests in the title.
 
 The sequences contain only fixed words, run ids and numbers. They are written only to a real terminal.
 """
@@ -30,7 +30,7 @@ _UNSAFE = re.compile(r"[^ \w:()-]", re.ASCII)
 
 
 class TerminalNotifier:
-    """Writes notifications to a terminal in the ways that `targets` lists. Its block ends with the earlier title."""
+    """Writes notifications to a terminal in the ways that `targets` lists, and restores its title at the end."""
 
     def __init__(self, stream: TextIO, targets: Collection[NotifyTarget], environ: Mapping[str, str]) -> None:
         self._stream = stream

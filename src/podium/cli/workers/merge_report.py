@@ -88,7 +88,7 @@ def format_agree_command(result: Train, commands: Sequence[str]) -> str:
 def format_remaining_branches(branches: Sequence[str], folder: Path | None) -> list[str]:
     """Return which integration branches are left, with the command that removes them.
 
-    `folder` is the repository if the person is elsewhere.
+    `folder` is the repository if the user is in another folder.
     """
     if not branches:
         return []

@@ -155,7 +155,7 @@ class ModelCaller:
         return next((place for place in range(start, len(self.models)) if place not in self._unknown_models), None)
 
     def _fall_back(self, place: Scope, failed: int, outcome: CallFailed) -> int:
-        """Return the index of the model that is tried after one that failed. Raises OutsideFailed if there is none."""
+        """Return the index of the model that is tried after one that failed. Raise OutsideFailed if there is none."""
         candidate = self._find_candidate(failed + 1)
         if candidate is None:
             raise OutsideFailed(outcome.message)
@@ -229,7 +229,7 @@ class ModelCaller:
         return CallEstimate(prompt=prompt, output_tokens=expected.output_tokens, usd_per_token=price)
 
     async def _has_room(self, at: Scope, estimate: CallEstimate) -> bool:
-        """Return whether the budget has room for the call now. Raises AgentFailed if it never will."""
+        """Return whether the budget has room for the call now. Raise AgentFailed if it never will."""
         allowance = self._spec.allowance
         await at.timeline.wait_while_paused()  # a budget that is changed during a pause applies to this call
         return allowance is None or allowance.has_room(estimate, agent=self._spec.agent.name)

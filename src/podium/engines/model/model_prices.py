@@ -110,7 +110,7 @@ def find_similar_models(provider: str, model: str) -> tuple[str, ...] | None:
 
 
 def suggest_models(provider: str, model: str) -> str:
-    """Return a hint to similar models for a model that is not known; empty if it is known."""
+    """Return a hint with similar models for an unknown model; empty if the model is known."""
     similar = find_similar_models(provider, model)
     if similar is None:
         return ""

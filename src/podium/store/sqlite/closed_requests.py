@@ -1,4 +1,4 @@
-"""Requests that no longer wait for an answer: why an answer comes too late, and what a person can do instead."""
+"""Requests that no longer wait for an answer: why an answer is too late, and what the user can do instead."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ ASKED_KINDS = (KINDS[PermissionAsked], KINDS[QuestionAsked])
 def explain_closed_request(store: Path, prefix: str, posted: Answered | None, *, now: float) -> PodiumError | None:
     """Return the error for an answer to a request that no longer waits; None if no single request has this id.
 
-    `prefix` is the id or its beginning, and `posted` an answer to it that may not be on the timeline yet.
+    `prefix` is the id or its beginning, and `posted` is an answer to it that may not be on the timeline yet.
     """
     with StoreReader(store) as reader:
         asked = _find_request(reader, prefix)
@@ -80,7 +80,7 @@ def _describe_unanswered(entry: Entry, request: Asked, summary: RunSummary, *, n
 
 
 def _advise(summary: RunSummary) -> str:
-    """Return what a person can do if the action should be carried out all the same."""
+    """Return what the user can do if the action should still be carried out."""
     if isinstance(summary.last.event, RunEnded):
         return "to have it done, start a new run"
     if summary.owner is not None and summary.owner.is_alive:

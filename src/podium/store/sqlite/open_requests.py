@@ -56,7 +56,7 @@ def list_open_requests(store: Path) -> list[OpenRequest]:
 def find_open_request(store: Path, prefix: str) -> OpenRequest:
     """Return the only open request whose id starts with `prefix`.
 
-    Raises AlreadyAnswered if the request was answered, RequestClosed if it expired or nothing waits for it any more,
+    Raise AlreadyAnswered if the request was answered, RequestClosed if it expired or nothing waits for it any more,
     and Mistake if it is not found or ambiguous.
     """
     there = list_open_requests(store)

@@ -195,7 +195,7 @@ def _connect_read_only(path: Path) -> sqlite3.Connection:
 
 
 def _prepare_for_writing(connection: sqlite3.Connection, version: int, path: Path) -> None:
-    """Set up a connection for writing, and migrate an older store. Raises StoreFailed if that store is read-only."""
+    """Set up a connection for writing, and migrate an older store. Raise StoreFailed if that store is read-only."""
     try:
         _enable_wal(connection)
         connection.execute("PRAGMA synchronous = NORMAL")

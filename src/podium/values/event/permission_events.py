@@ -25,8 +25,8 @@ class PermissionAsked(EventBase, frozen=True, kw_only=True, tag="permission_aske
     `shown` shows what the action would do, such as a diff. `reason` is the rule that requires permission, or says
     that no rule matches. `always` is the rule that would allow this and similar actions permanently; it is empty
     if that is not safe to offer. `denied` lists earlier denials of the same action. `risks` are the facts that a
-    person should notice, found when the permission was requested. `agent_reason` is what the agent said when it
-    made the call; it is untrusted, like everything that an agent writes.
+    person should notice, found when the permission was requested. `agent_reason` is the agent's own text for the
+    call; it is untrusted, like everything that an agent writes.
     """
 
     survives_power_loss: ClassVar[bool] = True
@@ -44,8 +44,8 @@ class PermissionAsked(EventBase, frozen=True, kw_only=True, tag="permission_aske
 class PermissionAnswered(EventBase, frozen=True, kw_only=True, tag="permission_answered"):
     """The permission request with this id was answered; the answer is final.
 
-    `by` is the person's user name, or Podium's name if no person answered. `at` is when they answered, and `rule` the
-    rule that the answer allowed permanently.
+    `by` is the name of the user who answered, or Podium's name if nobody did. `at` is the time of the answer, and
+    `rule` is the rule that it allowed permanently.
     """
 
     survives_power_loss: ClassVar[bool] = True
@@ -82,7 +82,7 @@ class QuestionAsked(EventBase, frozen=True, kw_only=True, tag="question_asked"):
 
 
 class QuestionAnswered(EventBase, frozen=True, kw_only=True, tag="question_answered"):
-    """The question with this id was answered; `by` is the person's user name.
+    """The question with this id was answered; `by` is the name of the user who answered.
 
     `digest` is the hash of the text that the user saw. `plan` is the plan as the user edited it, if it was edited.
     """

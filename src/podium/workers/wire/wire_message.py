@@ -44,7 +44,7 @@ class Handshake(_Message, frozen=True, kw_only=True, tag="handshake"):
 
 
 class PermissionRequest(_Message, frozen=True, kw_only=True, tag="permission_request"):
-    """A permission request or a question in the worker's run waits for an answer. `request` is its id on the timeline.
+    """A notice that a request or question in the worker's run waits for an answer; `request` is its id on the timeline.
 
     Every answer goes to the run's mailbox, no matter who gives it.
     """

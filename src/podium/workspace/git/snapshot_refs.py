@@ -16,7 +16,7 @@ SNAPSHOT_REFS = "refs/podium/snapshots"
 async def keep_snapshot(place: GitLocation, run: str, name: str, commits: Mapping[str, str]) -> None:
     """Keep these commits under the name of a snapshot; keeping them again changes nothing.
 
-    `commits` maps branches to commits. Raises OutsideFailed if a commit does not exist.
+    `commits` maps branches to commits. Raise OutsideFailed if a commit does not exist.
     """
     prefix = f"{SNAPSHOT_REFS}/{_as_ref_name(run)}/{_as_ref_name(name)}"
     unique = dict.fromkeys(commits.values())

@@ -1,4 +1,4 @@
-"""Integration branches: what merge trains leave behind, and removing the branches that nobody needs.
+"""Integration branches, which merge trains create, and the removal of those that nobody needs.
 
 A branch is removed only at the commit at which it was seen, and never while it is checked out.
 """
@@ -45,7 +45,7 @@ async def list_integration_branches(repo: GitLocation) -> list[IntegrationBranch
 
 
 async def remove_superseded_branches(repo: GitLocation, commit: str, *, except_ref: str | None) -> list[str]:
-    """Remove the integration branches that contain nothing but what `commit` contains; return their names.
+    """Remove the integration branches whose whole content is in `commit`; return their names.
 
     These have the same tree, and all of their commits, apart from the merges that Podium made, are in `commit`.
     """

@@ -111,7 +111,7 @@ class Worktrees:
         return checkout
 
     async def must_be_creatable(self, branch: str, *, base: str | None = None, reserved: Collection[Path] = ()) -> Path:
-        """Return the path that a branch's worktree would have. Raises Mistake if it could not be created.
+        """Return the path that a branch's worktree would have. Raise Mistake if it could not be created.
 
         `reserved` has the paths of worktrees that will be created for other branches.
         """
@@ -151,7 +151,7 @@ class Worktrees:
         return await read_worktree_status(checkout, main=await resolve_commit(self._main_repository, "HEAD"))
 
     async def _choose_path(self, branch: str, reserved: Collection[Path] = ()) -> Path:
-        """Return the path where a branch's worktree is created; it belongs to no other worktree. Raises Mistake."""
+        """Return the path where a branch's worktree is created, which belongs to no other. Raise Mistake on failure."""
         ours = self.repository.common_dir
         taken = {*reserved}
         taken |= {

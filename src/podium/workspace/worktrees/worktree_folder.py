@@ -40,7 +40,7 @@ def must_be_folder_pattern(pattern: str) -> None:
 
 
 def choose_worktree_folder(pattern: str, *, main: Path, branch: str, taken: Container[Path]) -> Path:
-    """Return the folder for a branch's worktree, with a suffix if the folder without one is taken. Raises Mistake.
+    """Return the folder for a branch's worktree, with a suffix if it is taken otherwise. Raise Mistake on failure.
 
     The suffix depends only on the repository and the branch, so a second attempt after a crash chooses the same folder.
     """
