@@ -1,1 +1,4 @@
-"""The execution rules: operations, sessions, timelines, permissions and budgets. No process, HTTP, SQL or git."""
+"""The execution rules: operations, sessions, timelines, permissions and budgets.
+
+These modules start no processes, and do not use HTTP, SQL or git.
+"""

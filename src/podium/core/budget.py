@@ -135,7 +135,7 @@ class Allowance:
         return max(1, int(min(room, share)))
 
     def find_refusal(self, operation: str) -> str | None:
-        """Return the error message of a call, at or below an operation, that one of the current limits refused."""
+        """Return the error message of a call that a current limit refused at or below an operation, or None."""
         if self.budget is None:
             return None
         refusals = tuple(f"{self._describe_limit(limit, name)} " for limit, _, _, name in self._iter_limits() if limit)

@@ -1,4 +1,4 @@
-"""The state of a decision: its proposal, the ballots, and the option that was chosen, as functions over events.
+"""Compute the state of a decision from its events: the proposal, the ballots and the chosen option.
 
 The pattern that runs a decision and the views of its timeline use the same rules. `DecisionState.apply` returns the
 state after an event, or raises InvalidTransition if the event is not possible in the current state.
@@ -29,11 +29,11 @@ DECISION_TRANSITIONS: Mapping[DecisionStatus, Mapping[type[Event], DecisionStatu
     "closed": {BallotRefused: "closed", DecisionCommitted: "committed"},
     "committed": {BallotRefused: "committed", DecisionCommitted: "committed"},
 }
-"""The events that are possible in each state, and the state after them."""
+"""The events that are possible in each state, and the state that each one leads to."""
 
 DECISION_EVENTS = (DecisionProposed, BallotCast, BallotRefused, VoteClosed, DecisionCommitted)
 ABSTAIN = "abstain"
-"""The word with which a member abstains; the option of its ballot is empty."""
+"""The word with which a member abstains. Its ballot then has an empty option."""
 MOST_OPTIONS = 20
 LONGEST_OPTION = 200
 LONGEST_TOPIC = 300
@@ -132,14 +132,17 @@ class DecisionState:
     proposal: DecisionProposed
     status: DecisionStatus = "proposed"
     ballots: Mapping[str, BallotCast] = field(default_factory=dict)
-    """The ballot of each member that counts: its last one."""
+    """The last ballot of each member; earlier ones do not count."""
     refused: tuple[BallotRefused, ...] = ()
     closed: VoteClosed | None = None
     committed: DecisionCommitted | None = None
 
     @classmethod
     def from_events(cls, id: str, events: Iterable[Event]) -> DecisionState | None:
-        """Return the state of a decision after these events; None if it is not proposed. Raise InvalidTransition."""
+        """Return the state of a decision after these events, or None if it was not proposed.
+
+        Raise InvalidTransition if one of the events is not possible.
+        """
         state: DecisionState | None = None
         for event in events:
             if state is not None:
@@ -151,7 +154,7 @@ class DecisionState:
         return state
 
     def apply(self, event: Event) -> DecisionState:
-        """Return the state after an event; ignore unrelated events. Raise InvalidTransition if it is impossible."""
+        """Return the state after `event`; ignore unrelated events. Raise InvalidTransition if it is not possible."""
         if get_decision_id(event) != self.proposal.id:
             return self
         status = DECISION_TRANSITIONS[self.status].get(type(event))
@@ -163,7 +166,7 @@ class DecisionState:
             case BallotCast():
                 if why := judge_ballot(self, event.voter, event.option):
                     raise InvalidTransition(f"the ballot of {event.voter} on {event.decision} does not count: {why}")
-                # The order of the ballots is that of the members' last ones.
+                # Ballots are in the order in which the members last voted.
                 others = {voter: ballot for voter, ballot in self.ballots.items() if voter != event.voter}
                 return replace(self, status=status, ballots={**others, event.voter: event})
             case BallotRefused():

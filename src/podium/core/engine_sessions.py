@@ -1,4 +1,4 @@
-"""Tasks that keep engine sessions open: one task per session, from opening to closing.
+"""Keep each engine session open in its own task, from opening to closing.
 
 An engine may hold task groups and cancel scopes while a session is open. Those must be exited in the
 task that entered them, in reverse order. An agent's session opens its engine session inside a timeout

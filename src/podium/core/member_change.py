@@ -1,4 +1,4 @@
-"""Changing an agent while its run is in progress: the change applies to the agent's later operations.
+"""Change an agent while its run is in progress: the change applies to the agent's later operations.
 
 An operation that started before the change continues unchanged, even if it is resumed after the change.
 """

@@ -1,4 +1,4 @@
-"""The open requests of a run: which of them wait for a person, and until when an answer is accepted.
+"""Determine which requests of a run wait for a person, and until when an answer is accepted.
 
 Everything that lists, shows, answers or denies requests uses this module: the gate, the inbox, the views and
 the commander. A request is open until it is answered, expires, or its operation or its run ends.
@@ -73,7 +73,7 @@ class RunRequests:
 
 
 def describe_answerer(answered: Answered) -> str:
-    """Return who answered a request and how: `ada (terminal)`. It is empty if the log does not say."""
+    """Return who answered a request and how: `ada (terminal)`. Empty if the timeline does not record it."""
     by, channel = answered.by, answered.channel
     return f"{by} ({channel})" if by and channel else by or channel
 

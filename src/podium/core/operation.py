@@ -142,7 +142,7 @@ class Operation:
     async def run(self, request: Request) -> Answer:
         """Return the agent's answer, from the timeline if it is there already. Raise AgentFailed on failure."""
         self.request = request
-        # The digest leaves out notes: Podium writes them around recorded facts, and a newer release may reword them.
+        # The digest does not cover notes: Podium writes them about recorded facts, and a newer release may reword them.
         self.scope.digest = compute_digest(self.agent, request.text, request.origin, self.trigger)
         ended = self.scope.find_outcome(OperationEnded) or self.scope.record_outcome(
             await self._run_within_budget(request)

@@ -1,4 +1,4 @@
-"""The state of a team's work and of the steps of its plan, as functions over events.
+"""Compute the state of a team's work, and of each step of its plan, from events.
 
 The team that works and the views of its timeline use the same rules: `WorkProgress.apply` returns the progress after
 an event, or raises InvalidTransition if the event is not possible in the current state.
@@ -116,7 +116,7 @@ class WorkProgress:
         return progress
 
     def apply(self, event: Event) -> WorkProgress:
-        """Return the progress after an event; ignore unrelated events. Raise InvalidTransition if it is impossible."""
+        """Return the progress after `event`; ignore unrelated events. Raise InvalidTransition if it is not possible."""
         match event:
             case TeamFormed():
                 return replace(self, formed=event, state=change_work_state(self.state, "team_formed"))

@@ -1,8 +1,8 @@
 """Redaction: keeps the secrets that this process knows out of the timeline, prompts and output.
 
-Known secrets are provider keys, environment variables whose names look secret, and passwords in addresses
-that variables hold. Each value is replaced by the variable's name in brackets. Encoded forms of a secret, such
-as base64, are not detected.
+Known secrets are provider keys, environment variables whose names look secret, and passwords in the addresses that
+variables contain. Each value is replaced by the variable's name in brackets. Encoded forms of a secret, such as
+base64, are not detected.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A tool's arguments as a type: the JSON schema for the model, and the validation of a call."""
+"""Build the JSON schema for a tool's arguments from their type, and validate the arguments of a call."""
 
 from __future__ import annotations
 
@@ -91,6 +91,6 @@ def format_names(names: Sequence[str]) -> str:
 
 
 def canonical_arguments(arguments: Struct, **resolved: Any) -> dict[str, Any]:
-    """Return the arguments to show and check: those that differ from their defaults, and resolved values."""
+    """Return the arguments to show and check: those that differ from their defaults, and the `resolved` values."""
     given: dict[str, Any] = msgspec.to_builtins(arguments)
     return given | resolved

@@ -1,4 +1,4 @@
-"""A rate limit: how many times something can start per minute. Callers above the limit wait."""
+"""Limit how many times something can start per minute. Callers above the limit wait."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The repository interface of a team's work: commits of checkouts, diffs, snapshots and the merged result.
+"""The interface to the repository that a team works in: commits, diffs, snapshots and merged results.
 
-A pattern uses it through the operation; the implementation uses git.
+A pattern uses this interface through the operation; the implementation uses git.
 """
 
 from __future__ import annotations
@@ -48,13 +48,14 @@ class WorkRepository(Protocol):
         ...
 
     async def keep_snapshot(self, name: str, commits: Mapping[str, str]) -> None:
-        """Keep these commits from being collected by git, under the name of a snapshot of this run."""
+        """Keep these commits under the name of a snapshot of this run, so that git does not delete them."""
         ...
 
     async def merge_branches(self, branches: Sequence[WorkBranch], *, name: str, records: Records | None) -> MergedWork:
         """Merge the branches onto a new branch that starts at the run's base, and commit the records on it.
 
-        A branch that conflicts is left out. A branch of that name is from an interrupted attempt and is replaced.
+        A branch that conflicts is not merged. An existing branch called `name` is from an interrupted attempt and
+        is replaced.
         """
         ...
 

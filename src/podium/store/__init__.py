@@ -1,1 +1,1 @@
-"""The store: where run timelines are kept, and how other processes learn of new entries."""
+"""Store the timelines of runs, and notify other processes of new entries."""

@@ -1,7 +1,7 @@
 """Clients: the processes that are ready to answer agents' requests.
 
-Each client keeps a wakeup socket open for as long as it is connected. Nothing has to wake it: the socket itself
-marks the client as present. The next call to `list_clients` removes the sockets of processes that died.
+Each client keeps a wakeup socket open for as long as it is connected. Nothing has to wake the client: the open
+socket only shows that it is connected. The next call to `list_clients` removes the sockets of processes that died.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Fault injection: kill the process at a chosen entry, to show that a run survives a crash at any point.
 
-`PODIUM_FAULT=n` kills the process right after the n-th entry is written. With a fault set, every entry
-has its own transaction, so that each n tests a state that a crash could leave.
+`PODIUM_FAULT=n` kills the process right after the n-th entry is written. While a fault is set, every entry is
+committed in its own transaction, so that each n tests a state that a crash could leave behind.
 """
 
 from __future__ import annotations

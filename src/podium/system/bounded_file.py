@@ -1,4 +1,4 @@
-"""Reading untrusted files: only regular files, of limited size, inside a given root.
+"""Read untrusted files: only regular files of limited size, inside a given root.
 
 Reading never blocks: pipes, sockets and devices are rejected before they are read.
 """

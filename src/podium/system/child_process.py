@@ -1,4 +1,4 @@
-"""Child processes that run until they exit: tool commands, git, and programs that search or test.
+"""Run child processes until they exit: tool commands, git, and programs that search or test.
 
 A command gets only the given environment, input and descriptors, a time limit, and an output limit from its
 caller. It never outlives the call that started it: when it exits, times out, prints too much or is cancelled,

@@ -1,4 +1,4 @@
-"""Removal of a folder with an agent's files, however deeply nested and whatever its permissions.
+"""Remove a folder with an agent's files, however deeply they are nested and whatever their permissions are.
 
 Every subfolder is first moved to the top level and then emptied there. So nothing is ever more than two levels
 deep, no path gets too long, and no symbolic link is followed.

@@ -1,4 +1,4 @@
-"""The one way to start another program and to terminate it, with everything that it started.
+"""Start another program, and terminate it together with everything that it started.
 
 A program has its own session and process group, and only the environment and descriptors that it is given.
 It is terminated as a group: all its processes get SIGTERM and, after a grace period, SIGKILL; then the

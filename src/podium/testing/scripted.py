@@ -1,4 +1,4 @@
-"""Agents with scripted models, run by the real product.
+"""Run agents with scripted models in the real product.
 
 The roster, the patterns, the tool loop, the store and recovery are real; only the model is scripted.
 Agents come from the test itself, from the repository or from Podium's built-in agents, by name.

@@ -40,7 +40,7 @@ class Advisors(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     agents: tuple[str, ...]
     require: Literal["all", "any", "none"] | int = "any"
-    """The default here is that of stored agents, which never changes; files and code use DEFAULT_REQUIRE."""
+    """This default applies to stored agents and must never change; files and code use DEFAULT_REQUIRE."""
     timeout: float = 120.0
 
 
@@ -75,7 +75,7 @@ class Team(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 MAX_LIMIT = 10**12
-"""The highest limit that a budget accepts; leave a limit out for no limit."""
+"""The highest limit that a budget accepts. To set no limit, omit it."""
 
 
 class Budget(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,4 +1,4 @@
-"""Parsing and formatting of byte sizes, in decimal units."""
+"""Parse and format byte sizes in decimal units."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ class Failure(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def format_failures(failures: Iterable[Failure]) -> str:
-    """Return several failures as text, with the agents of each message together: `a, b: no key; c: timed out`."""
+    """Return failures as text, with agents that have the same message grouped: `a, b: no key; c: timed out`."""
     places: dict[str, list[str]] = {}
     for failure in failures:
         places.setdefault(failure.message, []).append(failure.where or failure.agent)

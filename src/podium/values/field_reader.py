@@ -1,4 +1,4 @@
-"""Typed reading of a file's fields.
+"""Read the fields of a file as typed values.
 
 Reading an invalid value adds a diagnostic and returns a harmless placeholder, so one pass over a
 file reports every problem. The caller ignores files with errors.
@@ -80,7 +80,7 @@ class FieldReader:
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is a key without a value."""
+        """Whether the key has no value."""
         return isinstance(self.node, ScalarNode) and self.node.kind == "nothing"
 
     @property
@@ -154,7 +154,7 @@ class FieldReader:
         return word
 
     def read_texts(self, expected: str = "a list of strings", *, allow_blank: bool = False) -> tuple[str, ...]:
-        """Return a list of strings without blank ones; a single string is a list of one."""
+        """Return the strings of a list, without blank ones. A single string is read as a list with one item."""
         right = "a string" if isinstance(self.node, ListNode) else expected
         return tuple(text for item in self.iter_items() if (text := item.read_text(right, allow_blank=allow_blank)))
 
@@ -193,7 +193,7 @@ class FieldReader:
     ) -> dict[str, FieldReader]:
         """Return the entries of a mapping by their known keys, which may be spelled in camelCase, without empty ones.
 
-        A key that is not `known` gets a warning and is left out. `also` maps other spellings to known keys,
+        A key that is not `known` is ignored with a warning. `also` maps other spellings to known keys,
         and `below` maps keys of nested mappings to the key that they belong under.
         """
         if not isinstance(self.node, MappingNode):

@@ -14,5 +14,5 @@ def find_local_provider(model: str) -> str | None:
 
 
 def list_local_providers(models: Iterable[str]) -> set[str]:
-    """Return the local providers of several models."""
+    """Return the local providers that the given models use."""
     return {provider for model in models if (provider := find_local_provider(model)) is not None}

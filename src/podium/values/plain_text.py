@@ -41,7 +41,7 @@ def _escape_character(one: str) -> str:
 
 
 def cut_middle(text: str, most: int) -> str:
-    """Return `text` cut to about `most` bytes: its start, a note of how much is left out, and its end."""
+    """Return `text` cut to about `most` bytes: its start, a note that says how much is missing, and its end."""
     data = text.encode(errors="surrogatepass")
     if len(data) <= most:
         return text

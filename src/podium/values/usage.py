@@ -36,7 +36,7 @@ class Usage(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.input_tokens + self.output_tokens
 
     def as_rehearsed(self) -> "Usage":
-        """Return this usage of one call as that of a rehearsed call."""
+        """Return the usage of a model call as the usage of a rehearsed call."""
         return Usage(
             tool_calls=self.tool_calls,
             seconds=self.seconds,

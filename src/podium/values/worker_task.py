@@ -1,4 +1,4 @@
-"""A worker task: where a worker works, from which commit, and after which other workers."""
+"""A worker task: where the worker works, which commit it starts from, and which workers must succeed first."""
 
 from msgspec import Struct
 
@@ -9,8 +9,8 @@ DEFAULT_WORKER_AGENT = "worker"
 class WorkerTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The data that a worker process needs besides its request.
 
-    `root` is the repository, and `path` is the worker's checkout of it, on `branch`. A worker without a branch has no
-    checkout and works in `root`: it is a reader, which can have a `name`, or, with `is_here`, it changes the
+    `root` is the repository, and `path` is the worker's checkout of it, on `branch`. A worker without a branch has
+    no checkout and works in `root`: it is read-only and can have a `name` or, with `is_here`, it changes the
     repository itself. `base` is the commit that the branch starts at. `after` lists the runs of workers that must
     succeed first; their merged result is then the base. `parent` is the run that started the worker, and
     `operation` is the operation in that run. With `is_shared`, other members of its team work in the same checkout.
@@ -33,7 +33,7 @@ class WorkerTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def worker_name(self) -> str:
-        """The worker's name for people: its branch, or the name of a reader; empty if it has neither."""
+        """The worker's display name: its branch, or the name of a read-only worker; empty if it has neither."""
         return self.branch or self.name
 
     @property

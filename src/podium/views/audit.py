@@ -1,4 +1,4 @@
-"""The audit of a run: who approved what, by which rule, and what ran."""
+"""Audit a run: which actions needed permission, which person or rule decided, and what ran."""
 
 from __future__ import annotations
 

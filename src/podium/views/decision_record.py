@@ -1,4 +1,4 @@
-"""Decisions as records: what was decided, by whom and why, and the text of each record in Markdown.
+"""Build records of decisions (what was decided, by whom and why), and render them in Markdown.
 
 The text has the form of an architecture decision record (ADR). Text from agents and people is quoted, so that it cannot
 imitate a heading of the record.
@@ -55,7 +55,8 @@ class DecisionRecord:
 def collect_decisions(entries: Iterable[Entry]) -> list[DecisionRecord]:
     """Return the decisions in these entries, which can come from several runs, in the order of their proposals.
 
-    A fork of a run shares its decisions. Each is returned once: as it was made last, or else from the first run.
+    A fork also contains decisions of the original run. Each decision is returned once: the version that was committed
+    last, or the first one if none was committed.
     """
     found: dict[tuple[str, str], DecisionRecord] = {}
     for entry in entries:
@@ -200,9 +201,9 @@ def _iter_outcome(state: DecisionState) -> Iterator[str]:
 def render_adr_files(decisions: Iterable[DecisionRecord], existing: Mapping[str, str]) -> dict[str, str]:
     """Return the files to write for these decisions, by path: new records, and records whose status has changed.
 
-    `existing` are the files of the target tree by path, with their texts; of other files, the texts are not needed. A
-    decision gets the next free number, so records that are written when a branch reaches its target never collide. A
-    decision that already has a file is not written again.
+    `existing` maps the paths of the files in the target tree to their texts; only the texts of decision records are
+    read. A decision gets the next free number, so records that are written when a branch reaches its target never
+    collide. A decision that already has a file is not written again.
     """
     made = [one for one in decisions if one.state.committed is not None]
     texts = {path: text for path, text in existing.items() if _parse_number(path)}

@@ -1,7 +1,8 @@
 """Notifications that the user gets when a run needs an answer, finishes or fails.
 
-They are derived from the entries of runs. A notification has no text from agents, tools or files: only fixed words,
-ids and numbers. So it can be shown in a terminal title, passed to a command or sent to another machine as it is.
+Notifications are derived from the entries of runs. A notification contains no text from agents, tools or files:
+only fixed words, ids and numbers. So it can be shown in a terminal title, passed to a command or sent to another
+machine as it is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A plan as text: for the members that review it and for the user who approves it."""
+"""Format a plan as text, for the members that review it and for the user who approves it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..values.plan import PlanStep, StepPolicy, WorkPlan
 
 
 def format_plan(plan: WorkPlan) -> str:
-    """Return the whole plan as text. The text of models is indented, so that it cannot imitate another step."""
+    """Return the whole plan as text. Text from models is indented, so that it cannot imitate another step."""
     return "\n".join(line for step in plan.steps for line in iter_step_lines(step))
 
 

@@ -1,4 +1,4 @@
-"""Markdown that is safe to paste anywhere: text from agents is quoted and cannot affect what surrounds it."""
+"""Build Markdown that is safe to paste anywhere: text from agents is quoted and cannot affect the text around it."""
 
 from __future__ import annotations
 

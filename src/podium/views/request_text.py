@@ -1,4 +1,4 @@
-"""The text of a permission request, in which text from an agent or a tool cannot be mistaken for Podium's own.
+"""Format a permission request so that text from an agent or a tool cannot be mistaken for Podium's own.
 
 The terminal, the inbox and its JSON show the same lines.
 """
@@ -17,7 +17,7 @@ from ..values.hidden_characters import escape_if_hidden
 from ..values.risk_fact import RiskFact, RiskKind
 
 AT_A_GLANCE = 72
-"""Longer texts are shown with their length."""
+"""The number of characters above which a text is shown with its length."""
 LONGEST_NAME = 60
 
 SANDBOXES = {
@@ -46,7 +46,7 @@ QUOTE_COLUMNS = 70
 _PLAIN_NAME = re.compile(r"[\w.-]+")
 _PLAIN_EXAMPLE = re.compile(r"[\w./:@~+*={}$\\-]+")
 _SPACES = re.compile(r"(?<=\S) {20,}(?=\S)")
-"""A run of spaces long enough to move the text after it out of sight."""
+"""A sequence of spaces that is long enough to move the text after it out of sight."""
 
 
 def format_request_lines(asked: PermissionAsked) -> list[str]:
@@ -81,7 +81,7 @@ def format_risk(fact: RiskFact) -> str:
 def format_agent_reason(text: str) -> list[str]:
     """Return an agent's own reason as quoted lines, short enough that a terminal does not wrap them."""
     shown = " ".join("".join(map(escape_if_hidden, text)).split())
-    # A wide character takes two columns, so it is followed by a second character while the lines are wrapped.
+    # A wide character takes two columns, so a filler character follows it while the lines are wrapped.
     padded = "".join(f"{one}\0" if east_asian_width(one) in "WF" else one for one in shown)
     lines = wrap(padded, QUOTE_COLUMNS, break_on_hyphens=False)
     return ["  Why (agent's words):", *(f"  | {line.replace(chr(0), '')}" for line in lines)] if lines else []
@@ -100,7 +100,7 @@ def _quote_example(text: str) -> str:
 
 
 def escape_hidden_text(text: str) -> str:
-    """Escape invisible characters, and replace long runs of spaces with their length. Line breaks stay."""
+    """Escape invisible characters, and replace each long sequence of spaces with its length. Line breaks are kept."""
     return _SPACES.sub(lambda run: f" [{len(run[0])} spaces] ", "".join(map(escape_if_hidden, text)))
 
 

@@ -1,6 +1,6 @@
-"""A run's report: all its results so far, whatever its state.
+"""Build a run's report, which contains all its results so far, whatever its state.
 
-Like the run view, it is computed from the timeline. The command line and the web decide how to show it.
+Like the run view, the report is computed from the timeline. The command line and the web decide how to show it.
 """
 
 from __future__ import annotations

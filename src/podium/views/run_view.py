@@ -1,4 +1,4 @@
-"""A run's view: its tree of operations, computed from the timeline.
+"""Build a run's view, which is its tree of operations, from the timeline.
 
 A view is built by applying the entries in order, so the same entries always give the same view.
 """

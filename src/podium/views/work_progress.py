@@ -1,4 +1,4 @@
-"""The work of the collaborating teams of a run: their plans and the progress of the steps, from its timeline."""
+"""Read the work of a run's collaborating teams from its timeline: their plans and the progress of each step."""
 
 from __future__ import annotations
 

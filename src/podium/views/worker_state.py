@@ -91,7 +91,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
 
     `waiting_since` is the time of the oldest unanswered request or question, or 0 if there is none; `waiting_for`
     lists the ids of all unanswered ones. The branch fields are set once the work is committed. `counts` lists the
-    runs of workers that this worker started and that have returned; its usage includes theirs.
+    runs of workers that this worker started and that have returned; `usage` includes theirs.
     """
 
     run: str
@@ -120,7 +120,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
 
     @property
     def name(self) -> str:
-        """The worker's name for people."""
+        """The worker's display name."""
         return self.worker_task.worker_name or self.run
 
     @property
@@ -129,7 +129,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
 
     @property
     def seconds(self) -> float:
-        """The time from the start of its work to its last known entry."""
+        """The time from the start of the worker's work to the last known entry of its run."""
         return self.at - self.begun_at if self.begun_at else 0.0
 
 
@@ -156,7 +156,7 @@ class WorkerStateBuilder:
     _tools: dict[str, str] = field(default_factory=dict)
     """The running tools, by the scopes of their calls."""
     _sent: set[str] = field(default_factory=set)
-    """The runs of workers that it started and that have not returned."""
+    """The runs of workers that this worker started and that have not returned."""
     _placed: WorkerPlaced | None = None
     _committed: WorkCommitted | None = None
     _checking: dict[str, str] = field(default_factory=dict)

@@ -1,6 +1,6 @@
-"""A summary of several workers: their states, shared files and total usage.
+"""Summarise workers: their states, the files that more than one of them changed, and their total usage.
 
-It contains only what the timelines record. Other code tests with git whether branches merge.
+A summary contains only what the timelines record. Other code tests with git whether branches merge.
 """
 
 from __future__ import annotations

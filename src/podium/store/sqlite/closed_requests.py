@@ -15,7 +15,7 @@ ASKED_KINDS = (KINDS[PermissionAsked], KINDS[QuestionAsked])
 
 
 def explain_closed_request(store: Path, prefix: str, posted: Answered | None, *, now: float) -> PodiumError | None:
-    """Return the error for an answer to a request that no longer waits; None if no single request has this id.
+    """Return the error for answering a request that no longer waits; None if `prefix` does not identify one request.
 
     `prefix` is the id or its beginning, and `posted` is an answer to it that may not be on the timeline yet.
     """
@@ -42,7 +42,7 @@ def as_answered_error(before: Answered) -> AlreadyAnswered:
 
 
 def _find_request(reader: StoreReader, prefix: str) -> tuple[Entry, Asked] | None:
-    """Return the only request whose id starts with `prefix`, or whose id it is, with its entry."""
+    """Return the request whose id is `prefix`, or the only one whose id starts with it, together with its entry."""
     if not prefix:
         return None
     entries = reader.find_entries(ASKED_KINDS, containing=f'"id":"{prefix}')
@@ -52,7 +52,7 @@ def _find_request(reader: StoreReader, prefix: str) -> tuple[Entry, Asked] | Non
 
 
 def _describe_denial(entry: Entry, request: Asked, answered: Answered, summary: RunSummary) -> str:
-    """Describe a request that was denied without a person."""
+    """Describe a request that Podium denied without asking a person."""
     assert isinstance(answered, PermissionAnswered)
     assert isinstance(request, PermissionAsked)
     tool = truncate_text(escape_unprintable(request.action.tool))
@@ -67,7 +67,7 @@ def _describe_denial(entry: Entry, request: Asked, answered: Answered, summary: 
 
 
 def _describe_unanswered(entry: Entry, request: Asked, summary: RunSummary, *, now: float) -> str:
-    """Describe a request that nobody answered and that nothing waits for."""
+    """Describe a request that nobody answered and that no longer needs an answer."""
     if isinstance(summary.last.event, RunEnded):
         outcome = summary.last.event.outcome
         return f"{request.id} needs no answer any more: run {entry.run} has ended ({outcome}); {_advise(summary)}"

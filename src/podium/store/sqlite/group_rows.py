@@ -1,7 +1,7 @@
-"""The groups of runs in a store: reading them, adding missing runs, and applying the user's changes.
+"""Read the groups of runs in a store, add missing runs to them, and apply the user's changes.
 
 Each change is one transaction, so that several processes can make changes at once and any of them can
-crash at any point. `views.run_groups` decides which run belongs to which group, and their order.
+crash at any point. `views.run_groups` decides which group each run belongs to, and how groups and runs are ordered.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ WORKER = "-worker-"
 
 
 class Groups:
-    """The groups in one store. Whenever they are read, every run is in one of them."""
+    """The groups in one store. Reading them assigns a group to every run that has none."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -108,7 +108,7 @@ class Groups:
         return name
 
     def pin(self, thing: Group | GroupedRun, *, is_pinned: bool) -> None:
-        """Pin a group or run before all others of its kind, or unpin it."""
+        """Pin a group to the top of the list or a run to the top of its group, or unpin it."""
         with self._edit_arrangement() as now:
             self._write_changes(_as_changes(replace(_find_current(thing, now), is_pinned=is_pinned)))
 
@@ -155,7 +155,7 @@ class Groups:
             )
 
     def delete(self, group: Group) -> list[str]:
-        """Delete a group. A team's runs are deleted, except their timelines; other runs move to the default group.
+        """Delete a group. A team's runs disappear from all lists, and other runs move to the default group.
 
         Return the team's runs that have not ended; if there are any, nothing is deleted. Raise Mistake for the
         default group.
@@ -199,7 +199,7 @@ class Groups:
         """
         with translate_sqlite_errors(self.path):
             self._connection.execute(f"PRAGMA synchronous = {'FULL' if is_lasting else 'NORMAL'}")
-            # A list must not wait for another process that is writing.
+            # Listing groups must not wait long for another process that is writing.
             self._connection.execute(f"PRAGMA busy_timeout = {1000 * LOCK_SECONDS if is_lasting else 100:.0f}")
         with self._open_transaction("BEGIN IMMEDIATE"):
             now = self._read_arrangement()

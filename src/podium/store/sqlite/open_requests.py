@@ -1,7 +1,7 @@
 """The inbox: agents' requests, in all runs of a store, that nobody has answered yet.
 
-It is computed from the timelines and not stored. An answer is a message in the run's mailbox, unique by
-the request's id; that message is the decision.
+The inbox is computed from the timelines and not stored. An answer is a message in the run's mailbox with the
+request's id as its `ref`, so only the first answer is accepted.
 """
 
 from __future__ import annotations

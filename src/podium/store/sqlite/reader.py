@@ -1,4 +1,4 @@
-"""Reading a SQLite store: synchronous queries that do not change any run."""
+"""Read a SQLite store with synchronous queries that do not change any run."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .schema import open_for_reading, translate_sqlite_errors
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunSummary:
-    """A run for use in lists: its owner, its first entry and its last entry."""
+    """A run as shown in lists: its owner, its first entry and its last entry."""
 
     id: str
     owner: Owner | None
@@ -77,7 +77,7 @@ class StoreReader:
         return requests
 
     def read_decision_entries(self) -> list[Entry]:
-        """Return the entries with the proposal and the outcome of every decision, of all runs."""
+        """Return the entries that record each decision's proposal, end of vote and outcome, oldest run first."""
         with translate_sqlite_errors(self.path):
             return select_decision_entries(self._connection)
 

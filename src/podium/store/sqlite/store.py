@@ -112,7 +112,7 @@ class SqliteStore:
         return len(self._leases) <= FEW_RUNS
 
     def begin_run(self, run: str, beside: Statement | None = None) -> SqliteLease:
-        """Create a run owned by this process; `beside` is executed in the same transaction."""
+        """Create a run owned by this process; the statement `beside` is executed in the same transaction."""
         lease = self._leases[run] = SqliteLease(self, run, epoch=1)
         insert_run = "INSERT INTO run (id, created, owner, epoch) VALUES (?, ?, ?, 1)"
         lease.queue_write(Write(lease, before=(insert_run, (run, time.time(), self._owner)), after=beside))
@@ -137,7 +137,7 @@ class SqliteStore:
         return lease
 
     def release_run(self, lease: SqliteLease, *, is_over: bool = False) -> None:
-        """Release a run. Once this is committed, another process can claim the run unless it is over."""
+        """Release a run. Once this is committed, another process can claim the run, unless the run has ended."""
         self._leases.pop(lease.run, None)
         if not is_over:
             # Not written as the lease's holder: a holder whose write was rejected must still be able to release it.
@@ -154,12 +154,12 @@ class SqliteStore:
         lease.queue_write(Write(lease, after=build_attachment_delete(lease.run, message)))
 
     def store_artifact(self, lease: SqliteLease, digest: str, data: bytes) -> None:
-        """Store the content of an artifact under its digest. Content that is there already is not stored again."""
+        """Store the content of an artifact under its digest. Content that already exists is not stored again."""
         insert = "INSERT OR IGNORE INTO artifact (digest, data) VALUES (?, ?)"
         lease.queue_write(Write(lease, after=(insert, (digest, data))))
 
     def read_decision_entries(self) -> list[Entry]:
-        """Return the entries with the proposal and the outcome of every decision, of all runs."""
+        """Return the entries that record each decision's proposal, end of vote and outcome, oldest run first."""
         with translate_sqlite_errors(self.path):
             return select_decision_entries(self._connection)
 

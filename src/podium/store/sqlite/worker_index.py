@@ -20,7 +20,10 @@ STOP = '{"type":"stop_asked"%'
 
 
 class WorkerRow(NamedTuple):
-    """A run that is a worker. `name` is its branch, or a reader's name. `is_open` is true until its end is recorded."""
+    """A worker's run. `name` is its branch or, for a read-only worker, its name.
+
+    `is_open` is true until the end of the run is recorded.
+    """
 
     run: str
     root: str
@@ -57,7 +60,7 @@ class WorkerIndex:
         return self._query_rows("", ()) if root is None else self._query_rows("WHERE worker.root = ?", (root,))
 
     def list_listed(self, root: str | None = None) -> list[WorkerRow]:
-        """Return the workers like `list_all`, except those that were removed from all lists with their team's group."""
+        """Return the same workers as `list_all`, except those whose team's group was deleted."""
         where, values = ("", ()) if root is None else ("AND worker.root = ?", (root,))
         return self._query_rows(
             "WHERE NOT EXISTS (SELECT 1 FROM placement WHERE placement.run = worker.run AND placement.place IS NULL)"
@@ -66,7 +69,7 @@ class WorkerIndex:
         )
 
     def find_by_name(self, root: str, name: str) -> list[WorkerRow]:
-        """Return the workers on a branch, or readers with that name, in the order in which they were started."""
+        """Return the workers on the branch `name`, or the read-only workers called `name`, oldest first."""
         return self._query_rows("WHERE worker.root = ? AND worker.branch = ?", (root, name))
 
     def mark_closed(self, run: str) -> None:

@@ -1,4 +1,4 @@
-"""Writing to a SQLite store: one queue, in order, in as few transactions as possible.
+"""Write to a SQLite store through one queue, in order, in as few transactions as possible.
 
 Writes that are queued during one iteration of the event loop, or while a transaction is in progress, share
 the next transaction. A small transaction takes less time than waking a thread, so it is committed on the
@@ -162,7 +162,7 @@ class StoreWriter:
             for writes in parts:
                 self._commit_or_split(batch, writes)
             self._notify_written(batch)
-            # The holder keeps its last batch, and the batch's writes would keep the holder alive.
+            # The holder refers to its last batch, and the batch's writes refer to the holder: break that cycle.
             batch.writes.clear()
             self._loop.call_soon_threadsafe(self._on_batch_done, batch)
 

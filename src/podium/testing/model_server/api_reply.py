@@ -1,4 +1,4 @@
-"""The interface of the APIs that the model server provides, and the conversion of a move into a response."""
+"""Define the interface of the APIs that the model server provides, and turn a scripted move into a response."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""HTTP connections of the model server: they read requests and send each response when it is due.
+"""Handle the HTTP connections of the model server: read requests, and send each response when it is due.
 
-They use transports without tasks, so that a benchmark with a thousand agents measures the agents
-and not this server.
+Connections use transports without tasks, so that a benchmark with a thousand agents measures the agents and not
+this server.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Files in a checkout to which the repository's own configuration refers: git hooks and included configuration.
+"""Find the files in a checkout to which the repository's configuration refers: git hooks and included configuration.
 
-Git runs programs from these files, so commands must not change them, whatever they are called.
+Git runs programs from these files, so commands must not change them, whatever their names are.
 """
 
 from __future__ import annotations

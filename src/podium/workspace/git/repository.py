@@ -1,10 +1,10 @@
-"""Running git without executing anything that a worker wrote.
+"""Run git without executing anything that a worker wrote.
 
 Git is called by an absolute path outside the checkout, with arguments as lists and its own environment. Hooks,
 file-system monitors, the pager, external diffs, text conversion, the repository's content filters and merge
-drivers, submodules and remotes are all off. The user's own git configuration is not read. A `Repository` or a
-`Checkout` is located once; after that, git receives all paths explicitly and does not search for a repository,
-even if the contents of the checkout change.
+drivers, submodules and remotes are all disabled. The user's own git configuration is not read. A `Repository` or a
+`Checkout` is located once; after that, git receives all paths explicitly and does not search for a repository, even
+if the contents of the checkout change.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class GitResult:
 
 
 def find_trusted_program(name: str, *, outside: Path) -> str | None:
-    """Return the absolute path of a program outside the directory `outside`, where workers can write."""
+    """Return the absolute path of a program that is not in the directory `outside`, to which workers can write."""
     kept_out = outside.resolve()
     for folder in (*TRUSTED, *os.environ.get("PATH", "").split(os.pathsep)):
         if not os.path.isabs(folder):  # noqa: PTH117 - an empty entry means the working directory
@@ -314,7 +314,7 @@ def _must_match_common_dir(place: Repository | Checkout) -> None:
 
 
 def _location_variables(place: GitLocation, index: Path | None) -> dict[str, str]:
-    """Return the variables that tell git all paths, so that it does not search for a repository."""
+    """Return the environment variables that give git every path, so that it does not search for a repository."""
     found = {} if index is None else {"GIT_INDEX_FILE": str(index)}
     if isinstance(place, Path):
         return found
@@ -340,7 +340,7 @@ def _find_replacement(key: str) -> str:
 
 
 def _build_environment(program: str, settings: Mapping[str, str], location: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for git. It also passes settings, because their keys can contain any character."""
+    """Return the environment for git. It includes the settings, because their keys can contain any character."""
     kept = {name: value for name in ("HOME", "TMPDIR", "USER") if (value := os.environ.get(name))}
     kept["PATH"] = os.pathsep.join((*TRUSTED, str(Path(program).parent)))
     numbered = {

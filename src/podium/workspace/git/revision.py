@@ -1,4 +1,4 @@
-"""Revisions: resolving a branch to its commit, a commit to its tree, and comparing histories.
+"""Resolve a branch to its commit and a commit to its tree, and compare histories.
 
 A branch can move, but an id stays the same, so a name is resolved once and only its id is used after that.
 """
@@ -56,7 +56,7 @@ async def contains_commit(repo: GitLocation, commit: str, earlier: str) -> bool:
 
 
 async def must_contain_commits(repo: GitLocation, branch: str, commits: Mapping[str, str]) -> None:
-    """Raise Mistake if a branch exists and lacks one of these commits, given by display name."""
+    """Raise Mistake if a branch exists and lacks one of these commits, which are keyed by display name."""
     if (now := (await branch_tips(repo, [branch])).get(branch)) is None:
         return
     for name, commit in commits.items():

@@ -1,4 +1,4 @@
-"""Snapshots of a working tree as one commit, and temporary checkouts of a commit.
+"""Record a snapshot of a working tree as one commit, and check a commit out temporarily.
 
 A snapshot does not change the index, the files or any ref. A temporary checkout is outside the repository and is
 removed after use; the next process removes those that a killed process left behind.

@@ -1,4 +1,4 @@
-"""Refs that keep the commits of a run's snapshots, so that git does not collect them.
+"""Create refs to the commits of a run's snapshots, so that git does not delete these commits.
 
 The commits of the snapshot NAME of the run RUN are under `refs/podium/snapshots/RUN/NAME/0`, `/1` and so on.
 """
@@ -14,7 +14,7 @@ SNAPSHOT_REFS = "refs/podium/snapshots"
 
 
 async def keep_snapshot(place: GitLocation, run: str, name: str, commits: Mapping[str, str]) -> None:
-    """Keep these commits under the name of a snapshot; keeping them again changes nothing.
+    """Create refs to these commits under a snapshot's name; a second call with the same commits changes nothing.
 
     `commits` maps branches to commits. Raise OutsideFailed if a commit does not exist.
     """
@@ -25,5 +25,5 @@ async def keep_snapshot(place: GitLocation, run: str, name: str, commits: Mappin
 
 
 def _as_ref_name(text: str) -> str:
-    """Return a text as one part of a ref's name. Characters that git does not allow there are escaped."""
+    """Return `text` as one part of a ref's name, with the characters escaped that git does not allow in a ref."""
     return quote(text, safe="").replace(".", "%2E").replace("~", "%7E")

@@ -1,4 +1,4 @@
-"""The tracked files and the submodules in a folder, read from git's index."""
+"""Read the tracked files and the submodules in a folder from git's index."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def read_tracked_files(folder: Path) -> TrackedFiles:
 
 
 async def list_ignored_folders(folder: Path, paths: Sequence[str]) -> set[str]:
-    """Return the paths that git ignores. A path counts as not ignored if git cannot tell."""
+    """Return the paths that git ignores. If git cannot determine that, no path counts as ignored."""
     with suppress(Mistake, OutsideFailed):
         repository = Repository.at(folder)
         prefix = _prefix_below(repository, folder)

@@ -1,4 +1,4 @@
-"""Fast-forwarding the target: it moves to exactly the approved commit, or not at all.
+"""Fast-forward the target branch to exactly the approved commit, or not at all.
 
 An approval applies to one tree and to the commit that the target was at. If the target is checked out, its files
 are updated too, but only if none of the user's work can be lost.
@@ -32,7 +32,7 @@ REWRITING = ("rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START")
 async def fast_forward(repo: GitLocation, target: str, *, commit: str, expected_tree: str, expected_old: str) -> None:
     """Move the branch `target` from `expected_old` to `commit`, whose tree must be `expected_tree`.
 
-    Do nothing if `target` is at `commit`. Raise Mistake if the branch or its checkout is in any other state.
+    Do nothing if `target` is already at `commit`. Raise Mistake if the branch or its checkout is in any other state.
     """
     place = resolve_location(repo)
     new = await resolve_commit(place, commit)
@@ -107,7 +107,7 @@ async def _find_branch_checkout(place: Repository | Checkout, target: str) -> Re
 
 
 def _must_not_be_rebasing(common: Path, target: str) -> None:
-    """Raise Mistake during a rebase or bisection of the branch: HEAD is detached, but git returns to it later."""
+    """Raise Mistake if the branch is being rebased or bisected: HEAD is detached, but git will return to the branch."""
     for own in (common, *common.glob("worktrees/*")):
         for name in REWRITING:
             try:

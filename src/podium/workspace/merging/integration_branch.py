@@ -47,7 +47,7 @@ async def list_integration_branches(repo: GitLocation) -> list[IntegrationBranch
 async def remove_superseded_branches(repo: GitLocation, commit: str, *, except_ref: str | None) -> list[str]:
     """Remove the integration branches whose whole content is in `commit`; return their names.
 
-    These have the same tree, and all of their commits, apart from the merges that Podium made, are in `commit`.
+    Such a branch has the same tree as `commit`, and all its commits except merges are in the history of `commit`.
     """
     place = resolve_location(repo)
     tree = await resolve_tree(place, commit)

@@ -1,8 +1,8 @@
 """Resolution commits: a merge that conflicts or fails a check, committed as the starting point for resolving it.
 
-The commit contains git's merge result, including conflict markers, and has both sides as parents. So anything
-built on it contains both sides, and its history permanently shows the conflicts. Other modules decide who resolves
-it. The result is an ordinary branch, which no train merges while it still has conflict markers.
+The commit contains git's merge result, including conflict markers, and has both sides as parents. So anything built
+on it contains both sides, and its history permanently shows the conflicts. Other modules decide who resolves the
+conflicts. The result is an ordinary branch, which no train merges while it still has conflict markers.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..git.snapshot import write_commit
 from .trial_merge import LONGEST, CleanMerge, ConflictingMerge, MergeSide, try_merge
 
 NOTE = "Podium-Conflict"
-"""The trailer that marks such a commit in its message."""
+"""The trailer in a commit message that marks a resolution commit."""
 
 MARKS = r"^(<{7}|[|]{7}|={7}|>{7})([[:space:]]|$)"
 
@@ -57,7 +57,7 @@ async def commit_resolution_start(
 
 
 async def find_resolution_starts(place: GitLocation, commit: str, *, beyond: str) -> list[ResolutionStart]:
-    """Return the starts of resolutions in the history of `commit` that are not in the history of `beyond`."""
+    """Return the resolution starts in the history of `commit` that are not in the history of `beyond`."""
     return await _list_resolution_starts(place, commit, f"^{beyond}")
 
 
@@ -77,12 +77,12 @@ async def _list_resolution_starts(place: GitLocation, *which: str) -> list[Resol
 
 
 async def is_resolution_of(place: GitLocation, start: ResolutionStart, commit: str) -> bool:
-    """Return whether a resolution is for a commit: the merged side contains the commit, and the other side does not."""
+    """Return whether a resolution merges `commit`: the merged side contains it, and the other side does not."""
     return await contains_commit(place, start.theirs, commit) and not await contains_commit(place, start.ours, commit)
 
 
 async def find_marked_files(place: GitLocation, commit: str, start: ResolutionStart) -> frozenset[str]:
-    """Return the files of a commit with conflict markers that contain the name of one of the two sides."""
+    """Return the files of a commit in which a conflict marker contains the name of one of the two sides."""
     return frozenset(await _count_matching_lines(place, commit, f"^[<>]+ ({start.ours}|{start.theirs})"))
 
 
@@ -108,7 +108,7 @@ async def find_unresolved_files(place: GitLocation, commit: str, start: Resoluti
 
 
 async def _count_matching_lines(place: GitLocation, commit: str, pattern: str) -> dict[str, int]:
-    """Return the number of matching lines in each file of a commit; files without matches are left out."""
+    """Return the number of matching lines in each file of a commit; files without matches are omitted."""
     how = ("--text", "--no-textconv", "--no-recurse-submodules", "--full-name", "--no-color", "-z", "--count", "-E")
     done = await call_git(place, "grep", *how, "-e", pattern, commit, timeout=LONGEST)
     if done.code not in (0, 1) or (done.code == 1 and done.err):

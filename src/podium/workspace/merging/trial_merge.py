@@ -1,6 +1,6 @@
 """Trial merges: whether two commits merge, the resulting tree, and the conflicts.
 
-No branch or file changes. Git leaves unreferenced objects, which it removes later. `overlap_forecast` reports the
+No branch or file changes. Git creates unreferenced objects, and removes them later. `overlap_forecast` reports the
 outcomes, and `merge_train` builds on them.
 """
 
@@ -56,7 +56,7 @@ MergeOutcome = CleanMerge | ConflictingMerge
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergeSide:
-    """A commit and its name for people."""
+    """A commit and its display name."""
 
     name: str
     commit: str

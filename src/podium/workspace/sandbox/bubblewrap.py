@@ -1,4 +1,4 @@
-"""The sandbox: it limits what a command can do, whatever the command tries.
+"""Run commands in a sandbox that limits what they can do, whatever they try.
 
 Bubblewrap gives a command its own namespaces (users, processes, network, mounts, host name, control
 groups), no capabilities, a read-only system, and a checkout. A filter denies system calls that bypass
@@ -256,7 +256,7 @@ class Sandbox:
             yield Mount("read", prefix)
 
     def _guard_mounts(self, held: Collection[str]) -> Iterator[Mount]:
-        """Yield the protected and secret paths now in the checkout. Links are skipped, because a mount follows them."""
+        """Yield mounts for existing protected and secret paths. Links are skipped, because mounts follow them."""
         is_plain = {str(self.checkout): True}
         for one in self._guarded_paths:
             if (kind := one.read_kind(is_plain)) is None:
@@ -276,7 +276,7 @@ class Sandbox:
         )
 
     def _store_mounts(self) -> Iterator[Mount]:
-        """Hide a store in the checkout and the files that SQLite keeps beside it; other files there stay visible."""
+        """Yield mounts that hide the store and SQLite's files beside it; other files in the checkout stay visible."""
         if self.store is None:
             return
         folder = self.store.parent
@@ -331,7 +331,7 @@ def _resolve_checkout(checkout: Path, profile: Profile) -> Path:
     """Return the absolute path of a checkout. Raise Mistake if no sandbox could protect its contents."""
     checkout = _resolve_path(checkout)
     homes = [Path(os.environ.get("HOME", "/"))]
-    with suppress(KeyError):  # a user without a name
+    with suppress(KeyError):  # the user has no entry in the password database
         homes.append(Path(pwd.getpwuid(os.getuid()).pw_dir))
     if checkout in homes or homes[-1].is_relative_to(checkout):
         raise Mistake(f"{checkout} contains your home folder, which commands must not see; run them in a subfolder")

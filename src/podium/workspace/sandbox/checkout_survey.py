@@ -1,8 +1,8 @@
-"""A survey of a checkout: which of its paths a sandbox has to hide or write-protect.
+"""Survey a checkout for the paths that a sandbox has to hide or write-protect.
 
 Untracked files count as secret if their names suggest it. Tracked files are not secret to anyone who can read the
-repository, and tests need certificates among them. Protected paths affect what programs run later; those at the top
-of the checkout are not listed here, because the sandbox protects them whether they exist or not.
+repository, and tests need some of them, such as certificates. Protected paths affect what programs run later; those
+at the top of the checkout are not listed here, because the sandbox protects them whether they exist or not.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Nested repositories: git repositories that a command creates are moved out of the way and reported.
+"""Move the git repositories that a command creates out of the way, and report them.
 
-Git runs programs that a repository's configuration specifies. So a command's programs would run as soon as a person
-uses git in such a folder, or their shell prompt does. After each command, the changed folders are examined; the
-kernel sets the time at which a folder changed, so a command cannot hide a change.
+Git runs programs that a repository's configuration specifies. So a repository that a command created could run
+programs as soon as the user, or the user's shell prompt, runs git in it. After each command, the changed folders
+are examined; the kernel sets the time at which a folder changed, so a command cannot hide a change.
 """
 
 from __future__ import annotations

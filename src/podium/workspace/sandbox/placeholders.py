@@ -1,8 +1,8 @@
-"""Placeholders: empty folders at protected paths that do not exist, while a command runs.
+"""Create placeholders, which are empty folders at missing protected paths, while a command runs.
 
-A sandbox can only write-protect existing paths. So while a command runs, each missing path is an empty folder; git
-does not show empty folders, not even one that a crash left behind. The names of created placeholders
-are recorded in the Podium home. The last process that runs commands in the checkout removes them.
+A sandbox can only write-protect existing paths. So while a command runs, there is an empty folder at each missing
+path. Git does not show empty folders, not even one that a crash left behind. The names of created placeholders are
+recorded in the Podium home. The last process that runs commands in the checkout removes them.
 """
 
 from __future__ import annotations
@@ -63,14 +63,14 @@ class Placeholders:
                 self._timer.start()
 
     def remove(self) -> None:
-        """Remove the placeholders now, or leave that to the last process that still runs a command."""
+        """Remove the placeholders, unless a command is running: then the last process with a command removes them."""
         with self._lock:
             if self._holders or self._descriptor is None:
                 return
             self._cancel_timer()
             with suppress(BlockingIOError):
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # Backwards, so that the contents of a folder come before the folder.
+                # In reverse order, so that the contents of a folder are removed before the folder.
                 for name in reversed(self._read_record(self._descriptor)):
                     with suppress(OSError):  # no longer an empty folder, so not a placeholder any more
                         (self._checkout / name).rmdir()

@@ -1,4 +1,4 @@
-"""Resource limits on the processes, memory and file sizes of a command in the sandbox.
+"""Limit the processes, memory and file sizes of a command in the sandbox.
 
 Two mechanisms are used, because neither covers everything. Process limits work for every user, but the number of
 processes is not limited for root, and memory is counted per process. A control group limits all processes in one

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 DENIED = (
     # access to other processes
     *("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "kcmp", "process_madvise"),
-    # request rings, which filters cannot see
+    # request rings: filters do not see the calls made through them
     *("io_uring_setup", "io_uring_enter", "io_uring_register"),
     # keyrings, which no namespace isolates
     *("keyctl", "add_key", "request_key"),

@@ -1,4 +1,4 @@
-"""Temporary files with their process's id in their names, so that those of a killed process can be removed."""
+"""Put the process id into the names of temporary files, so that the files of a killed process can be removed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cleaning up worktrees: list them, and remove those that are not needed any more.
+"""List worktrees, and remove those that are not needed any more.
 
 Only worktrees that Podium created are removed; the report gives a reason for every worktree.
 """
@@ -24,7 +24,7 @@ CleanupAction = Literal["removed", "kept", "left"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorktreeSummary:
-    """A worktree in a list. Podium did not create a `foreign` one; the folder of a `missing` one does not exist."""
+    """A worktree in a list. A `foreign` one was not created by Podium; the folder of a `missing` one does not exist."""
 
     path: Path
     branch: str

@@ -1,8 +1,9 @@
 """The disk quota for worktrees: how much space a store's worktrees use, and whether another one fits.
 
-The ledger stores each worktree's last size, measured at its creation, its worker's end or a listing. Before a new
-worktree is created, only worktrees in use are measured, and only briefly, so that measuring takes less time than
-creating. If the stored sizes reach the quota, all are measured before a new worktree is refused.
+The ledger stores the size of each worktree as last measured: when it was created, when its worker ended, or when
+worktrees were listed. Before a new worktree is created, only worktrees in use are measured, and only briefly, so
+that measuring takes less time than creating. If the stored sizes reach the quota, all are measured before a new
+worktree is refused.
 """
 
 from __future__ import annotations

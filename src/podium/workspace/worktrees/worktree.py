@@ -113,7 +113,7 @@ class Worktrees:
     async def must_be_creatable(self, branch: str, *, base: str | None = None, reserved: Collection[Path] = ()) -> Path:
         """Return the path that a branch's worktree would have. Raise Mistake if it could not be created.
 
-        `reserved` has the paths of worktrees that will be created for other branches.
+        `reserved` contains the paths of worktrees that will be created for other branches.
         """
         await must_be_branch_name(self.repository, branch)
         path = await self._choose_path(branch, reserved)
@@ -164,7 +164,7 @@ class Worktrees:
     def _resolve_outside(self, path: Path) -> Path:
         """Resolve a path again, because part of it may have become a link since it was chosen.
 
-        Raise Mistake if it is inside the repository or contains it.
+        Raise Mistake if the path is inside the repository or contains the repository.
         """
         path = path.parent.resolve() / path.name
         must_be_outside_repository(path, self.repository.main_folder, label=str(path))
@@ -233,7 +233,7 @@ class Worktrees:
             raise
 
     async def _undo_create(self, noted: WorktreeRow, lock: int) -> None:
-        """Remove a worktree that was never handed to a caller."""
+        """Remove a worktree that was never returned to a caller."""
         try:
             checkout = await find_registered_worktree(self.repository, noted.path, branch=noted.branch, base=noted.base)
         except (OutsideFailed, FileNotFoundError):
@@ -310,7 +310,7 @@ class Worktrees:
         return await save_work(checkout)
 
     async def _finish_removal(self, noted: WorktreeRow, lock: int) -> None:
-        """Unregister the worktree from git, which marks its work as saved, and delete the renamed folder."""
+        """Unregister the worktree from git, which shows that its work is saved; then delete the renamed folder."""
         await self._unregister_worktree(noted, lock)
         aside = _removal_path(noted.path)
         if aside.exists():

@@ -1,4 +1,4 @@
-"""The folder of a worktree, resolved from a pattern that the user can choose.
+"""Resolve the folder of a worktree from a pattern that the user can set.
 
 `{repo}` is the name of the repository's folder, `{branch}` is the branch with dashes instead of slashes, and `~`
 is the home folder. A relative pattern is resolved from the repository. If the folder belongs to another branch,
@@ -42,7 +42,8 @@ def must_be_folder_pattern(pattern: str) -> None:
 def choose_worktree_folder(pattern: str, *, main: Path, branch: str, taken: Container[Path]) -> Path:
     """Return the folder for a branch's worktree, with a suffix if it is taken otherwise. Raise Mistake on failure.
 
-    The suffix depends only on the repository and the branch, so a second attempt after a crash chooses the same folder.
+    Raise Mistake if both are taken or a folder is invalid. The suffix depends only on the repository and the
+    branch, so a second attempt after a crash chooses the same folder.
     """
     plain = resolve_worktree_folder(pattern, main=main, branch=branch)
     if plain not in taken:
