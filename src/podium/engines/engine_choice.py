@@ -1,4 +1,4 @@
-"""The choice of an engine for each agent. Engines are created on first use and closed together."""
+"""Choose an engine for each agent. Engines are created on first use and closed together."""
 
 from __future__ import annotations
 
@@ -57,8 +57,8 @@ class Engines:
     def for_agent(self, agent: Agent, model_names: tuple[str, ...], *, model: str, url: str) -> Engine:
         """Return the engine for an agent. It calls the agent's first model and falls back to the others.
 
-        `model` is the default model, and `url` is the address of its provider. If `model` is the
-        rehearsal, all agents are rehearsed. Without a default model, an agent is rehearsed if its
+        `model` is the default model, and `url` is the address of its provider. If `model` is
+        `rehearsal`, all agents are rehearsed. Without a default model, an agent is rehearsed if its
         provider has no key.
         """
         if agent.engine in self._custom_engines:

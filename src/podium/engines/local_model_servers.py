@@ -1,4 +1,4 @@
-"""Detection of model servers that run on this machine and of installed coding agents.
+"""Detect model servers that run on this machine, and installed coding agents.
 
 Only loopback addresses are probed, and nothing that is found is used automatically: any program can
 listen on a port, so the user has to agree to an address first.

@@ -54,7 +54,7 @@ def choose_move(call: ModelCall) -> Move:
 
 
 def choose_team_move(call: ModelCall, request: str) -> Move | None:
-    """Return the move of a team's lead, judge or member, or None if the call has no such role.
+    """Return the move of a team's lead, judge or member, or None if the call is for none of these roles.
 
     A lead gives every worker a task, asks for one more iteration and accepts the second result.
     """
@@ -85,7 +85,7 @@ def choose_team_move(call: ModelCall, request: str) -> Move | None:
 
 
 def choose_vote(call: ModelCall) -> Move | None:
-    """Return the vote of an agent that is asked for its ballot, or to decide; None if it is not asked."""
+    """Return the vote of an agent that is asked to vote or to decide; None if the call asks for neither."""
     for tool in call.tools:
         if tool.name in ("cast_ballot", "decide") and (options := tool.parameters["properties"]["option"].get("enum")):
             chosen = {"option": options[0], "reason": f"{LABEL} the first option"}

@@ -1,4 +1,4 @@
-"""The rehearsal of a collaborating team: a plan with a step for each member, accepting reviews and one decision."""
+"""Rehearse a collaborating team: plan a step for each member, accept all reviews, and raise one decision."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _FIRST_STEP = "## Your step: s1\n"
 
 
 def choose_work_move(call: ModelCall, request: str) -> Move | None:
-    """Return the move of a planner, reviewer or owner of a step; None if the call has no such role."""
+    """Return the move of a planner, a reviewer or the owner of a step; None if the call is for none of these roles."""
     if request.startswith("You plan a piece of work"):
         return Move(says=make_rehearsed_plan(request))
     if request.startswith("Review this plan"):
@@ -38,7 +38,7 @@ def choose_work_move(call: ModelCall, request: str) -> Move | None:
 
 
 def make_rehearsed_plan(request: str) -> str:
-    """Return a plan with a step for each member that does not only plan or review, and a final step for the whole."""
+    """Return a plan with a step for each member except planners and reviewers, and a step to combine the results."""
     goal = first_line(_cut_section(request, "## Goal"))[:LONGEST_QUOTE]
     members = _MEMBER.findall(_cut_section(request, "## Members"))
     owners = [name for name, about in members if not re.match(r"(planner|reviewer)\b", about, re.IGNORECASE)]

@@ -1,4 +1,4 @@
-"""Scripts, which define a model's replies call by call, and the adapter that replies from them in this process.
+"""Parse scripts, which define a model's replies call by call, and reply from them in this process.
 
 A script is a list of steps. The first call in a conversation gets the first step, the second call
 the second step, and so on. The position depends only on the conversation, so a script continues correctly
@@ -194,7 +194,7 @@ class ScriptSet:
             raise OutsideFailed(f"the script of {call.agent} is invalid: {error}") from error
 
     def _count_attempts(self, call: ModelCall, place: int) -> int:
-        """Return the number of this attempt. The key of a retry ends in `~2`, or is the same as before."""
+        """Return the number of this attempt. The key of a retry has a suffix such as `~2`, or is the same as before."""
         key, _, number = call.key.rpartition("~")
         if not number.isdecimal():
             key, number = call.key, "1"

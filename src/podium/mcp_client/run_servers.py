@@ -1,4 +1,4 @@
-"""The MCP servers of one run: one connection each, shared by all agents and closed when the run ends."""
+"""Connect a run to its MCP servers. All agents share one connection to each server, which closes when the run ends."""
 
 from __future__ import annotations
 
@@ -156,7 +156,7 @@ def _parse_entry(name: str) -> tuple[str, str] | None:
 
 
 def _matches_pattern(tool: ToolDefinition, server: str, pattern: str) -> bool:
-    """Return whether the pattern equals the tool's own or offered name, or matches its own name."""
+    """Return whether the pattern matches the tool's own name, or is the name under which models call the tool."""
     offered = build_mcp_tool_name(server, tool.name) == f"{PREFIX}{server}__{pattern}"
     return offered or pattern == tool.name or fnmatchcase(tool.name, pattern)
 

@@ -296,7 +296,7 @@ def _build_definition(tool: Tool) -> ToolDefinition:
 
 
 def _explain_end(error: Exception) -> str:
-    """Return why a connection ended; "" if the error says only that it was closed."""
+    """Return why a connection ended; "" if the error says only that the connection was closed."""
     first = find_first_error(error)
     if isinstance(first, MCPError) and first.code == CONNECTION_CLOSED:
         return ""

@@ -1,4 +1,4 @@
-"""The timeouts for MCP servers, and the error for a server that is not available."""
+"""Define the timeouts for MCP servers, and the error for a server that is not available."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The process of an MCP server that runs as a program, with its stdio transport.
+"""Run an MCP server as a program, and exchange messages with it over stdio.
 
 The process runs in its own process group, exchanges messages line by line, and is stopped when its
 block ends. Unlike the SDK's stdio transport, this one reports how the program ended and its last
@@ -33,7 +33,8 @@ LONGEST_MESSAGE = 16 * 1024 * 1024
 KEPT_OUTPUT_BYTES = 4096
 SHOWN_OUTPUT_CHARACTERS = 400
 DRAIN_SECONDS = 0.5
-"""How long to read remaining output after the end; a process that keeps the pipe open longer has left the group."""
+"""How long to read remaining output after the program has stopped. Only a process that has left the group can keep the
+pipe open longer."""
 
 
 class ServerProcess:
@@ -89,7 +90,7 @@ class ServerProcess:
         self._on_disconnect()
 
     async def read_stderr(self) -> None:
-        """Read stderr and keep its end."""
+        """Read stderr and keep the last part of it."""
         try:
             while chunk := await self._process.read_stderr():
                 self._keep_output(chunk)

@@ -1,4 +1,4 @@
-"""Parsing of an `mcpServers` table in the format that other tools use. Parsing does not start any server."""
+"""Parse an `mcpServers` table in the format that other tools use. Parsing does not start any server."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""An MCP server that a run's agents share.
+"""Share one MCP server among a run's agents.
 
-It is started on first use and restarted after a crash. Its tools are compared with the trusted
+The server is started on first use and restarted after a crash. Its tools are compared with the trusted
 definitions at the start and whenever they change.
 """
 
@@ -113,7 +113,7 @@ class SharedServer:
     # Reviewing the tools
 
     async def _review_tools(self, listed: list[ToolDefinition]) -> None:
-        """Adopt the listed tools. New tools are trusted on first use; changed tools are no longer called."""
+        """Compare the listed tools with the trusted ones. Trust new tools, and reject calls of changed tools."""
         offered: dict[str, ToolDefinition] = {}
         for tool in listed:
             name = build_mcp_tool_name(self.server.name, tool.name)

@@ -1,4 +1,4 @@
-"""The definition of an MCP tool, which a person trusts, and the description of a change to it."""
+"""Define MCP tools in the form that users trust, and describe changes to them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONGEST = 64
 
 
 class ToolDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool's description, its schema and its server's hints. A hint is only the server's claim."""
+    """A tool's description, its schema and its server's hints. Hints are claims by the server and may be false."""
 
     name: str
     description: str = ""
@@ -58,7 +58,7 @@ def build_mcp_tool_name(server: str, tool: str) -> str:
 
 
 def describe_change(trusted: ToolDefinition | None, now: ToolDefinition) -> str:
-    """Describe in one line what has changed."""
+    """Describe in one line how a tool differs from its trusted definition."""
     if trusted is None:
         return "its definition has changed"
     return "; ".join(_describe_changes(trusted, now)) or "its definition has changed"

@@ -1,1 +1,1 @@
-"""Code that all user interfaces share: handles of runs in this process, lookups in the store, and the inbox."""
+"""Start, follow, fork and look up runs, for all user interfaces."""

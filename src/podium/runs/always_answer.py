@@ -1,4 +1,4 @@
-"""Saving the rule of an "always" answer, for the repository of the run that asked or for all repositories."""
+"""Save the rule of an "always" answer, for the repository of the run that asked or for all repositories."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def save_always_answer(
 
 
 def _find_run_repo(store: Path, run: str) -> str:
-    """Return the repository of a run; for a worker, the one that its checkout belongs to."""
+    """Return the repository of a run. For a worker, this is the repository that its checkout belongs to."""
     with StoreReader(store) as reader:
         started = reader.read_summary(run).first.event
     assert isinstance(started, RunStarted)

@@ -1,4 +1,4 @@
-"""The forecast of how workers' branches would merge in a repository, and its JSON fields."""
+"""Forecast how workers' branches would merge in a repository, and return the forecast as JSON fields."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ async def read_current_branch(repository: Repository) -> str:
 
 
 async def forecast_branches(root: Path, branches: Mapping[str, str], *, onto: str = "") -> Forecast | None:
-    """Forecast how branches, given with their bases, would merge. Return None if none of them exists."""
+    """Forecast how branches would merge, given the base of each. Return None if none of the branches exists."""
     repository = Repository.at(root)
     target = onto or await read_current_branch(repository)
     existing = await branch_tips(repository, branches)

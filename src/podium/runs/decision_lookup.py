@@ -13,7 +13,7 @@ from ..views.decision_record import DecisionRecord, collect_decisions
 
 
 def find_decision_repo(folder: Path) -> str:
-    """Return the path under which the decisions of a folder's repository are recorded, in all its worktrees."""
+    """Return the path under which the decisions of a folder's repository are recorded, for all its worktrees."""
     from ..workspace.git.repository import Repository  # for start-up time: most runs make no decisions
 
     try:
@@ -36,7 +36,7 @@ def list_decisions(store: Path, repo: str) -> list[DecisionRecord]:
 
 
 def _without_shared(decisions: list[DecisionRecord], reader: StoreReader) -> list[DecisionRecord]:
-    """Return the decisions without those that a fork shares: they belong to the run that made them."""
+    """Return the decisions without the copies in forks, because a copied decision belongs to the run that made it."""
     made: dict[tuple[object, ...], DecisionRecord] = {}
     for one in decisions:
         # A copy keeps the times of the original, and a fork starts later than the run that it shares entries with.
@@ -48,9 +48,10 @@ def _without_shared(decisions: list[DecisionRecord], reader: StoreReader) -> lis
 
 
 def find_decision(store: Path, repo: str, prefix: str) -> DecisionRecord:
-    """Return the only decision of a repository whose id starts with `prefix`, with its ballots. Raises Mistake.
+    """Return the decision of a repository whose id starts with `prefix`, with its ballots.
 
-    If a fork has decided differently, `prefix` has the form `RUN/ID`.
+    If several runs have decisions with the same id, `prefix` must have the form `RUN/ID`. Raise Mistake unless exactly
+    one decision matches.
     """
     run, _, id = prefix.rpartition("/")
     decisions = [one for one in list_decisions(store, repo) if one.run.startswith(run)]

@@ -1,4 +1,4 @@
-"""The estimate of a dry run: the model calls, tokens and money that the real run would use, by model."""
+"""Estimate from a dry run how many calls and tokens the real run would use, and what it would cost, by model."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class ModelEstimate(Struct, frozen=True, kw_only=True):
 
 
 class RunEstimate(Struct, frozen=True, kw_only=True):
-    """The estimate for a whole run, by model in the order of their first calls."""
+    """The estimate for a whole run, with the models in the order of their first calls."""
 
     models: tuple[ModelEstimate, ...] = ()
 
@@ -60,7 +60,7 @@ class RunEstimate(Struct, frozen=True, kw_only=True):
 
 
 class RehearsedCall(NamedTuple):
-    """A rehearsed call, and the agent that made it, with the model that its team sets."""
+    """The agent that made a rehearsed call, with the model that its team sets, and the usage of the call."""
 
     agent: Agent
     usage: Usage
@@ -122,7 +122,7 @@ def _find_agent(view: RunView, node: OperationNode, agents: dict[str, Agent]) ->
 
 
 def is_always_rehearsed(settings: Settings, agent: Agent) -> bool:
-    """Return whether an agent's own file has it rehearsed, so that it calls no model in a real run either."""
+    """Return whether an agent itself specifies the rehearsal, so that it calls no model in a real run either."""
     has_own_model = agent.model not in ("", "inherit")
     return agent.engine == REHEARSAL or (has_own_model and list_models(settings, agent)[0] == REHEARSAL)
 
@@ -135,7 +135,7 @@ def _find_model(settings: Settings, agent: Agent) -> str:
     try:
         provider, model = parse_model(name)
     except Mistake:
-        return name  # a real run refuses it
+        return name  # a real run rejects this name
     return f"{provider.name}:{model}"
 
 

@@ -1,4 +1,4 @@
-"""The checkout of a fork: a new worktree on a new branch, with the files as they were at the fork's position.
+"""Create the checkout of a fork: a new worktree on a new branch, with the files as they were at the fork's position.
 
 The user's own checkout belongs to the run that is forked, so a fork never works there. The worktree starts at the
 commit of a snapshot. If there is none, it starts with the current files if the run changed nothing after the position,
@@ -30,7 +30,7 @@ from .fork_selection import rename_branch
 FORK_BRANCHES = "podium/fork"
 NO_SNAPSHOT = "no snapshot was taken before this point"
 KEPT_NAME = "fork"
-"""The name of the snapshot that keeps the commits that a fork starts from."""
+"""The name of the snapshot that protects the commits that a fork needs from git's garbage collection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +45,7 @@ class ForkCheckout:
 async def create_fork_checkout(
     settings: Settings, directory: Path, entries: Sequence[Entry], kept: Sequence[Entry], *, run: str
 ) -> ForkCheckout:
-    """Create the checkout of the fork `run`, which shares the entries `kept` of the run with these entries.
+    """Create the checkout of the fork `run`.
 
     `directory` is the folder in which that run worked. Raise Mistake if it no longer exists.
     """
@@ -105,7 +105,7 @@ def _open_worktrees(settings: Settings, repository: Repository) -> Worktrees:
 async def _choose_base(
     repository: Repository, head: str, entries: Sequence[Entry], kept: Sequence[Entry]
 ) -> tuple[str, str]:
-    """Return the commit at which a fork starts, and a notice if its files may differ from those at the position."""
+    """Return the commit at which a fork starts, and a notice if the files may differ from those at its position."""
     shared = {entry.seq for entry in kept}
     actions = [entry.seq for entry in entries if isinstance(entry.event, ActionBegan)]
     for entry in reversed(kept):
@@ -126,7 +126,7 @@ async def _choose_base(
 
 
 async def _keep_commits(repository: Repository, base: str, kept: Sequence[Entry], *, run: str) -> None:
-    """Keep the commits that a fork needs: its base, and the work of the workers that had returned."""
+    """Keep the commits that a fork needs: its base, those of snapshots, and those of workers that had returned."""
     sent = {entry.event.run: entry for entry in kept if isinstance(entry.event, WorkerSent)}
     commits = {"": base}
     shared_branches: dict[str, str] = {}
@@ -141,6 +141,6 @@ async def _keep_commits(repository: Repository, base: str, kept: Sequence[Entry]
                 if event.is_shared:
                     shared_branches[rename_branch(event.branch, entry.run, run)] = commit
     await keep_snapshot(repository, run, KEPT_NAME, commits)
-    # Members that share a checkout continue on each other's work, so the fork's branch starts there.
+    # Members that share a checkout build on each other's work, so their branch in the fork starts at the last commit.
     for branch, commit in shared_branches.items():
         await read_git_output(repository, "update-ref", f"{HEADS}{branch}", commit)

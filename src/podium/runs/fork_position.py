@@ -1,6 +1,7 @@
-"""Find the position on a run's timeline at which it is forked: a snapshot, an entry, a decision, or a failure.
+"""Find the position at which to fork a run: at a snapshot or an entry, or before a decision or a failure.
 
-A position is a sequence number: the fork shares the entries up to it. These functions only read entries.
+A position is a sequence number. The fork shares the entries up to and including this number. These functions only
+read entries.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ OUTSIDE: frozenset[FailureKind] = frozenset({"budget", "engine", "timed_out"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionChange:
-    """A decision that a fork makes differently: the end of the vote, if there was one, and the changed decision.
+    """A decision that a fork makes differently.
 
-    The fork starts after the proposal, at the entry `earliest`, and before the decision was made, which is after the
-    entry `latest`.
+    `entries` are the end of the vote, if there was one, and the changed decision. The position of the fork is between
+    `earliest`, the entry of the proposal, and `latest`, the last entry before the decision.
     """
 
     entries: tuple[Entry, ...]
@@ -93,7 +94,8 @@ def _change_option(made: DecisionCommitted, option: str, by: str) -> DecisionCom
 def find_retry_position(entries: Sequence[Entry], start: str) -> int:
     """Return the position from which an ended run is retried. Raise Mistake if there is none.
 
-    `start` is a plan step or an agent, which starts again. If it is empty, the run is retried from its failure.
+    `start` is the plan step or agent to start again; if it is empty, the position is before the failure. Raise Mistake
+    if the run has no such plan step or agent, or no failure.
     """
     return _find_start(entries, start) if start else _find_failure(entries)
 
@@ -118,14 +120,14 @@ def _find_start(entries: Sequence[Entry], start: str) -> int:
 
 
 def _find_failure(entries: Sequence[Entry]) -> int:
-    """Return the position before the failure that ended a run, or before it was stopped."""
+    """Return the position before the failure that ended a run, or before the run was stopped."""
     run, ended = entries[0].run, entries[-1]
     assert isinstance(ended.event, RunEnded), "only a run that has ended is retried"
     if ended.event.outcome == "succeeded":
         raise Mistake(f"run {run} succeeded, so there is no failure to retry; give an agent or a plan step with --from")
     if (failure := ended.event.failure) is None:
         return next((entry.seq for entry in entries if isinstance(entry.event, StopAsked)), ended.seq) - 1
-    # The same failure ends an operation and then those above it, so the first one is where it happened.
+    # A failure ends the operation in which it happened and then the operations above, so look for the first one.
     for entry in entries:
         if isinstance(entry.event, OperationEnded) and _is_cause(entry.event.failure, failure):
             return _find_failed_step(entries, entry)
@@ -141,7 +143,7 @@ def _find_failure(entries: Sequence[Entry]) -> int:
 
 
 def _is_cause(known: Failure | None, failure: Failure) -> bool:
-    """Return whether the failure of an operation is the one that ended the run. A handoff adds its stage to it."""
+    """Return whether an operation's failure is the one that ended the run. A handoff adds its stage to the message."""
     if known is None:
         return False
     is_same = (known.agent, known.message) == (failure.agent, failure.message)
@@ -149,7 +151,7 @@ def _is_cause(known: Failure | None, failure: Failure) -> bool:
 
 
 def _find_failed_step(entries: Sequence[Entry], ended: Entry) -> int:
-    """Return the position before the failed step of an operation, or before its start if its own work failed."""
+    """Return the position before an operation's failed call, or before its start if the agent caused the failure."""
     own = [entry for entry in entries if entry.operation == ended.operation and entry.seq <= ended.seq]
     assert isinstance(ended.event, OperationEnded)
     assert ended.event.failure is not None
@@ -168,7 +170,7 @@ def _find_failed_step(entries: Sequence[Entry], ended: Entry) -> int:
 
 
 def _find_own_start(own: Sequence[Entry]) -> int:
-    """Return the entry at which the first failed plan step of an operation started, or else the operation itself."""
+    """Return the entry at which an operation's first failed plan step started, or the operation if no step failed."""
     failed = next((entry for entry in own if isinstance(entry.event, PlanStepFailed)), None)
     for entry in own:
         if failed is None and isinstance(entry.event, OperationStarted):
@@ -183,6 +185,6 @@ def _is_below(entry: Entry, place: Entry) -> bool:
 
 
 def _call_key(attempt: Entry) -> str:
-    """Return the key of the model call that an attempt belongs to: the first attempt has it, the others add `~2`."""
+    """Return the key of the model call that an attempt belongs to: the attempt's key without a suffix such as `~2`."""
     above, slash, name = attempt.key.rpartition("/")
     return above + slash + name.partition("~")[0]

@@ -1,7 +1,7 @@
 """Select the entries that a fork shares with the run that it is forked from.
 
 A fork continues from a copy of the entries up to a position, as if its process had died there: a step whose outcome
-is among them is not executed again. Approvals are not shared, and neither is work that was in progress elsewhere:
+is among these entries is not executed again. Approvals are not shared, and neither is work that was in progress:
 actions that had not ended, requests and questions without a used answer, and workers that had not returned all start
 again. These functions only read entries.
 """
@@ -56,7 +56,8 @@ class ForkedEntries:
 def select_entries(entries: Sequence[Entry], at: int, *, run: str) -> ForkedEntries:
     """Return the entries of a run up to the position `at` that its fork `run` shares.
 
-    The start of the run is not among them: a fork has its own. The entries keep their run and sequence number.
+    The event that starts the run is not shared, because a fork has its own. The entries keep their run and
+    sequence number.
     """
     shared = [entry for entry in entries if entry.seq <= at and not isinstance(entry.event, NOT_SHARED)]
     ended = {entry.key for entry in shared if isinstance(entry.event, OperationEnded | TurnEnded)}
@@ -81,7 +82,7 @@ def select_entries(entries: Sequence[Entry], at: int, *, run: str) -> ForkedEntr
 
 
 def _has_ended(scope: str, ended: Container[str]) -> bool:
-    """Return whether a turn or operation at or above a scope has ended, so that nothing below it happens again."""
+    """Return whether a turn or operation at or above a scope has ended, so that nothing in the scope is repeated."""
     while scope:
         if scope in ended:
             return True
@@ -101,7 +102,7 @@ def _find_open_steps(shared: Sequence[Entry], ended: Container[str]) -> dict[int
     for entry in shared:
         match entry.event:
             case QuestionAsked(kind="plan" | "decision" | "review", id=id):
-                # A pattern asked: it has used the answer if it recorded a step beside the question after that.
+                # An execution pattern asked. It has used the answer if it then recorded a step next to the question.
                 beside, answer = f"{entry.scope.rpartition('/')[0]}/", answered_at.get(id)
                 is_open = answer is None or not any(seq > answer for key, seq in keys.items() if key.startswith(beside))
             case PermissionAsked() | QuestionAsked() | ActionBegan() | ActionRefused():
@@ -125,7 +126,7 @@ def _describe_open_actions(open_steps: dict[int, Entry]) -> Iterator[str]:
 
 
 def _without_approval(entry: Entry) -> Entry:
-    """Return the entry without an approval that would apply to later actions."""
+    """Return the entry, without any approval that would apply to later actions."""
     match entry.event:
         case PermissionAnswered(decision="run" | "always") as event:
             return structs.replace(entry, event=structs.replace(event, decision="once", rule=""))
@@ -138,13 +139,13 @@ def _without_approval(entry: Entry) -> Entry:
 
 
 def _iter_unreturned_workers(shared: Sequence[Entry]) -> Iterator[Entry]:
-    """Yield the entries of workers that were sent and had not returned."""
+    """Yield the entries about starting workers that had not returned."""
     returned = {entry.event.run for entry in shared if isinstance(entry.event, WorkerReturned)}
     yield from (entry for entry in shared if isinstance(entry.event, WorkerSent) and entry.event.run not in returned)
 
 
 def _send_again(entry: Entry, ended: Container[str], run: str) -> Entry | None:
-    """Return the entry of the same worker with a run and a branch of its own; None if nobody waits for it any more."""
+    """Return the entry with a new run and branch for the worker; None if nothing waits for the worker any more."""
     if _has_ended(entry.operation, ended):
         return None
     sent = entry.event
@@ -157,7 +158,7 @@ def _send_again(entry: Entry, ended: Container[str], run: str) -> Entry | None:
 
 
 def rename_branch(branch: str, source: str, run: str) -> str:
-    """Return the name that a branch of the run `source` has in its fork `run`."""
+    """Return the name, in the fork `run`, of a branch of the run `source`."""
     own = f"{BRANCH_PREFIX}/{source}/"
     if branch.startswith(own):
         return f"{BRANCH_PREFIX}/{run}/{branch.removeprefix(own)}"

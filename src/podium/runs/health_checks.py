@@ -1,4 +1,4 @@
-"""Health checks: the state of this environment, and how to fix problems."""
+"""Check the state of this environment, and describe how to fix problems."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class Fact(NamedTuple):
 
 
 def collect_facts(environ: Mapping[str, str], folder: Path) -> Iterator[Fact]:
-    """Run all checks for this machine and folder."""
+    """Run all checks for this machine and folder, and yield their results."""
     repo = find_repo(folder, home=find_home_folder(environ))
     files = read_settings_files(find_home_folder(environ), repo)
     try:
@@ -176,7 +176,7 @@ async def _read_version(program: str) -> str:
 
 
 def check_sandbox(repo: Path, settings: Settings) -> Fact:
-    """Check whether commands can run in this folder, by running some in the sandbox that agents' commands use."""
+    """Check whether commands can run in this folder, by testing the sandbox that agents' commands use."""
     from ..setup.sandbox_choice import choose_sandbox  # imported here for start-up time
 
     sandbox = anyio.run(partial(choose_sandbox, repo, settings.home, settings.store, is_wanted=settings.sandbox))
@@ -187,7 +187,7 @@ def check_sandbox(repo: Path, settings: Settings) -> Fact:
 
 
 def check_agents(repo: Path, home: Path) -> Fact:
-    """Report how many agents there are, and their diagnostics."""
+    """Report how many agents there are, and how many diagnostics they have."""
     roster = load_roster(repo, home)
     findings = (*roster.diagnostics, *roster.check())
     own = sum(agent.source != "built-in" for agent in roster.agents.values())

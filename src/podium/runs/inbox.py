@@ -1,6 +1,6 @@
-"""The inbox: requests from a run and its workers while a person is at the terminal, and the answers to them.
+"""Show requests from a run and its workers to a person at the terminal, and post the answers.
 
-Answers are posted to the mailbox of the run that asked. If there are two answers, the first counts.
+An answer is posted to the mailbox of the run that asked. Only the first answer to a request counts.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class RequestListener(Protocol):
 
 
 class RequestListeners:
-    """Passes requests to several listeners."""
+    """Passes requests on to all its listeners."""
 
     def __init__(self, *listeners: RequestListener) -> None:
         self._listeners = listeners
@@ -119,7 +119,7 @@ class WorkerRequestWatcher:
     async def watch_requests(self) -> None:
         """Scan for requests at every wakeup, until cancelled.
 
-        Only a watcher of all workers counts as a client that can answer them.
+        Only a watcher of all workers counts as a client that can answer requests.
         """
         folder = ensure_socket_folder(self._store)
         wakeup = WakeupSocket(folder, "follower")

@@ -1,4 +1,4 @@
-"""Merge candidates: which branches go into a merge train, and in which order."""
+"""Select the branches for a merge train, and put them in order."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ async def _make_candidate(
 async def _order_candidates(
     repository: Repository, candidates: Sequence[MergeCandidate], notice: Callable[[str], object]
 ) -> list[MergeCandidate]:
-    """Drop candidates that have a replacement, and put candidates that build on them after the replacement."""
+    """Drop candidates that have a replacement, and put candidates that build on a dropped one after its replacement."""
     if all(candidate.resolves is None for candidate in candidates):
         return list(candidates)
     tips_by_branch = await branch_tips(repository, [candidate.branch for candidate in candidates])
@@ -204,7 +204,7 @@ async def _order_candidates(
 async def _find_replacements(
     repository: Repository, candidates: Sequence[MergeCandidate], tips_by_branch: Mapping[str, str]
 ) -> dict[str, str]:
-    """Map each replaced branch to the one that resolves its conflict, or that resolves the same conflict later."""
+    """Map each replaced branch to the branch that resolves its conflict, or that resolves the same conflict later."""
     replacements: dict[str, str] = {}
     for place, candidate in enumerate(candidates):
         for other_place, other in enumerate(candidates):

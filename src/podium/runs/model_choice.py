@@ -1,4 +1,4 @@
-"""The available models, the default model of agents, and choosing another one."""
+"""List the available models, explain the default model, and choose a local server as the default."""
 
 from __future__ import annotations
 

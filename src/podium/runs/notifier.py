@@ -80,7 +80,7 @@ class Notifier:
             return True
 
         try:
-            # In Podium's home, where no repository decides what a relative path means.
+            # Run in Podium's home, so that a relative path never refers to a file in a repository.
             ended = await run_process(
                 argv,
                 env=self._environ,
@@ -137,8 +137,8 @@ async def open_notifier(
 ) -> AsyncIterator[Notifier]:
     """Open a notifier for a block. At its end, wait for notifications that are still being sent.
 
-    `targets` returns the current setting, and `tell` is called with a sentence about each target that fails. Each can
-    take this many seconds.
+    `targets` returns the current commands and webhooks. `tell` is called with a sentence about each target that fails.
+    `seconds` is the time limit for each notification.
     """
     async with create_task_group() as group:
         yield Notifier(group, targets, home=home, environ=environ, tell=tell, seconds=seconds)

@@ -1,4 +1,4 @@
-"""An overview of a store: which requests wait for the user, which agents are active, and which runs have ended."""
+"""Summarise a store: which requests wait for the user, which agents are active, and which runs have ended."""
 
 from __future__ import annotations
 

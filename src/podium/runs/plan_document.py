@@ -1,4 +1,4 @@
-"""A plan as a YAML document that a person can edit, and the plan that an edited document contains."""
+"""Convert a plan to a YAML document that a person can edit, and an edited document back to a plan."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def render_plan_document(plan: WorkPlan) -> str:
 
 
 def parse_plan_document(text: str, goal: str, members: Mapping[str, Agent], *, done: Sequence[str] = ()) -> WorkPlan:
-    """Return the plan in an edited document. Raise Mistake, with the line number, if it is invalid."""
+    """Return the plan in an edited document. Raise Mistake, with the line number, if the document is invalid."""
     try:
         document = parse_yaml_mapping(text)
     except MalformedText as error:
@@ -52,13 +52,13 @@ def parse_plan_document(text: str, goal: str, members: Mapping[str, Agent], *, d
 
 
 def _locate_problem(problem: str, lines: Mapping[str, int], otherwise: int) -> str:
-    """Return a problem with the line of the step that it is about."""
+    """Return the problem, preceded by the line number of the step that it concerns."""
     line = next((line for id, line in lines.items() if problem.startswith(f"step {id!r}")), otherwise)
     return f"line {line} of the plan: {problem}"
 
 
 def find_team_members(started: RunStarted, operation: str) -> dict[str, Agent]:
-    """Return the members of the team that an operation's agent leads, by the names that they work under."""
+    """Return the members of the team that an operation's agent leads, by the names that they have in the team."""
     agents = {agent.name: agent for agent in started.agents}
     lead = agents.get(parse_agent_name(operation))
     return {} if lead is None or lead.team is None else list_members(lead, agents)

@@ -1,4 +1,4 @@
-"""The cost of runs, read from their timelines, in total or by operation, and its JSON fields."""
+"""Calculate the cost of runs from their timelines, in total or by operation, and return it as JSON fields."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .run_lookup import RunState
 
 
 class RunCost(NamedTuple):
-    """A run's fields in a list, and its total usage."""
+    """The JSON fields of a run, and its total usage."""
 
     run: dict[str, Any]
     usage: Usage
@@ -36,7 +36,7 @@ def read_run_cost(reader: StoreReader, summary: RunSummary, *, now: float) -> Ru
 
 
 def costs_fields(costs: Sequence[RunCost]) -> dict[str, Any]:
-    """Return the costs of several runs as JSON fields."""
+    """Return the costs of runs, individually and in total, as JSON fields."""
     return {
         "schema": SCHEMA,
         "runs": [{**cost.run, "usage": structs.asdict(cost.usage)} for cost in costs],

@@ -70,7 +70,7 @@ class RunDriver:
         self.context = context
         self._tools = tools
         self._before_end = before_end
-        """Called before the run ends, with whether it succeeded; returns what went wrong, or an empty string."""
+        """Called before the run ends, with whether it succeeded; returns why the call failed, or an empty string."""
         self.agent = first.event.agent
         self._root = context.root_operation(self.agent)
         self._team = first.event.agents
@@ -144,7 +144,7 @@ class RunDriver:
         await self.timeline.wait_written()
 
     async def record_pause(self) -> None:
-        """Pause a run that no process works on."""
+        """Pause a run that no process is working on."""
         self.lease.deliver = None
         self.timeline.append(RunPaused(), scope="")
         self.store.release_run(self.lease)

@@ -1,7 +1,7 @@
 """Fork a run: write a new run that shares the timeline of another one up to a position.
 
-The fork is written in one transaction and can then be resumed like any other run. Which entries it shares is decided
-in `fork_selection`, the position in `fork_position`, and where it works in `fork_checkout`.
+The fork is written in one transaction and can then be resumed like any other run. `fork_position` finds the
+position, `fork_selection` selects the entries to share, and `fork_checkout` creates the fork's checkout.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ForkedRun:
 
     @property
     def shared_calls(self) -> int:
-        """The number of model calls that it shares."""
+        """The number of model calls that the fork shares."""
         return sum(isinstance(entry.event, ModelReplied) for entry in self.forked.kept)
 
 
@@ -89,7 +89,8 @@ async def retry_run(
 ) -> ForkedRun:
     """Write a fork of a run that has ended, from just before its failure, and return it. Raise Mistake on failure.
 
-    `start` is a plan step or an agent: the run is retried from its start instead.
+    If `start` names a plan step or an agent, the run is retried from the start of that step or agent instead. Raise
+    Mistake if the run cannot be retried.
     """
     entries = await _load_source(launcher, source)
     if not isinstance(entries[-1].event, RunEnded):
@@ -121,7 +122,7 @@ async def _load_source(launcher: RunLauncher, source: str) -> list[Entry]:
         with StoreReader(store) as reader:
             reader.read_summary(source)  # raises NoSuchRun
             rows = reader.read_rows(source)
-        # A copy has hashes of its own, so it would hide that an entry was changed.
+        # A copied entry gets a new hash, which would hide that the original was changed.
         require_intact_run(store, source, rows)
         return [decode_entry(row.line) for row in rows]
 
@@ -184,7 +185,7 @@ def _get_started(entries: Sequence[Entry]) -> RunStarted:
 
 def _require_work_left(source: str, started: RunStarted, forked: ForkedEntries, at: int) -> None:
     """Raise Mistake if the first agent has already answered, because then the fork would have nothing to do."""
-    # The first operation is at the path with its agent's name, and its outcome has that path as its key.
+    # The path of the first operation is the name of its agent, and the key of its outcome is that path.
     if any(entry.key == started.agent for entry in forked.kept):
         raise Mistake(
             f"run {source} has nothing left to do at entry {at}: {started.agent} had already answered; give an earlier "
@@ -193,7 +194,7 @@ def _require_work_left(source: str, started: RunStarted, forked: ForkedEntries, 
 
 
 def _iter_messages(started: RunStarted, request: str, by: str) -> Iterator[MessageReceived]:
-    """Yield the message with a new request for each agent that receives it."""
+    """Yield one message with the new request for each agent that receives it; none if the request is empty."""
     if not request:
         return
     team = next((agent.team for agent in started.agents if agent.name == started.agent), None)

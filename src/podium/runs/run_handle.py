@@ -1,6 +1,6 @@
 """A handle on a run for its caller: follow it, wait for it, answer, send messages, pause and stop.
 
-Each call posts to the run's mailbox, whichever process works on the run; `run_driver` acts on it.
+Answers, messages and requests to pause or stop are posted to the run's mailbox, and `run_driver` handles them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RELEASE_SECONDS = 5.0
 
 
 class Run:
-    """A request and the run that answers it, while this process works on it."""
+    """A run that this process is working on."""
 
     def __init__(self, driver: RunDriver) -> None:
         self.id = driver.id
@@ -85,7 +85,7 @@ class Run:
     async def answer(
         self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "", channel: Channel = "api"
     ) -> bool:
-        """Answer a permission request. Return False if somebody else already has.
+        """Answer a permission request. Return False if it was already answered.
 
         `rule` is the rule to allow permanently, for the decision `always`. `by` is the person who answers, and
         `channel` says how the answer was given; both are recorded.
@@ -103,7 +103,7 @@ class Run:
         return await self._post_event(answered, ref=id)
 
     async def reply(self, id: str, text: str, *, by: str = "", channel: Channel = "api") -> bool:
-        """Answer a question from an agent. Return False if somebody else already has."""
+        """Answer a question from an agent. Return False if it was already answered."""
         asked = self._require_request(id, QuestionAsked)
         digest = asked.digest if isinstance(asked, QuestionAsked) else ""
         answered = QuestionAnswered(id=id, text=self._clean_text(text), by=by, digest=digest, channel=channel)

@@ -157,7 +157,7 @@ class RunLauncher:
     def _select_team(
         self, agent: str | Agent, options: RunOptions, place: Path | None, settings: Settings
     ) -> tuple[tuple[Agent, ...], tuple[ActingTool, ...], list[str]]:
-        """Return the agents of a new run, their functions as tools, and notices for the user."""
+        """Return the agents of a new run, the functions that they can call as tools, and notices for the user."""
         tools = options.get("tools", ())
         first, *others = map(extract_functions, (agent, *options.get("agents", ())))
         team, notices = self._run_agents.select_agents(
@@ -230,19 +230,19 @@ class RunLauncher:
         return [decode_entry(row.line) for row in await self._store.read_rows(run)]
 
     async def fail_run(self, run: str, why: str) -> None:
-        """End a run that no process works on and that cannot continue."""
+        """End a run that no process is working on and that cannot continue."""
         await self._read_run_start(run)
         claimed = await self._claim_run(run)
         await claimed.record_failure(why)
 
     async def pause_run(self, run: str) -> None:
-        """Pause a run that no process works on. It continues only if resumed by id. Raise RunHeld if it is active."""
+        """Pause an inactive run, which then continues only if resumed by id. Raise RunHeld if the run is active."""
         await self._read_run_start(run)
         claimed = await self._claim_run(run)
         await claimed.record_pause()
 
     async def stop_run(self, run: str, by: str = "") -> None:
-        """Stop a run and keep its partial results. If no process works on it, this process ends it."""
+        """Stop a run and keep its partial results. If no process is working on it, this process ends it."""
         await self._read_run_start(run)
         await to_thread.run_sync(partial(post_to_mailbox, self.settings.store, run, StopAsked(by=by)))
         try:
@@ -256,7 +256,7 @@ class RunLauncher:
     def _write_run_start(
         self, started: RunStarted, id: str, notices: Iterable[str], *, beside: Statement | None = None
     ) -> tuple[SqliteLease, Timeline, Entry]:
-        """Write the start of a new run and its notices to the timeline; `beside` is executed with it."""
+        """Write a new run's start and notices to the timeline; `beside` is executed in the transaction of the start."""
         id = id or secrets.token_hex(6)
         beside = beside if started.errand is None else build_worker_insert(id, started.errand)
         lease = self._store.begin_run(id, beside)
@@ -390,7 +390,7 @@ class RunLauncher:
 
 
 MakePlacement = Callable[[RunLauncher, Settings, str, RunStarted, Unattended | None], Placement]
-"""Returns the placement for a run's workers, given the run's settings, id, first event and how requests are handled."""
+"""Returns the placement for a run's workers, given its settings, id, first event and request handling."""
 
 
 def _open_repository(directory: Path, run: str) -> WorkRepository:

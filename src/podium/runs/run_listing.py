@@ -1,4 +1,4 @@
-"""The list of runs as JSON fields, and which runs are recent enough to list."""
+"""Select the runs that are recent enough to list, and return runs and groups as JSON fields."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def filter_recent_runs(runs: list[RunSummary], *, pinned: Container[str] = ()) -
 
 
 def run_summary_fields(summary: RunSummary, now: float) -> dict[str, Any]:
-    """Return the fields of a run in a list."""
+    """Return a run in a list as JSON fields."""
     started = summary.first.event
     assert isinstance(started, RunStarted)
     run_state = derive_run_state(summary)
@@ -40,7 +40,7 @@ def run_summary_fields(summary: RunSummary, now: float) -> dict[str, Any]:
 
 
 def run_group_fields(run: str, arrangement: Arrangement) -> dict[str, Any]:
-    """Return a run's place in the list. A run is archived individually or with its group."""
+    """Return a run's group, name and flags as JSON fields. A run is archived individually or with its group."""
     grouped_run, group = arrangement.grouped_runs[run], arrangement.group_of(run)
     assert group is not None
     return {
@@ -52,7 +52,7 @@ def run_group_fields(run: str, arrangement: Arrangement) -> dict[str, Any]:
 
 
 def group_fields(group: Group) -> dict[str, Any]:
-    """Return the fields of a group in a list."""
+    """Return a group in a list as JSON fields."""
     return {
         "id": group.tag,
         "name": group.name,

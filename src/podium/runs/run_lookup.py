@@ -27,7 +27,7 @@ def open_reader(store: Path) -> Iterator[StoreReader]:
 
 
 def find_run_id(store: Path, name: str) -> str:
-    """Return the id of a run, given the branch or name of a worker in this repository, or a prefix of the id."""
+    """Return the id of a run. `name` is the branch or name of a worker in this repository, or a prefix of the id."""
     with open_reader(store) as reader:
         # A full name takes precedence over a prefix of an id, as in commands about workers.
         return find_worker_run(store, name) or reader.find_run(name)
@@ -47,12 +47,12 @@ def find_worker_run(store: Path, name: str) -> str:
 
 
 def find_main_folder(started: RunStarted) -> str:
-    """Return the folder of the repository that a run belongs to: for a worker or a fork, not that of its checkout."""
+    """Return the folder that a run belongs to. For a worker or a fork, it is in the main checkout, not in its own."""
     if started.errand is not None:
         return started.errand.root
     if not started.forked_from or not started.repo:
         return started.repo
-    from ..workspace.git.repository import Repository  # for start-up time: most runs are no forks
+    from ..workspace.git.repository import Repository  # for start-up time: most runs are not forks
 
     folder = Path(started.repo).resolve()
     try:
@@ -68,7 +68,7 @@ RunState = Outcome | Literal["running", "queued", "resumable"]
 def derive_run_state(summary: RunSummary) -> RunState:
     """Return `running`, `paused`, `queued` (a worker that has not started), `resumable`, or the outcome.
 
-    A resumable run has not ended, and no process works on it.
+    A resumable run has not ended, and no process is working on it.
     """
     match summary.last.event:
         case RunEnded(outcome=outcome):
@@ -83,7 +83,7 @@ def derive_run_state(summary: RunSummary) -> RunState:
 
 
 def is_worker_run(summary: RunSummary) -> bool:
-    """Return whether the run belongs to a worker, which a commander works on."""
+    """Return whether the run belongs to a worker. The commander starts such runs."""
     started = summary.first.event
     return isinstance(started, RunStarted) and started.errand is not None
 

@@ -1,4 +1,4 @@
-"""The options of a request to an agent."""
+"""Define the options of a request to an agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Wait until a run that another process works on ends or pauses."""
+"""Wait until a run ends or pauses in another process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ async def wait_for_end_or_pause(store: Path, run: str) -> RunEnded | RunPaused |
                 return summary.last.event
             if derive_run_state(summary) in ("queued", "resumable"):
                 return None
-            # New entries wake this process, but the death of the run's process does not, so poll for it.
+            # New entries wake this process, but the exit of the run's process does not, so poll for that.
             with move_on_after(POLL_SECONDS), Follower(store, run, summary.last.seq) as entries:
                 async for entry in entries:
                     if isinstance(entry.event, RunEnded | RunPaused):

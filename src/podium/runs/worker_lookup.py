@@ -1,4 +1,4 @@
-"""The workers of a repository, the state of each, and the status of its worktree."""
+"""Look up the workers of a repository, their states, and the status of their worktrees."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class RepoContext:
         return load_worker_states(self.store, (row.run for row in WorkerIndex(self.store).list_all(self.root)))
 
     def find_worker(self, name: str) -> WorkerState:
-        """Return the newest worker with this branch or name, or the one whose run id starts with it.
+        """Return the newest worker with the branch or name `name`, or the one whose run id starts with `name`.
 
         Raise Mistake if there is none, or if several run ids match.
         """
@@ -164,7 +164,7 @@ def worker_fields(worker: WorkerState, status: WorktreeStatus | None = None) -> 
 
 
 def find_newest_worker(worker_index: WorkerIndex, root: str, name: str) -> WorkerRow:
-    """Return the newest worker with this branch or name, or the one whose run id starts with it.
+    """Return the newest worker with the branch or name `name`, or the one whose run id starts with `name`.
 
     Raise Mistake if there is none, or if several run ids match.
     """

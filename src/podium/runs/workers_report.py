@@ -1,4 +1,4 @@
-"""The results of workers, individually and in total, read from the store, and their JSON fields."""
+"""Report the results of workers, individually and in total, from the store, and return them as JSON fields."""
 
 from __future__ import annotations
 

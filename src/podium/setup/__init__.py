@@ -1,1 +1,1 @@
-"""From settings and files to a run: its agents, its tools, its sandbox, and the checks before it starts."""
+"""Prepare a run from settings and files: its agents, tools and sandbox, and the checks before it starts."""

@@ -1,4 +1,4 @@
-"""Checks of agents against this installation, which find everything that a run would refuse or leave out.
+"""Check agents against this installation, and report everything that a run would reject or ignore.
 
 The roster checks files and the references between agents. This module checks everything that depends on the
 settings and the environment, in the same way as when a run starts.
@@ -33,7 +33,7 @@ class AgentDiagnostics:
         self._toolbox = Toolbox(repo or Path(), checks=settings.checks)
 
     def check_agents(self, agents: Iterable[Agent]) -> Iterator[Diagnostic]:
-        """Yield a diagnostic for everything that a run of each of these agents would refuse or leave out."""
+        """Yield a diagnostic for everything in these agents that a run would reject or ignore."""
         for written in apply_team_fallbacks(agents):
             notices: list[str] = []
             agent = choose_available_models(written, self._find_model_error, notices)
@@ -44,7 +44,7 @@ class AgentDiagnostics:
                 yield _diagnose(agent, "tools", f"tool {entry!r} not found; runs continue without it", "warning")
 
     def _check_start(self, agent: Agent) -> Iterator[Diagnostic]:
-        """Yield an error for everything that a run of this agent refuses at its start."""
+        """Yield a diagnostic for everything that would keep a run of this agent from starting."""
         checks: list[tuple[str, Callable[[Agent], object]]] = [
             ("team.mode", find_pattern),
             ("team", validate_team_options),
@@ -71,7 +71,7 @@ class AgentDiagnostics:
         return ""
 
     def _check_models(self, agent: Agent) -> Iterator[Diagnostic]:
-        """Yield a warning for each model that its provider is not known to offer, unless its address is custom."""
+        """Yield a warning for each model that its provider is not known to offer. Custom addresses are not checked."""
         for name in () if agent.engine != "model" else list_models(self._settings, agent):
             if message := describe_unlisted_model(name, self._environ):
                 yield _diagnose(agent, "model", message, "warning")
@@ -80,7 +80,7 @@ class AgentDiagnostics:
 def make_agent_check(
     settings: Settings, environ: Mapping[str, str], repo: Path | None
 ) -> Callable[[Iterable[Agent]], Iterator[Diagnostic]]:
-    """Return a function that checks agents as a run with these settings would."""
+    """Return a function that checks agents in the same way as a run with these settings."""
     return partial(AgentDiagnostics.check_agents, AgentDiagnostics(settings, environ, repo))
 
 

@@ -1,4 +1,4 @@
-"""Clean checks: commands that must pass on a clean checkout of the work before it counts as complete.
+"""Run the commands that must pass on a clean checkout of the work before the work counts as complete.
 
 The work is a given commit, or the current working tree, including new files but not files that git ignores. The
 commands run in a temporary checkout of it, in the sandbox, and do not change the work itself.
@@ -56,7 +56,7 @@ class CleanChecks:
         return PreparedCall(
             arguments={"command": self._command, "timeout": int(CHECK_TIMEOUT)},
             act=partial(self._run_checks, commit),
-            # The tree covers every file of the work: an approval of the command applies to exactly that tree.
+            # The tree identifies the content of every file, so an approval of the command applies only to that content.
             inputs={"the whole work": tree},
             sandbox=self._sandbox,
             is_repeatable=True,

@@ -1,4 +1,4 @@
-"""The engine of an agent, given the settings: its own model or the default one, with roles resolved."""
+"""Find the engine of an agent, for the agent's own model or the default model, with roles resolved."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def list_models(settings: Settings, agent: Agent) -> tuple[str, ...]:
 
 
 def find_engine(engines: Engines, settings: Settings, agent: Agent, environ: Mapping[str, str]) -> Engine:
-    """Return the engine of an agent. Raise Mistake if it cannot be used."""
+    """Return the engine of an agent. Raise Mistake if the agent cannot use it."""
     models = list_models(settings, agent)
     default = resolve_models(settings.model, settings.models).models[0] if settings.model else ""
     engine = engines.for_agent(agent, models, model=default, url=settings.base_url)

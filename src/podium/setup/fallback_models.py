@@ -1,8 +1,8 @@
 """Fallback models, which an agent uses if its own model is not available when a run starts.
 
-An agent's file, the charter of a squad's member or a team can list them. A model that is only missing from the price
-list is still called first, because the list may be older than the model; if the provider refuses it, the model caller
-falls back in the same order.
+An agent's file, the charter of a squad's member or a team can list fallback models. A model that is only missing from
+the price list is still called first, because the list may be older than the model. If the provider rejects the model,
+the model caller falls back in the same order.
 """
 
 from __future__ import annotations
@@ -41,10 +41,10 @@ def apply_team_fallbacks(agents: Iterable[Agent]) -> tuple[Agent, ...]:
 
 
 def choose_available_models(agent: Agent, find_error: FindModelError, notices: list[str]) -> Agent:
-    """Return the agent without models that are not available, and add a notice for each.
+    """Return the agent with only the models that are available, and add a notice for each other model.
 
-    If its model is not available, it uses the first fallback that is. Without any, a squad's member uses the default
-    model, and another agent is returned with its model, so that the run is refused.
+    If the agent's own model is not available, the agent gets the first available fallback model. If there is none, a
+    squad's member gets the default model, and any other agent is returned unchanged, so that the run is rejected.
     """
     is_squads = (agent.path or "").startswith(SQUAD_FOLDERS)
     if agent.engine != "model" or (not agent.fallback_models and not (is_squads and agent.model)):
@@ -70,9 +70,9 @@ def choose_available_models(agent: Agent, find_error: FindModelError, notices: l
 
 
 def describe_unlisted_model(name: str, environ: Mapping[str, str]) -> str:
-    """Return a sentence about a model that its provider is not known to offer; empty if it is, or cannot be known.
+    """Return a sentence about a model that its provider is not known to offer, or an empty string.
 
-    A provider at another address can offer any model.
+    The string is also empty if nothing is known about the provider's models, or if the provider has a custom address.
     """
     try:
         provider, model = parse_model(name)

@@ -1,4 +1,4 @@
-"""Checks before a run starts or resumes."""
+"""Check the request, limits and agents of a run before it starts or resumes, and apply its options to the agents."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def apply_run_mode(agent: Agent, mode: Mode | None, max_iterations: int | None) 
 
 
 def add_constraints(agent: Agent, constraints: Iterable[str]) -> Agent:
-    """Return the first agent of a run with more constraints for its team. Raise Mistake if they have no effect."""
+    """Return a run's first agent with more constraints for its team. Raise Mistake if they would have no effect."""
     team = agent.team
     if team is None or team.mode != "collaborate":
         what = "has no team" if team is None else f"leads a team in mode {team.mode}"
@@ -96,7 +96,7 @@ def add_constraints(agent: Agent, constraints: Iterable[str]) -> Agent:
 
 
 def without_traces(agent: Agent) -> Agent:
-    """Return an agent for a rehearsal, which leaves nothing behind: no worktrees, no branches, no records."""
+    """Return the agent for a run that creates no worktrees, branches or records."""
     team = agent.team
     if team is not None:
         kept = {key: value for key, value in team.options.items() if key not in ("worktrees", "adr")}
@@ -105,9 +105,9 @@ def without_traces(agent: Agent) -> Agent:
 
 
 def apply_team_defaults(agent: Agent) -> Agent:
-    """Return an agent of a new run with the current defaults of its team written out.
+    """Return an agent of a new run with the current defaults set explicitly in its team's options.
 
-    Options that are missing in a stored team keep the defaults of `TeamOptions`, so that old runs resume as they were.
+    Options that a stored team does not set keep the defaults of `TeamOptions`, so that old runs resume unchanged.
     """
     if agent.team is None:
         return agent
@@ -122,7 +122,7 @@ def apply_team_defaults(agent: Agent) -> Agent:
 
 
 def validate_decision(decision: DecisionProposed, team: Sequence[Agent]) -> None:
-    """Raise Mistake if the first agent's team, or a person, cannot make this decision."""
+    """Raise Mistake if the decision cannot be made with the first agent's team as voters."""
     lead = team[0]
     voters = () if lead.team is None else tuple(list_members(lead, {agent.name: agent for agent in team}))
     if problem := find_proposal_problem(structs.replace(decision, eligible=voters)):

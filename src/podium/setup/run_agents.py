@@ -1,6 +1,6 @@
-"""The agents of a run, selected and checked before it starts.
+"""Select and check the agents of a run before it starts.
 
-They are decoded from the form that is stored on the timeline, so that a resumed run uses exactly the same
+The agents are decoded from the form that is stored on the timeline, so that a resumed run uses exactly the same
 agents.
 """
 
@@ -96,7 +96,7 @@ class RunAgents:
     def _select_from_roster(
         self, roster: Roster, agent: str, extra: tuple[Agent, ...], *, force_model: str = ""
     ) -> AgentSelection:
-        """Return the agents as a resumed run will read them."""
+        """Return the agents in exactly the form that a resumed run will read."""
         written = self._redaction.redact_line(msgspec.json.encode(roster.resolve_team(agent, extra=extra)))
         team = apply_team_fallbacks(msgspec.json.decode(written, type=tuple[Agent, ...]))
         if force_model:
@@ -118,7 +118,7 @@ class RunAgents:
         return ""
 
     def _describe_unlisted_models(self, agents: Iterable[Agent]) -> Iterator[str]:
-        """Yield a notice for each agent whose model may have to be replaced by its fallback."""
+        """Yield a notice for each agent that may have to use its fallback model."""
         for agent in agents:
             models = list_models(self._settings, agent) if agent.engine == "model" else ()
             if len(models) < 2 or self._engine_for(self._settings, agent).name == REHEARSAL:

@@ -1,4 +1,4 @@
-"""The repository of one run, for a team's work: commits, diffs, snapshots and the merged result."""
+"""Commit, compare, snapshot and merge a team's work in the repository of a run."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RunRepository:
         head = await call_git(place, "symbolic-ref", "--quiet", "--short", "HEAD")
         if head.code != 0:
             raise Mistake(f"no branch is checked out in {self._directory}, so the work cannot be merged onto one")
-        # A branch of this name is from an attempt that was interrupted: the name contains the run's id.
+        # The name contains the run's id, so an existing branch with it is from an interrupted attempt.
         await call_git(place, "update-ref", "-d", HEADS + name)
         train = await build_train(
             place,
@@ -66,7 +66,7 @@ class RunRepository:
         await to_thread.run_sync(partial(_write_records, self._directory, records))
 
     async def _read_folder(self, commit: str, folder: str) -> dict[str, str]:
-        """Return the files in a folder of a commit, by path, with their texts."""
+        """Return the contents of the files in a folder of a commit, by path."""
         listing = ("ls-tree", "-z", "--name-only", "--end-of-options", commit, f"{folder}/")
         paths = split_nul_paths(await read_git_output(self._directory, *listing))
         blobs = {path: await call_git(self._directory, "cat-file", "blob", f"{commit}:{path}") for path in paths}
@@ -74,7 +74,7 @@ class RunRepository:
 
 
 async def _skip_check(folder: Path) -> CheckResult:
-    """Report success: a team's checks are run on the merged result."""
+    """Report success, because a team's checks run later, on the merged result."""
     return CheckResult(passed=True)
 
 

@@ -1,4 +1,4 @@
-"""The tools of one run, and which of them each agent gets.
+"""Provide the tools of one run to its agents.
 
 The packages `tools` and `mcp_client` define the tools; an operation's gate decides whether one may be used. The
 sandbox is chosen and tested while the model generates its first reply; tool calls wait until that is done.
@@ -56,7 +56,7 @@ class RunTools:
         self._directory = directory
         self._functions = functions
         self._for_all = tuple(tool.name for tool in functions[:for_all])
-        """The functions for agents that do not list tools; the others belong to agents that list them."""
+        """The functions that agents without a list of tools get. Other functions are for agents that list them."""
         self._environ = environ
         self._unattended = unattended
         self._notice = notice
@@ -99,7 +99,7 @@ class RunTools:
     def _toolbox_for(self, rules: Rules, sandbox: CommandSandbox | None) -> Toolbox:
         """Return the tools for agents with these rules.
 
-        Searches do not show files that the rules forbid agents to read.
+        Searches do not show files with secrets, or files that the rules forbid agents to read.
         """
         if (rules, sandbox) not in self._toolboxes:
             from ..tools.file_listing import holds_secrets  # for start-up time: not every run has tools
@@ -167,7 +167,7 @@ class RunTools:
         )
 
     def make_check_tool(self, commands: tuple[str, ...], commit: str = "") -> ActingTool:
-        """Return a tool that runs commands on a clean checkout of a commit, by default of the work as it is."""
+        """Return a tool that runs commands on a clean checkout of a commit, by default of the current working tree."""
         from .clean_checks import CleanChecks  # imported here for start-up time: most runs do not need it
 
         assert self._directory is not None
@@ -249,7 +249,7 @@ def _is_server_tool(entry: str) -> bool:
 
 
 def wrap_functions(functions: Sequence[Callable[..., object]]) -> tuple[ActingTool, ...]:
-    """Return functions as tools."""
+    """Return the functions wrapped as tools."""
     if not functions:
         return ()
     from ..tools.toolset import function_tools  # imported here for start-up time: most runs have no functions

@@ -1,4 +1,4 @@
-"""Settings: the configuration from files, the environment and code.
+"""Load the settings from files, the environment and code.
 
 The sources are, in increasing precedence: the repository's file, confirmed server addresses, the user's own
 file, the environment, and arguments. The package `config` defines and reads the files.
@@ -189,7 +189,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         return kept | {"base_url": without_credentials(self.base_url)}
 
     def with_record(self, recorded: Mapping[str, Any]) -> Settings:
-        """Return these settings with those that a run recorded. Anything forbidden now stays forbidden."""
+        """Return these settings, overridden by those that a run recorded. Anything forbidden now stays forbidden."""
         mine = structs.replace(self, base_url=without_credentials(self.base_url))
         then = {key: msgspec.convert(recorded[key], kind) for key, kind in RECORDED_FIELDS.items() if key in recorded}
         other = {key: value for key, value in then.items() if value != getattr(mine, key)}
@@ -200,7 +200,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         return structs.replace(self, **other) if other else self
 
     def _may_keep_mode(self, mode: PermissionMode) -> bool:
-        """Return whether a run can keep the mode it started in: not if a mode is set now, and never for `bypass`."""
+        """Return whether a run can keep its recorded mode: not if a mode is set now, and never if it is `bypass`."""
         return mode != "bypass" and "permissions.mode" not in self.sources
 
 

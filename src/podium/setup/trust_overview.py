@@ -1,4 +1,4 @@
-"""The items that a repository would start or change on this machine, and which of them the user trusts."""
+"""List the items that a repository would start or change on this machine, and which of them the user trusts."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class TrustOverview(Struct, frozen=True, kw_only=True):
 
     @property
     def open_items(self) -> tuple[TrustItem, ...]:
-        """The items that the user has not decided on yet."""
+        """The items that the user does not trust in their current form."""
         return tuple(item for item in self.items if item.state != "trusted")
 
 
 def build_trust_overview(files: SettingsFiles, repo: Path, trust: Trust) -> TrustOverview:
     """Return everything that can be trusted in a repository, with its state. Raise Mistake for files with errors."""
     files.require_no_errors()
-    # Trusted settings already count as the repository's own; together with `proposed` they are all its proposals.
+    # Trusted settings are in `files.repo` and the others in `files.proposed`; together they are all proposals.
     everything = merge_documents(files.repo, files.proposed)
     items = []
     for one in list_proposals(everything, repo):
@@ -105,13 +105,13 @@ def find_item(name: str, items: Sequence[TrustItem]) -> TrustItem:
 
 
 def match_items(name: str, items: Sequence[TrustItem]) -> list[TrustItem]:
-    """Return the items with this name: a key, or a key without its first part."""
+    """Return the items whose key is `name` or, if there are none, whose key without its first part is `name`."""
     exact = [item for item in items if item.key == name]
     return exact or [item for item in items if item.key.partition(".")[2].removesuffix(".base_url") == name]
 
 
 def trust_item(item: TrustItem, trust: Trust) -> None:
-    """Trust an item as it was shown."""
+    """Trust an item with the content that was shown."""
     trust.trust(item.kind, item.name, item.digest, content=item.content)
 
 

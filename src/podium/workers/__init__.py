@@ -1,1 +1,1 @@
-"""Workers: agents that work in their own processes and checkouts, and the wire protocol they report over."""
+"""Run agents as workers, in their own processes and checkouts, and connect them to a commander."""

@@ -1,4 +1,4 @@
-"""A worker that a commander supervises, from its checkout to its end."""
+"""The state of a worker that a commander supervises."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ class ActiveWorker:
     link: Link[Report, Order] | None = None
     checkout: Checkout | None = None
     checkout_scope: CancelScope = field(default_factory=CancelScope)
-    """The scope in which its checkout is created."""
+    """The cancel scope in which the worker's checkout is created."""
     is_ending: bool = False
     finished: Event = field(default_factory=Event)
 
     @classmethod
     def from_run_started(cls, run: str, started: RunStarted) -> ActiveWorker:
-        """Return the worker for a run with this first event."""
+        """Return the worker of the run `run`, whose first event is `started`."""
         assert started.errand is not None
         first = started.agents[0]
         return cls(

@@ -1,4 +1,4 @@
-"""Deadlines for answers: a worker's request is denied if a client was connected for long enough without answering.
+"""Deny a worker's request if a client was connected for long enough and nobody has answered.
 
 Time counts only while a client is connected. Without clients a request waits, for days if necessary.
 """
@@ -19,7 +19,7 @@ from ..store.answering_clients import list_clients
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingRequest:
-    """A request that is denied at its deadline. `allowed` returns how many seconds an answer can take."""
+    """A request that is denied at its deadline. `allowed` returns the time limit for an answer in seconds."""
 
     by: str
     asked: float
@@ -34,13 +34,13 @@ class ApprovalDeadlines:
         self._store = store
         self._open: dict[str, PendingRequest] = {}
         self._clients_since: dict[str, float] = {}
-        """When each client connected, by the monotonic clock, because the system time can change."""
+        """The time at which each client connected, on the monotonic clock, because the system time can change."""
         self._changed = Event()
 
     def add_request(
         self, id: str, *, by: str, allowed: Callable[[], float], deny: Callable[[float], Awaitable[None]]
     ) -> None:
-        """Deny a request when its time is up. If it was answered earlier, the denial has no effect."""
+        """Add a request, to be denied at its deadline. If it is answered earlier, the denial has no effect."""
         self._open[id] = PendingRequest(by=by, asked=time.monotonic(), allowed=allowed, deny=deny)
         self.recheck()
 
@@ -49,7 +49,7 @@ class ApprovalDeadlines:
         self._open = {id: one for id, one in self._open.items() if one.by != by}
 
     def recheck(self) -> None:
-        """Check for newly connected clients."""
+        """Check the connected clients and the deadlines again now."""
         self._changed.set()
 
     async def enforce_forever(self) -> None:

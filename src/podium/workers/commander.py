@@ -46,7 +46,7 @@ from .worker_process import StartupMessage, WorkerConfig, without_secrets
 from .worker_queue import RunStatus
 
 POLL_SECONDS = 1.0
-"""How often to check whether another process has released a worker's run, because that sends no wakeup."""
+"""How often to check whether another process has released a worker's run, because a release sends no wakeup."""
 
 KEY_RETRY_SECONDS = 0.05
 """How long to wait before retrying a commander that is just starting or exiting."""
@@ -150,7 +150,7 @@ class Commander:
         try:
             return self._settings_cache.get_settings(root).workers
         except PodiumError:
-            return self._launcher.settings.workers  # not fatal here: the workers in that repository report the error
+            return self._launcher.settings.workers  # the workers in that repository report this error
 
     # One worker
 
@@ -281,13 +281,13 @@ class Commander:
                 await worker.process.kill(sign)
 
     async def _end_run(self, run: str, how: Callable[[], object]) -> None:
-        """End a run that no process works on.
+        """End a run that no process is working on.
 
-        A run that another process has claimed, or that has ended, is left alone.
+        If another process has claimed the run, or if it has ended, do nothing.
         """
         try:
             with suppress(RunHeld, RunOver):
-                await how()  # type: ignore[misc] # partial hides that it is a coroutine function
+                await how()  # type: ignore[misc] # partial hides that `how` is a coroutine function
         except PodiumError as error:
             self._logs.write_line(run, f"the run could not be ended: {error}")
             self.abandoned_runs.add(run)
@@ -337,7 +337,7 @@ class Commander:
 async def run_commander(launcher: RunLauncher, environ: Mapping[str, str], delivery_run: str = "") -> None:
     """Act as the commander of the launcher's store while there is work.
 
-    If another process is already its commander, send that process the keys for the run `delivery_run`.
+    If another process is already the store's commander, send that process the keys for the run `delivery_run`.
     """
     # Outside the loop: when the last notifications are sent, the next commander can already start.
     async with open_notifier(

@@ -1,4 +1,4 @@
-"""The path of a commander's socket, and the lock that allows only one commander at a time.
+"""Open a commander's socket, with a lock that allows only one commander at a time.
 
 The socket is in the private folder of the store's wakeup sockets: beside the store, or in the runtime
 directory if that path is too long for a socket. The process that holds the lock owns the socket. The operating system
@@ -24,11 +24,11 @@ BACKLOG = 128
 
 
 class SocketInUse(PodiumError):
-    """Another commander owns the socket, or another file is in its place."""
+    """Another commander owns the socket, or there is another file at its path."""
 
 
 def commander_socket_path(store: Path) -> Path:
-    """Return the path of a commander's socket. Its folder, which only the owner can enter, is created if needed."""
+    """Return the path of a commander's socket. Create its folder, accessible only to its owner, if necessary."""
     return ensure_socket_folder(store) / SOCKET_NAME
 
 

@@ -1,6 +1,7 @@
-"""Delegate the resolution of a branch that conflicts or fails a check: commit the merge and start a worker on it.
+"""Start a worker that resolves the conflict of a branch, or fixes a check that the branch fails.
 
-This is an ordinary worker. Its branch contains both sides and is merged instead of the original branch.
+The worker starts from a commit of the merge, on a new branch. This branch contains both sides and is merged instead of
+the original branch. Otherwise, the worker is like any other.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ SUFFIX = "-resolved"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolverRun:
-    """A worker that fixes the problem that kept a branch out of a merge: its run, and the branch that it works on."""
+    """A worker that fixes `branch`, which was left out of a merge: its run, and its own branch, `on`."""
 
     branch: str
     run: str
@@ -152,7 +153,7 @@ def _format_unmarked_files(files: Sequence[str], conflicts: Sequence[Conflict], 
 
 
 async def _choose_branch_name(repository: Repository, worker_index: WorkerIndex, branch: str) -> str:
-    """Return a branch name for a resolution, one that no branch or worker has used."""
+    """Return a name for the branch of a resolution. No existing branch or worker has this name."""
     stem = re.sub(rf"{SUFFIX}(-\d+)?$", "", branch) + SUFFIX
     there = set(await list_branches(repository))
     root = str(repository.main_folder)

@@ -1,8 +1,8 @@
-"""Answer a worker's permission request by the current rules.
+"""Answer a worker's permission request according to the current rules.
 
 The rules may have changed since the worker started, because a person has allowed or denied something
-permanently. Restrictions that its run and agents started with still apply: if they require asking, a later
-rule does not change that.
+permanently. Restrictions that its run and agents started with still apply: if they require asking, no later
+rule can allow the action.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from ..values.agent import Permissions
 from ..values.event import PermissionAnswered, PermissionAsked, RunStarted
 
 COMMANDER = "commander"
-"""The `by` of answers that are not from a person."""
+"""The value of `by` in answers that do not come from a person."""
 
 
 def decide_by_rules(
     asked: PermissionAsked, settings: Settings, restrictions: Rules, *, run: str, now: float
 ) -> PermissionAnswered | None:
-    """Return the rules' answer to a worker's request, or None if a person must decide."""
+    """Return the answer that the rules give to a worker's request, or None if a person must decide."""
     if asked.action.run != run:
         return None  # a worker cannot ask on behalf of another run
     changed = sum(line.startswith(("+", "-")) for line in asked.shown.splitlines())
@@ -30,7 +30,7 @@ def decide_by_rules(
         return PermissionAnswered(
             id=asked.id, decision="deny", by=COMMANDER, comment=verdict.reason, at=now, channel="rule"
         )
-    # If no rule applies to the action, the worker asked for a reason that is not known here.
+    # If no rule applies to the action, only the worker knows why it asked, so a person must decide.
     if verdict.decision == "allow" and verdict.rule is not None:
         return PermissionAnswered(id=asked.id, decision="once", by=COMMANDER, at=now, channel="rule")
     return None

@@ -95,7 +95,7 @@ async def _place_checkout(
     worker_task: WorkerTask,
     worktree_settings: WorktreeSettings,
 ) -> WorkerTask:
-    """Return the task with the path of its checkout and its base commit. Raise Mistake if it cannot have a checkout."""
+    """Return the task with its checkout path and its base commit. Raise Mistake if it cannot have a checkout."""
     base = worker_task.base
     worktrees = Worktrees(
         repository=repository,
@@ -122,7 +122,7 @@ async def enqueue_worker_run(
     settings: Settings | None = None,
     **run_options: Unpack[RunOptions],
 ) -> str:
-    """Write a run to the store for a commander to work on, and return its id.
+    """Write a worker's run to the store, so that a commander starts it, and return its id.
 
     `run` is an id chosen in advance; if that run exists, nothing is done. `settings` override the
     launcher's.
@@ -142,7 +142,7 @@ async def enqueue_worker_run(
 async def _choose_checkout_path(
     store: Path, worker_index: WorkerIndex, of: Worktrees, branch: str, base: str, *, is_shared: bool
 ) -> Path:
-    """Return the path of a worker's checkout, or of the one that its team shares. Raise Mistake if it is unusable."""
+    """Return the path for a worker's own checkout, or of its team's shared one. Raise Mistake if there can be none."""
     root = str(of.repository.main_folder)
     if is_shared:
         if (shared := await to_thread.run_sync(_find_shared_checkout, store, worker_index, root, branch)) is not None:
@@ -171,7 +171,7 @@ def _find_shared_checkout(store: Path, worker_index: WorkerIndex, root: str, bra
 
 
 def _is_branch_taken(store: Path, worker_index: WorkerIndex, root: str, branch: str) -> bool:
-    """Return whether a worker is or will be on a branch."""
+    """Return whether a worker uses a branch, or will use it."""
     with StoreReader(store) as reader:
         return any(
             _is_on_branch(reader.read_summary(row.run))
@@ -187,7 +187,7 @@ def _is_on_branch(summary: RunSummary) -> bool:
 
 
 def _list_other_tasks(store: Path, worker_index: WorkerIndex, root: str, branch: str) -> list[WorkerTask]:
-    """Return the tasks of all workers that have, or will have, another checkout."""
+    """Return the tasks of all workers that have, or will have, a checkout of another branch or repository."""
     found: list[WorkerTask] = []
     with StoreReader(store) as reader:
         for row in worker_index.list_open():
@@ -219,10 +219,10 @@ def _find_preceding_runs(worker_index: WorkerIndex, root: str, branches: Iterabl
 def start_commander(
     settings: Settings, environ: Mapping[str, str] = os.environ, *, delivery: KeyDelivery | None = None
 ) -> None:
-    """Start a commander for the store of these settings; it exits at once if another one is running.
+    """Start a commander for the store of these settings.
 
-    The new process inherits `delivery`: it uses the keys in `environ` for that run, or sends them to the
-    commander that is already running.
+    The new process inherits `delivery` and uses the keys in `environ` for that run. If another commander is already
+    running, the new process sends the keys to that commander and exits.
     """
     logs = settings.home / "logs"
     try:
@@ -232,7 +232,7 @@ def start_commander(
     appending = os.O_WRONLY | os.O_CREAT | os.O_APPEND
     pid = os.posix_spawn(
         sys.executable,
-        # Without -P, a module in the current folder could shadow one of ours.
+        # Without -P, a module in the current folder could shadow one of Podium's.
         [sys.executable, "-P", "-m", "podium.processes.commander_main", *([delivery.run] if delivery else [])],
         {**environ, "PODIUM_HOME": str(settings.home), "PODIUM_STORE": str(settings.store)},
         file_actions=[
@@ -244,5 +244,5 @@ def start_commander(
         ],
         setsid=True,
     )
-    # It may exit before this process does; then it has to be reaped.
+    # If the commander exits before this process, this process has to reap it.
     threading.Thread(target=os.waitpid, args=(pid, 0), name="podium-commander", daemon=True).start()

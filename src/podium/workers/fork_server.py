@@ -23,7 +23,7 @@ from .worker_process import EXIT_FAILED
 
 
 class SpawnRequest(Struct, frozen=True, kw_only=True, tag="spawn"):
-    """A request to fork a worker: the line on its standard input, its log, and its folder."""
+    """A request to fork a worker: the line for its standard input, the path of its log, and its working directory."""
 
     number: int
     line: str
@@ -149,7 +149,7 @@ def _run_forked_worker(
 
 
 def _set_up_streams(request: SpawnRequest) -> None:
-    """Change to the worker's folder, redirect output to its log, and put its line on standard input."""
+    """Change to the worker's folder, redirect output to its log, and provide its line on standard input."""
     log = os.open(request.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     told, tell = os.pipe()
     os.write(tell, request.line.encode() + b"\n")

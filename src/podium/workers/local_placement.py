@@ -1,4 +1,4 @@
-"""Place the workers that a run in this process starts: they are delegated like any other worker."""
+"""Delegate the workers that a run in this process starts, and wait for their results."""
 
 from __future__ import annotations
 
@@ -50,13 +50,13 @@ POLL_SECONDS = 5.0
 """How often to check whether a commander is running, because no wakeup is sent when one dies."""
 
 MAX_DEPTH = 3
-"""How deeply workers can be nested."""
+"""The maximum nesting depth of workers."""
 
 
 class LocalPlacement:
     """Places the workers of one run, in its repository and with its settings.
 
-    If nobody answers the requests of the run's own agents, nobody answers those of its workers.
+    The workers of an unattended run are unattended too.
     """
 
     def __init__(

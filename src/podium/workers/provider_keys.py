@@ -1,10 +1,10 @@
-"""Provider keys for workers' tasks, held only in the commander's memory.
+"""Deliver provider keys for workers' tasks to the commander, which keeps them only in memory.
 
 A commander has the keys of the shell that started it. A later caller can delegate a task with other keys and
 addresses, or with none. The caller sends them over a socket that only its user can reach, before the task is
 written to the store. If no commander is running, the caller starts one, which gets the keys from its environment.
-If another commander was just starting or exiting, the new one sends it the keys; it waits for them while their
-delivery is registered.
+If another commander was just starting or exiting, the new process sends the keys to that commander, which waits for
+them while their delivery is registered.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ POLL_SECONDS = 0.02
 
 
 class ProviderKeys(Struct, frozen=True):
-    """Environment variables with keys and addresses for the models of one run's worker; may be empty."""
+    """The environment variables with the keys and addresses for one run's models. `environ` may be empty."""
 
     run: str
     environ: dict[str, str]
@@ -55,7 +55,7 @@ def send_keys(store: Path, run: str, environ: Mapping[str, str]) -> bool:
 
 
 class KeyReceiver:
-    """Receives keys for a commander. Only the process that owns the commander's socket can open it."""
+    """Receives keys for a commander. Only the process that owns the commander's socket may open a receiver."""
 
     def __init__(self, store: Path) -> None:
         self._store = store
@@ -77,9 +77,9 @@ class KeyReceiver:
             self._receive_pending()
 
     async def wait_for_keys(self, run: str, *, within: float = KEYS_TIMEOUT_SECONDS) -> None:
-        """Wait for a run's keys, as long as a sender is registered. Raise OutsideFailed if that takes too long."""
+        """Wait for a run's keys while their delivery is registered. Raise OutsideFailed after `within` seconds."""
         with move_on_after(within):
-            # Check in this order, because the sender delivers the keys before it ends the registration.
+            # Check in this order, because the sender delivers the keys before it unregisters the delivery.
             while is_delivery_pending(self._store, run) and not self.get_keys(run):  # noqa: ASYNC110 - a lock cannot be awaited
                 await sleep(POLL_SECONDS)
             return
@@ -122,7 +122,7 @@ class KeyDelivery(NamedTuple):
 
 @contextmanager
 def announce_keys(store: Path, run: str = "") -> Iterator[KeyDelivery]:
-    """Register until the block ends that keys for a run will be delivered. The run need not exist yet."""
+    """Register a delivery of keys for a run until the block ends. The run need not exist yet."""
     run = run or secrets.token_hex(6)
     path = _delivery_lock_path(store, run)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -137,7 +137,7 @@ def announce_keys(store: Path, run: str = "") -> Iterator[KeyDelivery]:
 
 
 def is_delivery_pending(store: Path, run: str) -> bool:
-    """Return whether a sender has registered keys for a run."""
+    """Return whether a delivery of keys is registered for a run."""
     path = _delivery_lock_path(store, run)
     try:
         descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -155,7 +155,7 @@ def is_delivery_pending(store: Path, run: str) -> bool:
 
 
 def finish_delivery(store: Path, run: str) -> None:
-    """End the registration of keys that this process inherited."""
+    """Unregister the key delivery that this process inherited."""
     with Path(os.devnull).open() as nothing:
         os.dup2(nothing.fileno(), 0)
     _delivery_lock_path(store, run).unlink(missing_ok=True)

@@ -1,8 +1,8 @@
-"""Answers of a commander to the permission requests from its workers.
+"""Answer the permission requests of a commander's workers.
 
 The commander learns of a request over the wire, reads it from the timeline, and posts its answer to the mailbox of the
-worker's run, where a person's answer goes too. It answers by the current rules. If they leave the decision to
-a person, it notifies that person, and denies the request when the time for an answer is up.
+worker's run, where a person's answer goes too. It answers according to the current rules. If they leave the decision to
+a person, the commander notifies that person, and denies the request when the time for an answer is up.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class RequestAnswers:
         self.deadlines = ApprovalDeadlines(store)
 
     async def handle_request(self, worker: ActiveWorker, id: str) -> None:
-        """Answer a worker's request by the rules, or notify a person and set a deadline for the answer.
+        """Answer a worker's request according to the rules, or notify a person and set a deadline for the answer.
 
         The id is ignored unless it belongs to an open request or question of the worker's own run.
         """
@@ -63,7 +63,7 @@ class RequestAnswers:
         await self._notifications.notify_request(worker.run, id)
 
     def _decide_by_rules(self, worker: ActiveWorker, asked: PermissionAsked) -> PermissionAnswered | None:
-        """Return the answer by the current rules, which may have changed since the worker started, or None."""
+        """Return the answer that the current rules give, or None if a person must decide."""
         try:
             settings = self._settings_cache.get_settings(worker.worker_task.root)
             return decide_by_rules(asked, settings, worker.restrictions, run=worker.run, now=time.time())
@@ -85,7 +85,7 @@ class RequestAnswers:
         await self._post_answer(worker, denial)
 
     async def _post_answer(self, worker: ActiveWorker, answer: PermissionAnswered) -> None:
-        """Post an answer to the mailbox of the worker's run, where the first answer to a request counts."""
+        """Post an answer to the mailbox of the worker's run. Only the first answer to a request counts."""
         try:
             await to_thread.run_sync(partial(post_to_mailbox, self._store, worker.run, answer, ref=answer.id))
         except PodiumError as error:

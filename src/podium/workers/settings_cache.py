@@ -1,7 +1,7 @@
-"""The current settings, read again only if one of their files has changed.
+"""Cache the current settings, and read them again only if one of their files has changed.
 
 A rule that the user adds applies to all later requests. Reading all files for each request would take
-longer than everything else needed to answer it.
+longer than all other work on the request.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class FileStamp(NamedTuple):
 
 
 class CachedSettings(NamedTuple):
-    """Settings and the stamps of the files that they were read from; None means a missing file."""
+    """Settings, and the stamps of the files that they were read from. The stamp of a missing file is None."""
 
     stamps: list[FileStamp | None]
     settings: Settings

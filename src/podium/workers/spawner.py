@@ -62,7 +62,7 @@ class ForkedProcess:
         return LOST_EXIT_CODE if self.returncode is None else self.returncode
 
     async def kill(self, sign: signal.Signals) -> None:
-        """Send a signal to the process group; do nothing if it has exited."""
+        """Send a signal to the process group; do nothing if the process has exited."""
         if not self._is_over.is_set():
             with suppress(ConnectionClosed):
                 await self._fork_server.send_request(KillRequest(pid=self.pid, sign=sign))
@@ -87,12 +87,12 @@ class FreshProcess:
         return await self.process.wait()
 
     async def kill(self, sign: signal.Signals) -> None:
-        """Send a signal to the process group; do nothing if it has exited."""
+        """Send a signal to the process group; do nothing if the process has exited."""
         self.process.signal_group(sign)
 
 
 class Spawner:
-    """Starts workers with one environment, forked from a fork server if `is_forking`."""
+    """Starts workers, all with the same environment. If `is_forking`, it forks them from a fork server."""
 
     def __init__(self, group: TaskGroup, environ: Mapping[str, str], *, is_forking: bool) -> None:
         self._group = group
@@ -109,7 +109,7 @@ class Spawner:
         return (await self._ensure_fork_server()).pid if self._is_forking else os.getpid()
 
     async def spawn(self, line_for: Callable[[int], str], *, log: Path, folder: Path) -> ForkedProcess | FreshProcess:
-        """Start a worker with a line, built from its parent's pid, on its standard input.
+        """Start a worker. `line_for` returns the line for its standard input, given its parent's pid.
 
         Raise OutsideFailed if the worker cannot be started.
         """
@@ -128,7 +128,7 @@ class Spawner:
 
 @asynccontextmanager
 async def open_spawner(environ: Mapping[str, str], *, is_forking: bool = CAN_FORK) -> AsyncIterator[Spawner]:
-    """Open a spawner until the block ends. Forked workers exit with it; the caller must end the others."""
+    """Open a spawner until the block ends. Forked workers are then killed; the caller must stop other workers."""
     async with create_task_group() as group:
         yield Spawner(group, environ, is_forking=is_forking)
         group.cancel_scope.cancel()
@@ -165,7 +165,7 @@ class ForkServerClient:
         return child
 
     async def send_request(self, request: SpawnRequest | KillRequest) -> None:
-        """Send a request to the fork server. Raise ConnectionClosed if it has exited."""
+        """Send a request to the fork server. Raise ConnectionClosed if the fork server has exited."""
         async with self._sending:
             await self._stream.write_line(msgspec.json.encode(request) + b"\n", within=UNREAD_SECONDS)
 
@@ -245,7 +245,7 @@ async def _start_fresh_process(line: str, *, log: Path, folder: Path, environ: M
     except OSError as error:
         raise OutsideFailed(f"could not start a worker process: {error}") from error
     try:
-        with suppress(BrokenResourceError):  # it has already exited; its exit code says why
+        with suppress(BrokenResourceError):  # the process has already exited; its exit code says why
             await process.write_stdin(line.encode() + b"\n")
         await process.close_stdin()
     except BaseException:
@@ -255,5 +255,5 @@ async def _start_fresh_process(line: str, *, log: Path, folder: Path, environ: M
 
 
 def _python_command(module: str) -> list[str]:
-    """Return the command that runs one of our modules, without importing modules from the current folder."""
+    """Return the command that runs a module of Podium and does not import modules from the current folder."""
     return [sys.executable, "-P", "-m", f"podium.processes.{module}"]

@@ -1,4 +1,4 @@
-"""The workers of a store that have not ended, their states, and the states of the workers that they wait for.
+"""Find the workers of a store that have not ended, and read their states and those of the workers that they wait for.
 
 All states are read from the timelines each time. The worker queue and the commander decide what to do.
 """
@@ -48,9 +48,9 @@ class UnfinishedWorkers:
 
 
 def load_unfinished_workers(store: Path, *, ours: Collection[str], excluded: Collection[str] = ()) -> UnfinishedWorkers:
-    """Load the unfinished workers. `ours` are the runs of our own workers; runs in `excluded` are ignored.
+    """Load the unfinished workers. `ours` are the runs of this commander's workers; runs in `excluded` are ignored.
 
-    Workers that have ended are marked as closed.
+    Workers that turn out to have ended are marked as closed in the index.
     """
     worker_index = WorkerIndex(store)
     statuses: dict[str, RunStatus] = {}
@@ -79,13 +79,13 @@ def load_unfinished_workers(store: Path, *, ours: Collection[str], excluded: Col
 
 
 def has_work(store: Path, excluded: Collection[str] = ()) -> bool:
-    """Return whether there is work for a commander: workers to start, stop, fail or watch."""
+    """Return whether there is work for a commander: workers to start, stop, end as failed, or watch."""
     unfinished = load_unfinished_workers(store, ours=(), excluded=excluded)
     return any(unfinished.plan_starts(most=1)) or unfinished.has_taken_runs or bool(unfinished.stop_requested)
 
 
 def derive_worker_status(summary: RunSummary, *, is_ours: bool) -> RunStatus:
-    """Return the status of a worker's run; `taken` if a live process other than our workers holds it."""
+    """Return the status of a worker's run; `taken` if a live process holds it that is not this commander's worker."""
     status = derive_run_status(summary.last)
     is_held = summary.owner is not None and summary.owner.is_alive and not is_ours
     return "taken" if status in ("open", "paused") and is_held else status
@@ -133,7 +133,7 @@ def describe_ending(summary: RunSummary) -> str:
 
 
 def make_job(run: str, started: RunStarted) -> Job:
-    """Return a worker in the form that the queue uses."""
+    """Return a worker as a job for the queue."""
     name, worker_task = get_worker_name(run, started), started.errand
     if worker_task is None:
         return Job(run, name)

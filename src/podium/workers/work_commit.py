@@ -1,4 +1,4 @@
-"""Commit a worker's changes on its branch, and record that on its timeline, before its run ends."""
+"""Commit a worker's changes on its branch before its run ends, and record the commit on its timeline."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..workspace.worktrees.worktree import Worktrees
 from ..workspace.worktrees.worktree_status import read_worktree_status
 
 TRIES = 10
-"""How many times to try to commit in a checkout in which other workers are still working."""
+"""How many times to try to commit in a checkout that other workers are still using."""
 
 
 async def commit_worker_changes(timeline: Timeline, started: RunStarted, settings: Settings, *, succeeded: bool) -> str:
@@ -95,7 +95,7 @@ class WorkCommit:
 
 
 async def commit_work(checkout: Checkout, *, subject: str, body: str = "") -> WorkCommit:
-    """Commit the uncommitted changes in the checkout. Repeating it changes nothing."""
+    """Commit the uncommitted changes in the checkout. If there are none, make no commit."""
     old = await read_git_output(checkout, "rev-parse", "--verify", "HEAD^{commit}")
     tree = await resolve_tree(checkout, await take_snapshot(checkout))
     head = old

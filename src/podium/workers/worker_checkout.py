@@ -1,4 +1,4 @@
-"""A worker's checkout: create it from its base or from the merged work of preceding workers, and measure its size."""
+"""Create a worker's checkout, from its base or from the merged work of preceding workers, and record its size."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..workspace.worktrees.worktree import Worktrees, checkout_from_record
 async def ensure_worker_checkout(
     launcher: RunLauncher, environ: Mapping[str, str], run: str, worker_task: WorkerTask
 ) -> Checkout | None:
-    """Return the checkout of a worker, or None if its task needs no checkout; create it if necessary.
+    """Return the checkout of a worker, and create it if necessary. Return None if the task needs no checkout.
 
     Raise Mistake if the checkout cannot be created.
     """
@@ -64,7 +64,7 @@ async def record_checkout_size(store: Path, checkout: Checkout | None) -> None:
     if checkout is None:
         return
     ledger = Ledger(store)
-    # Errors do not matter to the worker: the quota check measures again before it refuses anything.
+    # Errors do not affect the worker: the quota check measures again before it rejects a new checkout.
     with suppress(PodiumError):
         noted = [one for one in await ledger.list_worktrees(checkout.common_dir) if one.path == checkout.path]
         await measure_worktrees(ledger, noted)

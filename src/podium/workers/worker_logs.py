@@ -1,4 +1,4 @@
-"""The logs of workers: their own output, and the commander's messages about them."""
+"""Write and read the logs of workers, which contain their output and the commander's messages about them."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ class WorkerLogs:
         return self._folder / f"{run}.log"
 
     def write_line(self, run: str, text: str) -> None:
-        """Write a line to a run's log. Errors are ignored, so that a log never stops a worker."""
+        """Write a line to a run's log. Errors are ignored, so that a failure to log never stops a worker."""
         with suppress(OSError), self.log_path(run).open("a", encoding="utf-8") as log:
             log.write(f"{time.strftime('%H:%M:%S')} {escape_unprintable(text)}\n")
 
     def read_tail(self, run: str) -> str:
-        """Return the last lines of a log as one line."""
+        """Return the last lines of a run's log, joined into one line."""
         try:
             with self.log_path(run).open(encoding="utf-8", errors="replace") as log:
                 lines = deque(log, maxlen=TAIL_LINES)

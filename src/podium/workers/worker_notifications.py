@@ -19,7 +19,7 @@ from .worker_logs import WorkerLogs
 
 
 class WorkerNotifications:
-    """Tells the notifier of a commander about its workers."""
+    """Sends notifications about a commander's workers."""
 
     def __init__(self, store: Path, notifier: Notifier, logs: WorkerLogs) -> None:
         self._store = store

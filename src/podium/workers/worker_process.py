@@ -1,4 +1,4 @@
-"""A worker process: it works on one run in its own checkout while its commander is running.
+"""Run a worker process, which works on one run in its own checkout while its commander is running.
 
 Its configuration arrives on its standard input and over the wire, including the keys for its models; its
 environment has no keys. It exits when its commander exits, even if the commander crashes.
@@ -30,7 +30,7 @@ from .wire.wire_message import Handshake, Order, PermissionRequest, Report
 from .wire.worker_connection import connect_to_commander
 
 EXIT_DONE, EXIT_INTERRUPTED, EXIT_FAILED = 0, 3, 1
-"""Exit codes: the run has ended or paused, can be resumed, or cannot be worked on."""
+"""Exit codes: the run has ended or paused, the run can be resumed, or the worker cannot work on the run."""
 
 PR_SET_PDEATHSIG = 1
 
@@ -113,7 +113,7 @@ async def _work_on_run(
 
 
 async def _run_or_cancel(work: Callable[[], Awaitable[bool]], working: CancelScope) -> None:
-    """Run a task. If the connection is lost or the task fails, cancel the work; the run stays resumable."""
+    """Run `work`. If it returns False or fails, cancel the scope `working`; the run stays resumable."""
     try:
         if await work():
             return
@@ -132,7 +132,7 @@ async def _cancel_on_signals(working: CancelScope) -> None:
 
 
 async def _handle_orders(link: Link[Order, Report], run: Run) -> bool:
-    """Carry out the commander's orders until the connection closes. Return False, because the work must stop then."""
+    """Carry out the commander's orders until the connection closes. Then return False, because the work must stop."""
     async for order in link:
         with suppress(Mistake):  # the run may have just ended
             await run.stop(by=order.reason or "commander")

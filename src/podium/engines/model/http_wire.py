@@ -1,4 +1,4 @@
-"""The shared part of the HTTP adapters: one streaming POST, and failures that quote the provider's message.
+"""Send streaming POST requests for the HTTP adapters, and build failures that quote the provider's message.
 
 An adapter builds the request and supplies the reply format. Retries, costs and timeouts are handled elsewhere.
 """
@@ -148,7 +148,7 @@ def _is_refused_here(url: URL, error: Exception) -> bool:
 
 
 def _merge_texts(pieces: Iterator[ReplyPart]) -> Iterator[ReplyPart]:
-    """Yield the pieces with consecutive texts joined: texts from one read would be shown at the same time anyway."""
+    """Join consecutive texts, because texts from one read would be shown at the same time anyway."""
     said: list[str] = []
     try:
         for piece in pieces:

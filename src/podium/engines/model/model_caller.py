@@ -1,4 +1,4 @@
-"""Model calls with retries, fallback models and a budget.
+"""Call models, with retries, fallback models and a budget.
 
 Every attempt is a step: an attempt whose outcome is on the timeline is not repeated, so no attempt is
 lost if the process crashes between two of them. The earlier attempts determine which model the next
@@ -101,7 +101,7 @@ class ModelCaller:
         self._input_scale = 1.0
         """The tokens of the last prompt as counted by the provider, divided by the estimate; at least 1."""
         self._unknown_models: set[int] = set()
-        """The indices of models that their providers do not have. They are not tried again."""
+        """The indices of models that their providers do not offer. These models are not tried again."""
 
     async def stream_reply(
         self,
@@ -151,7 +151,7 @@ class ModelCaller:
                     await self._retry.sleep(outcome.wait)
 
     def _find_candidate(self, start: int) -> int | None:
-        """Return the index of the first model from `start` on that its provider may have, or None."""
+        """Return the index of the first model from `start` on that its provider may offer, or None."""
         return next((place for place in range(start, len(self.models)) if place not in self._unknown_models), None)
 
     def _fall_back(self, place: Scope, failed: int, outcome: CallFailed) -> int:

@@ -1,4 +1,4 @@
-"""Prices and context windows of models.
+"""Look up the prices and context windows of models.
 
 The data comes from the installed `genai-prices` package; nothing is fetched. Each model is looked up
 once; after that, computing a cost takes a few multiplications.
@@ -118,7 +118,7 @@ def suggest_models(provider: str, model: str) -> str:
 
 
 def describe_unknown_model(provider: str, model: str) -> str | None:
-    """Return a sentence about a model that is not known, with similar ones; None if it is known."""
+    """Return a sentence about an unknown model, with a hint about similar ones; None if the model is known."""
     hint = suggest_models(provider, model)
     return f"{provider} is not known to have a model {model!r}; {hint}" if hint else None
 

@@ -1,4 +1,4 @@
-"""A file with the prices of the models that were used before.
+"""Cache the prices of models that were used before in a file.
 
 Loading the price list takes 0.2 s of computing, longer than many servers take to reply. So the prices of
 each model that is used are kept in a file, which is read in less than a millisecond. The file is valid for
@@ -35,7 +35,7 @@ class PriceCache:
         self._path = path
 
     def restore(self, provider: str, model: str) -> bool:
-        """Remember the facts about a model from the file; return False if it contains none."""
+        """Load the facts about a model from the file into memory. Return False if the file has none."""
         facts = self._read().models.get(f"{provider}:{model}")
         if facts is None:
             return False
@@ -63,7 +63,7 @@ class PriceCache:
 
 
 def _identify_price_list() -> str:
-    """Return a text that is different for each version of the installed price list, without importing it."""
+    """Return an identifier for the installed version of the price list, without importing the list."""
     found = find_spec("genai_prices")
     places = [] if found is None else list(found.submodule_search_locations or ())
     try:

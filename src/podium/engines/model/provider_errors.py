@@ -1,4 +1,4 @@
-"""Provider errors: the content of an error document, and whether the same call may succeed later."""
+"""Parse provider errors, and decide whether the same call may succeed later."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LONGEST_QUOTE = 600
 NOT_JSON = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 FailureFactory = Callable[..., OutsideFailed]
-"""Builds a provider's failure: its name is prepended, and its key is redacted."""
+"""Builds a failure of a provider, with the provider's name in front of the message and its key redacted."""
 
 _PERMANENT = re.compile(
     "invalid|auth|permission|not_found|quota|context_length|content_filter|billing|too_large|spend_limit"

@@ -1,4 +1,4 @@
-"""Throttling of calls to a provider: rate limits, queueing, and backoff while the provider fails.
+"""Throttle calls to a provider: enforce rate limits, queue calls, and back off while the provider fails.
 
 There is one throttle for each provider address, shared by all agents in a process. It enforces the
 account's limits. After an outage it sends a single probe instead of a hundred calls. The caller

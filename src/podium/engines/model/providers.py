@@ -1,4 +1,4 @@
-"""The model providers as data, and how a model name in an agent's file is resolved.
+"""Define the model providers, and resolve model names to providers and models.
 
 All functions in this module are pure; the environment is an argument.
 """

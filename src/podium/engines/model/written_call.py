@@ -1,6 +1,6 @@
-"""Tool calls that a model wrote into its text, because it or its server does not support the tool interface.
+"""Find tool calls that a model wrote as text, because the model or its server does not support the tool interface.
 
-Only a reply that is nothing but such calls counts, and only if they call tools that were offered. An
+A reply counts only if it consists entirely of such calls, and only if all of them call offered tools. An
 answer that contains JSON, or that explains what a call looks like, is still an answer.
 """
 
@@ -29,7 +29,7 @@ _decoder = json.JSONDecoder(strict=False)
 
 
 def find_written_call(text: str, tools: Collection[str]) -> str | None:
-    """Return the first of these tools whose call a reply contains as text; None if the reply has other content."""
+    """Return the tool of the first call in a reply that consists only of calls to these tools; otherwise None."""
     text = _THOUGHT.sub("", text.strip()).strip()
     if not tools or not text or len(text) > LONGEST_WRITTEN_CALL:
         return None

@@ -1,4 +1,4 @@
-"""Lines over a connected socket, in both directions, with little buffering.
+"""Read and write lines over a connected socket, with little buffering.
 
 The event loop itself reads the data and calls the receiver at once, because waking a task for each message
 would cost more than handling the message. A receiver that does not keep up blocks its sender: unread data
@@ -104,7 +104,7 @@ class LineStream:
     # Receiving
 
     def _receive_chunk(self, *, is_late: bool = False) -> None:
-        """Read once: a peer that never stops sending must not block other tasks."""
+        """Read one chunk only, because a peer that never stops sending must not block other tasks."""
         try:
             data = self._socket.recv(CHUNK)
         except BlockingIOError:

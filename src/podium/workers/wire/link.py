@@ -1,7 +1,7 @@
 """A link: one end of a connection between a worker and its commander.
 
-It preserves the order of messages, sends or answers pings, and closes if the other side sends invalid lines,
-does not read, or is silent for too long. Interpreting the messages is up to the two ends.
+A link preserves the order of messages, sends or answers pings, and closes if the other side sends invalid lines,
+does not read, or is silent for too long. The worker and the commander interpret the messages themselves.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from .wire_message import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkLimits:
-    """The limits of a connection. `frame` and `early` are bytes; those from `handshake` to `unread` are seconds.
+    """The limits of a connection. `frame` and `early` are bytes; the fields from `handshake` to `unread` are seconds.
 
     `unread` is how long the other side can leave a message unread. `early` is how much can be sent before the
     handshake is answered. `inbox` is how many messages can wait to be received. `unauthenticated` is how many
@@ -75,7 +75,7 @@ ControlMessage = Handshake | HandshakeAck | Ping | Pong
 class Link(Generic[Heard, Said]):
     """One end of a connection: `send` messages, and iterate over received ones until the connection closes.
 
-    Its tasks belong to the block that opened it.
+    Its tasks run in the block that opened it.
     """
 
     def __init__(
@@ -265,7 +265,7 @@ class Link(Generic[Heard, Said]):
 async def open_worker_link(
     stream: LineStream, *, limits: LinkLimits, on_bad: OnBadFrame
 ) -> AsyncIterator[Link[Order, Report]]:
-    """Open the worker's end of a connection until the block ends. Its handshake is not answered yet."""
+    """Open the worker's end of a connection, with an unanswered handshake, until the block ends."""
     link: Link[Order, Report] = Link(stream, decode_from_commander, limits=limits, on_bad=on_bad)
     async with _run_link(link, link._answer_pings):
         yield link
@@ -275,7 +275,7 @@ async def open_worker_link(
 async def open_commander_link(
     stream: LineStream, *, limits: LinkLimits, on_bad: OnBadFrame
 ) -> AsyncIterator[Link[Report, Order]]:
-    """Open the commander's end of a connection until the block ends. Its handshake was accepted."""
+    """Open the commander's end of a connection, with an accepted handshake, until the block ends."""
     link: Link[Report, Order] = Link(stream, decode_from_worker, limits=limits, on_bad=on_bad)
     link._is_open.set()
     async with _run_link(link, link._send_pings):

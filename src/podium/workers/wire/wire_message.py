@@ -29,7 +29,7 @@ class _Message(Struct, frozen=True, kw_only=True, tag_field="type"):
 
 
 class Handshake(_Message, frozen=True, kw_only=True, tag="handshake"):
-    """The first message of a connection: who is connecting. The token proves the identity; the name does not."""
+    """The first message of a connection, from the worker. The token proves its identity; the name does not."""
 
     worker: str
     token: str

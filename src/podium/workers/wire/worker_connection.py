@@ -1,7 +1,7 @@
-"""The connections of workers to their commander, and their authentication.
+"""Connect workers to their commander, and authenticate them.
 
-A connection must start with a handshake that contains a single-use token made for one worker. After that, it
-acts only for that worker, whatever its messages say.
+A connection must start with a handshake that contains a single-use token made for one worker. After that, the
+connection acts only for that worker, whatever its messages say.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _ignore_error(*_: object) -> None:
 async def connect_to_commander(
     path: Path, handshake: Handshake, *, limits: LinkLimits = DEFAULT_LIMITS, on_bad: OnBadFrame = _ignore_error
 ) -> AsyncIterator[Link[Order, Report]]:
-    """Open a worker's link to the commander at `path`. Raise ConnectionClosed if it cannot be reached.
+    """Open a worker's link to the commander at `path`. Raise ConnectionClosed if the commander cannot be reached.
 
     When the block starts, the handshake has been sent but not answered yet.
     """
@@ -194,9 +194,9 @@ async def _accept_connection(listener: socket.socket) -> socket.socket:
 async def _complete_handshake(
     stream: LineStream, user: int | None, tokens: WorkerTokens, limits: LinkLimits
 ) -> Handshake:
-    """Authenticate a worker, answer its handshake and return it.
+    """Authenticate a worker, answer its handshake and return the handshake.
 
-    Raise HandshakeRejected if it is rejected, and ConnectionClosed if the connection closes first.
+    Raise HandshakeRejected if the handshake is rejected, and ConnectionClosed if the connection closes first.
     """
     try:
         handshake, config = await _verify_handshake(stream, user, tokens, limits)
