@@ -1,4 +1,4 @@
-"""Functions that open Podium, use it and close it again in one call. For many runs, open an `App` once."""
+"""Run an agent with a single call, which opens and closes an `App`. For many runs, open an `App` once."""
 
 from __future__ import annotations
 

@@ -126,12 +126,12 @@ class App:
         budget: Budget | Mapping[str, float] | None = None,
         by: str = "",
     ) -> str:
-        """Write a new run that shares the timeline of this one up to a position, and return its id for `resume`.
+        """Create a fork, which shares the timeline of `run` up to a position, and return the fork's id for `resume`.
 
         `at` is a snapshot or the sequence number of an entry; by default the last snapshot, or the last entry if there
         is none. `request` is a message to the first agent. `decide` is a decision and the option to choose instead.
         """
-        from .runs.run_fork import fork_run  # for start-up time: most programs fork no runs
+        from .runs.run_fork import fork_run  # imported here for start-up time: most programs do not fork
 
         limits = None if budget is None else as_budget(budget)
         forked = await fork_run(self.launcher, run, at=at, request=request, decide=decide, budget=limits, by=by)
@@ -140,11 +140,11 @@ class App:
     async def retry(
         self, run: str, *, start: str = "", budget: Budget | Mapping[str, float] | None = None, by: str = ""
     ) -> str:
-        """Write a fork of a run that has ended, from just before its failure, and return its id for `resume`.
+        """Fork a run that has ended, from just before its failure, and return the fork's id for `resume`.
 
-        `start` is a plan step or an agent: the run is retried from its start instead.
+        If `start` names a plan step or an agent, retry from the start of that step or agent instead.
         """
-        from .runs.run_fork import retry_run  # for start-up time: most programs retry no runs
+        from .runs.run_fork import retry_run  # imported here for start-up time: most programs do not retry
 
         limits = None if budget is None else as_budget(budget)
         return (await retry_run(self.launcher, run, start=start, budget=limits, by=by)).id
@@ -163,7 +163,7 @@ class App:
 def _make_placement(
     launcher: RunLauncher, settings: Settings, run: str, started: RunStarted, unattended: Unattended | None
 ) -> Placement:
-    from .workers.local_placement import LocalPlacement  # for start-up time: most runs start no workers
+    from .workers.local_placement import LocalPlacement  # imported here for start-up time: most runs start no workers
 
     return LocalPlacement(
         launcher, settings, run, Path(started.repo), worker_task=started.errand, is_unattended=unattended == "deny"
@@ -171,7 +171,7 @@ def _make_placement(
 
 
 async def _commit_work(timeline: Timeline, started: RunStarted, settings: Settings, succeeded: bool) -> str:
-    from .workers.work_commit import commit_worker_changes  # for start-up time: most runs do not belong to workers
+    from .workers.work_commit import commit_worker_changes  # imported here for start-up time: few runs are workers'
 
     return await commit_worker_changes(timeline, started, settings, succeeded=succeeded)
 

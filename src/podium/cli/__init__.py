@@ -1,4 +1,4 @@
-"""The command line. Each command parses its arguments, makes one call and renders the result."""
+"""Run the `podium` command line. Each command parses its arguments, makes one call and prints the result."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""The table of commands, and the text of `podium --help`.
+"""Define the table of commands, and build the text of `podium --help`.
 
 Printing the help must take no longer than starting the interpreter, so this module imports only the
 version. Each command is implemented in the module of the same name.

@@ -1,6 +1,6 @@
-"""The `podium` root command: finds and runs a command, and reports its errors.
+"""Find and run a `podium` command, and report its errors.
 
-Commands are imported when they are called. All errors that a command raises are handled here.
+Commands are imported when they are called. This module handles all errors that a command raises.
 """
 
 from __future__ import annotations

@@ -69,7 +69,7 @@ def _preload_worker_code() -> None:
 
 
 async def _run_rehearsal(home: str) -> None:
-    """Complete one run, so that everything created on first use exists. Leave no threads behind."""
+    """Complete one run, so that everything created on first use exists before the first fork. Leave no threads."""
     environ = {"PODIUM_HOME": home}
     async with App(Settings.load(environ), environ=environ) as app:
         await app.run(Agent(name="worker", prompt="Rehearse."), "Rehearse.")

@@ -54,10 +54,10 @@ def main() -> int:
         return EXIT_FAILED
     exit_with_parent(startup_message.parent)
     try:
-        # Not uvloop, even if it is installed: it forks this process for each program that is started, and a worker
-        # starts many programs and has few connections.
+        # uvloop is not used, even if it is installed: it forks this process for each program that it starts, and a
+        # worker starts many programs and has few connections.
         return anyio.run(run_worker, startup_message, resume_run)
-    except RunIsPaused:  # another process paused it first
+    except RunIsPaused:  # another process paused the run first
         return EXIT_DONE
     except PodiumError as error:
         sys.stderr.write(f"podium: {error}\n")

@@ -1,1 +1,1 @@
-"""The chat: consoles, slash commands, and the output of runs."""
+"""Chat with an agent: consoles, slash commands, and the output of runs."""

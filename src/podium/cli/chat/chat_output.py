@@ -1,4 +1,4 @@
-"""The output of a run in a chat: the answer as it is streamed, and a line for each other event.
+"""Print a run in a chat: the answer as it is streamed, and one line for each other event.
 
 If a single agent answers, its text is shown as it is streamed. If several agents work in parallel, each event
 is printed on its own line and the answer follows at the end.
@@ -42,7 +42,7 @@ HIDDEN_EVENTS = (
 
 
 class TranscriptPrinter:
-    """Prints one run on a console. `known` holds the notices already printed; new ones are added to it."""
+    """Prints one run on a console. `known` contains the notices already printed; the printer adds new ones to it."""
 
     def __init__(self, console: ChatConsole, *, columns: Callable[[], int], known: set[str]) -> None:
         self.answer = ""
@@ -117,7 +117,8 @@ class TranscriptPrinter:
     def _is_answering(self, operation: str) -> bool:
         """Return whether the text of this operation is the answer.
 
-        This is true if the agent answers alone and is the first agent, or was reached from it only by routing.
+        This is true if the agent has no team, router or handoff, and is the first agent or was reached from the first
+        agent only by routing.
         """
         first, *below = operation.split("/")
         agent = self._agents.get(parse_agent_name(operation))
@@ -143,7 +144,7 @@ class TranscriptPrinter:
 
 
 def skip_printed_text(printed: str, text: str) -> str:
-    """Return the part of a text that is not yet printed, if `printed` ends with the start of the text."""
+    """Return the text without its beginning if `printed` already ends with that. Otherwise, begin on a new line."""
     for size in range(min(len(printed), len(text)), 0, -1):
         if printed.endswith(text[:size]):
             return text[size:]

@@ -1,8 +1,8 @@
-"""A chat between a user and an agent.
+"""Run a chat between a user and an agent.
 
-Every message starts a new run that continues the conversation of the previous run. So each message is
-listed, can be inspected, and is kept when this process exits. A message that is sent while an agent is working goes to
-that agent; a message that the agent does not receive becomes the next message.
+Every message starts a new run that continues the conversation of the previous run. Therefore, each message is listed
+as a run, can be inspected, and is kept when this process exits. A message that is sent while an agent is working goes
+to that agent; if the agent does not receive it, it becomes the next message.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ from .slash_commands import (
 
 
 class ChatSession:
-    """A chat with an agent. `settings` reloads the settings for each message, so that newly allowed rules apply."""
+    """A chat with an agent. `settings` is called for each message, so that newly allowed rules apply."""
 
     def __init__(self, console: ChatConsole, *, agent: str, place: Path, settings: Callable[[], Settings]) -> None:
         self.code = exit_codes.GOAL_MET
@@ -69,7 +69,7 @@ class ChatSession:
         )
         self._one_at_a_time = Lock()
         self._last_run = ""
-        """The run whose conversation continues."""
+        """The run whose conversation the next message continues."""
         self._queue: list[str] = []
         """Messages that no agent has received yet."""
         self._has_messages = Flag()
@@ -98,7 +98,10 @@ class ChatSession:
             self._console.print_line(f"interrupted; continue with: podium resume {self._turn.run.id}")
 
     def handle_interrupt(self) -> None:
-        """Handle Ctrl-C: leave an open request unanswered, or else stop the turn, or else clear the line and exit."""
+        """Handle Ctrl-C: leave the open request unanswered or, if there is none, stop the turn.
+
+        Between turns, clear the line. While a turn is being stopped, or after the line was cleared, exit.
+        """
         if self._prompter.is_asking:
             self._prompter.leave_open()
         elif self._turn is not None and not self._turn.is_stopping:

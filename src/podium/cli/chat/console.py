@@ -1,4 +1,4 @@
-"""The interface between a chat and its terminal.
+"""Define the interface between a chat and its terminal.
 
 There are two implementations: a prompt that stays at the bottom while output scrolls above it, and plain
 lines for terminals that do not support that.
@@ -37,11 +37,11 @@ class ChatConsole(Keyboard, Protocol):
         ...
 
     def show_partial_text(self, text: str) -> None:
-        """Show the end of a text that is not complete, or nothing if it is empty."""
+        """Show the last lines of an incomplete text, or nothing if `text` is empty."""
         ...
 
     def show_activity(self, activity: str) -> None:
-        """Show an activity and how long it has taken so far, or nothing if the text is empty."""
+        """Show an activity and how long it has taken so far, or nothing if `activity` is empty."""
         ...
 
     def show_prompt(self, name: str) -> None:
@@ -49,7 +49,7 @@ class ChatConsole(Keyboard, Protocol):
         ...
 
     def restore_line(self, text: str) -> None:
-        """Put a line that was entered but not sent back into the input, before the text typed since."""
+        """Insert an undelivered line into the input, before any text typed since."""
         ...
 
     def clear_line(self) -> None:

@@ -64,7 +64,7 @@ class PromptConsole:
         self._last_key = 0.0
         self._history = ChatHistory(history, is_kept=lambda: self._mode == "talk")
         output = Vt100_Output.from_pty(sys.stdout, term=os.environ.get("TERM"))
-        # The terminal's reply to a cursor position request could arrive among typed keys, or never.
+        # Do not request the cursor position: the terminal's reply could arrive among typed keys, or never.
         output.enable_cpr = False
         self._session: PromptSession[str] = PromptSession(
             self._format_prompt,
@@ -80,7 +80,7 @@ class PromptConsole:
         self._session.app.key_processor.before_key_press += self._record_key_time
 
     def __enter__(self) -> Self:
-        # Raw mode even between two lines, so that the terminal never handles Ctrl-C or Ctrl-D itself.
+        # Stay in raw mode even between two lines, so that the terminal never handles Ctrl-C or Ctrl-D itself.
         self._raw = self._session.input.raw_mode()
         self._raw.__enter__()
         return self
@@ -114,10 +114,10 @@ class PromptConsole:
         self._print_above(format_agent_text(text, self._stdout))
 
     def _print_above(self, text: str) -> None:
-        """Print a text above the prompt, without foreign control characters."""
+        """Print a text above the prompt. Untrusted control characters must already be escaped."""
         app = self._session.app
         if app.is_running:
-            # Not with run_in_terminal: it briefly enables the terminal's line editing, which swallows a Ctrl-D.
+            # run_in_terminal is not used: it briefly enables the terminal's line editing, which swallows a Ctrl-D.
             app.renderer.erase()
         click.echo(text.replace("\n", "\r\n") + "\r\n", file=self._stdout, nl=False)
         app.invalidate()
@@ -152,7 +152,7 @@ class PromptConsole:
         self._insert_restored_line()
 
     def _insert_restored_line(self) -> None:
-        """Put a restored line into the input, unless it is used for an answer or not shown at the moment."""
+        """Put a restored line into the input, unless the input is being used for an answer or is not shown."""
         if self._restored and self._mode == "talk" and self._session.app.is_running:
             typed = self._session.default_buffer.text
             self._session.default_buffer.document = Document(f"{self._restored} {typed}".rstrip())

@@ -1,4 +1,4 @@
-"""Printers for a reply that arrives in pieces: complete parts are printed, the rest is shown until it is complete."""
+"""Print a reply that arrives in pieces: print each complete part, and show the rest until it is complete."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from .console import ChatConsole
 LONGEST_BLOCK = 50_000
 """A longer block is printed in parts."""
 GROWTH = 1.2
-"""An unfinished block is parsed again when it has grown by this factor, so that long ones are not parsed too often."""
+"""An unfinished block is parsed again when it has grown by this factor, to avoid parsing long blocks too often."""
 
 
 class ReplyPrinter(Protocol):
     """Prints a reply on a console as it is streamed."""
 
     def add_text(self, text: str) -> None:
-        """Add the next piece of the reply, and print the parts that are complete."""
+        """Add the next piece of the reply, and print the parts that are now complete."""
         ...
 
     def end_text(self) -> None:
-        """Print the rest of the text, because something else is printed next."""
+        """Print the rest, even if it is incomplete. Call this before something else is printed."""
         ...
 
 
@@ -55,7 +55,7 @@ class MarkdownReplyPrinter:
 
     def add_text(self, text: str) -> None:
         self._pending += text
-        # A block is usually followed by an empty line, so nothing is parsed before there is one.
+        # A block is usually followed by an empty line, so the text is not parsed until there is one.
         if "\n" in text and "\n\n" in self._pending and len(self._pending) >= self._parse_at:
             self._print_finished_blocks()
         if len(self._pending) > LONGEST_BLOCK:
@@ -72,7 +72,7 @@ class MarkdownReplyPrinter:
         # Imported here for start-up time: the chat is shown before the first reply arrives.
         from ..terminal.rendered_markdown import split_finished_blocks
 
-        # The last line is not parsed before it is complete: it could look like the start of another block.
+        # The last line is not parsed until it is complete: it could look like the start of another block.
         whole, end, partial = self._pending.rpartition("\n")
         finished, rest = split_finished_blocks(whole)
         self._print_block(finished)
@@ -109,7 +109,7 @@ class LineWrapper:
 
 
 def wrap_line(line: str, columns: int) -> list[str]:
-    """Split a line into pieces that fit, between words if possible."""
+    """Split a line into pieces that are narrower than `columns`, between words if possible."""
     most = max(columns - 1, 1)
     parts = []
     while display_width(line) > most:

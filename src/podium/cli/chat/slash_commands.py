@@ -1,4 +1,4 @@
-"""Slash commands: the commands that a user can enter in a chat.
+"""Define slash commands, the commands that a user can enter in a chat.
 
 Most of them call a `podium` command with the same arguments as on the command line, and print its output.
 """
@@ -50,7 +50,7 @@ class SlashCommand:
 def _parse_delegate(rest: str) -> list[str]:
     """Return the arguments for `podium delegate`. The task needs no quotes: it is the text before the first option.
 
-    Options are not recognized after `--`. A line that starts with an option or a quote is parsed as on the
+    Options are not recognised after `--`. A line that starts with an option or a quote is parsed as on the
     command line.
     """
     branch, _, text = rest.partition(" ")
@@ -148,7 +148,7 @@ def find_slash_command(name: str) -> SlashCommand:
 
 
 def build_arguments(slash: SlashCommand, rest: str, *, place: Path) -> list[str]:
-    """Return the `podium` arguments for a slash command in this repository. Raise Mistake if they are invalid."""
+    """Return the `podium` arguments for a slash command in the folder `place`. Raise Mistake if `rest` is invalid."""
     assert slash.calls is not None
     if not rest and slash.takes.startswith("ID"):
         raise Mistake("the request id is missing; it is shown in parentheses in the agent's request")

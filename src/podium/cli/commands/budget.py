@@ -48,7 +48,7 @@ def budget_command(run: str, limits: Budget | None, is_json: bool) -> None:
 
 
 def change_budget(store: Path, summary: RunSummary, limits: Budget) -> str:
-    """Request the change and return a message with its result. Raise Mistake if it is not possible."""
+    """Request new limits for a run and return a message with the result. Raise Mistake if they cannot be changed."""
     run = summary.id
     if is_over(summary):
         again = (
@@ -78,7 +78,7 @@ def change_budget(store: Path, summary: RunSummary, limits: Budget) -> str:
 
 
 def describe_effective_time(limits: Budget) -> str:
-    """Return when changed limits take effect. A limit in seconds does not wait for the next model call."""
+    """Return when changed limits take effect: a time limit immediately, other limits from the next model call."""
     if limits.seconds is None:
         return "from the next model call"
     return (

@@ -1,4 +1,4 @@
-"""`podium decide`: make a decision, by a person or by the vote of a team, in a run of its own."""
+"""`podium decide`: start a run in which a person, or a team by vote, makes a decision."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def decide_command(
 
 
 def _require_team(settings: Settings, place: Path, name: str) -> str:
-    """Return the name of a team. Raise Mistake if there is no such team."""
+    """Return `name` if the agent with that name leads a team. Raise Mistake if it does not."""
     agent = load_roster(place, settings.home).get(name)
     if agent.team is None:
         raise Mistake(
@@ -97,7 +97,7 @@ def _require_team(settings: Settings, place: Path, name: str) -> str:
 
 
 def _find_superseded(settings: Settings, place: Path, id: str | None) -> str:
-    """Return the id of a decision that applies in this repository. Raise Mistake if there is none."""
+    """Return the id of the decision to supersede, empty if none is given. Raise Mistake if it is not in force."""
     if id is None:
         return ""
     record = find_decision(settings.store, find_decision_repo(place), id)
@@ -108,7 +108,7 @@ def _find_superseded(settings: Settings, place: Path, id: str | None) -> str:
 
 
 def _print_waiting(settings: Settings, ending: RunEnding) -> None:
-    """Print the command that answers the decision."""
+    """Print the command that answers each open request of the run."""
     assert ending.result is not None
     with open_reader(settings.store) as reader:
         requests = list_run_requests(reader, reader.read_summary(ending.result.run_id))

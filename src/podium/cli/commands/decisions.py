@@ -22,7 +22,7 @@ NO_DECISIONS = 'no decisions yet; make one with: podium decide "topic" --option 
 
 
 class DecisionsCommandGroup(click.Group):
-    """The subcommands of `podium decisions`. An id in place of a subcommand shows that decision."""
+    """The subcommands of `podium decisions`. If an id is given instead of a subcommand, show that decision."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -96,7 +96,7 @@ def decision_fields(record: DecisionRecord) -> dict[str, Any]:
 def format_decision_row(record: DecisionRecord, *, names_run: bool = False) -> tuple[str, ...]:
     """Return the columns of a decision: its id, date, status, and what was decided.
 
-    With `names_run`, the id has the form `RUN/ID`: a fork made the same decision differently.
+    With `names_run`, the id has the form `RUN/ID`, for a decision that a fork made differently.
     """
     made = record.state.committed
     day = time.strftime("%Y-%m-%d", time.localtime(record.committed_at or record.proposed_at))

@@ -72,14 +72,14 @@ class DemoFolder:
         return self.home / "podium.db"
 
     def build_environment(self) -> dict[str, str]:
-        """Return an environment in which a process uses only this folder."""
+        """Return an environment in which Podium uses only this folder."""
         own = {name: value for name, value in os.environ.items() if not name.startswith(PODIUM_PREFIX)}
         return {**own, "PODIUM_HOME": str(self.home), "PODIUM_MODEL": REHEARSAL}
 
 
 @contextmanager
 def make_demo_folder(*, is_kept: bool) -> Iterator[DemoFolder]:
-    """Create a folder with the agents of the demo, and delete it at the end unless it is kept."""
+    """Create a folder with the agents of the demo, and delete it at the end unless `is_kept` is true."""
     place = DemoFolder(Path(tempfile.mkdtemp(prefix="podium-demo-")))
     try:
         shutil.copytree(AGENTS, place.repo / ".podium" / "agents")

@@ -108,7 +108,7 @@ def open_source(run: str, overrides: dict[str, Any]) -> Source:
 
 
 def work_on_fork(settings: Settings, create_fork: CreateFork, shown: OutputOptions, overrides: dict[str, Any]) -> int:
-    """Create a fork, describe it, work on it until it ends, and return the exit code."""
+    """Create a fork, print a description of it, work on it until it ends, and return the exit code."""
 
     async def create_with_app() -> ForkedRun:
         async with App(settings) as app:
@@ -127,7 +127,7 @@ def work_on_fork(settings: Settings, create_fork: CreateFork, shown: OutputOptio
 
 
 def describe_fork(forked: ForkedRun) -> str:
-    """Return a sentence about a new fork."""
+    """Return a sentence that describes a new fork."""
     calls, checkout = format_count(forked.shared_calls, "model call"), forked.checkout
     where = f"; it works on {checkout.branch} in {checkout.directory}" if checkout.branch else ""
     return f"run {forked.id}: forked from run {forked.source} at entry {forked.at}, with {calls} shared{where}"

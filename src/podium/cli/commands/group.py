@@ -1,7 +1,7 @@
 """`podium group`: organise the list of runs into groups.
 
-Most subcommands accept a group or a run; a run is given by a prefix of its id. Some
-subcommands accept only groups or only runs.
+Most subcommands accept both groups and runs; some accept only groups or only runs. A run is given by a prefix of its
+id.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def group_order_command(names: tuple[str, ...], is_newest: bool) -> None:
 
 
 def clear_order(groups: Groups, named: Sequence[Group], runs: Sequence[GroupedRun]) -> None:
-    """Sort the runs in the given groups newest first again or, if no group is given, all groups."""
+    """Sort the runs in the given groups newest first again. If no group is given, reset the order of the groups."""
     if runs:
         raise Mistake("--newest sorts all runs in a group; give the group instead of the run")
     for group in named:
@@ -231,11 +231,11 @@ def end_group_runs(settings: Settings, groups: Groups, group: Group) -> None:
 
 
 def remove_clean_worktrees(repo: Path, runs: Sequence[str]) -> None:
-    """Remove the worktrees of runs that have ended, and say which were removed and which were kept."""
+    """Remove the worktrees of runs that have ended, and print which were removed and which were kept."""
     # Imported here, because the other subcommands do not need git.
     import anyio
 
-    from ...runs.worker_lookup import open_worktrees  # for start-up time: only deleting a group removes worktrees
+    from ...runs.worker_lookup import open_worktrees  # imported here for start-up time: rarely needed
     from ...workspace.git.repository import Repository
     from ...workspace.worktrees.cleanup import clean_up_worktrees_of_runs
 
@@ -252,7 +252,7 @@ def end_runs_and_wait(settings: Settings, runs: Sequence[str]) -> None:
     # Imported here for start-up time: the other subcommands do not need it.
     import anyio
 
-    from ...app import App  # for start-up time: only deleting a group ends runs
+    from ...app import App  # imported here for start-up time: only deleting a group ends runs
     from ...runs.run_lookup import is_over
     from ...runs.run_wait import wait_for_end_or_pause
     from ...store.sqlite.reader import StoreReader
@@ -313,5 +313,5 @@ def find_groups_and_runs(groups: Groups, names: Sequence[str]) -> list[Group | G
 
 
 def describe_target(thing: Group | GroupedRun) -> str:
-    """Return the words that messages use for a group or a run."""
+    """Return the description of a group or a run for messages."""
     return f"run {thing.run}" if isinstance(thing, GroupedRun) else f"group {thing.name!r} ({thing.tag})"

@@ -72,7 +72,7 @@ def logs_command(
 async def follow_timeline(
     store: Path, run: str, after: int, show: Callable[[Entry], None], notices: RunNotices
 ) -> None:
-    """Show the entries so far and then each new one, and notify the user about new ones."""
+    """Show the existing entries and then each new one, and notify the user about new entries."""
     begun = time.time()
     with Follower(store, run, after) as entries:
         async for entry in entries:
@@ -103,7 +103,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def print_entry(entry: Entry, *, is_jsonl: bool) -> None:
-    """Print an entry, unless it has no text form."""
+    """Print an entry as text or as JSON. An entry without a text form is printed only as JSON."""
     if is_jsonl:
         click.echo(format_entry_json(entry))
     elif (said := format_entry(entry)) is not None:

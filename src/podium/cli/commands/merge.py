@@ -115,13 +115,13 @@ def _report_nothing_to_merge(there: RepoContext, target: str, options: MoveOptio
     return exit_codes.GOAL_MET
 
 
-# The train
+# The merge train
 
 
 async def _build_train(
     there: RepoContext, candidates: Sequence[MergeCandidate], target: str, checks: Checks, is_json: bool
 ) -> TrainOutcome:
-    """Print the forecast and merge the branches on an integration branch."""
+    """Print the forecast and merge the branches into an integration branch."""
     place = there.repository
     train_branches = [
         TrainBranch(branch=one.branch, commit=await branch_tip(place, one.branch), after=one.after)
@@ -140,7 +140,7 @@ async def _build_train(
 
 
 class _CheckRunner:
-    """Runs the checks on a step of the train, in the sandbox, because they execute code from workers."""
+    """Runs the checks on a step of the merge train. They run in the sandbox, because they execute workers' code."""
 
     def __init__(self, settings: Settings, checks: Checks) -> None:
         self._settings = settings

@@ -162,7 +162,7 @@ def _iter_full_lines(plan: WorkPlan, steps: Any) -> Iterator[str]:
 
 
 def _format_details(one: StepProgress) -> str:
-    """Return further details of a step: its dependencies, attempts, criteria, and why it waits."""
+    """Return further details of a step, such as its dependencies, attempts and met criteria, and why it failed."""
     parts = [f"after {', '.join(one.step.depends_on)}"] if one.step.depends_on and one.state == "planned" else []
     if one.attempt > 1:
         parts.append(f"attempt {one.attempt}")

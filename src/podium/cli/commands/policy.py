@@ -102,7 +102,7 @@ def load_effective_rules(repo: Path | None, agent: str | None, mode: PermissionM
 
 
 def _without_allow_rules(lines: Mapping[str, str]) -> dict[str, str]:
-    """Drop the allow rules, for a file that can only make the rules stricter."""
+    """Return `lines` without allow rules, for a file that can only make the rules stricter."""
     return {key: where for key, where in lines.items() if not key.startswith("permissions.allow.")}
 
 
@@ -144,7 +144,7 @@ def policy_check_command(
 
 
 def join_command(words: tuple[str, ...]) -> str:
-    """Return the command line: a single word unchanged, several words quoted and joined."""
+    """Join words into a command line, with quotes where needed. A single word is returned unchanged."""
     return words[0] if len(words) == 1 else shlex.join(words)
 
 
@@ -190,7 +190,7 @@ def policy_explain_command(
 
 
 def build_explanation(effective: EffectiveRules, text: str) -> dict[str, Any]:
-    """Return the parts of a command with their verdicts, and the verdict on the whole."""
+    """Return the parts of a command with their verdicts, and the verdict on the whole command."""
     found = read_command(text)
     carried = [words for words in found.candidates if words not in found.parts][:MOST_SHOWN]
     return {
@@ -238,7 +238,7 @@ def policy_test_command(file: Path | None, repo: Path | None, is_json: bool) -> 
 
 
 class RuleTestRun:
-    """The results of testing the rules in some files."""
+    """The results of testing the rules in one or more files."""
 
     def __init__(self) -> None:
         self.rules = 0
@@ -246,7 +246,7 @@ class RuleTestRun:
         self.failed: list[dict[str, Any]] = []
 
     def try_file(self, path: Path, root: Path | None) -> None:
-        """Test all rules of a file, which must be inside `root` after symlinks are resolved."""
+        """Test all rules of a file. If `root` is given, the file must be inside it after symlinks are resolved."""
         name = format_path(path)
         for kind, written in find_rule_entries(_read_mapping(path, root)):
             self.rules += 1
@@ -264,7 +264,7 @@ class RuleTestRun:
 
 
 def _find_rule_files(home: Path, repo: Path | None) -> Iterator[tuple[Path, Path | None]]:
-    """Yield every file that can contain rules, and the folder that its symlinks must stay in."""
+    """Yield every file that can contain rules, with the folder that the resolved file must be in, if any."""
     place = repo or find_repo(Path.cwd(), home=home)
     for path, root in ((home / USER_FILE, None), (place / REPO_FILE, place)):
         if path.exists():
@@ -277,8 +277,8 @@ def _find_rule_files(home: Path, repo: Path | None) -> Iterator[tuple[Path, Path
 
 
 def _read_mapping(path: Path, root: Path | None) -> MappingNode:
-    """Return the keys of a settings file, or of the frontmatter of an agent file."""
-    from ...roster import agent_file  # for start-up time: only `policy test` reads files
+    """Parse a settings file, or the frontmatter of an agent file, and return its mapping."""
+    from ...roster import agent_file  # imported here for start-up time: only `policy test` reads files
     from ...system import bounded_file
 
     try:

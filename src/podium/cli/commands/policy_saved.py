@@ -1,4 +1,4 @@
-"""`podium policy list` and `podium policy revoke`: the rules that were saved by "always" answers."""
+"""`podium policy list` and `podium policy revoke`: list or revoke the rules saved by "always" answers."""
 
 from __future__ import annotations
 

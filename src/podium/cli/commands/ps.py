@@ -69,7 +69,7 @@ def ps_command(is_all: bool, is_flat: bool, is_json: bool) -> None:
 
 
 def format_omissions(*, older: int, archived: int) -> str:
-    """Return how many runs the list omits, by kind."""
+    """Return how many older and how many archived runs the list omits."""
     counts = ((older, "older ended"), (archived, "archived"))
     return ", ".join(f"{count} {what}" for count, what in counts if count)
 

@@ -46,9 +46,9 @@ ICONS: dict[ReflectEnd | None, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultsPage:
-    """A report as JSON fields, text and Markdown, and the agent that would summarize it.
+    """A report as JSON fields, text and Markdown.
 
-    `empty_message` replaces an empty report in text output.
+    `make_author` chooses the agent that summarises the report. `empty_message` replaces an empty report in text output.
     """
 
     fields: dict[str, Any]
@@ -102,7 +102,7 @@ def results_command(
 
 
 def _print_synthesis(page: ResultsPage, author: SynthesisAuthor, *, is_json: bool, is_markdown: bool) -> int:
-    """Have a report summarized, print the summary and return the exit code."""
+    """Have an agent summarise a report, print the summary and return the exit code."""
     synthesis = results_synthesis.run_synthesis(author, page.blocks)
     if is_json:
         click.echo(as_json({**page.fields, "synthesis": synthesis.as_fields()}))
@@ -149,7 +149,7 @@ def build_workers_page(context: RepoContext) -> ResultsPage:
 
 
 def report_fields(run_state: RunState, report: Report) -> dict[str, Any]:
-    """Return the report as JSON fields, with defaults written out."""
+    """Return the report as JSON fields, including default values."""
     values: dict[str, Any] = _to_full_builtins(report)
     values["reflections"] = [
         {**one, "icon": ICONS[reflection.end][0]}
@@ -159,7 +159,7 @@ def report_fields(run_state: RunState, report: Report) -> dict[str, Any]:
 
 
 def _to_full_builtins(value: Any) -> Any:
-    """Return plain values, including the default values that `to_builtins` would omit."""
+    """Convert a value to plain data, including the default values that `to_builtins` would omit."""
     if isinstance(value, Struct):
         return {name: _to_full_builtins(getattr(value, name)) for name in value.__struct_fields__}
     if isinstance(value, tuple):
@@ -230,7 +230,7 @@ def _format_part(part: ReportPart, report: Report) -> list[str]:
 
 
 def _explain_part(part: ReportPart, report: Report) -> str:
-    """Return why a part has no result, unless the report begins with the same reason."""
+    """Return why a part has no result, or an empty string if the report already states that reason."""
     return "" if part.why in report.why else part.why
 
 

@@ -131,7 +131,7 @@ def choose_run_model(
 ) -> str | None:
     """Return the model that the options specify, if any. Raise UsageError if they conflict.
 
-    For a dry run, no server is asked for its models.
+    A dry run does not query any server for its models.
     """
     if force_model is not None and (model is not None or provider is not None):
         raise click.UsageError("--force-model cannot be combined with --model or --provider; it replaces all models")
@@ -163,7 +163,7 @@ def start_detached_run(
 
 
 async def _enqueue_run(settings: Settings, place: Path, agent: str, request: str, run_options: RunOptions) -> str:
-    """Queue a run for the commander, which runs it in the repository itself, and return its id."""
+    """Queue a run that the commander starts in the repository itself, and return the id of the run."""
     from ...app import App  # imported here for start-up time: the help does not need it
     from ...values.worker_task import WorkerTask
     from ...workers.delegate import enqueue_worker_run, start_commander

@@ -99,7 +99,7 @@ def format_run_header(run_state: RunState, run_view: RunView, *, now: float, mos
 
 
 def format_run_requests(run_view: RunView) -> list[str]:
-    """Return the requests and questions to the user and the answers, one line each."""
+    """Return a line for each request or question to the user, and for each answer."""
     lines = [line for entry in run_view.request_entries if (line := format_entry(entry)) is not None]
     return ["", *lines] if lines else []
 
@@ -111,7 +111,7 @@ def describe_origin(started: RunStarted) -> str:
 
 
 def format_run_answer(run_state: RunState, run_view: RunView) -> list[str]:
-    """Return the answer or, without an answer, the partial results and the command that continues the run."""
+    """Return the answer or, if there is none, the partial results and either the error or the command to use next."""
     if run_view.ended is not None and run_view.ended.outcome == "succeeded":
         return [format_agent_text(run_view.build_result().text, sys.stdout)]
     parts = format_parts(run_view.ended.parts if run_view.ended else run_view.collect_parts())
@@ -166,7 +166,7 @@ def request_fields(run_view: RunView) -> list[dict[str, Any]]:
 
 
 def operation_fields(node: OperationNode) -> dict[str, Any]:
-    """Return the fields of an operation and of all operations below it. Its usage includes theirs."""
+    """Return the fields of an operation and of all operations below it. Usage includes the operations below."""
     return {
         "path": node.path,
         "agent": node.agent,

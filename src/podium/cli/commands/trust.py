@@ -45,7 +45,7 @@ MEANINGS = {
     "model": "a model on a server of this machine, which receives agents' prompts",
     "mcp__": "a tool that its server now describes differently than when it was trusted",
 }
-"""The meaning of trusting an item, by the prefix of its key."""
+"""What a trusted item is used for, by the prefix of its key."""
 
 
 @click.command("trust")

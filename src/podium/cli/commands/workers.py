@@ -42,7 +42,7 @@ class WorkersCommandGroup(click.Group):
         if cmd_name not in NAMES:
             return None
         if cmd_name == "merge":
-            from .merge import merge_command  # for start-up time: a command is imported only when it is called
+            from .merge import merge_command  # imported here for start-up time: rarely called
 
             return merge_command
         module = import_module(f"podium.cli.workers.{cmd_name}")

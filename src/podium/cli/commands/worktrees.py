@@ -120,7 +120,7 @@ def worktrees_remove_command(worktrees: Worktrees, branch: str, force: bool, del
 
 
 async def delete_merged_branch(repository: Repository, branch: str) -> str:
-    """Delete a branch whose commits are all on the current branch, and return what was done."""
+    """Delete a branch if all its commits are on the current branch, and return a message that says what was done."""
     tip = await branch_tip(repository, branch)
     head = await resolve_commit(repository, "HEAD")
     if not await contains_commit(repository, head, tip):

@@ -102,7 +102,7 @@ def change_running_member(name: str, *, model: str, prompt: str) -> None:
 
 
 def _require_not_first_agent(name: str, summary: RunSummary) -> None:
-    """Raise Mistake if this is the first agent of the run, whose only operation has already started."""
+    """Raise Mistake if `name` is the first agent of the run: its only operation has already started."""
     started = summary.first.event
     assert isinstance(started, RunStarted)
     if name != started.agent:

@@ -1,4 +1,4 @@
-"""The context of the `team` commands: the repository, the home folder and the agents in both."""
+"""Load the context of the `team` commands: the repository, the home folder and the agents in both."""
 
 from __future__ import annotations
 
@@ -46,13 +46,13 @@ def load_team_context(repo: Path | None) -> TeamContext:
 
 
 def print_overridden_builtin(name: str, context: TeamContext) -> None:
-    """Print under which name the built-in agent that a saved team overrides is still available, if there is one."""
+    """If a saved team overrides a built-in agent, print the name under which that agent is still available."""
     if builtin := find_overridden_builtin(name, context.roster):
         print_to_stderr(f"note: {name} is now this team; the built-in one is still available as {builtin}")
 
 
 def confirm_action(question: str, *, is_agreed: bool) -> None:
-    """Ask for confirmation unless --yes was given. Exit if it is refused, and raise Mistake without a terminal."""
+    """Ask for confirmation unless --yes was given. Exit if the user refuses. Raise Mistake without a terminal."""
     if is_agreed:
         return
     from ..terminal.terminal_input import is_attended  # imported here for start-up time: only this function needs it

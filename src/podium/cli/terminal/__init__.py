@@ -1,1 +1,1 @@
-"""Drawing, prompts and text for commands on a terminal."""
+"""Draw output, prompt the user, and format text for commands on a terminal."""

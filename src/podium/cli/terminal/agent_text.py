@@ -1,4 +1,4 @@
-"""Text from agents in the output of a command. It is rendered on a terminal and otherwise printed as it is."""
+"""Format text from agents in the output of a command: as rendered Markdown on a terminal, otherwise as plain text."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ class AgentText(str):
 
 
 def can_render(stream: TextIO | None, *, is_plain: bool = False) -> bool:
-    """Return whether Markdown is rendered on a stream: it is a terminal that can show styles."""
+    """Return whether to render Markdown on a stream, which must be a terminal that can show styles."""
     # The stream is None after `podium show RUN >&-`.
     return not is_plain and stream is not None and stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
 
 def format_agent_text(text: str, stream: TextIO | None, *, is_plain: bool = False) -> str:
-    """Return a text from an agent as it is printed on a stream. Control characters are escaped in any case."""
+    """Return a text from an agent in the form to print on a stream. Control characters are always escaped."""
     if stream is None or not can_render(stream, is_plain=is_plain):
         return escape_for_terminal(text)
     # Imported here for start-up time: most output contains no text from an agent, or is not for a terminal.
@@ -38,7 +38,7 @@ def format_agent_text(text: str, stream: TextIO | None, *, is_plain: bool = Fals
 
 
 def format_output(lines: Iterable[str], stream: TextIO | None, *, is_plain: bool = False) -> str:
-    """Return lines as they are printed on a stream. Only those that are an `AgentText` can be rendered."""
+    """Return lines in the form to print on a stream. Only lines of type `AgentText` can be rendered as Markdown."""
     return "\n".join(
         format_agent_text(line, stream, is_plain=is_plain) if isinstance(line, AgentText) else escape_for_terminal(line)
         for line in lines

@@ -1,4 +1,4 @@
-"""Budgets on the command line: parse and format `usd=2,tokens=200000`."""
+"""Parse and format budgets on the command line, e.g. `usd=2,tokens=200000`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, and text from an argument or from standard input."""
+"""Define options that several commands share, and read text from an argument or from standard input."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ no_sandbox_option = click.option(
 
 
 def build_overrides(*, permission_mode: str | None, is_bare: bool, parks: bool) -> dict[str, Any]:
-    """Return the settings that the options of a command override; None leaves a setting as it is."""
+    """Return the settings that the options of a command override. None means that a setting is not overridden."""
     return {
         "unattended": "park" if parks else None,
         "permission_mode": permission_mode,

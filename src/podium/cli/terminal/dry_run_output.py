@@ -1,4 +1,4 @@
-"""The estimate that `podium run --dry-run` prints: what the real run would use and cost."""
+"""Format the estimate that `podium run --dry-run` prints: what the real run would use and cost."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def format_estimate(estimate: RunEstimate) -> str:
 
 
 def _format_known_cost(estimate: RunEstimate) -> str:
-    """Return the cost of the models whose prices are known, or an empty string if there are none."""
+    """Return the cost of the models whose prices are known, or an empty string if no price is known."""
     if estimate.usd is None:
         return ""
     shares = [f"{format_money(one.usd)} with {one.model}" for one in estimate.models if one.usd is not None]

@@ -1,7 +1,7 @@
-"""The entries of a run as lines on one screen, in which each error is printed once.
+"""Format the entries of a run as lines of text that state each error only once.
 
 One error usually ends several operations: a model call, its agent, the agent's team and the run. Only the first line
-that needs it contains it. The error of the run itself is not in these lines: the last line of the output states it.
+about an error contains its message. The error of the run itself is not in these lines: the caller prints it last.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from .text import escape_for_terminal
 
 
 class EntryLines:
-    """Formats entries as lines. `is_shown` selects the entries that have a line."""
+    """Formats entries as lines. Entries for which `is_shown` returns False are skipped."""
 
     def __init__(self, is_shown: Callable[[Entry], bool] = lambda _: True) -> None:
         self._is_shown = is_shown
         self._told: dict[str, str] = {}
-        """The errors printed so far, and the operation of each."""
+        """The errors printed so far, each with the operation for which it was first printed."""
         self._held: dict[str, Entry] = {}
-        """By operation: a failed call that may be the reason why the operation ends."""
+        """By operation: a failed call that is not printed yet, because it may be the reason why the operation ends."""
 
     def add_entry(self, entry: Entry) -> list[str]:
         """Return the lines to print for the next entry."""
@@ -41,13 +41,13 @@ class EntryLines:
         return [line for entry in held for line in self._format_line(entry)]
 
     def shorten_error(self, error: str) -> str:
-        """Return the run's error without the parts that were printed for the operations below its first agent."""
+        """Return the run's error without the messages already printed for operations below the run's first agent."""
         printed = [message for message, operation in self._told.items() if "/" in operation]
         short = _remove_messages(clean_message(error), printed)
         return error if short == clean_message(error) else short if ": " in short else f"{short} failed"
 
     def _take_held_call(self, entry: Entry) -> list[str]:
-        """Return the line of a failed call that is not the reason why its operation ends."""
+        """Return the line of a failed call that was held back, once it is known not to be why its operation ended."""
         event = entry.event
         if entry.operation not in self._held or (isinstance(event, TurnEnded) and event.failure is not None):
             return []
@@ -77,7 +77,7 @@ class EntryLines:
         return [short]
 
     def _shorten_tool_answer(self, entry: Entry) -> Entry:
-        """Return a tool's error without the parts that were printed for the agent that it called."""
+        """Remove messages that were already printed from a tool's error. Return other entries unchanged."""
         if not (isinstance(entry.event, ToolAnswered) and entry.event.is_error):
             return entry
         text = _remove_messages(clean_message(entry.event.text), self._told)
@@ -90,7 +90,7 @@ def clean_message(message: str) -> str:
 
 
 def _find_message(entry: Entry) -> str:
-    """Return the error in an entry, without the name of its agent, or an empty string."""
+    """Return the error message in an entry, without the agent's name, or an empty string if there is none."""
     match entry.event:
         case OperationEnded(failure=failure) if failure is not None:
             return failure.message
@@ -102,7 +102,7 @@ def _find_message(entry: Entry) -> str:
 
 
 def _remove_messages(text: str, messages: Iterable[str]) -> str:
-    # The longest first, because one message can be the end of another.
+    # Remove the longest messages first, because one message can be the end of another.
     for message in sorted(messages, key=len, reverse=True):
         text = re.sub(rf": {re.escape(message)}(?=$|;|\))", "", text)
     return text

@@ -1,4 +1,4 @@
-"""Timeline entries as text: one line for people, or one line of JSON for programs."""
+"""Format timeline entries: as one line of text for people, or as one line of JSON for programs."""
 
 from __future__ import annotations
 
@@ -222,7 +222,7 @@ def _format_team_event(entry: Entry) -> str | None:
 
 
 def _find_parent_path(operation: str) -> str:
-    """Return the operation that started this one, without the scopes in between, such as turns and tool calls."""
+    """Return the operation that started this one, skipping the scopes in between, such as turns and tool calls."""
     parent = operation.rpartition("/")[0]
     while parent.partition("/")[1] and parent.rpartition("/")[2].partition(":")[0] not in _TRIGGERS:
         parent = parent.rpartition("/")[0]

@@ -1,4 +1,4 @@
-"""Exit codes of commands."""
+"""Define the exit codes of commands, and map outcomes and errors to them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONFLICT = 6
 MISSING = 7
 INTEGRITY = 8
 SIGNALLED = 128
-"""The base for signals: the signal's number is added, e.g. 130 for SIGINT and 143 for SIGTERM."""
+"""The exit code after a signal is this plus the signal's number, e.g. 130 for SIGINT and 143 for SIGTERM."""
 
 # The first match wins.
 _BY_ERROR: tuple[tuple[type[BaseException], int], ...] = (

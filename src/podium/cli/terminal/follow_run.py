@@ -40,10 +40,9 @@ OpenRun = Callable[[App], AbstractAsyncContextManager[Run]]
 class RunEnding:
     """How work on a run ended. `result` is None if the run did not start.
 
-    `error` is the error that kept this process from continuing, `error_text` is the result's error without the
-    parts that the view has already printed, and `refusals` are the actions that were refused.
-    `is_parked` means that the run is paused until somebody answers a request, and `is_aborted` means that the user
-    stopped it when answering a request.
+    `error` is the error that kept this process from continuing. `error_text` is the result's error without the parts
+    that the view has already printed. `refusals` are the actions that were refused. `is_parked` means that the run is
+    paused until somebody answers a request. `is_aborted` means that the user stopped the run when answering a request.
     """
 
     result: Result | None = None
@@ -66,8 +65,8 @@ def work_on_run(
 ) -> RunEnding:
     """Work on the run that `open_run` opens until it ends, pauses or is interrupted.
 
-    `past` is the part of its timeline that is not shown again. With `shows_notifications`, the terminal is used to
-    notify the user, in addition to commands and webhooks.
+    `past` contains the entries that the run already has, which are not shown again. With `shows_notifications`, the
+    user is notified on the terminal as well as by commands and webhooks.
     """
     is_fast = find_spec("uvloop") is not None
     work = partial(_work_on_run, settings, open_run, make_view, past=past, shows_notifications=shows_notifications)
@@ -95,8 +94,8 @@ async def _work_on_run(
                         await _follow_run(run, run_view, view, past, settings, notices)
                     notices.report_error(run)
             except Exception as error:
-                # Leaving the block would stop the run. That is wrong if, for example, only the output
-                # pipe was closed: cancelling leaves the run resumable.
+                # Leaving the block would stop the run, even if, for example, only the output pipe was closed.
+                # Cancelling leaves the run resumable.
                 cause = find_first_error(error)
                 scope.cancel()
                 await checkpoint()
@@ -211,7 +210,7 @@ class RunPrompter:
         """Prompt for requests as they arrive, until cancelled."""
         async with create_task_group() as group:
             group.start_soon(self._prompter.serve_requests)
-            # Most runs start no workers, so there is nothing to watch.
+            # Watch workers only after the run has started one: most runs never do.
             await self._has_workers.wait()
             await self._watcher.watch_requests()
 

@@ -1,4 +1,4 @@
-"""The tree of a run's operations, drawn live on a terminal."""
+"""Draw the tree of a run's operations live on a terminal."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ class LiveTree:
             self._live.start()
 
     def shorten_error(self, error: str) -> str:
-        return error  # the tree leaves out what the error contains
+        return error  # the tree does not repeat what the error contains
 
     def _draw_tree(self, *, is_live: bool) -> None:
         self._live.update(draw_run_tree(self._run_view, self._console, self._signs, is_live=is_live), refresh=True)

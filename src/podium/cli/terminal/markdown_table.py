@@ -1,4 +1,4 @@
-"""Markdown tables as lines for a terminal."""
+"""Lay out Markdown tables as lines for a terminal."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .styled_text import Line, Span, TextStyle, measure_line, wrap_spans
 
 GAP = 2
 NARROWEST = 8
-"""If a table column would be narrower than this, each cell gets a line of its own."""
+"""If a table column would be narrower than this many terminal columns, each cell is printed on its own line."""
 
 BOLD, DIM = frozenset[TextStyle]({"bold"}), frozenset[TextStyle]({"dim"})
 
@@ -28,14 +28,14 @@ def layout_table(rows: Sequence[Sequence[Cell]], width: int, *, is_right: Sequen
 
 
 def choose_widths(rows: Sequence[Sequence[Cell]], width: int) -> list[int] | None:
-    """Return the width of each column so that the table fits, or None if it is too wide for that."""
+    """Return the width of each column so that the table fits, or None if the columns would become too narrow."""
     widths = [max(map(measure_cell, column)) for column in zip(*rows, strict=True)]
     room = width - GAP * (len(widths) - 1)
     while sum(widths) > room:
         widest = max(widths)
         if widest <= NARROWEST:
             return None
-        # Only the widest columns get narrower, down to the next one.
+        # Narrow only the widest columns, at most to the width of the next widest column.
         count = widths.count(widest)
         target = max([NARROWEST, *(one for one in widths if one < widest)])
         target = max(target, widest - -(-(sum(widths) - room) // count))
@@ -44,7 +44,7 @@ def choose_widths(rows: Sequence[Sequence[Cell]], width: int) -> list[int] | Non
 
 
 def measure_cell(cell: Cell) -> int:
-    """Return how many columns of the terminal the longest line of a cell takes."""
+    """Return the width of the widest line of a cell, in terminal columns."""
     return max(map(measure_line, wrap_spans(cell, sum(len(span.text) * 2 for span in cell) + 1)))
 
 
@@ -64,7 +64,7 @@ def layout_row(row: Sequence[Cell], widths: Sequence[int], is_right: Sequence[bo
 
 
 def list_cells(rows: Sequence[Sequence[Cell]], width: int) -> list[Line]:
-    """Return each cell below the previous one, with the header of its column in front."""
+    """Return the lines of a table with its cells one below the other, each after the header of its column."""
     lines: list[Line] = []
     for number, row in enumerate(rows[1:]):
         lines += [[]] if number else []

@@ -1,4 +1,4 @@
-"""The options that choose a model: `--provider`, `--model` and `--force-model`."""
+"""Choose the model that the options `--provider` and `--model` specify."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from ...values.errors import Mistake
 
 
 def choose_model(provider: str | None, model: str | None, settings: Settings, environ: Mapping[str, str]) -> str | None:
-    """Return the model that the options specify, as `provider:model`, or None.
+    """Return the model that the options specify, or None. If a provider is given, the form is `provider:model`.
 
-    A provider alone means its default model, or the only model of a server on this machine.
+    If only a provider is given, use its default model or, if there is none, the only model on the provider's server.
     """
     if model is not None and not model.strip():
         raise click.UsageError("--model is empty; specify a model, or omit the option to use the agent's own")

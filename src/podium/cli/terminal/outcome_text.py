@@ -1,4 +1,4 @@
-"""The result of a run, as JSON fields and as text."""
+"""Format the result of a run as JSON fields and as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The overview of all runs as lines of text."""
+"""Format the overview of all runs as lines of text."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def format_overview(overview: Overview, *, now: float, width: int) -> Iterator[s
 
 
 def cut_line(line: str, width: int) -> str:
-    """Return the part of a line that fits on the screen. Spaces stay as they are."""
+    """Cut a line to `width` columns. Unlike `truncate_line`, do not collapse spaces."""
     return line if display_width(line) <= width else f"{line[: count_fitting(line, width - 1)].rstrip()}…"
 
 
@@ -64,7 +64,7 @@ def format_waiting(waiting: Sequence[OpenRequest], *, now: float) -> list[str]:
 
 
 def describe_kind(one: OpenRequest) -> str:
-    """Return what kind of answer a request needs."""
+    """Return the kind of a request, such as `permission`."""
     return "permission" if isinstance(one.asked, PermissionAsked) else one.asked.kind
 
 

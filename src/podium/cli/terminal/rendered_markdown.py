@@ -1,8 +1,8 @@
-"""Markdown from agents as text for a terminal: headings, lists, emphasis, code, links and tables.
+"""Render Markdown from agents for a terminal: headings, lists, emphasis, code, links and tables.
 
-No text is lost: HTML is shown as it is written, a link is followed by its address, and code is not wrapped. Only the
-titles of links and the languages of code blocks are left out. The text is untrusted: every piece is escaped after
-parsing, because entities and encoded addresses can contain characters that the source does not.
+All text is shown, except the titles of links and the languages of code blocks. HTML is shown as it is written, a link
+is followed by its address, and code is not wrapped. The text is untrusted: every piece is escaped after parsing,
+because entities and encoded addresses can contain characters that the source does not.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ LONGEST_RULE = 40
 INLINE_STYLES: dict[str, TextStyle] = {"em": "italic", "strong": "bold", "s": "strike"}
 CODE, DIM = frozenset[TextStyle]({"code"}), frozenset[TextStyle]({"dim"})
 
-# Without references, because a definition can follow long after the text that uses it was shown.
+# Reference links are disabled, because a definition can arrive long after the text that uses it was shown.
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("reference")
 
 _LANGUAGE = re.compile(r"[\w+#.-]*")
@@ -36,7 +36,7 @@ _CELL_END = re.compile(r"(?<!\\)\|")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MarkdownSymbols:
-    """The characters that lists, quotes and rules are drawn with."""
+    """The characters used to draw lists, quotes and rules."""
 
     bullet: str = "•"
     quote: str = "│"
@@ -57,7 +57,7 @@ def choose_markdown_symbols(encoding: str | None) -> MarkdownSymbols:
 
 
 def render_markdown(text: str, *, width: int, has_colours: bool, symbols: MarkdownSymbols = UNICODE_SYMBOLS) -> str:
-    """Return Markdown as text with terminal codes, in lines of `width` columns."""
+    """Return Markdown as text with terminal escape codes, wrapped to `width` columns."""
     if len(text) > LONGEST_TEXT:
         return escape_for_terminal(text)
     lines = _BlockRenderer(text, symbols).render_blocks(_PARSER.parse(text), width)
@@ -65,7 +65,7 @@ def render_markdown(text: str, *, width: int, has_colours: bool, symbols: Markdo
 
 
 def split_finished_blocks(text: str) -> tuple[str, str]:
-    """Split Markdown that is not complete into the blocks that more text cannot change, and the last block."""
+    """Split incomplete Markdown into the blocks that further text cannot change, and the last block."""
     starts = [block[0].map[0] for block in _split_blocks(_PARSER.parse(text)) if block[0].map is not None]
     lines = _split_source(text)
     last = starts[-1] if starts else 0
@@ -73,7 +73,7 @@ def split_finished_blocks(text: str) -> tuple[str, str]:
 
 
 def _split_blocks(tokens: Sequence[Token]) -> Iterator[Sequence[Token]]:
-    """Yield the tokens of each block on the top level."""
+    """Yield the tokens of each top-level block."""
     start = depth = 0
     for number, token in enumerate(tokens):
         depth += token.nesting
@@ -151,13 +151,13 @@ class _BlockRenderer:
         assert block[0].map is not None
         source = self._source[slice(*block[0].map)]
         if any(_count_cells(line) > len(is_right) for line in source[2:]):
-            # The parser drops cells that have no header.
+            # The parser drops cells that have no header, so show the table as it is written.
             return [[Span(escape_for_terminal(line))] for line in source]
         return layout_table(rows, width, is_right=is_right, rule=self._symbols.rule)
 
 
 def _split_source(source: str) -> list[str]:
-    """Return the lines of Markdown as the parser counts them."""
+    """Split Markdown into lines at the same line breaks as the parser does."""
     return re.split(r"\r\n?|\n", source)
 
 
@@ -177,7 +177,7 @@ def _heading_styles(token: Token) -> Iterable[TextStyle]:
 
 
 def format_inline(tokens: Iterable[Token], styles: Iterable[TextStyle] = ()) -> Iterator[Span]:
-    """Yield the text of inline tokens in its styles. A line break in the source stays one."""
+    """Yield the text of inline tokens with its styles. Line breaks in the source are kept."""
     inline = _InlineFormatter(styles)
     for token in (child for parent in tokens for child in parent.children or ()):
         if text := escape_for_terminal(inline.take_text(token)):
@@ -185,12 +185,12 @@ def format_inline(tokens: Iterable[Token], styles: Iterable[TextStyle] = ()) -> 
 
 
 class _InlineFormatter:
-    """Keeps track of the emphasis and the link that inline tokens are in."""
+    """Tracks the emphasis and the link around the current inline token."""
 
     def __init__(self, styles: Iterable[TextStyle]) -> None:
         self._styles = frozenset(styles)
         self._open: list[TextStyle | None] = []
-        """The emphasis around the current token. It is None inside a word: `2*3*4` is probably meant literally."""
+        """The emphasis around the current token. None means a mark inside a word, shown as written, as in `2*3*4`."""
         self._last = self._address = self._link_text = ""
 
     def find_styles(self, token: Token) -> frozenset[TextStyle]:
@@ -198,7 +198,7 @@ class _InlineFormatter:
         return self._styles | own | {style for style in self._open if style is not None}
 
     def take_text(self, token: Token) -> str:
-        """Return the text of the next token, which is empty for most marks."""
+        """Return the text of the next token. It is empty for most marks, such as `**`."""
         text = self._format_token(token)
         self._last = text or self._last
         self._link_text += text

@@ -1,4 +1,4 @@
-"""Prompts for the user at the terminal: permission requests and questions from agents, one at a time.
+"""Prompt the user at the terminal for permission requests and questions from agents, one at a time.
 
 Each request is shown in full, with control characters made visible. Keys typed before the prompt appeared are
 discarded, and Enter alone decides nothing. After any other key that is not an answer, input is ignored up to
@@ -66,7 +66,7 @@ HELP_LINES = {
 }
 """The description of each key."""
 BY = "terminal"
-"""The author of messages and commands that are typed at the terminal; answers record the user's name."""
+"""The author of messages and commands that are typed at the terminal; answers record the user's name instead."""
 GUARD_SECONDS = 0.5
 SEQUENCE_SECONDS = 0.1
 """The maximum time between the characters of one key."""
@@ -264,7 +264,7 @@ def format_asker(entry: Entry, worker: str) -> str:
 def format_permission_request(
     entry: Entry, asked: PermissionAsked, worker: str = "", *, now: float, others: int = 0
 ) -> str:
-    """Return the full description of an action that the user decides on."""
+    """Return the full description of an action that needs the user's permission."""
     action, waited = asked.action, now - entry.at
     since = f", waiting {format_duration(waited)}" if waited >= LONG_SECONDS else ""
     return "\n".join(
@@ -289,19 +289,19 @@ def format_key_help(offered: Mapping[str, str]) -> str:
 
 
 def _is_printable_key(key: str) -> bool:
-    """Return whether a key could start a sentence, unlike Enter and the arrow keys."""
+    """Return whether a key is a printable character, unlike Enter and the arrow keys."""
     return bool(key) and key.isprintable()
 
 
 def format_question(entry: Entry, asked: QuestionAsked, worker: str = "", *, others: int = 0) -> str:
-    """Return a question with everything that is shown with it, and its numbered choices."""
+    """Return a question with the text that it is about, if any, and its numbered choices."""
     choices = [f"  {number}. {choice}" for number, choice in enumerate(asked.choices, 1)]
     asks = f"{format_asker(entry, worker)} asks ({asked.id}): {asked.text}"
     return "\n".join([*_format_queue_length(others), *_format_shown(asked), asks, *choices])
 
 
 def _format_shown(asked: QuestionAsked) -> list[str]:
-    """Return the plan, decision or review that a question is about. Each line is marked, as it is agents' text."""
+    """Return the plan, decision or review that a question is about. Each line is marked as text from agents."""
     return [f"  │ {line}" for line in asked.shown.splitlines()] if asked.shown else []
 
 

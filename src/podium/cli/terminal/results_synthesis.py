@@ -1,4 +1,4 @@
-"""Syntheses of results: choose the agent that writes one, run it, and show its text."""
+"""Synthesise results: choose an agent, run it, and format the synthesis that it writes."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class Synthesis:
 
 
 def choose_run_author(entries: Sequence[Entry], agent_name: str | None) -> SynthesisAuthor:
-    """Return the given agent, or by default the first agent of the run as it was at the end.
+    """Return the given agent as author, or by default the first agent of the run, with changes made during the run.
 
     Raise Mistake if the given agent does not exist.
     """
@@ -96,7 +96,7 @@ def choose_run_author(entries: Sequence[Entry], agent_name: str | None) -> Synth
 
 
 def _apply_member_changes(entries: Iterable[Entry], agent: Agent) -> Agent:
-    """Return an agent from a run with the changes that were made to it during the run."""
+    """Return an agent with the changes that were made to it during the run."""
     for entry in entries:
         if isinstance(entry.event, MemberChanged) and entry.event.member == agent.name:
             agent = apply_change(agent, entry.event)
@@ -104,7 +104,7 @@ def _apply_member_changes(entries: Iterable[Entry], agent: Agent) -> Agent:
 
 
 def choose_workers_author(place: Path, agent_name: str | None) -> SynthesisAuthor:
-    """Return the given agent, or by default the agent for workers. Raise Mistake if it does not exist."""
+    """Return the given agent as author, or by default the agent for workers. Raise Mistake if it does not exist."""
     settings = _load_readonly_settings(place)
     agent = _find_agent(place, settings, agent_name or DEFAULT_WORKER_AGENT)
     return SynthesisAuthor(agent=agent, about=f"the workers of {place.name}", repo=place, settings=settings)
@@ -120,7 +120,7 @@ def _find_agent(place: Path, settings: Settings, name: str) -> Agent:
 
 
 def run_synthesis(author: SynthesisAuthor, report: Iterable[str]) -> Synthesis:
-    """Run an agent that summarizes a report and wait for it. A failure is reported in the result, not raised."""
+    """Run an agent that summarises a report, and wait for it. A failure is reported in the result, not raised."""
     # Imported here for start-up time: most reports need no synthesis.
     from ...patterns.report_synthesis import as_writer, make_synthesis_request
     from .follow_run import work_on_run

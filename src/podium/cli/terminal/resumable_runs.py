@@ -1,4 +1,4 @@
-"""The choice of `podium resume` without a run: which runs can be resumed, and which of them the user chooses."""
+"""Find the runs that `podium resume` can resume if no run is given, and ask the user which of them to resume."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NONE = "none"
 
 
 class ResumableRuns(NamedTuple):
-    """The interrupted runs, oldest first. `paused` runs are resumed only by their ids.
+    """The interrupted runs, oldest first. Runs in `paused` are resumed only if their ids are given.
 
     The workers are resumed together, because one commander continues all of them.
     """
@@ -35,7 +35,7 @@ class ResumableRuns(NamedTuple):
 
     @property
     def choices(self) -> int:
-        """The number of choices."""
+        """The number of choices; all workers together are one choice."""
         return len(self.own) + bool(self.workers)
 
     def select(self, number: int) -> ResumableRuns:
@@ -102,7 +102,7 @@ def _format_row(number: int, summary: RunSummary, now: float) -> list[str]:
 
 
 def describe_nothing_to_resume(paused: Sequence[str]) -> str:
-    """Return the message that there is nothing to resume, and how to resume paused runs."""
+    """Return a message that there is nothing to resume and, if runs are paused, how to resume them."""
     if not paused:
         return "nothing to resume"
     if len(paused) == 1:

@@ -27,7 +27,8 @@ SETTLE_SECONDS = 0.2
 class RunNotices:
     """Notifies the user at this terminal about a run, and about the workers of the run.
 
-    `notifier` is told about the run itself, if this process works on it; the commander tells its own about workers.
+    `notifier` sends notifications about the run itself, if this process works on the run. The commander sends those
+    about workers.
     """
 
     def __init__(self, terminal: TerminalNotifier, notifier: Notifier | None = None) -> None:
@@ -36,7 +37,7 @@ class RunNotices:
         self._builder = NotificationBuilder()
         self._shown_waiting = 0
         self._pending: dict[str, Callable[[], None]] = {}
-        """The pending notifications, by request; each is sent only if its request is still open after a moment."""
+        """By request id: a function that notifies the user, called if the request is still open after a moment."""
 
     def __enter__(self) -> Self:
         return self
@@ -72,7 +73,7 @@ class RunNotices:
         self._handle_new_entry(entry, self._terminal.show)
 
     def withdraw_request(self, id: str, by: str) -> None:
-        """Handle the end of a worker's request."""
+        """Handle a worker's request that is no longer open."""
         self._builder.withdraw_request(id)
         self._show_waiting(most=self._shown_waiting)
 
@@ -105,9 +106,9 @@ class RunNotices:
 async def open_run_notices(
     settings: Settings, *, is_shown: bool, tell: Callable[[str], object] = print_to_stderr
 ) -> AsyncIterator[RunNotices]:
-    """Open the notices about runs that this process works on.
+    """Yield an object that notifies the user about a run that this process works on.
 
-    `is_shown` says whether the terminal may be used, and `tell` shows a sentence to the user.
+    With `is_shown`, the terminal may be used for notifications. `tell` prints a message to the user.
     """
     from ...runs.notifier import open_notifier  # imported here for start-up time: following a run sends nothing
 

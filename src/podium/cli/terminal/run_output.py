@@ -1,4 +1,4 @@
-"""Output of `run` and `resume`: the answer on standard output, everything else on standard error."""
+"""Print the output of `run` and `resume`: the answer on standard output, everything else on standard error."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class OutputOptions:
             return SilentView()
         if self.is_plain or not sys.stderr.isatty() or os.environ.get("TERM", "dumb") == "dumb":
             return LineView()
-        from .live_tree import LiveTree  # for start-up time: importing rich takes longer than most commands
+        from .live_tree import LiveTree  # imported here for start-up time: importing rich is slow
 
         return LiveTree(run_view)
 
     def print_ending(self, ending: RunEnding) -> int:
-        """Print how the run ended and return the exit code. The caller prints the object for `--json`."""
+        """Print how the run ended and return the exit code. With `--json`, the caller prints the result."""
         result = ending.result
         if result is None:
             print_to_stderr("interrupted before the run started")
@@ -101,7 +101,7 @@ def output_options(command: F) -> F:
 
 
 def format_refusals(run: str, refusals: Sequence[ActionRefused]) -> str:
-    """Return a sentence about the actions that were refused in a run."""
+    """Return a sentence that reports the actions that were refused in a run."""
     first, others = refusals[0], len(refusals) - 1
     more = f" and {others} more" if others else ""
     verb = "were" if others else "was"

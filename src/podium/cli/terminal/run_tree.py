@@ -1,4 +1,4 @@
-"""The tree of a run's operations, as rows of styled text for a terminal."""
+"""Format the tree of a run's operations as rows of styled text for a terminal."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Row = tuple[StyledText, ...]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeSymbols:
-    """The characters that a tree is drawn with."""
+    """The characters used to draw a tree."""
 
     between: str = "├─ "
     last: str = "└─ "
@@ -58,11 +58,11 @@ def format_plain_row(row: Row) -> str:
 def build_tree_rows(
     run_view: RunView, *, now: float, most: int, symbols: TreeSymbols, is_live: bool, is_brief: bool = False
 ) -> list[Row]:
-    """Return a row for each operation, with a second row for details of those that are active or have failed.
+    """Return a row for each operation, and a second row with details if the operation is active or has failed.
 
     `most` is the maximum width of a row in columns. Pass `is_live=False` if no process works on the run. With
-    `is_brief`, finished operations are omitted. The error of a run that has ended is left to the caller, which
-    states it in full below the tree.
+    `is_brief`, finished operations are omitted. The rows do not repeat the error of a run that has ended: the caller
+    prints it in full below the tree.
     """
     if run_view.root is None:
         return []
@@ -138,7 +138,7 @@ def describe_activity(node: OperationNode, *, is_live: bool) -> str:
 def _format_detail(node: OperationNode, most: int, is_live: bool, error: str) -> StyledText | None:
     """Return why an operation failed or, while it is active, the end of its text.
 
-    Return None if the run's error or a child shows the same.
+    Return None if there is nothing to show, or if the run's error or a child already shows it.
     """
     if (failure := node.failure) is not None:
         if failure.message in error or any(

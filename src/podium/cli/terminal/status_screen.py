@@ -1,4 +1,4 @@
-"""The screen of `podium status --watch`: requests and runs, details of the selected one, and keys to answer."""
+"""Show the screen of `podium status --watch`: requests and runs, details of the selected one, and keys to answer."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ REFRESH_SECONDS = 0.25
 """The minimum time between two updates, however often runs write to the store."""
 AGE_SECONDS = 5.0
 GUARD_SECONDS = 0.5
-"""A key that is pressed sooner than this after a request appears was meant for something else."""
+"""A key pressed sooner than this after a request appears does not answer it: it was probably typed by accident."""
 HEADINGS = ("Needs you", "Working", "Finished")
 
 
@@ -91,7 +91,7 @@ class StatusScreen(App[None]):
             wakeup.close()
 
     async def action_refresh(self) -> None:
-        """Read the overview again, and show it if it has changed. The selected line stays selected."""
+        """Read the overview again and show it. The selected line stays selected."""
         self._overview = await to_thread.run_sync(partial(load_overview, self._store, now=time.time()))
         self._show_list()
         self._show_details()
@@ -176,7 +176,7 @@ class StatusScreen(App[None]):
         return next((one for one in runs if one.id == chosen), None)
 
     async def action_answer(self, decision: Decision) -> None:
-        """Approve or deny the selected request. For a question, choose the first choice, or show how to answer it."""
+        """Approve or deny the selected request. For a question, show the command that answers it."""
         one = self._selected_request()
         if one is None:
             self._message = "select a request first"
@@ -188,7 +188,7 @@ class StatusScreen(App[None]):
 
 
 def _submit(store: Path, one: OpenRequest, decision: Decision) -> str:
-    """Answer a request, and return the message to show."""
+    """Answer a permission request, and return the message to show. Questions are not answered."""
     if not isinstance(one.asked, PermissionAsked):
         return f"answer it with: podium answer {one.asked.id} TEXT"
     given = PermissionAnswered(

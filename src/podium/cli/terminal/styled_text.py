@@ -1,4 +1,4 @@
-"""Text in styles, wrapped between words into lines for a terminal."""
+"""Wrap styled text between words into lines for a terminal."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from .text import count_fitting, display_width
 TextStyle = Literal["bold", "dim", "italic", "underline", "strike", "code"]
 
 CODES: dict[TextStyle, str] = {"bold": "1", "dim": "2", "italic": "3", "underline": "4", "strike": "9", "code": "36"}
-"""The terminal's code for each style."""
+"""The terminal escape code for each style."""
 COLOURS: frozenset[TextStyle] = frozenset({"code"})
 
 _PIECES = re.compile(r" +|[^ ]+")
 
 
 class Span(NamedTuple):
-    """A piece of text in the same styles."""
+    """A piece of text with one set of styles."""
 
     text: str
     styles: frozenset[TextStyle] = frozenset()
@@ -36,8 +36,8 @@ def measure_line(line: Iterable[Span]) -> int:
 def wrap_spans(spans: Iterable[Span], width: int, *, cuts_words: bool = False) -> list[Line]:
     """Break spans into lines of `width` columns, between words and at line breaks.
 
-    A longer word has a line of its own, which the terminal wraps, so that it can be copied in one piece. With
-    `cuts_words` it is cut instead.
+    A word that is wider than `width` gets its own line, which the terminal wraps, so that the word can be copied in one
+    piece. With `cuts_words`, the word is cut instead.
     """
     return [line for whole in _split_lines(spans) for line in _wrap_line(whole, width, cuts_words)]
 
@@ -71,7 +71,7 @@ def _wrap_line(line: Line, width: int, cuts_words: bool) -> list[Line]:
 
 
 def _split_pieces(line: Line) -> Iterator[Span]:
-    """Yield the words and the gaps of a line. A word in several styles has several pieces."""
+    """Yield the words of a line and the gaps between them. A word with several styles is yielded in several pieces."""
     for span in line:
         for piece in _PIECES.findall(span.text):
             yield Span(piece, span.styles)
@@ -93,7 +93,7 @@ def _cut_word(word: Line, width: int) -> list[Line]:
 
 
 def format_styled_line(line: Line, *, has_colours: bool) -> str:
-    """Return a line with the terminal's codes for its styles."""
+    """Return a line with the terminal escape codes for its styles."""
     return "".join(
         _format_span("".join(span.text for span in spans), styles, has_colours)
         for styles, spans in groupby(line, key=lambda span: span.styles)

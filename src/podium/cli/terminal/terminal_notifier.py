@@ -25,12 +25,12 @@ WITHOUT_TITLE = ("linux",)
 DESKTOP_PROGRAMS = ("iTerm.app", "WezTerm", "ghostty")
 """Values of TERM_PROGRAM for terminals that show a desktop notification for OSC 9."""
 DESKTOP_TERMS = ("xterm-kitty", "xterm-ghostty", "wezterm")
-"""Values of TERM for such terminals."""
+"""Values of TERM for terminals that show a desktop notification for OSC 9."""
 _UNSAFE = re.compile(r"[^ \w:()-]", re.ASCII)
 
 
 class TerminalNotifier:
-    """Writes notifications to a terminal in the ways that `targets` lists, and restores its title at the end."""
+    """Writes notifications to a terminal in the ways listed in `targets`. Restores the title when its block ends."""
 
     def __init__(self, stream: TextIO, targets: Collection[NotifyTarget], environ: Mapping[str, str]) -> None:
         self._stream = stream
@@ -72,7 +72,7 @@ class TerminalNotifier:
 
 
 def make_terminal_notifier(targets: Collection[NotifyTarget], *, is_shown: bool = True) -> TerminalNotifier:
-    """Return a notifier for the terminal on standard error; it does nothing if there is none or if it is not shown."""
+    """Return a notifier for the terminal on standard error. It does nothing without a terminal or `is_shown`."""
     can_show = is_shown and sys.stderr.isatty() and os.environ.get("TERM", "") not in WITHOUT_SEQUENCES
     return TerminalNotifier(sys.stderr, targets if can_show else (), os.environ)
 

@@ -1,4 +1,4 @@
-"""Text for terminals. Control characters in text from files, models and programs are escaped, never executed."""
+"""Format text for terminals. Control characters in text from files, models and programs are escaped."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def display_width(text: str) -> int:
     """Return how many terminal columns a text takes."""
     if text.isascii() or _NARROW.fullmatch(text):
         return len(text)
-    from wcwidth import wcswidth  # for start-up time: only text in other scripts needs it
+    from wcwidth import wcswidth  # imported here for start-up time: only text in other scripts needs it
 
     # A control character has no defined width; it is counted as one column.
     return wcswidth(_CONTROL.sub("?", text))
@@ -87,7 +87,7 @@ def count_fitting(text: str, most: int) -> int:
     """Return how many characters of a text fit into `most` columns, without splitting a grapheme."""
     if _NARROW.fullmatch(text):
         return max(min(len(text), most), 0)
-    from wcwidth import iter_graphemes  # for start-up time: only text in other scripts needs it
+    from wcwidth import iter_graphemes  # imported here for start-up time: only text in other scripts needs it
 
     columns = kept = 0
     for sign in iter_graphemes(text):
@@ -114,10 +114,10 @@ def truncate_start(text: str, most: int) -> str:
 
 
 def _find_fitting_end(line: str, most: int) -> int:
-    """Return the start index of the longest end of a line that fits into `most` columns."""
+    """Return the index at which the longest suffix that fits into `most` columns starts."""
     if _NARROW.fullmatch(line):
         return max(len(line) - most, 0)
-    from wcwidth import iter_graphemes_reverse  # for start-up time: only text in other scripts needs it
+    from wcwidth import iter_graphemes_reverse  # imported here for start-up time: only text in other scripts needs it
 
     columns, start = 0, len(line)
     for sign in iter_graphemes_reverse(line):
@@ -146,7 +146,7 @@ def fit_columns(rows: Sequence[Sequence[str]], *, most: int, least: int = 20) ->
 def drop_columns(rows: Sequence[Sequence[str]], *, most: int, spare: Sequence[str]) -> list[list[str]]:
     """Drop columns listed in `spare`, in that order, until the rows fit into `most` columns.
 
-    The first row is the header. Columns without any values are dropped first.
+    The first row is the header. Of the columns in `spare`, those without any values are dropped first.
     """
     kept = [list(column) for column in zip(*rows, strict=True)]
     empty = [head for head, *cells in kept if head in spare and set(cells) <= {"-"}]

@@ -1,4 +1,4 @@
-"""Events of a collaborating team's work and of decisions as one line of text each."""
+"""Format the events of collaborating teams and of decisions, each as one line of text."""
 
 from __future__ import annotations
 

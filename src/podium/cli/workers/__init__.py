@@ -1,1 +1,1 @@
-"""The subcommands of `podium workers`, and text about workers that several commands share."""
+"""The subcommands of `podium workers`, and functions that format text about workers for other commands."""

@@ -1,4 +1,4 @@
-"""Resolvers: workers that `podium merge --resolve` starts for branches that conflict or fail a check."""
+"""Start resolvers for `podium merge --resolve`: workers that repair branches that conflict or fail a check."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ if TYPE_CHECKING:
 
 
 def load_resolver_team(context: RepoContext, name: str) -> tuple[Agent, ...]:
-    """Return the agent that resolves conflicts, followed by the agents that it needs.
+    """Return the agent called `name`, which resolves conflicts, followed by the agents that it needs.
 
-    Raise Mistake if there is no such agent.
+    Raise Mistake if there is no agent with that name.
     """
     return tuple(load_roster(context.folder, context.settings.home).resolve_team(name))
 
 
 async def send_resolvers(context: RepoContext, result: Train, team: tuple[Agent, ...]) -> list[ResolverRun]:
-    """Start a worker for each branch that conflicts or fails a check, unless one has resolved it or is doing so."""
+    """Start a resolver for each branch that conflicts or fails a check, unless the branch needs none."""
     unresolved_branches = [one for one in result.left_out if one.reason in ("conflict", "check")]
     if not unresolved_branches:
         return []

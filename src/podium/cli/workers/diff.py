@@ -42,11 +42,11 @@ def workers_diff_command(context: RepoContext, branch: str, is_stat: bool) -> No
     elif sys.stdout.isatty():
         click.echo(escape_for_terminal(text))
     else:
-        click.echo(os.fsencode(text))  # unescaped, so that git apply accepts it
+        click.echo(os.fsencode(text))  # not escaped, so that git apply accepts it
 
 
 async def diff_worker(context: RepoContext, worker: WorkerState, is_stat: bool, in_checkout: bool) -> str:
-    """Return the diff between the worker's base and its work, in its checkout or on its branch."""
+    """Return the diff from the worker's base to its checkout or, without `in_checkout`, to its branch."""
     location: GitLocation = context.repository
     if not in_checkout:
         now = await branch_tip(location, worker.worker_task.branch)

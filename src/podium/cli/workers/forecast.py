@@ -1,4 +1,4 @@
-"""The forecast of how workers' branches would merge, as text."""
+"""Format the forecast of how workers' branches would merge."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of `podium merge`: move the target if the user agrees, and remove integration branches."""
+"""Finish `podium merge`: move the target if the user agrees, and tidy up integration branches."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class MoveOptions:
 def conclude_merge(there: RepoContext, outcome: TrainOutcome, options: MoveOptions) -> int:
     """Move the target if the user agrees, remove integration branches, and return the exit code.
 
-    A branch that the target does not contain is kept, unless the user refused it: somebody may want to look at it.
+    Keep the new integration branch for inspection if the target does not contain it, unless the user refused it.
     """
     result = outcome.train
     refusal: int | None = None
@@ -94,7 +94,7 @@ def _find_refusal(repository: Repository, result: Train, options: MoveOptions) -
 
 
 def _ask_person(repository: Repository, result: Train) -> bool:
-    """Ask whether to move the target. If the user refuses or interrupts the command, remove the branch."""
+    """Ask whether to move the target. If the user refuses or interrupts the command, discard the result."""
     question = f"Move {result.target} from {result.base[:SHORT]} to {format_checked_tree(result)}?"
     try:
         is_agreed = click.confirm(escape_for_terminal(question), default=None, err=True)
@@ -108,7 +108,7 @@ def _ask_person(repository: Repository, result: Train) -> bool:
 
 
 def _discard_result(repository: Repository, result: Train) -> None:
-    """Remove the branch with a result that the user refused, unless they have checked it out."""
+    """Remove the integration branch of a result that the user refused, unless the branch is in use."""
     assert result.ref is not None
     branch = result.ref.removeprefix(HEADS)
     is_removed = anyio.run(remove_integration_branch, repository, result.ref, result.commit)
@@ -139,7 +139,7 @@ async def _move_target(repository: Repository, result: Train) -> None:
 
 
 async def tidy_branches(repository: Repository, within: str, except_ref: str | None = None) -> list[str]:
-    """Remove the integration branches whose content is in the commit `within`, and return those that are left."""
+    """Remove the integration branches whose content is in the commit `within`, and return the remaining ones."""
     await remove_superseded_branches(repository, within, except_ref=except_ref)
     return [one.branch for one in await list_integration_branches(repository)]
 

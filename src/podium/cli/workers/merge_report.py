@@ -1,4 +1,4 @@
-"""The result of `podium merge` as text and as JSON fields."""
+"""Format the result of `podium merge` as text and as JSON fields."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
     from ...workers.conflict_resolution import ResolverRun
 
 MOST_BRANCHES = 10
-"""How many integration branches are listed at a time, oldest first."""
+"""Maximum number of integration branches to list at a time, oldest first."""
 MOST_FILES = 20
-"""How many changed files are listed."""
+"""Maximum number of changed files to list."""
 LONGEST_CHECK = 60
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainOutcome:
-    """The forecast, the result of the merge train, its changes to the target, and the resolvers that were started."""
+    """The forecast, the result of the merge train, the changes to the target, and the resolvers that were started."""
 
     forecast: Forecast
     train: Train
@@ -88,7 +88,7 @@ def format_agree_command(result: Train, commands: Sequence[str]) -> str:
 def format_remaining_branches(branches: Sequence[str], folder: Path | None) -> list[str]:
     """Return which integration branches are left, with the command that removes them.
 
-    `folder` is the repository if the user is in another folder.
+    `folder` is the repository, or None if the current folder is in it.
     """
     if not branches:
         return []

@@ -1,4 +1,4 @@
-"""The results of workers, individually and in total, as text and as Markdown."""
+"""Format the results of workers, individually and in total, as text and as Markdown."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def _format_answer(worker: WorkerState) -> str:
 
 
 def _format_facts(worker: WorkerState, status: WorktreeStatus | None) -> Iterator[str]:
-    """Yield lines about a worker's usage, changes and checks. `status` describes its checkout so far."""
+    """Yield lines about a worker's usage, changes and checks. `status` is the state of its checkout, if any."""
     yield f"used {format_usage(worker.usage)} in {format_duration(worker.seconds)}"
     if worker.commit:
         commits = format_count(len(worker.commits), "commit")
@@ -80,7 +80,7 @@ def _format_facts(worker: WorkerState, status: WorktreeStatus | None) -> Iterato
 
 
 def _format_summary(report: WorkersReport) -> Iterator[str]:
-    """Yield the totals of all workers and the merge forecast; nothing if there are no workers."""
+    """Yield the totals of all workers and the merge forecast. Yield nothing if there are no workers."""
     summary = report.summary
     if not summary.workers:
         return

@@ -48,7 +48,7 @@ def format_resumed_workers(workers: Iterable[WorkerState]) -> str:
 
 
 def resume_workers(settings: Settings, workers: Iterable[WorkerState]) -> list[WorkerState]:
-    """Start a commander that continues these workers, paused or not. Raise Mistake if one has ended or is active."""
+    """Start a commander to continue workers, including paused ones. Raise Mistake if one has ended or is active."""
     from ...workers.delegate import start_commander  # imported here for start-up time: --help does not need it
 
     selected = list(workers)
@@ -60,7 +60,7 @@ def resume_workers(settings: Settings, workers: Iterable[WorkerState]) -> list[W
     if paused := [worker.run for worker in selected if worker.state == "paused"]:
         anyio.run(mark_runs_resumed, settings.store, paused)
     if selected:
-        send_wakeup(ensure_socket_folder(settings.store), "owner")  # for a commander that is already running
+        send_wakeup(ensure_socket_folder(settings.store), "owner")  # wake a commander that is already running
         start_commander(settings)
     return selected
 

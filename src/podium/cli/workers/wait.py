@@ -151,7 +151,7 @@ class WorkerWaiter:
         return builder.build_state(owner_alive=is_alive, posted=reader.read_mailbox_refs(run))
 
     def _ensure_commander(self) -> bool:
-        """Start a commander if there is work and none is running. Return False if no worker can make progress."""
+        """Start a commander if one is needed and none is running. Return False if no worker can make progress."""
         if not can_progress(self._states.values()):
             return False
         now = current_time()
@@ -183,7 +183,7 @@ class WorkerWaiter:
                 event = NOTIFICATION_EVENTS[now.state]
                 self._terminal.show(Notification(event=event, run=run, at=time.time(), waiting=1))
             if now.is_over and (is_over or was is None):
-                continue  # how it ended is printed at the end
+                continue  # the outcome is printed at the end
             if was is not None and (was.state == now.state or not _is_notable_change(was.state, now.state)):
                 continue
             tool = f" ({now.tool})" if now.tool else ""

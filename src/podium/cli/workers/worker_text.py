@@ -1,4 +1,4 @@
-"""Text about workers that several commands share."""
+"""Format text about workers for several commands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NO_WORKERS = 'no workers yet; start one with: podium delegate BRANCH "task"'
 
 
 def format_line_count(worker: WorkerState, status: WorktreeStatus | None = None) -> str:
-    """Return how many lines a worker added and removed, on its branch or so far in its checkout."""
+    """Return how many lines a worker added and removed, in its checkout if `status` is given, else on its branch."""
     if status is not None:
         new = f" ({status.untracked} new)" if status.untracked else ""
         return f"+{status.added} -{status.removed}{new}"
