@@ -1,1 +1,1 @@
-"""Settings files: their keys, how they are read and checked, and how they are layered."""
+"""Define the keys of settings files, and read, check and layer the files."""

@@ -1,7 +1,7 @@
-"""Rules that the user allowed permanently when answering permission requests, stored next to the settings.
+"""Store the rules that the user allowed permanently when answering permission requests.
 
-They have the same effect as `allow` rules in the user's own settings file, which is not changed. A rule applies in
-the repository where it was allowed, or everywhere.
+The rules have the same effect as `allow` rules in the user's own settings file, but are stored in a separate file. A
+rule applies in the repository where it was allowed, or everywhere.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ LOCK = ".allowed.lock"
 
 
 class AllowedRule(Struct, frozen=True, kw_only=True):
-    """A permanently allowed rule; `at` is the time when it was allowed, and `run` is the run that asked.
+    """A permanently allowed rule. `at` is the time when it was allowed, and `run` is the run that asked.
 
-    `repo` is the root folder of the repository that it applies in. If it is empty, the rule applies everywhere.
+    `repo` is the root folder of the repository in which the rule applies. If it is empty, the rule applies everywhere.
     """
 
     rule: str
@@ -34,7 +34,7 @@ class AllowedRule(Struct, frozen=True, kw_only=True):
     repo: str = ""
 
     def applies_in(self, repo: Path | None) -> bool:
-        """Return whether the rule applies in `repo`; None means no repository."""
+        """Return whether the rule applies in `repo`. None means no repository."""
         return not self.repo or (repo is not None and self.repo == identify_repo(repo))
 
 
@@ -64,8 +64,8 @@ def save_allowed_rule(home: Path, rule: AllowedRule) -> None:
 def revoke_allowed_rule(home: Path, named: str, repo: Path) -> AllowedRule:
     """Delete a permanently allowed rule, given as its text or its number in the list, and return it.
 
-    If several repositories have the rule, the one for `repo` is deleted. Raise Mistake if the rule is not found
-    or is ambiguous.
+    If the rule is stored for several repositories, the one for `repo` is deleted. Raise Mistake if no rule is found
+    or `repo` does not decide between several.
     """
     with hold_file_lock(home / LOCK, protects=home / FILE):
         rules = load_allowed_rules(home)

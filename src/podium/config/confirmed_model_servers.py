@@ -1,4 +1,4 @@
-"""Local servers that the user has confirmed, stored in `confirmed.json` in Podium's home folder.
+"""Store the local model servers that the user has confirmed, in `confirmed.json` in Podium's home folder.
 
 Any program can listen on a port, so a detected server is used only after the user confirms it.
 """
@@ -15,7 +15,7 @@ LOCK = ".confirmed.lock"
 
 
 class ConfirmedServer(Struct, frozen=True, kw_only=True):
-    """A confirmed server, and the model that was chosen on it."""
+    """A confirmed server, and the model that the user chose on this server."""
 
     url: str
     provider: str
@@ -29,7 +29,7 @@ class ConfirmedServers(Struct, frozen=True, kw_only=True):
 
 
 def load_confirmed_servers(home: Path) -> tuple[ConfirmedServer, ...]:
-    """Load the confirmed servers; none if the file is missing or invalid."""
+    """Load the confirmed servers. If the file is missing or invalid, there are none."""
     try:
         return msgspec.json.decode((home / NAME).read_bytes(), type=ConfirmedServers).servers
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):

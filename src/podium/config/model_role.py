@@ -1,4 +1,4 @@
-"""Roles: names for a model with its fallbacks, budget, prompt and rules."""
+"""Define roles and resolve them to models. A role names a model with its fallbacks, budget, prompt and rules."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ class Role(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ModelChoice(Struct, frozen=True, kw_only=True):
-    """The models to try, in order; `role` is empty if a model was given directly."""
+    """The models to try, in order. `role` is empty if a model was given directly."""
 
     models: tuple[str, ...]
     role: str = ""
 
 
 def resolve_models(text: str, models: Mapping[str, Role]) -> ModelChoice:
-    """Resolve a role name to its models; any other text is a model name.
+    """Resolve a role name to its models. Any other text is a model name.
 
     A role can refer to other roles, including in its fallbacks. Raise Mistake if roles form a cycle.
     """
@@ -81,4 +81,4 @@ ROLES: Mapping[str, Role] = {
         rules=IN_ITS_CHECKOUT,
     ),
 }
-"""Built-in roles for workers, which settings can override; they use the default model."""
+"""Built-in roles for workers. They use the default model, and settings can override them."""

@@ -1,6 +1,6 @@
-"""Proposals: repository settings that take effect only if the user trusts them.
+"""Find proposals: repository settings that take effect only if the user trusts them.
 
-Trust covers the exact value, in that repository only; a changed value is a new proposal. This
+Trust applies to the exact value, in that repository only. A changed value is a new proposal. This
 module does not ask the user; the user interfaces do.
 """
 
@@ -24,7 +24,7 @@ Value = McpServer | Struct | tuple[str, ...] | str | int
 
 
 class Proposal(Struct, frozen=True, kw_only=True):
-    """A key from the repository's files with its value; trust is recorded by `name` and `digest`."""
+    """A key from the repository's files, with its value. Trust in it is recorded by `name` and `digest`."""
 
     key: str
     kind: Literal["server", "settings"]
@@ -52,7 +52,7 @@ def find_trusted_keys(document: SettingsDocument, repo: Path, trust: Trust) -> f
 
 
 def select_keys(document: SettingsDocument, keys: Collection[str]) -> SettingsDocument:
-    """Return the part of the document with these keys."""
+    """Return a document with only these keys."""
     kept = _select_fields(document, keys)
     moved = {name: ProviderLimits(base_url=document.providers[name].base_url) for name in kept.pop("providers")}
     return SettingsDocument(providers=moved, **kept)
@@ -65,7 +65,7 @@ def without_keys(document: SettingsDocument, keys: Collection[str]) -> SettingsD
 
 
 def _select_fields(document: SettingsDocument, keys: Collection[str]) -> dict[str, Any]:
-    """Return the fields that can be trusted, with only the entries of these keys."""
+    """Return the fields that the user can trust, with only the entries that `keys` lists."""
     worktrees: dict[str, Any] = {
         key: value for key, value in document.worktrees.explicit_fields().items() if f"worktrees.{key}" in keys
     }

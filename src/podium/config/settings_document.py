@@ -1,4 +1,4 @@
-"""The content of one settings file. Documents are layered; later ones override earlier ones."""
+"""Represent the content of a settings file as a document, and merge documents. Later ones override earlier ones."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ PermissionMode = Literal["default", "accept-edits", "plan", "dont-ask", "bypass"
 MODES: tuple[PermissionMode, ...] = ("default", "accept-edits", "plan", "dont-ask", "bypass")
 
 NEEDS_TRUST = ("engines", "mcp_servers", "permission_mode", "sandbox", "store", "checks", "worktrees", "notify")
-"""The keys that a repository cannot set by itself, besides `permissions.allow` and provider URLs."""
+"""Keys that a repository cannot set by itself. It cannot set `permissions.allow` and provider URLs either."""
 
 SPELLED = {
     "mcp_servers": "mcpServers",
     "permission_mode": "permissions.mode",
     "approval_seconds": "approvals.timeout",
 }
-"""The keys of fields that have a different name in files."""
+"""The key in settings files for each field that has a different name there."""
 
 S = TypeVar("S", bound=Struct)
 
@@ -49,10 +49,10 @@ NOTIFY_WORDS = ("bell", "title", "desktop")
 
 
 class WorktreeSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Settings for workers' worktrees; empty means not set.
+    """Settings for workers' worktrees. Empty means not set.
 
-    `setup` runs in a worktree after it is created, and `teardown` runs before it is removed. `folder` is the pattern
-    for its path, and `quota` is the maximum number of bytes for all worktrees of a store.
+    `setup` runs in a worktree after it is created, and `teardown` before it is removed. `folder` is the pattern for a
+    worktree's path, and `quota` is the maximum number of bytes for all worktrees of a store.
     """
 
     setup: tuple[str, ...] = ()
@@ -66,7 +66,7 @@ class WorktreeSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ProviderLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A provider's URL and rate limits; None means not set."""
+    """A provider's URL and rate limits. None means not set."""
 
     base_url: str | None = None
     requests_per_minute: int | None = None
@@ -75,7 +75,7 @@ class ProviderLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The content of a settings file; None or empty means not set.
+    """The content of a settings file. None or empty means not set.
 
     `store` is `local` or a path. `approval_seconds` is infinite if requests never time out.
     """
@@ -98,7 +98,7 @@ class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
     approval_seconds: float | None = None
 
     def iter_explicit_keys(self) -> Iterator[str]:
-        """Yield every key that is set, as spelled in files; an entry of a mapping is spelled as `models.fast`."""
+        """Yield every key that is set, as spelled in files. An entry of a mapping is spelled like `models.fast`."""
         for name, value in _iter_explicit_fields(self):
             key = SPELLED.get(name, name)
             if name == "providers":
@@ -115,7 +115,7 @@ class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
                 yield key
 
     def select_proposed(self) -> SettingsDocument:
-        """Return the part that a repository cannot set by itself."""
+        """Return only the settings that a repository cannot set by itself."""
         moved = {
             name: ProviderLimits(base_url=limits.base_url)
             for name, limits in self.providers.items()
@@ -131,7 +131,7 @@ class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
         )
 
     def without_proposed(self) -> SettingsDocument:
-        """Return the part that a repository can set by itself, without rules that allow actions."""
+        """Return only the settings that a repository can set by itself. These do not include allow rules."""
         own: dict[str, Any] = {name: value for name, value in _iter_explicit_fields(self) if name not in NEEDS_TRUST}
         own["permissions"] = structs.replace(self.permissions, allow=())
         limits = {name: structs.replace(limits, base_url=None) for name, limits in self.providers.items()}
@@ -158,12 +158,12 @@ def _find_local_roles(models: Mapping[str, Role]) -> dict[str, Role]:
 
 
 def _is_local(model: str, roles: Collection[str]) -> bool:
-    """Return whether a model is on a local server; `roles` are roles with such models."""
+    """Return whether a model is on a local server. `roles` are the roles that use such models."""
     return find_local_provider(model) is not None or model.strip() in roles
 
 
 def merge_documents(low: SettingsDocument, high: SettingsDocument) -> SettingsDocument:
-    """Merge two documents; `high` takes precedence, entry by entry."""
+    """Merge two documents entry by entry. `high` takes precedence."""
     merged: dict[str, Any] = dict(_iter_explicit_fields(low)) | dict(_iter_explicit_fields(high))
     for name in ("models", "engines", "mcp_servers", "checks"):
         merged[name] = getattr(low, name) | getattr(high, name)
@@ -182,7 +182,7 @@ def _merge_fields(low: S, high: S) -> S:
 
 
 def _iter_explicit_fields(value: Struct) -> Iterator[tuple[str, Any]]:
-    """Yield the fields that are set; every field has a default, which means not set."""
+    """Yield the fields that are set: those whose value is neither the default nor empty."""
     # msgspec.structs.fields would also resolve types, which takes longer than reading most files.
     for name, default in zip(value.__struct_fields__, value.__struct_defaults__, strict=True):
         found = getattr(value, name)

@@ -39,7 +39,7 @@ def set_model(path: Path, model: str) -> None:
 
 
 def replace_model_line(text: str, model: str) -> str:
-    """Replace the `model:` line of `text`, preserving its comment; append the line if there is none."""
+    """Replace the `model:` line of `text`, preserving its comment. If there is no such line, append one."""
     line = f"model: {json.dumps(model)}"
     if _LINE.search(text):
         return _LINE.sub(lambda match: f"{line}{match[1] or ''}", text, count=1)

@@ -1,4 +1,4 @@
-"""The settings files of a user and a repository: finding them and merging their content."""
+"""Find the settings files of a user and a repository, and merge their content."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ IGNORED: dict[str, tuple[Severity, str]] = {
     "store": YOURS,
     "notify": YOURS,
 }
-"""Keys that never take effect in a repository's file, even if it is trusted."""
+"""Keys that never take effect in a repository's file, even if the user trusts it."""
 
 
 class SettingsFiles(Struct, frozen=True, kw_only=True):
@@ -92,7 +92,7 @@ def read_settings_files(home: Path, repo: Path | None = None) -> SettingsFiles:
 
 
 def _apply_trusted(files: SettingsFiles, home: Path, repo: Path) -> SettingsFiles:
-    """Apply the proposals that the user trusts, and drop the notices about them."""
+    """Apply the proposals that the user trusts, and remove the notices about them."""
     # For start-up time: most repositories propose nothing.
     from .repo_proposal import find_trusted_keys, select_keys, without_keys
     from .trust import FILE, Trust

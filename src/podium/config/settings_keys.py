@@ -1,4 +1,4 @@
-"""The keys of a settings file, and how the value of each is read."""
+"""Read the keys of a settings file, each with its own reader."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def read_document(top: FieldReader, side: Side) -> SettingsDocument:
 
 
 def read_roles(reader: FieldReader, side: Side) -> dict[str, Role]:
-    """Read roles by name; a string is a role with only a model."""
+    """Read roles by name. A string stands for a role with only a model."""
     found: dict[str, Role] = {}
     for name, entry in reader.iter_entries("roles such as fast: openai:gpt-5-mini"):
         if not isinstance(entry.node, MappingNode):
@@ -87,7 +87,7 @@ def read_engines(reader: FieldReader) -> dict[str, Launch]:
 
 
 def read_mcp_servers(reader: FieldReader, side: Side) -> dict[str, McpServer]:
-    """Read MCP servers by name; each has a command or a URL."""
+    """Read MCP servers by name. Each has a command or a URL."""
     found: dict[str, McpServer] = {}
     for name, entry in reader.iter_entries("servers such as files: {command: PROGRAM}"):
         fields = entry.read_fields(SERVER_READERS)
@@ -108,7 +108,7 @@ def read_mcp_servers(reader: FieldReader, side: Side) -> dict[str, McpServer]:
 
 
 def warn_unfilled_variable(fields: Mapping[str, FieldReader]) -> None:
-    """Warn about a variable in `command`: variables must not change which program is started."""
+    """Warn about a variable in `command`. It is not expanded, so that no variable changes which program is started."""
     node = fields["command"].node if "command" in fields else None
     named = VARIABLE.search(node.raw) if isinstance(node, ScalarNode) else None
     if named:
@@ -141,7 +141,7 @@ def read_checks(reader: FieldReader) -> dict[str, tuple[str, ...]]:
 
 
 def read_command(reader: FieldReader) -> tuple[str, ...]:
-    """Read a command: a string is run by the shell, a list is a program with its arguments."""
+    """Read a command. A string is run by the shell; a list is a program with its arguments."""
     if not isinstance(reader.node, ListNode):
         return ("sh", "-c", reader.read_text("a command"))
     if not reader.node.items:
@@ -201,7 +201,7 @@ def _read_notify_target(reader: FieldReader) -> NotifyTarget | None:
 
 
 def read_approval_timeout(reader: FieldReader) -> float:
-    """Return the seconds after which a request is denied; `never` means no timeout."""
+    """Return the seconds after which a request is denied. `never` means no timeout."""
     if reader.text == "never":
         return math.inf
     return reader.read_positive_number("a number of seconds or never")

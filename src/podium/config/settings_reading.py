@@ -50,7 +50,7 @@ class SettingsFileContent:
 
 
 def read_settings_file(path: Path, *, path_shown: str, side: Side, root: Path | None = None) -> SettingsFileContent:
-    """Read the file at `path`, which must be inside `root`; a JSON file holds only MCP servers."""
+    """Read the file at `path`, which must be inside `root`. A JSON file contains only MCP servers."""
     foreign = path.suffix == ".json"
     context = ParseContext(file=path, display_path=path_shown, foreign=foreign, ignores_unknown_keys=foreign)
     is_there = os.path.lexists(path) and not (side == "repo" and is_placeholder(path))
@@ -66,7 +66,7 @@ def read_settings_file(path: Path, *, path_shown: str, side: Side, root: Path | 
 
 
 def is_placeholder(path: Path) -> bool:
-    """Return whether `path` is an empty folder, which prevents sandboxed commands from creating the file."""
+    """Return whether `path` is an empty folder, put there so that sandboxed commands cannot create the file."""
     try:
         return not path.is_symlink() and path.is_dir() and not any(path.iterdir())
     except OSError:

@@ -1,4 +1,4 @@
-"""The user's trust in proposals from repositories, and in MCP server tools as they were first seen.
+"""Store what the user trusts: proposals from repositories, and the tools of MCP servers as they were first seen.
 
 Trust is stored in a small file in Podium's home folder. The file is read for each query, so an answer
 given in another terminal takes effect at once. It is replaced atomically.
@@ -25,7 +25,7 @@ Kind = Literal["server", "settings", "tool"]
 
 
 class TrustRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The hash of the content trusted under a name, and the content itself if a later change should be shown."""
+    """The hash of the content trusted under a name, and the content itself if later changes to it should be shown."""
 
     digest: str
     content: str = ""
@@ -35,11 +35,11 @@ class _TrustFile(Struct, frozen=True, kw_only=True):
     version: Literal[1] = 1
     trusted: dict[Kind, dict[str, TrustRecord]] = {}
     changed: dict[str, TrustRecord] = {}
-    """Tools whose current description differs from the trusted one, with their servers' current descriptions."""
+    """The current descriptions of tools that differ from the trusted ones, by name."""
 
 
 class Trust:
-    """The user's trust, as stored in the file."""
+    """Reads and changes the user's trust in the file."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -61,7 +61,7 @@ class Trust:
         return known is not None and known.digest == digest
 
     def trust(self, kind: Kind, name: str, digest: str, *, content: str = "") -> None:
-        """Trust this content, replacing what was previously trusted under the name."""
+        """Trust this content under this name, in place of any content that was trusted before."""
         self.trust_all(kind, {name: TrustRecord(digest=digest, content=content)})
 
     def trust_all(self, kind: Kind, given: Mapping[str, TrustRecord]) -> None:
@@ -73,7 +73,7 @@ class Trust:
             self._write_file(_TrustFile(trusted=trusted, changed=changed))
 
     def revoke(self, kind: Kind, name: str) -> bool:
-        """Revoke the trust under this name. Return whether it existed."""
+        """Revoke the trust under this name. Return whether there was any."""
         with self._hold_file_lock():
             records = self._read_file()
             if name not in records.trusted.get(kind, {}):
@@ -87,7 +87,7 @@ class Trust:
         return self._read_file().changed
 
     def record_seen_tools(self, *, changed: Mapping[str, TrustRecord], unchanged: Collection[str]) -> None:
-        """Record the descriptions of changed tools, so that the user can review them later."""
+        """Record the descriptions of changed tools for later review, and remove those of unchanged tools."""
         if _update_changed(self._read_file(), changed, unchanged) is None:
             return
         with self._hold_file_lock():
@@ -114,7 +114,7 @@ class Trust:
 def _update_changed(
     records: _TrustFile, changed: Mapping[str, TrustRecord], unchanged: Collection[str]
 ) -> _TrustFile | None:
-    """Return the updated records after these tools were seen; None if nothing changes."""
+    """Return the records updated with these tools, or None if nothing changes."""
     now = {**_without_names(records.changed, unchanged), **changed}
     return None if now == records.changed else structs.replace(records, changed=now)
 

@@ -1,4 +1,4 @@
-"""Patterns: async functions that run an operation. The exported names are for writing your own patterns."""
+"""Define patterns: async functions that run an operation. Use the exported names to write your own patterns."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Advisors: agents that analyse a request, all at once, before the agent itself starts."""
+"""Run an agent's advisors: other agents that all analyse the request at once before the agent itself starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..values.request import Part, Request, escape_headings
 
 
 async def gather_advice(op: Operation, request: Request) -> Request:
-    """Return the request with every advisor's analysis, or unchanged if the agent has no advisors."""
+    """Return the request with every advisor's analysis added. Without advisors, return the request unchanged."""
     advisors = op.agent.advisors
     if advisors is None:
         return request
@@ -32,7 +32,7 @@ async def gather_advice(op: Operation, request: Request) -> Request:
 
 
 async def run_advisors(op: Operation, names: Sequence[str], request: Request, *, timeout: float) -> list[Part]:
-    """Run the advisors and return their outcomes, in the listed order. Cancelling `op` cancels them all."""
+    """Run all advisors and return their outcomes in the listed order. Cancelling `op` cancels every advisor."""
     children = [op.child(name, "advice") for name in names]
     parts: dict[int, Part] = {}
 
@@ -59,7 +59,7 @@ def count_required(advisors: Advisors) -> int:
 
 
 def format_advised_request(request: str, parts: Sequence[Part]) -> str:
-    """Format the request and the analyses under headings. Lines in them that look like these headings are escaped."""
+    """Format the request and the analyses under headings. Escape lines in either that look like a heading."""
     sections = "".join(
         f"\n\n### From {part.agent}\n\n"
         + (escape_headings(part.text, _HEADING) if part.failure is None else describe_unavailable(part))

@@ -1,4 +1,4 @@
-"""Ballots: the tools with which members vote and leads decide, ballots written as text, and the agents that vote."""
+"""Create the tools for voting and deciding, turn agents into voters, and parse and record ballots."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ from .delegation_tools import TOOL_NAMES
 from .json_output import find_json
 
 DECISION_TOOLS = ("propose_decision", "cast_ballot")
-"""The tools of members for decisions, which an agent's file can list."""
+"""The decision tools that an agent's file can list."""
 LEFT_OUT = frozenset((*TOOL_NAMES, *DECISION_TOOLS, "handoff_step", "raise_blocker"))
-"""Tools that start other work, which an agent cannot use while it votes."""
+"""Tools that an agent cannot use while it votes, because they start or hand over other work."""
 LONGEST_REASON = 2000
 
 _VOTE_LINE = re.compile(r"^[ \t>*_`#-]*vote\b[*_ \t]*:[*_ \t]*(?P<option>\S.*)$", re.IGNORECASE | re.MULTILINE)
 
 
 class Ballot(NamedTuple):
-    """The vote of a member or the choice of a lead: an option, which is empty if it abstains, and the reason."""
+    """A member's vote or a lead's choice, with the reason. `option` is empty if the member abstains."""
 
     option: str
     reason: str
@@ -37,13 +37,13 @@ class Ballot(NamedTuple):
 
     @classmethod
     def from_arguments(cls, arguments: Mapping[str, Any]) -> Ballot:
-        """Return the ballot in the arguments of a call or in a JSON object."""
+        """Return the ballot that a tool call's arguments or a JSON object describe."""
         texts = (arguments.get(name) for name in ("option", "reason", "consequences"))
         return cls(*(one.strip() if isinstance(one, str) else "" for one in texts))
 
 
 def as_voter(agent: Agent, name: str) -> Agent:
-    """Return an agent as a voter: it works alone in this process, only reads, and starts no other work."""
+    """Return a copy of the agent that can vote: it runs alone in this process, only reads, and starts no other work."""
     tools = agent.tools
     if tools is not None:
         tools = tuple(tool for tool in tools if tool not in LEFT_OUT and not tool.startswith("Agent("))
@@ -63,7 +63,7 @@ def as_voter(agent: Agent, name: str) -> Agent:
 
 
 def cast_ballot(scope: Scope, state: DecisionState, voter: str, said: Ballot) -> BallotCast | BallotRefused:
-    """Record a ballot at this scope, or why it is refused. A ballot that is already recorded there is returned."""
+    """Record a ballot at this scope, or why it is refused. If the scope already has such a record, return it."""
     known: BallotCast | BallotRefused | None = scope.child(f"{KINDS[BallotCast]}#1").find_outcome(BallotCast)
     known = known or scope.child(f"{KINDS[BallotRefused]}#1").find_outcome(BallotRefused)
     if known is not None:
@@ -77,7 +77,7 @@ def cast_ballot(scope: Scope, state: DecisionState, voter: str, said: Ballot) ->
 
 
 def match_option(options: Sequence[str], text: str) -> str:
-    """Return the option that a text names in any spelling, an empty string to abstain, or the text itself."""
+    """Return the option that matches `text`, ignoring case and markup; "" to abstain; the text if no option matches."""
     name = text.strip().strip("`*_\"'").strip()
     bare = name.rstrip(".").casefold()
     if bare in ("", ABSTAIN):
@@ -88,7 +88,7 @@ def match_option(options: Sequence[str], text: str) -> str:
 
 
 def parse_ballot(text: str) -> Ballot | None:
-    """Return the ballot in a reply, which is a JSON object or the last line `VOTE: option`; None if there is none."""
+    """Return the ballot in a reply: a JSON object or the last `VOTE: option` line. Return None if there is neither."""
     found = find_json(text)
     if isinstance(found, dict) and isinstance(found.get("option"), str):
         return Ballot.from_arguments(found)
@@ -100,14 +100,14 @@ def parse_ballot(text: str) -> Ballot | None:
 
 
 def answer_ballot(cast: BallotCast | BallotRefused) -> ToolAnswer:
-    """Return the answer to a call of `cast_ballot`."""
+    """Return the tool answer for a ballot that was recorded or refused."""
     if isinstance(cast, BallotRefused):
         return ToolAnswer(text=f"Your ballot is refused: {cast.reason}.", is_error=True)
     return ToolAnswer(text=f"You voted for {cast.option}." if cast.option else "You abstained.")
 
 
 def make_ballot_tool(proposal: DecisionProposed, read_state: Callable[[], DecisionState], voter: str) -> Tool:
-    """Create the tool with which a member that is asked for its ballot votes. A ballot that counts ends its turn."""
+    """Create the tool with which a member votes when asked to. An accepted ballot ends the member's turn."""
 
     async def answer_call(call: ToolUse, scope: Scope) -> ToolAnswer:
         if not isinstance(call.arguments.get("option"), str):
@@ -126,7 +126,7 @@ def make_ballot_tool(proposal: DecisionProposed, read_state: Callable[[], Decisi
 
 
 def make_decide_tool(options: Sequence[str]) -> Tool:
-    """Create the tool with which a lead decides. The caller reads the call from the turn."""
+    """Create the tool with which a lead decides. It records nothing: the caller reads the tool call from the turn."""
 
     async def answer_call(call: ToolUse, scope: Scope) -> ToolAnswer:
         if match_option(options, Ballot.from_arguments(call.arguments).option) not in options:

@@ -1,4 +1,4 @@
-"""Broadcast: every member gets the same request at once, and the answer contains all their answers."""
+"""Run a team in broadcast mode: every member gets the same request at once, and the result contains all answers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Collaborate: a team plans a piece of work, carries out the steps, reviews them and delivers one result.
+"""Run a team in collaborate mode: it plans the work, carries out and reviews the steps, and delivers one result.
 
 The pattern goes through the states of the work in order: it forms the team, has a plan drafted, reviewed and
 committed, runs the steps that are ready, replans once if steps fail, merges the result and reports what was done and
@@ -35,12 +35,12 @@ DEFAULT_CONCURRENT = 4
 
 
 async def run_collaborate(op: Operation, request: Request) -> Answer:
-    """Return the report on the work. Raise AgentFailed if a part of it was not done."""
+    """Return the report on the work. Raise AgentFailed if part of the work was not done."""
     return await Collaboration(op, request).run()
 
 
 class Collaboration:
-    """One piece of work of a team, from its formation to its result."""
+    """A team's work on one request, from forming the team to delivering the result."""
 
     def __init__(self, op: Operation, request: Request) -> None:
         self._op = op
@@ -48,7 +48,7 @@ class Collaboration:
         self._board = WorkBoard(op)
 
     async def run(self) -> Answer:
-        """Go through all states of the work."""
+        """Take the work through all its states."""
         op, board = self._op, self._board
         formed = board.record(op.scope, self._team.describe_formation())
         if formed.missing:
@@ -79,7 +79,7 @@ class Collaboration:
         return committed
 
     async def _replan(self) -> PlanCommitted | None:
-        """Have the rest of the work planned again, once; return None if there is no second plan."""
+        """Have the planner plan the remaining work. Return None if no second plan is committed."""
         op, progress = self._op, self._board.progress
         lines = [
             f"- {id} ({one.owner}): {'done' if one.state == 'done' else one.reason or one.state}"
@@ -100,7 +100,7 @@ class Collaboration:
     # Execution
 
     async def _execute(self, committed: PlanCommitted) -> None:
-        """Run the steps of a plan as soon as they are ready; afterwards, block the steps that cannot be done."""
+        """Run each step of a plan as soon as it is ready. Then block the steps that depend on a failed step."""
         limiter = CapacityLimiter(self._team.own.max_concurrent or DEFAULT_CONCURRENT)
         started: set[str] = set()
         ended = Event()
@@ -141,11 +141,11 @@ class Collaboration:
         )
 
     def _step_place(self, id: str, version: int) -> Scope:
-        """Return the scope of a step. A second plan can use the id of a step that was not done."""
+        """Return the scope of a step. It depends on the plan's version, because a second plan can reuse step ids."""
         return self._op.scope.child(f"{PLAN_STEP}{id}" if version == 1 else f"{PLAN_STEP}{id}~{version}")
 
     def _block_dependants(self, committed: PlanCommitted) -> None:
-        """Record which steps cannot be done because a step that they depend on failed."""
+        """Record as blocked every step that depends on a failed step."""
         steps = self._board.progress.steps
         for failed in [id for id, one in steps.items() if one.state == "failed"]:
             for id in list_dependants(committed.plan.steps, failed):
@@ -157,7 +157,7 @@ class Collaboration:
     # The result
 
     async def _deliver(self) -> Answer:
-        """Deliver the work and the report on it. Raise AgentFailed if something was not done."""
+        """Deliver the work and the report on it. Raise AgentFailed if part of the work was not done."""
         self._change_state("reviewing")
         ended = self._op.scope.child("work_ended#1").find_outcome(WorkEnded) or await self._finish_work()
         self._board.record(self._op.scope, ended)
@@ -190,7 +190,7 @@ class Collaboration:
         )
 
     async def _merge_steps(self) -> MergedWork:
-        """Merge the branches of the steps onto one branch, with the records of the team's decisions."""
+        """Merge the branches of the finished steps into one branch. With `adr`, add records of the team's decisions."""
         op, steps = self._op, self._board.progress.steps
         branches = [
             WorkBranch(branch=one.branch, commit=one.commit, after=_list_branches(one, steps))
@@ -213,7 +213,7 @@ class Collaboration:
             return MergedWork(left_out={one.branch: str(error) for one in branches})
 
     def _make_records(self) -> Records:
-        """Return the records of the decisions that the team made in this work."""
+        """Return the records of the decisions that the team made during this work."""
         op = self._op
         decisions = collect_decisions(op.scope.timeline.find_entries_below(op.scope.path, *DECISION_EVENTS))
         return Records(folder=ADR_FOLDER, render=partial(render_adr_files, decisions))
@@ -229,7 +229,7 @@ class Collaboration:
         )
 
     async def _write_report(self, ended: WorkEnded) -> str:
-        """Return the lead's report, and below it what was not done and where the result is."""
+        """Return the lead's report, followed by the steps that were not done and the branch with the result."""
         facts = self._format_facts(ended)
         words = render_prompt(
             self._team.own.prompts,

@@ -1,4 +1,4 @@
-"""A collaborating team: its members by role, its request, and the context that every member gets."""
+"""Describe a collaborating team, and find its planner, its reviewers and members that can take over a step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .member_tasks import TeamOptions, describe_workers, get_team_options, resol
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CollaborationTeam:
-    """The members of a collaborating team, and the request that it works on."""
+    """A collaborating team and its request."""
 
     lead: Agent
     members: dict[str, Agent]
@@ -35,7 +35,7 @@ class CollaborationTeam:
         return cls(lead=lead, members=members, own=get_team_options(op), request=request, planner=planner)
 
     def describe_formation(self) -> TeamFormed:
-        """Return the members of the team, and the required roles and capabilities that no member has."""
+        """Return the event that lists the members, and the required roles and capabilities that no member has."""
         offered = {word.casefold() for agent in self.members.values() for word in (agent.role, *agent.capabilities)}
         missing = [word for word in self.own.needs if word.casefold() not in offered]
         return TeamFormed(
@@ -55,37 +55,37 @@ class CollaborationTeam:
         return "\n".join(f"{line} Tools: {listed}" for line, listed in zip(lines, tools, strict=True))
 
     def format_constraints(self) -> str:
-        """Return the constraints as a section of a prompt; empty if there are none."""
+        """Return the constraints as a prompt section, or an empty string if there are none."""
         if not self.own.constraints:
             return ""
         return f"\n## Constraints\n{''.join(map(quote_lines, self.own.constraints)).strip()}\n"
 
     def find_member(self, name: str) -> str | None:
-        """Return the registered name of a member, in any spelling; None if there is no such member."""
+        """Return the registered name of the member called `name`, ignoring case and markup, or None if not found."""
         wanted = name.strip("@`*\"' ").casefold()
         return next((member for member in self.members if member.casefold() == wanted), None)
 
     def list_decisions(self, op: Operation) -> list[str]:
-        """Return the decisions of this work so far, one line each."""
+        """Return one line for each decision that was made so far in this work."""
         topics = {one.id: one.topic for one in op.scope.timeline.find_events_below(op.scope.path, DecisionProposed)}
         made = op.scope.timeline.find_events_below(op.scope.path, DecisionCommitted)
         return [f"{topics.get(one.decision, one.decision)}: {one.option} ({one.how})" for one in made]
 
     def list_decision_ids(self, op: Operation) -> list[str]:
-        """Return the ids of the decisions of this work so far."""
+        """Return the ids of the decisions that were made so far in this work."""
         return [one.decision for one in op.scope.timeline.find_events_below(op.scope.path, DecisionCommitted)]
 
     def find_reviewers(self, authors: Collection[str]) -> list[Agent]:
-        """Return the agents that can review the work of these members, best first: reviewers, other members, the lead.
+        """Return the agents that can review work by `authors`, best first: reviewers, other members, then the lead.
 
-        A lead is not a member of its own team, so it never reviews its own work.
+        The lead is not a member of its own team, so it is never an author.
         """
         others = [agent for name, agent in self.members.items() if name not in authors]
         ranked = sorted(others, key=lambda agent: not has_role(agent, "reviewer"))
         return [*ranked, self.lead]
 
     def find_replacement(self, authors: Iterable[str], owner: str) -> str:
-        """Return the member that revises a step whose author is locked out; the owner itself if nobody else can."""
+        """Return a member that can revise a step instead of its authors, or `owner` if there is no other member."""
         taken = set(authors)
         others = [name for name in self.members if name not in taken]
         same = [name for name in others if self.members[name].role == self.members[owner].role]
@@ -99,7 +99,7 @@ def has_role(agent: Agent, *roles: str) -> bool:
 
 
 def as_reader(agent: Agent) -> Agent:
-    """Return the agent as a planner, reviewer or voter: it works in this process, alone, and changes nothing."""
+    """Return a copy of the agent that can plan or review: it runs alone in this process, and changes nothing."""
     return structs.replace(
         agent, isolation="shared", permission_mode="plan", team=None, advisors=None, handoff=None, router=None
     )

@@ -1,4 +1,4 @@
-"""Decisions: members vote on a proposal, and a lead or a person decides if the vote has no result.
+"""Make decisions: members vote on a proposal, and a lead or a person decides if the vote has no result.
 
 All members vote at once, as child operations below the decision's own scope. If the vote has no result, they see each
 other's ballots and can vote once more. Everything is recorded as it happens, so a decision that was interrupted at any
@@ -51,7 +51,7 @@ LONGEST_RATIONALE = 4000
 async def run_decision(
     op: Operation, proposal: DecisionProposed, voters: Mapping[str, Agent], *, at: Scope, lead: Agent | None
 ) -> DecisionCommitted:
-    """Make a decision and return it. A decision that was made before is returned from the timeline.
+    """Make a decision and return it. If the decision is already on the timeline, return that one.
 
     A proposal without an id gets one, which a resumed run finds again. Without a lead, only a person decides if the
     vote has no result: in an unattended run, the run is paused until somebody does. Raise AgentFailed if the proposal
@@ -75,7 +75,7 @@ async def run_decision(
 
 
 async def run_decision_request(op: Operation, proposal: DecisionProposed) -> Answer:
-    """Make the decision that a run is for: the members of the agent's team vote, and the agent is their lead."""
+    """Make the decision for which the run was started. The agent's team votes, and the agent is the lead."""
     members = {} if op.agent.team is None else resolve_members(op)
     by = proposal.by or PERSON
     wanted = structs.replace(proposal, eligible=tuple(members), weights=list_weights(op, members), by=by)
@@ -120,7 +120,7 @@ class _DecisionRun:
     # The vote
 
     async def _hold_vote(self) -> None:
-        """Ask all members for their ballots, twice if the first pass has no result, and close the vote."""
+        """Ask all members to vote, a second time if the first pass has no result, and close the vote."""
         until = current_time() + self._proposal.window
         first = {name: self._make_voter(name, 1) for name in self._voters}
         request = make_vote_request(self._proposal)
@@ -139,7 +139,7 @@ class _DecisionRun:
         return voter
 
     def _needs_second_pass(self) -> bool:
-        """Return whether members vote again. In a resumed run, they do if they already started to."""
+        """Return whether members vote again. A second pass that had started before a resume always continues."""
         state = self._read_state()
         return self._has_started(2) or (bool(state.ballots) and find_result(state).option is None)
 
@@ -148,7 +148,7 @@ class _DecisionRun:
         return bool(self._place.timeline.find_events_below(path, OperationStarted))
 
     def _read_first_pass(self) -> DecisionState:
-        """Return the state after the first pass, whatever has happened since."""
+        """Return the state as it was after the first pass, without any later events."""
         path = self._place.child("pass#1").path
         ballots = self._place.timeline.find_events_below(path, BallotCast)
         state = DecisionState.from_events(self._proposal.id, [self._proposal, *ballots])
@@ -171,7 +171,7 @@ class _DecisionRun:
         return await self._run_pass(second, requests, until)
 
     async def _run_pass(self, voters: Mapping[str, Operation], requests: Mapping[str, Request], until: float) -> bool:
-        """Run all voters at once. Return whether one of them ran out of time without voting."""
+        """Run all voters at once. Return whether any of them timed out without voting."""
         parts: dict[str, Part] = {}
 
         async def run_voter(name: str, voter: Operation) -> None:
@@ -186,7 +186,7 @@ class _DecisionRun:
         return any(part.outcome == "timed_out" and name not in ballots for name, part in parts.items())
 
     def _read_written_ballot(self, name: str, voter: Operation, part: Part) -> None:
-        """Record the ballot that a member wrote as text instead of calling the tool."""
+        """Record the ballot of a member that wrote it as text instead of calling the tool."""
         path = voter.scope.path
         if voter.scope.timeline.find_events_below(path, BallotCast, BallotRefused, operation=path):
             return
@@ -196,7 +196,7 @@ class _DecisionRun:
     # The decision
 
     async def _decide(self) -> DecisionCommitted:
-        """Return the result of the vote. If there is no result, ask the user or the lead."""
+        """Return the decision. If the vote has no result, ask a person or the lead to decide."""
         state = self._read_state()
         result = find_result(state)
         if result.option is not None:
@@ -213,7 +213,7 @@ class _DecisionRun:
         return await self._ask_lead(lead, state, result, why)
 
     async def _ask_person(self, state: DecisionState) -> tuple[str, str] | None:
-        """Return who decided, and the option; None if nobody is available. If the answer is invalid, ask again."""
+        """Return who decided and which option, or None if nobody is available. Ask again after an invalid answer."""
         shown = render_decision(DecisionRecord(state=state, run=self._place.timeline.run))
         unattended = "park" if self._lead is None and self._op.unattended == "deny" else self._op.unattended
         text, number = self._proposal.topic, 0
@@ -230,7 +230,7 @@ class _DecisionRun:
             text = f"{self._proposal.topic} ({truncate_text(answered.text)!r} is not one of the options)"
 
     async def _ask_lead(self, lead: Operation, state: DecisionState, result: VoteResult, why: str) -> DecisionCommitted:
-        """Return the lead's decision. If it gives none, take the first leading option in the listed order."""
+        """Return the lead's decision. If the lead makes no valid choice, use the first of the leading options."""
         options = result.leading if result.is_tie else self._proposal.options
         lead.coordination_tools = (make_decide_tool(options),)
         request = make_lead_request(state, options, missing=result.missing)
@@ -255,13 +255,13 @@ class _DecisionRun:
 
 
 def read_decision(op: Operation, id: str) -> DecisionState | None:
-    """Return the current state of a decision of the run, or None if there is no such decision."""
+    """Return the current state of a decision in this run, or None if there is no such decision."""
     root = find_root(op).scope
     return DecisionState.from_events(id, root.timeline.find_events_below(root.path, *DECISION_EVENTS))
 
 
 def find_root(op: Operation) -> Operation:
-    """Return the first operation of the run that an operation belongs to."""
+    """Return the root operation: the operation's topmost ancestor, or itself if it has no parent."""
     return op if op.parent is None else find_root(op.parent)
 
 
@@ -275,7 +275,7 @@ def describe_situation(state: DecisionState, result: VoteResult) -> str:
 
 
 def _join_reasons(state: DecisionState, option: str) -> str:
-    """Return the reasons of the members that voted for an option, one after another."""
+    """Return the reasons of the members that voted for an option, one per line."""
     ballots = [one for one in state.ballots.values() if one.option == option and one.reason.strip()]
     return "\n".join(f"{one.voter}: {one.reason.strip()}" for one in ballots)
 
@@ -285,7 +285,7 @@ def _format_how(who: str, why: str) -> str:
 
 
 def _find_choice(lead: Operation, part: Part, options: Sequence[str]) -> Ballot | None:
-    """Return the option that the lead chose with its tool or in its text, or None if it chose none of these."""
+    """Return the lead's choice from its tool calls or its text, or None if it chose none of `options`."""
     path = lead.scope.path
     turns = lead.scope.timeline.find_events_below(path, TurnEnded, operation=path)
     calls = [call.arguments for turn in turns for call in turn.calls if call.name == "decide"]

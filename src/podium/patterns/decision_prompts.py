@@ -1,4 +1,4 @@
-"""The prompts of a decision: for a member that votes, for its second ballot, and for a lead that decides.
+"""Build the prompts of a decision: for a member's first and second ballot, and for a lead that decides.
 
 Topics, options, evidence and reasons come from agents and people. They are quoted and neutralised, because they are
 data and not instructions.
@@ -56,7 +56,7 @@ def make_second_request(
 
 
 def make_lead_request(state: DecisionState, options: Sequence[str], *, missing: str) -> Request:
-    """Build the request for the lead, which decides between these options."""
+    """Build the request that asks the lead to decide between these options."""
     has_vote = bool(state.proposal.eligible)
     situation = f"The vote of your team has no result. Missing: {missing}. You decide." if has_vote else "You decide."
     text = DECIDE.format(situation=situation, subject=_format_subject(state.proposal, options))

@@ -1,4 +1,4 @@
-"""Decision tools: an agent proposes a decision to its team and gets the result, or votes on an open decision."""
+"""Create the tools with which an agent proposes a decision to its team or votes on an open decision."""
 
 from __future__ import annotations
 
@@ -75,14 +75,14 @@ def find_electorate(op: Operation) -> Electorate:
         members = list_members(lead, op.agents)
         return Electorate(members, list_team_weights(lead, members), lead, own, own.decide_by)
     voters = {name: agent for name, agent in op.agents.items() if len(op.agents) > 1}
-    # An agent that is alone in its run does not vote with itself.
+    # If the run has only one agent, there is no vote.
     return Electorate(voters, {}, find_root(op).agent, DEFAULT_OPTIONS, "lead" if voters else "person")
 
 
 def find_lead(op: Operation) -> Agent | None:
-    """Return the lead whose team the operation's agent belongs to, or that it is itself; None if there is none.
+    """Return the lead of the team that the operation's agent leads or belongs to, or None if there is no such team.
 
-    A lead for which the agent works right now comes before other leads that list it.
+    A lead above this operation takes precedence over other leads whose teams list the agent.
     """
     above: list[Agent] = []
     at: Operation | None = op
@@ -136,7 +136,7 @@ def _make_proposal_tool(op: Operation) -> Tool:
 
 
 def format_outcome(made: DecisionCommitted) -> str:
-    """Return what was decided, how and why, for the agent that proposed it."""
+    """Format a decision for the agent that proposed it: what was decided, how and why."""
     why = f"\nReasons:\n{made.rationale}" if made.rationale.strip() else ""
     return f"Decided: {made.option} ({made.how}). The decision has the id {made.decision}.{why}"
 

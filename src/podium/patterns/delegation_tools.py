@@ -1,4 +1,4 @@
-"""Delegation tools: an agent starts its own workers, checks on them, gets their results and cancels them."""
+"""Create the tools with which an agent starts workers, checks on them, gets their results and cancels them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .in_worker import DEFAULT_BUDGET_SHARE, UNSENT, make_limit_pause, start_wor
 
 TOOL_NAMES = ("delegate_task", "check_workers", "get_worker_result", "cancel_worker")
 LONGEST_WAIT = 45.0
-"""Some engines drop tool calls that take longer than this, so the agent has to ask for the result again."""
+"""Maximum seconds to wait for a worker in one call, because some engines drop longer tool calls."""
 
 G = TypeVar("G", bound=Struct)
 
@@ -69,11 +69,11 @@ class DelegateTaskArguments(Struct, frozen=True, kw_only=True):
 
     @property
     def after_branches(self) -> tuple[str, ...]:
-        """The branches whose workers have to succeed first."""
+        """The branches whose workers must succeed before this worker starts."""
         return (self.after,) if isinstance(self.after, str) else tuple(dict.fromkeys(self.after))
 
     def as_worker_options(self) -> WorkerOptions:
-        """Return the options for the placement."""
+        """Return the options with which the placement starts the worker."""
         limits = structs.asdict(self.budget)
         return WorkerOptions(
             after=self.after_branches,
@@ -84,7 +84,7 @@ class DelegateTaskArguments(Struct, frozen=True, kw_only=True):
 
 
 class _WorkerDelegation:
-    """The workers that one operation has started, read from its timeline."""
+    """The workers that an operation has started, according to its timeline."""
 
     def __init__(self, op: Operation) -> None:
         self._op = op
@@ -156,7 +156,7 @@ class _WorkerDelegation:
         try:
             if sent is None:
                 for other in self._list_workers():
-                    await self._poll_outcome(other)  # releases the budget reserved for finished workers
+                    await self._poll_outcome(other)  # this releases the budget reserved for finished workers
                 own = combine_strictest(None if agent is None else agent.budget, options.budget)
                 budget = op.allowance.compute_worker_budget(own, share=DEFAULT_BUDGET_SHARE, agent=op.agent.name)
                 sent = WorkerSent(run=secrets.token_hex(6), branch=arguments.branch, task=arguments.task, budget=budget)
@@ -208,7 +208,7 @@ class _WorkerDelegation:
         return ToolAnswer(text=f"The worker on {sent.branch} was asked to stop.")
 
     async def _poll_outcome(self, sent: WorkerSent) -> WorkerReturned | None:
-        """Return a worker's result, which is recorded once, or None while it is running."""
+        """Return a worker's result, or None while the worker is running. The result is recorded once."""
         at = self._op.scope.child(f"worker:{sent.run}")
         if (known := at.find_outcome(WorkerReturned)) is not None:
             return known
@@ -217,13 +217,13 @@ class _WorkerDelegation:
         return None if ended is None else at.record_outcome(ended)
 
     def _list_workers(self) -> list[WorkerSent]:
-        """Return the workers that were started."""
+        """Return the workers of this operation, except those that could not be started."""
         events = self._op.scope.timeline.find_events_below(self._op.scope.path, WorkerSent, WorkerReturned)
         refused = {one.run for one in events if isinstance(one, WorkerReturned) and one.error.startswith(UNSENT)}
         return [one for one in events if isinstance(one, WorkerSent) and one.run not in refused]
 
     def _find_worker(self, branch: str) -> WorkerSent | None:
-        """Return the newest worker on a branch, by the name of the branch or the name that the agent asked for."""
+        """Return the newest worker whose branch has this name, or for which the agent asked for this name."""
         return next((sent for sent in reversed(self._list_workers()) if branch in (sent.branch, sent.asked)), None)
 
     def _answer_unknown_branch(self, branch: str) -> ToolAnswer:
@@ -243,7 +243,7 @@ def _make_tool(
     act: Callable[[G, Scope], Awaitable[ToolAnswer]],
 ) -> Tool:
     async def answer_call(call: ToolUse, scope: Scope) -> ToolAnswer:
-        # Some models send empty values for arguments that they leave out.
+        # Some models send empty values for arguments that they do not want to set.
         said = {field: value for field, value in call.arguments.items() if value not in (None, "", {})}
         try:
             arguments = msgspec.convert(said, argument_type)

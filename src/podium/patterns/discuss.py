@@ -1,6 +1,6 @@
-"""Discuss: members talk in rounds on a shared channel until there is a reason to end; then the lead answers.
+"""Run a team in discuss mode: members talk in rounds on a shared channel, and then the lead answers.
 
-The channel carries broadcasts and votes, and the replies of members that use neither. Each member keeps its own
+The channel contains broadcasts, votes, and the replies of members that send neither. Each member keeps its own
 conversation from round to round and receives each message once.
 """
 
@@ -59,7 +59,7 @@ class Discussion:
         self._members = resolve_members(op)
         name = op.agent.name
         self._coordinator = f"{name} (coordinator)" if name in self._members else name
-        """The lead's name as the coordinator, which differs from its name as a member."""
+        """The lead's name as the coordinator. It differs from the lead's name as a member, if the lead is one."""
         self._stages: dict[str, Operation] = {}
         self._injected: list[tuple[str, str]] = []
         self._injected_characters = 0
@@ -71,7 +71,7 @@ class Discussion:
         self._injected.append((author, text))
 
     async def run(self) -> Answer:
-        """Run rounds until there is a reason to end, and return the answer."""
+        """Run rounds until there is a reason to end the discussion, and return the answer."""
         ended: EndReason | None = None
         while ended is None:
             self.rounds += 1
@@ -87,7 +87,7 @@ class Discussion:
         return Answer(text=await self._write_conclusion(ended), parts=self.parts)
 
     async def _find_end_reason(self) -> EndReason | None:
-        """Return the reason to end after this round, or None to continue."""
+        """Return the reason to end the discussion after this round, or None to continue."""
         own = self._own
         if not any(part.failure is None for part in self.parts):
             spent = all(part.failure is not None and part.failure.kind == "budget" for part in self.parts)
@@ -107,7 +107,7 @@ class Discussion:
         return None if self._wants_next_round() else "stopped"
 
     def _list_voters(self) -> list[str]:
-        """Return the members whose votes count: those that finished the round or timed out after a vote."""
+        """Return the members whose votes count: those that finished the round, or that have voted and timed out."""
         return [
             part.agent
             for part in self.parts
@@ -115,7 +115,7 @@ class Discussion:
         ]
 
     def _wants_next_round(self) -> bool:
-        """Return whether `should_continue` wants another round. Its earlier decisions are on the timeline."""
+        """Return whether `should_continue` asks for another round. In a resumed run, its recorded decisions count."""
         ended = self._op.scope.child("discussion_ended#1").find_outcome(DiscussionEnded)
         if ended is not None and ended.by == "stopped":
             return ended.rounds > self.rounds
@@ -168,7 +168,7 @@ class Discussion:
         self.parts = tuple(parts[name] for name in self._members)
 
     def _add_injected_messages(self) -> None:
-        """Add injected messages to the channel. A round from the timeline gets the same messages as before."""
+        """Add injected messages to the channel. In a resumed run, a recorded round gets the same messages as before."""
         place = self._op.scope.child(f"round#{self.rounds}")
         injected, self._injected = self._injected, []
         if not self._has_round_started(self.rounds):
@@ -200,7 +200,7 @@ class Discussion:
     # The coordinator
 
     async def _ask_coordinator(self) -> bool:
-        """Let the coordinator broadcast or conclude after a round. Return False if its budget is used up."""
+        """Let the coordinator broadcast or conclude after a round. Return False if the lead's budget is used up."""
         op, decides = self._op, self._own.termination == "coordinator_decides"
         until = len(self.channel.log)
         words = render_prompt(
@@ -296,7 +296,7 @@ class Channel:
         self.read_until[name] = until
 
     def list_broadcasts(self, round: int | None = None) -> list[Broadcast]:
-        """Return all broadcasts, or those of one round."""
+        """Return the broadcasts of one round, or of all rounds."""
         return [one for one in self.log if isinstance(one, Broadcast) and round in (None, one.round)]
 
     def has_consensus(self, names: Iterable[str]) -> bool:
@@ -306,7 +306,7 @@ class Channel:
 
 
 def format_messages(messages: Iterable[ChannelMessage]) -> str:
-    """Format messages with author and round, quoted so that no line can imitate another author's message."""
+    """Format messages with author and round. Lines are quoted so that none can imitate another author's message."""
     return "".join(f"\n{_format_message(one)}\n" for one in messages)
 
 

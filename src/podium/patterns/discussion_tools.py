@@ -1,4 +1,4 @@
-"""The tools of a discussion: members broadcast and vote, and the coordinator broadcasts and concludes."""
+"""Create the tools of a discussion: members broadcast and vote, and the coordinator broadcasts and concludes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LONGEST_QUOTE = 200
 
 
 def make_member_broadcast_tool(author: str, number: int) -> Tool:
-    """Create the tool with which a member sends a message to all in round `number`."""
+    """Create the tool with which a member broadcasts a message in round `number`."""
 
     def parse_broadcast(arguments: dict[str, Any]) -> Broadcast:
         return Broadcast(author=author, round=number, text=arguments["message"])
@@ -73,7 +73,7 @@ _ARGUMENT_KINDS = {"string": "a string that is not blank", "boolean": "true or f
 
 
 def is_argument(value: object, kind: str) -> bool:
-    """Return whether a value fits the kind of a required argument."""
+    """Return whether a value is valid for a required argument of this kind."""
     return isinstance(value, bool) if kind == "boolean" else isinstance(value, str) and bool(value.strip())
 
 

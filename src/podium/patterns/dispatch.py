@@ -1,4 +1,4 @@
-"""Plans: parse a lead's reply into assignments of tasks to workers.
+"""Parse a lead's reply into a plan, which assigns tasks to workers.
 
 This module only parses text. The team modes start the workers, wait for them and tell the lead which items
 were skipped.
@@ -40,7 +40,7 @@ class Skipped(Struct, frozen=True):
 
 
 class Plan(Struct, frozen=True):
-    """The assignments in a reply, in order and not merged, and the skipped items."""
+    """The assignments in a reply, in order and before merging, and the skipped items."""
 
     assignments: list[Assignment]
     skipped: list[Skipped]
@@ -54,7 +54,7 @@ class SharedTask(Struct, frozen=True):
 
 
 def parse_plan(reply: str, workers: Iterable[str], *, aliases: Mapping[str, str] = MappingProxyType({})) -> Plan:
-    """Return the plan in a reply: its JSON array if that assigns anything, otherwise its `@worker:` blocks.
+    """Return the plan in a reply, from a JSON array if it assigns anything, otherwise from `@worker:` blocks.
 
     `aliases` maps other names for the workers, such as display names, to their registered names.
     """
@@ -75,7 +75,7 @@ def parse_assignments(reply: str, workers: Iterable[str]) -> list[Assignment]:
 
 
 def merge(assignments: Iterable[Assignment]) -> list[Assignment]:
-    """Merge into one assignment per worker, in order of first mention. Tasks are joined by a line `---`."""
+    """Merge the assignments of each worker into one, in order of first mention. A line `---` separates the tasks."""
     tasks: dict[str, list[str]] = {}
     for one in assignments:
         tasks.setdefault(one.worker, []).append(one.task)
@@ -83,7 +83,7 @@ def merge(assignments: Iterable[Assignment]) -> list[Assignment]:
 
 
 def find_shared_tasks(assignments: Iterable[Assignment]) -> list[SharedTask]:
-    """Return the tasks that several workers were given in identical wording. A plan should have none."""
+    """Return the tasks that were assigned to several workers in identical wording. A good plan has none."""
     found: dict[str, list[str]] = {}
     spelled: dict[str, str] = {}
     for one in assignments:
@@ -108,7 +108,7 @@ class _HeaderMatch(NamedTuple):
 
 
 class _WorkerNames:
-    """The registered workers. Lookups ignore case and emoji around a name, and prefer the longest name."""
+    """The names of the registered workers. Lookups ignore case and emoji around names, and prefer the longest match."""
 
     def __init__(self, workers: Iterable[str], aliases: Mapping[str, str]) -> None:
         registered = [(name, name) for name in workers]
@@ -170,7 +170,7 @@ _OPENING = re.compile(r"\[|\{(?=\s*+\")")
 
 
 class _ArrayMatch(NamedTuple):
-    """The plan from an array in prose, and the position of the array."""
+    """The plan in an array within prose, and the position of the array."""
 
     plan: Plan
     start: int
@@ -196,18 +196,18 @@ def _parse_whole_or_fenced(text: str, names: _WorkerNames) -> Plan:
 
 
 def _parse_array_with_markers(text: str, names: _WorkerNames) -> Plan:
-    """Parse an array in prose if no marker is outside it. Markers in its strings do not start blocks."""
+    """Parse an array within prose if no marker is outside the array. Markers in its strings do not start blocks."""
     array = _find_array_in_prose(text, names)
     return Plan([], []) if MARKER.search(text[: array.start]) or MARKER.search(text[array.end :]) else array.plan
 
 
 def _parse_array_in_prose(text: str, names: _WorkerNames) -> Plan:
-    """Parse an array in prose, regardless of the text around it."""
+    """Parse an array within prose, regardless of the text around the array."""
     return _find_array_in_prose(text, names).plan
 
 
 def _find_array_in_prose(text: str, names: _WorkerNames) -> _ArrayMatch:
-    """Find the first array in prose that is a plan. Objects are skipped, including arrays inside them."""
+    """Find the first array within prose that is a plan. Objects are skipped, including any arrays inside them."""
     place = 0
     for _ in range(MOST_ARRAYS):
         if (opening := _OPENING.search(text, place)) is None:
@@ -228,7 +228,7 @@ def _decode_array(text: str, place: int) -> tuple[list[Any] | None, int]:
 
 
 def _parse_items(found: Sequence[Any], names: _WorkerNames) -> Plan:
-    """Parse the items of an array. If no item looks like an assignment, the array is other data: the plan is empty."""
+    """Parse the items of an array. If no item looks like an assignment, return an empty plan."""
     plan = Plan([], [])
     if not any(isinstance(item, dict) and ("worker" in item or "task" in item) for item in found):
         return plan

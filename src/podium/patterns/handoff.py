@@ -1,4 +1,4 @@
-"""Handoff: one agent does its work, and another gives the final answer.
+"""Hand off: one agent does its work, and then another gives the final answer.
 
 This module builds the next request. The operation starts, records and cancels the next stage. The agent's file
 specifies the next agent.
@@ -26,7 +26,7 @@ async def hand_off(op: Operation, request: Request, answer: Answer) -> Answer:
 
 
 def next_request(request: Request, answer: Answer, *, sender: Agent) -> Request:
-    """Build the next stage's request: the answer verbatim, with the original request and the sender as context."""
+    """Build the next agent's request: the answer verbatim, with the original request and the sender as context."""
     return Request(
         text=answer.text,
         origin=request.original,

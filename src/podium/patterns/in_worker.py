@@ -1,6 +1,6 @@
 """Run an agent in a worker, which has its own process and checkout.
 
-This pattern composes like any other. The worker's result is the agent's answer, and its changes are on the branch
+This pattern composes like any other. The worker's result is the agent's answer, and the changes are on the branch
 that the answer refers to.
 """
 
@@ -23,12 +23,12 @@ from ..values.request import Answer, Request
 
 BRANCH_PREFIX = "podium"
 DEFAULT_BUDGET_SHARE = 0.25
-"""Share of the remaining budget for a worker without its own budget. The remainder is for other workers."""
+"""The share of the remaining budget that a worker without its own budget gets. The rest is for other workers."""
 UNSENT = "no worker could be sent"
 
 
 def runs_in_worker(op: Operation) -> bool:
-    """Return whether a worker runs the operation: its agent or team needs a checkout, and workers can be started."""
+    """Return whether to run the operation in a worker: its agent or team needs a checkout, and workers can start."""
     if op.placement is None:
         return False
     if op.parent is None:
@@ -42,7 +42,7 @@ def has_team_checkout(agent: Agent) -> bool:
 
 
 async def run_in_worker(op: Operation, request: Request) -> Answer:
-    """Start a worker and return its answer. Raise AgentFailed if it does not succeed."""
+    """Start a worker and return its answer. Raise AgentFailed if the worker does not succeed."""
     place = op.scope.child("worker")
     sent = place.find_outcome(WorkerSent)
     if sent is None:
@@ -67,14 +67,14 @@ async def run_in_worker(op: Operation, request: Request) -> Answer:
 
 
 def find_worker_result(op: Operation) -> tuple[WorkerSent, WorkerReturned] | None:
-    """Return the worker that ran an operation and its result; None if the operation ran in this process."""
+    """Return the worker that ran the operation, and the worker's result. Return None if it ran in this process."""
     sent = op.scope.child("worker").find_outcome(WorkerSent)
     returned = None if sent is None else op.scope.child(f"worker:{sent.run}").find_outcome(WorkerReturned)
     return None if sent is None or returned is None else (sent, returned)
 
 
 def _make_branch_name(op: Operation, run: str) -> str:
-    """Return the name of the worker's branch: its own, or the shared branch of its team's members."""
+    """Return the name of the worker's branch: a branch of its own, or the branch that its team's members share."""
     name, suffix = op.agent.name, run[:4]
     if op.agent.isolation == "together":
         assert op.parent is not None
@@ -85,7 +85,7 @@ def _make_branch_name(op: Operation, run: str) -> str:
 async def run_worker_to_end(
     op: Operation, sent: WorkerSent, agent: Agent, *, options: WorkerOptions = DEFAULT_OPTIONS
 ) -> WorkerReturned:
-    """Start a recorded worker, wait for it, and return its result, which is recorded once."""
+    """Start a recorded worker, wait until it ends, and return its result. The result is recorded once."""
     place = op.scope.child(f"worker:{sent.run}")
     if (known := place.find_outcome(WorkerReturned)) is not None:
         return known
@@ -100,14 +100,14 @@ async def run_worker_to_end(
 
 
 def make_limit_pause(op: Operation) -> Callable[[], AbstractContextManager[None]]:
-    """Return a context manager that pauses an operation's timeouts."""
+    """Return a function that creates a context manager, which pauses the operation's timeouts."""
     return partial(op.scope.timeline.timeouts.pause_timeouts, op.scope.path)
 
 
 async def start_worker(
     op: Operation, sent: WorkerSent, agent: Agent | None, *, options: WorkerOptions = DEFAULT_OPTIONS
 ) -> None:
-    """Start a recorded worker that runs `agent`, or the default agent. Raise AgentFailed if it cannot start."""
+    """Start a recorded worker that runs `agent`, or the default agent. Raise AgentFailed if the worker cannot start."""
     assert op.placement is not None
     await op.scope.timeline.wait_written()
     try:

@@ -1,4 +1,4 @@
-"""Structured output: validate an agent's answer against the JSON schema in its file.
+"""Validate an agent's answer against the JSON schema in the agent's file.
 
 The request includes the schema. If the answer does not match, the agent gets the reason in the same conversation
 and can answer again. This works with any engine. Models with native structured output use that as well.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 MOST_TRIES = 3
 MOST_STARTS = 50
-"""How many places in a text to try as the start of a JSON value."""
+"""Maximum number of positions in a text that are tried as the start of a JSON value."""
 
 _decoder = json.JSONDecoder()
 _FENCE = re.compile(r"```(?:json)?[^\S\n]*\n(.*?)\n?```", re.DOTALL)
@@ -66,7 +66,7 @@ def parse_output(text: str, schema: dict[str, Any]) -> Any:
 
 
 def validate_output_schema(agent: Agent) -> None:
-    """Raise Mistake if the agent's output schema is not a valid JSON schema. Called before anything runs."""
+    """Raise Mistake if the agent's output schema is not a valid JSON schema. Called before the run starts."""
     if not isinstance(agent.output, dict):
         return
     from jsonschema import SchemaError
@@ -81,7 +81,7 @@ def validate_output_schema(agent: Agent) -> None:
 
 
 def _make_validator(schema: dict[str, Any]) -> Validator:
-    """Create a validator that uses only the schema itself. References to other documents are not followed."""
+    """Create a validator for the schema. References to other documents are not followed."""
     from jsonschema.validators import validator_for
     from referencing import Registry
 
@@ -90,9 +90,9 @@ def _make_validator(schema: dict[str, Any]) -> Validator:
 
 
 def find_json(text: str) -> Any:
-    """Return the JSON value in a reply: the whole text, its last fenced block, or the first object or array in it.
+    """Return the JSON value in a reply: the whole text, its last fenced block, or its first object or array.
 
-    Return None if there is none.
+    Return None if there is none of these.
     """
     try:
         return _parse_json(text)

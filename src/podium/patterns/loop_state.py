@@ -1,4 +1,4 @@
-"""The state of a reflect loop, and the check of a judge's claim that the goal is met.
+"""Store the state of a reflect loop, and check a judge's claim that the goal is met.
 
 The state is derived from the timeline, so a resumed run has the same state. A claim of completion needs evidence:
 a worker has done some work, all members took part if the team requires it, and the checks pass.
@@ -18,7 +18,7 @@ from .stall import StallDetector
 from .verdict import neutralise, strip_verdict, trend
 
 REFUSED = 0.3
-"""The score of work that a judge called complete without evidence."""
+"""The score of work that a judge calls complete without evidence."""
 
 
 class JudgeVerdict(NamedTuple):
@@ -41,10 +41,10 @@ class LoopState:
     tried: set[str] = field(default_factory=set)
     has_worked: bool = False
     failed: list[TaskResult] = field(default_factory=list)
-    """The results of the last plan, if no worker succeeded with it."""
+    """The results of the last plan, if none of its workers succeeded."""
     skipped: list[str] = field(default_factory=list)
     advice: list[str] = field(default_factory=list)
-    """Adjustments to take into account in the next plan."""
+    """Adjustments that the next plan should take into account."""
     parts: tuple[Part, ...] = ()
     is_repeating: bool = False
     stall: StallDetector = field(default_factory=StallDetector)
@@ -93,14 +93,14 @@ async def evaluate_verdict(
 
 
 def check_repetition(op: Operation, state: LoopState) -> None:
-    """Compare the new synthesis with earlier ones. The first repetition is recorded as a notice."""
+    """Check whether the new synthesis repeats an earlier one. The first repetition is recorded as a notice."""
     state.is_repeating = state.stall.check(state.synthesis)
     if state.is_repeating and not state.stall.is_stalled:
         op.scope.record(Noticed(text=f"{op.agent.name}: the work repeats itself; one more repetition ends the loop."))
 
 
 async def _find_missing_evidence(op: Operation, own: TeamOptions, state: LoopState, members: Iterable[str]) -> str:
-    """Return the reason to reject a claim of completion, or an empty string."""
+    """Return the reason to reject a claim of completion, or an empty string if the claim is accepted."""
     if not state.has_worked:
         return "no worker has done any work yet"
     if not strip_verdict(state.synthesis):

@@ -1,4 +1,4 @@
-"""The shared parts of the team modes: a team's options and members, running assignments, and formatting results."""
+"""Provide what the team modes share: read a team's options and members, run assignments, and format results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ GENERIC = "You are a worker agent. Complete the following task thoroughly."
 class TeamOptions(Struct, frozen=True, kw_only=True):
     """The options of a team.
 
-    The defaults are those of stored teams and never change. `apply_team_defaults` applies newer defaults to new runs.
+    The defaults apply to stored teams and never change. `apply_team_defaults` applies newer defaults to new runs.
     """
 
     max_iterations: int = 5
@@ -95,12 +95,12 @@ def validate_team_options(agent: Agent) -> None:
 
 
 def resolve_members(op: Operation) -> dict[str, Agent]:
-    """Return the members of the operation's team by their unique names, with the team's changes applied."""
+    """Return the members of the operation's team, with the team's changes applied, by unique name."""
     return list_members(op.agent, op.agents)
 
 
 def list_members(lead: Agent, agents: Mapping[str, Agent]) -> dict[str, Agent]:
-    """Return the members of a lead's team by their unique names, with the team's changes applied."""
+    """Return the members of a lead's team, with the team's changes applied, by unique name."""
     assert lead.team is not None
     worktrees = msgspec.convert(lead.team.options, TeamOptions).worktrees
     found: dict[str, Agent] = {}
@@ -114,12 +114,12 @@ def list_members(lead: Agent, agents: Mapping[str, Agent]) -> dict[str, Agent]:
 
 
 def _without_own_team(agent: Agent, lead: Agent) -> Agent:
-    """Return the agent. If it is the lead itself, drop its team, so that it takes part as a single agent."""
+    """Return the agent. If it is the lead itself, remove its team, so that it takes part as a single agent."""
     return structs.replace(agent, team=None, advisors=None) if agent.team == lead.team else agent
 
 
 def _with_isolation(agent: Agent, worktrees: str) -> Agent:
-    """Return the agent with the isolation that the team specifies, unless its own file specifies another."""
+    """Return the agent with the isolation that the team specifies, unless the agent's file specifies another."""
     if agent.isolation != "shared":
         return agent
     match worktrees:
@@ -144,7 +144,7 @@ def as_member(agent: Agent, member: Member) -> Agent:
 
 
 def list_aliases(workers: Mapping[str, Agent]) -> dict[str, str]:
-    """Return the display names that a lead can use for the workers, except names shared by several workers."""
+    """Return the worker for each display name that a lead can use. Names that several workers share are excluded."""
     shown = {name: agent.display_name for name, agent in workers.items() if agent.display_name}
     counts = Counter(alias.casefold() for alias in shown.values())
     return {alias: name for name, alias in shown.items() if counts[alias.casefold()] == 1}
@@ -208,7 +208,7 @@ async def run_members(
     timeout: float,
     collection_timeout: float = inf,
 ) -> list[Part]:
-    """Run members, as many at once as the team allows, and return their outcomes in the same order.
+    """Run the members, as many at once as the team allows, and return their outcomes in the same order.
 
     Each member can take `timeout` seconds, and all of them together `collection_timeout` seconds.
     """
@@ -241,9 +241,9 @@ def make_task_request(own: TeamOptions, request: Request, task: str) -> Request:
 
 
 def add_shared_context(own: TeamOptions, request: Request, member: Agent) -> Request:
-    """Return a request with the team's shared context as a note, unless the member's prompt contains it.
+    """Return the request with the team's shared context as a note, unless the member's prompt contains that context.
 
-    It is a note because notes are not part of the digest: a run that began without it can still be resumed.
+    Notes are not part of the request's digest, so a run that began without the context can still be resumed.
     """
     if not own.shared_context.strip() or own.shared_context in member.prompt:
         return request
@@ -277,7 +277,7 @@ def format_answers(parts: Sequence[Part]) -> str:
 
 
 def make_team_failure(op: Operation, parts: Sequence[Part]) -> AgentFailed:
-    """Return the failure of a team in which no member succeeded."""
+    """Return the error for a team in which no member succeeded."""
     failures = [part.failure for part in parts if part.failure is not None]
     is_spent = all(failure.kind == "budget" for failure in failures)
     reasons = format_failures(failures)

@@ -1,4 +1,4 @@
-"""Orchestrate: the lead plans, the workers work, and the lead writes one answer. There is no second iteration."""
+"""Run a team in orchestrate mode: the lead plans, the workers work, and the lead writes one answer, once."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def render_plan_prompt(op: Operation, own: TeamOptions, request: Request, worker
 
 
 def render_synthesis_prompt(own: TeamOptions, request: Request, plan: Plan, results: list[TaskResult]) -> str:
-    """Render the prompt for the synthesis: the results, and the plan items that no worker was given."""
+    """Render the prompt for the synthesis, with the results and the plan items that were not assigned to a worker."""
     missed = "; ".join([*describe_skipped(plan), *describe_shared_tasks(plan)])
     about = f"About your plan: {neutralise(missed)}\n" if missed else ""
     return render_prompt(
@@ -82,7 +82,7 @@ async def parse_plan_with_retries(
 
     An empty plan is accepted in two cases: the first reply is itself the answer, and `may_answer` is set; or the lead
     uses the sentinel in a later iteration to say that the goal is met. A plan with only unknown
-    workers, or with only a request for more work, does not count as empty: work remains that no worker would do.
+    workers, or with only a request for more work, does not count as empty, because work remains to be assigned.
     """
     is_first = iteration == 1
     for attempt in range(MOST_PLANS + 1):
@@ -135,7 +135,7 @@ def describe_skipped(plan: Plan) -> list[str]:
 
 
 def describe_shared_tasks(plan: Plan) -> list[str]:
-    """Describe the tasks that several workers were given. Each task should go to one worker."""
+    """Describe the tasks that were assigned to several workers. Each task should be assigned to one worker."""
     return [f"{', '.join(one.workers)} were given the same task" for one in find_shared_tasks(plan.assignments)]
 
 

@@ -1,4 +1,4 @@
-"""Planning: a planner drafts a plan, the other members review it, the planner revises it, and it is committed."""
+"""Make a plan: a planner drafts it, the other members review it, the planner revises it, and it is committed."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ from .verdict import neutralise
 from .work_plan import InvalidPlan, check_plan, parse_work_plan
 
 MOST_DRAFTS = 3
-"""How many times a planner can try to draft a valid plan."""
+"""Maximum number of times that a planner can try to draft a valid plan."""
 MOST_REVISIONS = 2
 MOST_QUESTIONS = 5
-"""How many times a person can send a plan back."""
+"""Maximum number of times that a person can send a plan back."""
 APPROVE, CHANGE = "approve", "change"
 LONGEST_REASON = 2_000
 
 
 class PlanDrafting:
-    """The drafting of one version of the plan, until it is committed. `place` is the scope for everything in it."""
+    """Drafts and commits one version of the plan. All its events are recorded below the scope `place`."""
 
     def __init__(self, op: Operation, team: CollaborationTeam, *, place: Scope, version: int) -> None:
         self._op = op
@@ -39,12 +39,12 @@ class PlanDrafting:
         self._place = place
         self._version = version
         self._planner: Operation | None = None
-        """The planner's last operation, whose conversation continues."""
+        """The planner's last operation. The next one continues its conversation."""
 
     async def make_plan(self, *, done: str = "", done_steps: Sequence[str] = ()) -> PlanCommitted:
-        """Draft, review, revise and commit a plan. Raise AgentFailed if there is no valid one.
+        """Draft, review, revise and commit a plan. Raise AgentFailed if the planner writes no valid plan.
 
-        `done` describes the work that an earlier plan has finished, and why the rest of it failed.
+        `done` describes the finished steps of an earlier plan, and why its other steps failed.
         """
         team = self._team
         words = render_prompt(
@@ -87,7 +87,7 @@ class PlanDrafting:
     # Drafting
 
     async def _draft(self, words: str, done_steps: Sequence[str]) -> WorkPlan:
-        """Return a valid plan from the planner. If a plan is refused, the planner gets the reasons."""
+        """Return a valid plan from the planner. If a plan is invalid, give the planner the reasons and ask again."""
         team, may_allow = self._team, self._team.own.approve_plan == "person"
         for attempt in range(MOST_DRAFTS):
             reply = await self._ask_planner(words)
@@ -118,7 +118,7 @@ class PlanDrafting:
     # Reviews
 
     async def _review(self, plan: WorkPlan, revision: int) -> tuple[str, ...]:
-        """Have the other members review a draft in parallel; return the changes that they ask for."""
+        """Have the other members review a draft in parallel, and return the changes that they ask for."""
         team = self._team
         reviewers = {name: agent for name, agent in team.members.items() if name != team.planner.name}
         words = render_prompt(
@@ -178,7 +178,7 @@ class PlanDrafting:
 
 
 def read_plan_review(part: Part, reviewer: str, version: int) -> PlanReviewed:
-    """Return a member's review from its reply. A failed reviewer counts as accepting, with the reason."""
+    """Return a member's review from its reply. If the reviewer failed, the plan counts as accepted."""
     verdict, reason = _parse_review(part.text)
     if part.failure is not None:
         verdict, reason = "accept", f"no review: {part.failure.describe_to(reviewer)}"
@@ -188,7 +188,7 @@ def read_plan_review(part: Part, reviewer: str, version: int) -> PlanReviewed:
 
 
 def _parse_review(text: str) -> tuple[Literal["accept", "change"], str]:
-    """Return the verdict and the reason in a reply. A reply without a verdict asks for a change."""
+    """Return the verdict and the reason in a reply. A reply without a verdict counts as a request for changes."""
     lines = text.splitlines()
     for number, line in enumerate(lines):
         word, _, rest = line.strip().strip("*_`#> ").partition(":")
@@ -202,7 +202,7 @@ def _parse_review(text: str) -> tuple[Literal["accept", "change"], str]:
 
 
 def format_plan_question(plan: WorkPlan, objections: Sequence[str]) -> str:
-    """Return the whole text that a person sees before approving a plan."""
+    """Return the text that is shown to a person who has to approve the plan."""
     parts = [f"Goal:{quote_lines(plan.goal)}", format_plan(plan)]
     if objections:
         parts.append("Requested changes that are not in the plan:" + "".join(map(quote_lines, objections)))

@@ -1,6 +1,6 @@
-"""Reflect: plan, work and judge in a loop, until the goal is met or there is a reason to stop.
+"""Run a team in reflect mode: plan, work and judge in a loop until the goal is met or there is a reason to stop.
 
-A team without members is an agent that reflects alone. `loop_state` checks a judge's verdict against the
+If the team has no members, the agent reflects alone. `loop_state` checks a judge's verdict against the
 evidence.
 """
 
@@ -74,7 +74,7 @@ async def run_reflect(op: Operation, request: Request) -> Answer:
 
 
 class Reflection(Protocol):
-    """The work of one iteration, and the state of the loop."""
+    """Runs the iterations of a loop, and stores the loop's state."""
 
     state: LoopState
 
@@ -84,7 +84,7 @@ class Reflection(Protocol):
 
 
 class LoopEnd(NamedTuple):
-    """How a loop ended, after how many finished iterations, and the error that ended it, if any."""
+    """How a loop ended, the number of finished iterations, and the error that ended the loop, if any."""
 
     end: ReflectEnd
     finished: int
@@ -117,7 +117,7 @@ async def _run_loop(op: Operation, own: TeamOptions, work: Reflection) -> LoopEn
 
 
 async def _record_iteration_failure(op: Operation, failed: IterationFailed, *, is_over: bool) -> None:
-    """Record the failure and wait before the next try. A resumed run does not wait again."""
+    """Record the failure, and wait before the next attempt. A resumed run does not wait again."""
     place = op.scope.next_child("retry")
     if place.find_outcome(IterationFailed) is None:
         place.record_outcome(failed)
@@ -163,14 +163,14 @@ class TeamReflection:
         return is_met
 
     def _accept_direct_answer(self, iteration: int) -> bool:
-        """Accept the lead's first reply as the answer, without judging it; the team allows this."""
+        """Accept the lead's first reply as the answer without judging it, because the team allows direct answers."""
         by = self._op.agent.name
         evaluated = Evaluated(iteration=iteration, score=1.0, rationale="answered directly", by=by, is_complete=True)
         self.state.scores.append(self._op.scope.record(evaluated).score)
         return True
 
     async def _make_plan(self, iteration: int) -> Plan:
-        """Ask the lead for the plan of an iteration. It is empty if the lead says that nothing is missing."""
+        """Ask the lead for an iteration's plan. The plan is empty if the lead says that nothing is missing."""
         op, state = self._op, self.state
         is_first = not state.has_worked and not state.failed
         if is_first:
@@ -187,7 +187,7 @@ class TeamReflection:
         return plan
 
     def _render_failed_prompt(self) -> str:
-        """Render the prompt after a plan with which no worker succeeded: what failed, and why."""
+        """Render the prompt that follows a plan in which no worker succeeded. It says what failed and why."""
         return render_prompt(
             self._own.prompts,
             "plan_failed",
@@ -218,7 +218,7 @@ class TeamReflection:
         return (await self._lead.ask(words)).text
 
     async def _get_verdict(self, *, is_claimed: bool) -> JudgeVerdict:
-        """Return the evaluator's verdict. Without an evaluator, return the lead's verdict from its own reply."""
+        """Return the evaluator's verdict. If there is no evaluator, return the verdict in the lead's own reply."""
         op, text = self._op, self.state.synthesis
         if self._evaluator is None:
             claims = is_claimed or is_complete(text)
@@ -322,7 +322,7 @@ def propose_adjustments(
 
 
 def _find_adjustments(state: LoopState, results: Sequence[TaskResult], iteration: int) -> Iterator[tuple[str, str]]:
-    """Yield the text of each adjustment, and the member that should use another model, if any."""
+    """Yield the text of each adjustment, with the member that should use another model, if any."""
     for result in results:
         if result.state != "succeeded":
             yield f"{result.worker} {result.state.replace('_', ' ')}; another model may do better", result.worker
@@ -337,7 +337,7 @@ def _find_adjustments(state: LoopState, results: Sequence[TaskResult], iteration
 
 
 def _choose_other_model(op: Operation, workers: Mapping[str, Agent], member: str, results: Sequence[TaskResult]) -> str:
-    """Return a model that this member does not use, from a successful member or the lead, or an empty string."""
+    """Return a model that a successful member or the lead uses and this member does not, or an empty string."""
     change = op.scope.timeline.member_changes.get(member)
     own = workers[member].model if change is None or not change.model else change.model
     good = [workers[result.worker].model for result in results if result.state == "succeeded"]

@@ -1,4 +1,4 @@
-"""The table of patterns, and the choice of a pattern from an agent's file."""
+"""List the team modes, and choose the pattern that runs an agent."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ MODES: dict[str, Pattern] = {
 class Patterns:
     """The patterns that a run uses. `on_discussion` is called with each discussion when it starts.
 
-    With `decision`, the work of the first operation is to make this decision.
+    If `decision` is set, the root operation makes this decision instead of answering a request.
     """
 
     def __init__(

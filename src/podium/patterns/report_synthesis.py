@@ -1,4 +1,4 @@
-"""Synthesis: build the request with which an agent summarises a report.
+"""Build the request with which an agent summarises a report.
 
 The caller supplies the report as blocks of Markdown and runs the request. The agent only writes: it has no tools,
 no team and no handoff.
@@ -19,11 +19,11 @@ from .verdict import neutralise
 MAX_CHARACTERS = 48_000
 """Maximum length of a report in a request, in characters; about 12,000 tokens."""
 MIN_BLOCK_CHARACTERS = 400
-"""Blocks are not cut to fewer characters than this; whole blocks are left out instead."""
+"""The shortest length to which a block is cut. If that is still too long, whole blocks are omitted."""
 
 
 class Excerpt(NamedTuple):
-    """The part of a text that fits, and the number of characters that are left out."""
+    """The part of a text that fits, and the number of characters that are omitted."""
 
     text: str
     left_out: int
@@ -48,7 +48,7 @@ def as_writer(agent: Agent) -> Agent:
 
 
 def make_synthesis_request(agent: Agent, report: Iterable[str], *, about: str) -> Excerpt:
-    """Build this agent's request for a synthesis, from its team's own template if there is one."""
+    """Build the agent's request for a synthesis, from its team's own template if there is one."""
     fitting = fit_blocks([neutralise(block) for block in report])
     own = {} if agent.team is None else agent.team.options.get("prompts", {})
     cut = f" It is long: {fitting.left_out:,} characters are left out, as marked." if fitting.left_out else ""
@@ -59,7 +59,7 @@ def make_synthesis_request(agent: Agent, report: Iterable[str], *, about: str) -
 
 
 def fit_blocks(blocks: Sequence[str], most: int = MAX_CHARACTERS) -> Excerpt:
-    """Join blocks into one text of about `most` characters. The longest are cut first; short ones stay whole."""
+    """Join blocks into one text of about `most` characters. The longest blocks are cut first."""
     limit = max(_compute_block_limit([len(block) for block in blocks], most), MIN_BLOCK_CHARACTERS)
     kept: list[str] = []
     room, left_out = most, 0
@@ -77,7 +77,7 @@ def fit_blocks(blocks: Sequence[str], most: int = MAX_CHARACTERS) -> Excerpt:
 
 
 def _compute_block_limit(sizes: list[int], most: int) -> int:
-    """Return the maximum block length at which all blocks together fit into `most`."""
+    """Return the largest block length at which all blocks together fit into `most` characters."""
     room = most
     for rank, size in enumerate(sorted(sizes)):
         share = room // (len(sizes) - rank)
@@ -88,7 +88,7 @@ def _compute_block_limit(sizes: list[int], most: int) -> int:
 
 
 def truncate_block(block: str, most: int) -> Excerpt:
-    """Cut a block to about `most` characters: its start and its last lines."""
+    """Cut a block to about `most` characters, preserving its start and its last lines."""
     if len(block) <= most:
         return Excerpt(block, 0)
     beginning = block[: most * 2 // 3]

@@ -1,4 +1,4 @@
-"""Routing: an agent chooses another agent, which then answers the request.
+"""Route a request: a router agent chooses another agent, which then answers the request.
 
 The router chooses with the tool `route_to`, or with a JSON object on engines without tools. After a choice
 that is not in the list, the router is shown the list and asked again. If it still makes no valid choice, the
@@ -36,7 +36,7 @@ class RouteChoice:
 
 
 async def route_request(op: Operation, request: Request) -> Answer:
-    """Let the router choose an agent, give it the original request, and return its answer."""
+    """Let the router choose an agent, give that agent the original request, and return its answer."""
     chosen = op.scope.record(await choose_destination(op, request))
     reason = Note(title=f"routed by {op.agent.name}", text=chosen.reason)
     onward = structs.replace(op.request, notes=(*op.request.notes, reason))
@@ -61,7 +61,7 @@ async def choose_destination(op: Operation, request: Request) -> Routed:
 
 
 async def get_router_tools(op: Operation) -> tuple[Tool, ...]:
-    """Return the tools that a router can use before it chooses: those in its file, if it has more than one turn."""
+    """Return the tools that a router can use before it chooses: those in its file, or none if it has only one turn."""
     router = op.agent.router
     assert router is not None
     return await op.offer_tools() if router.max_turns > 1 and op.agent.tools is not None else ()
@@ -77,7 +77,7 @@ async def _ask_router(session: Session, prompt: str) -> Reply:
 
 
 def make_route_tool(op: Operation) -> Tool:
-    """Create the tool that chooses a destination. A call ends the turn, even if the destination is not valid."""
+    """Create the tool with which a router chooses a destination. A call ends the turn, even with an invalid choice."""
     destinations = op.agent.destinations
     known = "\n".join(f"- {name}: {op.agents[name].description}" for name in destinations)
 

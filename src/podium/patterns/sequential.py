@@ -1,4 +1,4 @@
-"""Sequential: the members run one after another, and each gets the earlier members' answers."""
+"""Run a team in sequential mode: members run one after another, and each gets the earlier members' answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .member_tasks import add_shared_context, get_team_options, make_answer_note
 
 
 async def run_sequential(op: Operation, request: Request) -> Answer:
-    """Run the members in order and return the last successful answer, with the parts of all members."""
+    """Run the members in order. Return the last successful answer, with every member's result as a part."""
     own = get_team_options(op)
     parts: list[Part] = []
     for agent in resolve_members(op).values():

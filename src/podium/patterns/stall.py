@@ -1,4 +1,4 @@
-"""Stall detection: whether a loop keeps producing the same text."""
+"""Detect whether a loop keeps producing the same text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ IN_A_ROW = 2
 
 
 class StallDetector:
-    """A detector that compares each text with earlier ones.
+    """Compares each text with earlier ones, and counts repetitions.
 
     A text counts as a repetition if it equals one of the last `window` texts, if its word similarity to the previous
     text is above `threshold`, or if it is blank.

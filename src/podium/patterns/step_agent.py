@@ -1,4 +1,4 @@
-"""The agent that works on one step of a plan: a member whose rules and budget the step narrows."""
+"""Build the agent that works on one step of a plan: a member with the step's narrower rules and budget."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from .work_plan import READING_TOOLS, list_tool_names
 
 
 def make_step_agent(member: Agent, step: PlanStep, *, can_signal: bool = True) -> Agent:
-    """Return a member as the owner of a step: with the step's limits, and the tools to hand over and to ask.
+    """Return the member as the owner of a step, with the step's limits and the tools to hand over and raise blockers.
 
-    Tools outside the step's policy stay visible, but every call is denied and recorded. An owner that leads a team of
-    its own cannot hand its step over or raise blockers.
+    Tools outside the step's policy stay visible, but calls to them are denied and recorded. An owner that is a router
+    or leads its own team cannot hand its step over or raise blockers.
     """
     tools = READING_TOOLS if member.tools is None else member.tools
     signals = STEP_TOOLS if can_signal and member.team is None and member.router is None else ()
@@ -40,7 +40,7 @@ def list_denied_tools(member: Agent, policy: StepPolicy) -> list[str]:
         return []
     allowed = {normalise_tool_name(tool) for tool in policy.tools}
     if allowed & CHANGING:
-        # A rule that denies Edit also denies Write, so a policy that lists one of them cannot deny Edit.
+        # A rule that denies Edit also denies Write, so if the policy lists either of them, Edit must not be denied.
         allowed |= {"Edit"}
     if allowed & READING:
         allowed |= {"Read"}
@@ -53,7 +53,7 @@ def list_asked_tools(member: Agent, policy: StepPolicy) -> list[str]:
 
 
 def make_step_budget(policy: StepPolicy) -> Budget | None:
-    """Return the limits of a step; None if it has none."""
+    """Return the step's limits as a budget, or None if it has none."""
     if policy.seconds is None and policy.tokens is None and policy.files is None:
         return None
     return Budget(seconds=policy.seconds, tokens=policy.tokens, files_changed=policy.files)

@@ -1,4 +1,4 @@
-"""The review of a step: its commands are run, and a member that did not work on it checks each criterion."""
+"""Review a step: run its commands, and have a person or a member that did not work on the step check each criterion."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class StepReview:
         self._answer = answer
 
     async def run(self, authors: Sequence[str]) -> PlanStepReviewed:
-        """Return the review, recorded once. Nobody who has worked on the step can review it."""
+        """Review the step, and record and return the review. A member that worked on the step cannot review it."""
         checks = await self._run_commands()
         if self._team.own.review_by == "person":
             reviewer, said = await self._ask_person(checks)
@@ -69,7 +69,7 @@ class StepReview:
         return self._place.record(reviewed)
 
     async def _run_commands(self) -> dict[int, Checked]:
-        """Run the commands of the criteria on a clean checkout of the work; return the results by criterion."""
+        """Run the criteria's commands on a clean checkout of the work, and return the results by criterion number."""
         results: dict[int, Checked] = {}
         for number, criterion in enumerate(self._step.acceptance, 1):
             if not criterion.command:
@@ -85,7 +85,7 @@ class StepReview:
     async def _ask_reviewers(
         self, authors: Sequence[str], checks: Mapping[int, Checked]
     ) -> tuple[str, dict[int, Finding]]:
-        """Ask reviewers until one gives verdicts; return its name and its findings by criterion."""
+        """Ask one reviewer after another until one gives verdicts. Return its name, and its findings by criterion."""
         words = await self._render_prompt(checks)
         failures = []
         for reviewer in self._team.find_reviewers(authors):
@@ -96,7 +96,7 @@ class StepReview:
         raise self._op.make_error("failed", f"no member reviewed the step: {'; '.join(failures)}")
 
     async def _ask_reviewer(self, reviewer: Agent, words: str) -> tuple[dict[int, Finding], str]:
-        """Return a reviewer's findings by criterion, or why there are none. Ask again once for missing verdicts."""
+        """Return a reviewer's findings by criterion, or why there are none. Ask once more if verdicts are missing."""
         criteria = self._step.acceptance
         said: dict[int, Finding] = {}
         last: Operation | None = None
@@ -136,7 +136,7 @@ class StepReview:
     # A person
 
     async def _ask_person(self, checks: Mapping[int, Checked]) -> tuple[str, dict[int, Finding]]:
-        """Ask the user whether all criteria are met; return who answered, and the findings by criterion."""
+        """Ask a person whether all criteria are met. Return who answered, and the findings by criterion number."""
         step, submitted = self._step, self._submitted
         question = QuestionAsked(
             id="",
@@ -166,7 +166,7 @@ class StepReview:
 
 
 def parse_findings(reply: str, criteria: Sequence[str], *, by: str) -> dict[int, Finding]:
-    """Return the verdicts in a reviewer's reply by the number of the criterion. If it gives two, `not met` counts."""
+    """Return a reviewer's verdicts by criterion number. If a criterion has two verdicts, `not met` counts."""
     found: dict[int, Finding] = {}
     for line in reply.splitlines():
         if (verdict := _VERDICT.match(line)) is None or not 1 <= (number := int(verdict[1])) <= len(criteria):
@@ -195,7 +195,7 @@ def combine_findings(
 
 
 def tail_lines(output: str) -> str:
-    """Return the end of a command's output."""
+    """Return the last characters of a command's output."""
     return output[-LONGEST_REASON:]
 
 
@@ -208,7 +208,7 @@ def format_criteria(step: PlanStep) -> str:
 
 
 def format_checks(checks: Mapping[int, Checked]) -> str:
-    """Return the results of the commands, by criterion."""
+    """Format the results of the commands, by criterion."""
     results = (
         f"{number}: {'passed' if one.passed else 'failed'}{quote_lines(neutralise(one.output[-LONGEST_OUTPUT:]))}"
         for number, one in checks.items()
@@ -217,5 +217,5 @@ def format_checks(checks: Mapping[int, Checked]) -> str:
 
 
 def format_findings(findings: Iterable[Finding]) -> str:
-    """Return the criteria that are not met, with the reasons."""
+    """Format the criteria that are not met, with the reasons."""
     return "\n".join(f"- {one.criterion}: {one.reason or 'not met'}" for one in findings if not one.is_met)

@@ -1,7 +1,7 @@
-"""The tools of a step's owner: hand the step over to another member, or raise a blocker.
+"""Create the tools with which a step's owner hands the step over to another member, or raises a blocker.
 
-Both record a request on the owner's own timeline and end its turn. The team acts on it, whether the owner works in
-this process or in a worker.
+Both tools record a request on the owner's own timeline and end the owner's turn. The team then acts on the request,
+whether the owner runs in this process or in a worker.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class RaiseBlockerArguments(Arguments, frozen=True, kw_only=True):
 
 
 def make_step_tools(op: Operation) -> tuple[Tool, ...]:
-    """Create the tools that a step's owner was given."""
+    """Create those step tools that the agent lists."""
     return tuple(_TOOLS[name] for name in op.agent.tools or () if name in _TOOLS)
 
 

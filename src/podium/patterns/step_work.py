@@ -1,4 +1,4 @@
-"""The work on one step of a plan: its owner works, hands over or raises blockers, and others review the result."""
+"""Carry out one step of a plan: its owner works, hands over or raises blockers, and others review the result."""
 
 from __future__ import annotations
 
@@ -39,25 +39,25 @@ from .verdict import neutralise
 from .work_board import WorkBoard
 
 MOST_SIGNALS = 5
-"""How many handovers and blockers a step can have in one attempt."""
+"""Maximum number of handovers and blockers in one attempt at a step."""
 LONGEST_SUMMARY = 4_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workplace:
-    """The starting point of a step's next owner: the commit, the branch, and what happened before."""
+    """Where the step's next owner starts: the commit, the branch, and what happened before."""
 
     base: str = ""
-    """The commit that the first owner of the step began at."""
+    """The commit at which the first owner of the step started."""
     commit: str = ""
     branch: str = ""
     notes: tuple[str, ...] = ()
-    """What happened so far, for an owner that is new to the step."""
+    """What happened before `news`, for an owner that is new to the step."""
     news: tuple[str, ...] = ()
     """What happened since the owner's last turn."""
 
     def add(self, text: str) -> Workplace:
-        """Return the workplace with another piece of news."""
+        """Return a copy of the workplace with `text` added to the news."""
         return replace(self, news=(*self.news, text))
 
 
@@ -70,7 +70,7 @@ class StepWork:
     board: WorkBoard
     step: PlanStep
     place: Scope
-    """The scope of everything about this step."""
+    """The scope below which all events of this step are recorded."""
     approved: tuple[str, ...] = ()
     """Rules that a person has approved for this step."""
     after: tuple[str, ...] = ()
@@ -144,7 +144,7 @@ class StepWork:
         self.board.store_artifact(self.place, "document", f"{name}.md", answer, author=author, step=step)
 
     def _reopen(self, attempt: int, reviewed: PlanStepReviewed, missing: str) -> None:
-        """Reopen the step. If its author is locked out, another member revises it."""
+        """Reopen the step for another attempt. With lockout, another member revises it, if there is one."""
         author, team = self._owner, self.team
         authors = self.board.progress.steps[self.step.id].authors
         chosen = team.find_replacement(authors, author) if team.own.lockout else author
@@ -165,7 +165,7 @@ class StepWork:
     # The owner's turns
 
     async def _work_until_submitted(self, attempt: int) -> Part:
-        """Run the owner until it submits its work; act on handovers and blockers. Raise AgentFailed if it fails."""
+        """Run the owner until it submits its work; act on handovers and blockers. Raise AgentFailed on failure."""
         for number in range(MOST_SIGNALS + 1):
             part, signal = await self._run_owner()
             if part.failure is not None:
@@ -183,7 +183,7 @@ class StepWork:
         raise self.op.make_error("failed", f"{self._owner} still has not finished the step after {limit}")
 
     async def _run_owner(self) -> tuple[Part, HandoverAsked | BlockerRaised | None]:
-        """Run the owner once; return its answer, and the handover or blocker with which it ended its turn."""
+        """Run the owner once. Return its answer, and the handover or blocker with which it ended its turn, if any."""
         agent = make_step_agent(as_worker(self.team.members[self._owner]), self.step)
         child = self.op.child(agent, "member", at=self.place, after=self._last)
         child.grant_rules(self.approved)
@@ -201,7 +201,7 @@ class StepWork:
         return part, self._read_result(child)
 
     def _read_result(self, child: Operation) -> HandoverAsked | BlockerRaised | None:
-        """Read the commits of a worker, and the last handover or blocker of the owner's turn."""
+        """Add a worker's commits to the workplace. Return the last handover or blocker of the owner's turn, if any."""
         if (worker := find_worker_result(child)) is not None:
             sent, returned = worker
             there = self._workplace
@@ -240,14 +240,14 @@ class StepWork:
         return Request(text=words, origin=team.request.original, notes=self._list_decisions())
 
     def _list_decisions(self) -> tuple[Note, ...]:
-        """Return the decisions of this run so far as a note. They depend on the progress of other steps."""
+        """Return the team's decisions so far as a note. They depend on the progress of other steps."""
         decided = self.team.list_decisions(self.op)
         return (Note(title="decisions of the team", text="\n".join(decided)),) if decided else ()
 
     # Handovers and blockers
 
     def _hand_over(self, place: Scope, asked: HandoverAsked, part: Part) -> None:
-        """Give the step to another member, or tell the owner why that is refused."""
+        """Hand the step over to another member, or tell the owner why the handover is refused."""
         sender, refused = self._owner, self._explain_refusal(asked.to)
         receiver = self.team.find_member(asked.to) or asked.to
         over = PlanStepHandedOver(
@@ -273,7 +273,7 @@ class StepWork:
         return f"{found} owns the step already" if found == self._owner else ""
 
     async def _resolve_blocker(self, place: Scope, raised: BlockerRaised) -> None:
-        """Have the team decide what the owner asked, while other steps continue."""
+        """Have the team decide the question that the owner raised, while other steps continue."""
         op, own, step = self.op, self.team.own, self.step
         proposal = DecisionProposed(
             id=compute_digest(op.scope.timeline.run, place.path)[:8],
@@ -289,7 +289,7 @@ class StepWork:
             step=step.id,
         )
         blocked = PlanStepBlocked(step=step.id, reason=raised.topic, decision=proposal.id)
-        # A fork has another id than the run that recorded this, so the recorded decision counts.
+        # In a fork, the run id differs from that of the original run, so use the decision id that is recorded.
         proposal = structs.replace(proposal, id=self.board.record(place, blocked).decision)
         with op.scope.timeline.timeouts.pause_timeouts(self.place.path):
             made = await run_decision(op, proposal, self.team.members, at=place, lead=self.team.lead)

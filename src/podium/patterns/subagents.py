@@ -1,7 +1,7 @@
-"""Sub-agents: other agents that an agent calls as tools.
+"""Create tools with which an agent calls other agents, its sub-agents.
 
 The agent decides when to call them and what to ask. Simultaneous calls run concurrently. Before a run starts,
-Podium checks the depth of calls, and that no agent calls itself through others.
+Podium checks how deeply calls are nested, and that no agent calls itself, even indirectly.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TIMEOUT = 3600.0
 
 
 def make_subagent_tools(op: Operation) -> tuple[Tool, ...]:
-    """Create a tool for each agent that this one can call."""
+    """Create a tool for each agent that the operation's agent can call."""
     names = dict.fromkeys(reference.name for reference in op.agent.references() if reference.kind == "tool")
     return tuple(_make_subagent_tool(op, op.agents[name]) for name in names)
 

@@ -1,4 +1,4 @@
-"""Prompt templates for the team modes. A team can override each of them under `prompts`.
+"""Define the prompt templates of the team modes. A team can override each template under `prompts`.
 
 Fields are in braces. Text from workers and members is neutralised before it is filled in, because it is data and
 not instructions.
@@ -307,7 +307,7 @@ TEMPLATES = {
 
 
 def render_prompt(own: Mapping[str, str], name: str, **fields: object) -> str:
-    """Fill in a template, the team's own if it has one. Unknown names in braces stay as they are."""
+    """Fill in a template, using the team's own version if there is one. Unknown names in braces stay unchanged."""
 
     def fill_field(found: re.Match[str]) -> str:
         if found[0] in ("{{", "}}"):

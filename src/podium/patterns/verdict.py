@@ -1,4 +1,4 @@
-"""Verdicts: parse a judge's reply, and keep other agents' text from being read as a verdict.
+"""Parse a judge's verdict, and prevent other agents' text from being read as a verdict.
 
 Sentinels and scores are read from the judge's own reply only. Text that workers wrote goes through `neutralise`
 before a judge or a parser sees it.
@@ -44,7 +44,7 @@ class PassFail(Struct, frozen=True):
 
 
 def is_complete(text: str, group: bool = True) -> bool:
-    """Return whether a reply is an answer that its writer calls complete. A reply of only sentinels does not count."""
+    """Return whether a reply has an answer and says that it is complete. A reply of only sentinels does not count."""
     return claims_completion(text, group) and bool(strip_verdict(text))
 
 
@@ -70,7 +70,7 @@ def strip_verdict(text: str) -> str:
 
 
 def self_score(text: str, group: bool = True) -> float:
-    """Return the score of a reply that judges only with sentinels."""
+    """Return the score that a reply's sentinels imply."""
     if needs_iteration(text):
         return 0.4
     return 1.0 if is_complete(text, group) else 0.7
@@ -109,7 +109,7 @@ def parse_pass_fail(text: str) -> PassFail:
 
 
 def feedback(text: str) -> str:
-    """Return what a judge wants done next: the text after its needs-iteration sentinel, or its last lines."""
+    """Return what a judge wants done next: the text after the needs-iteration sentinel, or the reply's last lines."""
     told = text.replace("\r\n", "\n").replace("\r", "\n")
     if (sentinel := _LINES[NEEDS_ITERATION].search(told)) is None:
         return _last_lines(told)
@@ -117,7 +117,7 @@ def feedback(text: str) -> str:
 
 
 def describe_missing(text: str) -> str:
-    """Return what is missing according to a judge: its feedback, or the text before a bare sentinel."""
+    """Return what is missing according to a judge: the feedback or, if there is none, the text before the sentinel."""
     return feedback(text) or _last_lines(strip_verdict(text))
 
 

@@ -1,4 +1,4 @@
-"""The state that a collaborating team shares while it works: its progress, artifacts and snapshots."""
+"""Record the progress, artifacts and snapshots of a collaborating team."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ E = TypeVar("E", bound=Event)
 
 
 class WorkBoard:
-    """The progress of one team's work. Every event about it is recorded and applied here."""
+    """Records the events of one team's work, and derives its progress from them."""
 
     def __init__(self, op: Operation) -> None:
         self._op = op
         self.progress = WorkProgress()
 
     def record(self, place: Scope, event: E) -> E:
-        """Record an event at a scope, apply it, and return it as it is on the timeline."""
+        """Record an event at a scope and apply it. Return the event from the timeline."""
         return self.apply(place.record(event))
 
     def apply(self, event: E) -> E:
-        """Apply a recorded event. Raise InvalidTransition if it is not possible."""
+        """Apply a recorded event. Raise InvalidTransition if the current state does not allow it."""
         self.progress = self.progress.apply(event)
         return event
 
     async def commit_checkout(self) -> str:
-        """Return a commit of the run's own checkout as it is; empty if there is no repository with commits."""
+        """Commit the current state of the run's own checkout. Return the commit, or an empty string on failure."""
         with suppress(PodiumError):
             if self._op.repository is not None:
                 return await self._op.repository.commit_checkout()
         return ""
 
     async def read_diff(self, base: str, commit: str) -> str:
-        """Return the diff between two commits; empty if one of them is unknown."""
+        """Return the diff between two commits, or an empty string if either is unknown."""
         with suppress(PodiumError):
             if self._op.repository is not None and base and commit and base != commit:
                 return await self._op.repository.read_diff(base, commit)
@@ -49,7 +49,7 @@ class WorkBoard:
     def store_artifact(
         self, place: Scope, kind: ArtifactKind, name: str, text: str, *, author: str = "", step: str = ""
     ) -> None:
-        """Store a text as an artifact, once, and record it. An empty text is not stored."""
+        """Store a text as an artifact and record the artifact. A blank text is not stored."""
         if not text.strip():
             return
         data = text.encode(errors="replace")
@@ -58,7 +58,7 @@ class WorkBoard:
         place.record(ArtifactStored(kind=kind, name=name, digest=digest, size=len(data), author=author, step=step))
 
     async def take_snapshot(self, place: Scope, name: str, *, step: str = "") -> None:
-        """Keep the state of the run's checkout and of the branches of all finished steps, once."""
+        """Take a snapshot of the run's checkout and of the steps' branches. A resumed run does not take it again."""
         if self._op.repository is None:
             return
         branches = {one.branch: one.commit for one in self.progress.steps.values() if one.branch and one.commit}

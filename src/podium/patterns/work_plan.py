@@ -1,7 +1,7 @@
-"""Plans of a collaborating team: read them from a planner's reply, and refuse what is not valid.
+"""Parse a collaborating team's plan from a planner's reply, and reject an invalid plan.
 
-A plan is the output of a model. It can only narrow what its owners are allowed to do; the rules that it asks to allow
-count only after a person has approved the plan.
+A plan is a model's output, so it can only narrow what the owners of its steps are allowed to do. Its allow rules take
+effect only after a person has approved the plan.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class InvalidPlan(Exception):
 
 
 def parse_work_plan(reply: str, goal: str) -> WorkPlan:
-    """Return the plan in a reply: a JSON object with `steps`, or an array of steps. Raise InvalidPlan on failure."""
+    """Return the plan in a reply, a JSON object with `steps` or an array. Raise InvalidPlan if the plan is invalid."""
     data = find_json(reply)
     steps = data.get("steps") if isinstance(data, dict) else data
     if not isinstance(steps, list):
@@ -76,7 +76,7 @@ def parse_step(written: object, number: int) -> PlanStep:
 
 
 def _iter_criteria(written: Any) -> Iterator[Any]:
-    """Yield the criteria as objects. A model can also write a criterion as a plain text."""
+    """Yield each criterion as an object. A model can also write a criterion as a string."""
     listed = written if isinstance(written, list) else [written] if isinstance(written, str) else []
     for one in listed:
         yield {"text": one} if isinstance(one, str) else one
@@ -88,10 +88,10 @@ def _iter_criteria(written: Any) -> Iterator[Any]:
 def check_plan(
     plan: WorkPlan, members: Mapping[str, Agent], *, done: Collection[str] = (), may_allow: bool = False
 ) -> WorkPlan:
-    """Return the plan with the registered spelling of its owners. Raise InvalidPlan with all its problems.
+    """Return the plan with its owners' names in their registered spelling. Raise InvalidPlan with all problems.
 
-    `done` are steps of an earlier plan that this one can depend on. With `may_allow`, a person will see the plan, so
-    its steps can ask for rules that allow actions.
+    `done` are steps of an earlier plan that this one can depend on. Set `may_allow` if a person will see the plan: its
+    steps can then have allow rules.
     """
     by_name = {name.casefold(): name for name in members}
     steps = [
@@ -166,7 +166,7 @@ def _find_policy_problems(name: str, policy: StepPolicy, owner: Agent, *, may_al
 
 
 def _find_cycle(steps: list[PlanStep]) -> list[str]:
-    """Return a cycle of steps, its first step again at the end; empty if there is none."""
+    """Return a cycle of steps, with its first step repeated at the end, or an empty list if there is none."""
     waiting = {step.id: step.depends_on for step in steps}
     while ready := [id for id, before in waiting.items() if not any(one in waiting for one in before)]:
         for id in ready:
@@ -185,14 +185,14 @@ def _find_cycle(steps: list[PlanStep]) -> list[str]:
 
 
 def list_tool_names(agent: Agent) -> set[str]:
-    """Return the canonical names of the tools that an agent's file lists; without a list, those that only read."""
+    """Return the canonical names of the tools in an agent's file, or of the read-only tools if the file has no list."""
     listed = READING_TOOLS if agent.tools is None else agent.tools
     hidden = {_base_name(entry) for entry in agent.disallowed_tools}
     return {name for entry in listed if (name := _base_name(entry)) not in hidden}
 
 
 READING_TOOLS = ("Read", "Glob", "Grep", "git_diff")
-"""The tools of an agent whose file does not list any."""
+"""The tools of an agent whose file has no list of tools."""
 
 
 def _base_name(entry: str) -> str:

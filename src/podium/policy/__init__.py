@@ -1,4 +1,4 @@
-"""The policy: rules decide whether an action is allowed, needs approval or is denied."""
+"""Decide by rules whether an action is allowed, needs approval or is denied."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ __all__ = [
 def __getattr__(name: str) -> object:
     """Import a public name when it is first used."""
     if name == "find_risk_facts":
-        from .risk_facts import find_risk_facts  # for start-up time: most runs make no requests
+        from .risk_facts import find_risk_facts  # imported here for start-up time: most runs make no requests
 
         return find_risk_facts
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,6 +1,6 @@
-"""Limits on the length, number of words and nesting of a shell command that is given to the parser.
+"""Limit the length, the number of words and the nesting of the shell commands that are parsed.
 
-Nothing else can run during parsing, so the limits keep it short.
+Nothing else can run while a command is parsed, so the limits keep the parsing time short.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ MOST_BLANKS = 2_000
 
 
 def find_parse_objection(text: str) -> str:
-    """Return why a text is not given to the parser, or an empty string if it can be parsed.
+    """Return why a text must not be parsed, or an empty string if it can be parsed.
 
-    Parsing time grows faster than the number of special characters, so these are counted first. Quoted strings and
+    Parsing time grows faster than the number of special characters, so they are counted first. Quoted strings and
     quoted here-documents are cheap to parse, however long they are.
     """
     if len(text) > READABLE:

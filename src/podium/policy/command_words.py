@@ -1,7 +1,7 @@
 """Check the words of a command against the tables of safe options.
 
-A word that is not in the table of a known program is a *risk*: only a rule that spells it out covers it, not a
-wildcard. `shell_program` checks programs without a table, by their paths alone.
+A word that is not in the table of a known program is a *risk*: a rule covers the word only if it spells the word out,
+not by a wildcard. For programs without a table, `shell_program` checks only the paths among their words.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ def split_names(text: str) -> frozenset[str]:
 
 
 class Risk(NamedTuple):
-    """A word of a command, by position, that a wildcard does not cover.
+    """A word of a command that a wildcard does not cover, given by its position.
 
-    A `deed` does more than read. An `outside` word can be a path outside the checkout. A `guarded` word is not
-    allowed even by a rule that spells it out. `path` is the path of an outside or guarded word.
+    A `deed` word makes the command do more than read. An `outside` word can be a path outside the checkout. A
+    `guarded` word is not allowed even by a rule that spells it out. `path` is the path in an outside or guarded word.
     """
 
     place: int
@@ -36,7 +36,7 @@ class Risk(NamedTuple):
 
 
 class JudgedWords:
-    """A command's risks, the words that can be paths, by position, and whether it is known to be read-only."""
+    """A command's risks, its possible paths with their positions, and whether the command is known to be read-only."""
 
     __slots__ = ("is_reading", "paths", "risks")
 
@@ -67,7 +67,7 @@ def judge_words(words: Words, name: str) -> JudgedWords:
 
 
 class SafeUse(NamedTuple):
-    """A compiled entry of the table."""
+    """A compiled table entry."""
 
     flags: frozenset[str]
     prefixes: tuple[str, ...]
@@ -84,7 +84,7 @@ class SafeUse(NamedTuple):
     operands_with: frozenset[str]
 
     def get_operand_kind(self, number: int) -> str | None:
-        """Return the kind of the operand at this position, or None if no operand is allowed there."""
+        """Return the kind of operand `number`, or None if that many operands are not allowed."""
         if number < len(self.operands):
             return self.operands[number]
         return self.operands[-1] if self.is_repeated and self.operands else None
@@ -140,7 +140,7 @@ def _list_after(tokens: Sequence[str], mark: str) -> frozenset[str]:
 
 
 class _Reading:
-    """The state while one command is checked against one entry of the table."""
+    """The state of checking one command against one table entry."""
 
     __slots__ = ("judged", "key", "kinds", "operands", "seen", "use", "words")
 
@@ -154,7 +154,7 @@ class _Reading:
         self.operands: list[int] = []
 
     def add_risk(self, place: int, why: str) -> None:
-        """Record a word that the table does not list. It is still checked as a path."""
+        """Record a word that the table does not list. The word is still checked as a path."""
         self.judged.risks.append(Risk(place, why))
         if place < len(self.words):
             self.judged.paths.append((place, self.words[place]))
@@ -169,7 +169,7 @@ class _Reading:
             self.judged.paths.append((place, value))
 
     def take_next_value(self, at: int, option: str, kind: str) -> int:
-        """Check the next word as the value of an option, and return its position."""
+        """Check the next word as the value of an option. Return the position of the last word that was used."""
         value = self.words[at + 1] if at + 1 < len(self.words) else ""
         if at + 1 >= len(self.words) or (value.startswith("-") and value != "-" and not _NEGATIVE.fullmatch(value)):
             self.add_risk(at, f"{option} needs a value")
@@ -211,7 +211,7 @@ def _judge_by_table(words: Words, start: int, key: str, judged: JudgedWords) -> 
 
 
 def _judge_after_dashes(reading: _Reading, at: int) -> int:
-    """Check the words after `--`: against their own entry, as operands, or as risks. Return the end position."""
+    """Check the words after `--` against their own table entry, as operands, or as risks. Return the end position."""
     words, passed_on = reading.words, f"{reading.key} --"
     if passed_on in SAFE:
         _judge_by_table(words, at + 1, passed_on, reading.judged)
@@ -276,7 +276,7 @@ def _judge_long_option(reading: _Reading, at: int, word: str) -> int:
 
 
 def _judge_operands(reading: _Reading) -> None:
-    """Check the operands, after the options, because an option can already have given the pattern or script."""
+    """Check the operands. Called after the options are checked, because one of them can give the pattern or script."""
     use, words, judged = reading.use, reading.words, reading.judged
     is_given = use.operands[:1] in (("pattern",), ("sed",)) and use.operands[0] in reading.kinds
     first = 1 if is_given or "--files" in reading.seen else 0
@@ -291,7 +291,7 @@ def _judge_operands(reading: _Reading) -> None:
 
 
 def _judge_bundled_letters(words: Words, judged: JudgedWords) -> None:
-    """Check the old form of tar, with its options as letters without a dash: `tar tzf FILE`."""
+    """Check a tar command in the old form, with its options as letters without a dash: `tar tzf FILE`."""
     reading = _Reading(words, "tar", compile_use("tar"), judged)
     if not re.fullmatch(r"[tvzjJa]*f?[vzjJa]*", words[1]) or "t" not in words[1]:
         reading.add_risk(1, f"{words[1]} makes tar do more than list")

@@ -15,10 +15,10 @@ DESTROYERS = split_names("truncate mkfs wipefs fdisk parted")
 """Programs that destroy the content of a file or a disk."""
 
 DELETING_WORDS = split_names("rm rmi delete del remove uninstall destroy purge prune drop unlink erase wipe clean")
-"""Subcommands that delete something, whatever the program."""
+"""Subcommands that delete something in any program."""
 
 OTHERS = PATHLESS | WRAPPERS | WRITERS | COPIERS
-"""Programs that have no subcommands."""
+"""Programs without subcommands."""
 
 
 def find_deletions(words: Words, *, run_by: Words) -> Iterator[str]:
@@ -26,7 +26,7 @@ def find_deletions(words: Words, *, run_by: Words) -> Iterator[str]:
     name = get_program_name(words)
     if name in DELETERS:
         operands = [word for word in words[1:] if not word.startswith("-")]
-        # `find -exec` and `xargs -I` replace the braces with the files that they find.
+        # `find -exec` and `xargs -I` replace the braces with file names, so yield the outer command.
         yield from [" ".join(run_by)] if "{}" in operands else operands or [" ".join(words)]
     elif name in DESTROYERS or name.startswith("mkfs.") or _deletes_by_option(words, name):
         yield " ".join(words)
@@ -91,4 +91,4 @@ _GIT_CHECKS: dict[str, Callable[[Words], bool]] = {
     "reflog": _has_any("expire", "delete"),
     "update-ref": _has_any("-d", "--stdin"),
 }
-"""Whether the words after each subcommand delete something or discard changes."""
+"""For each subcommand, a test of whether the words after it delete something or discard changes."""

@@ -51,7 +51,7 @@ def find_hosts(text: str) -> list[str]:
 
 
 def find_network_uses(words: Words) -> Iterator[str]:
-    """Yield the hosts that a command connects to, or the program if the words do not show a host."""
+    """Yield the hosts that a command connects to, or the program if the words do not include a host."""
     name = get_program_name(words)
     is_client = _is_client(words, name)
     is_open = is_client or not (is_known_program(name) or name in WRAPPERS or name in PATHLESS)

@@ -1,7 +1,7 @@
-"""Match paths against rules in gitignore syntax, relative to the checkout. Only the text of a path counts.
+"""Match paths against rules in gitignore syntax, relative to the checkout. Only the text of a path is considered.
 
-This module opens no files. Callers resolve links first. Names that a file system may treat as equal count as equal
-if that is safer.
+This module opens no files. Callers resolve links first. Where it is safer, names that a file system may treat as
+equal count as equal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Root = Literal["checkout", "/", "~", "nowhere"]
 
 @dataclass(frozen=True, slots=True)
 class PathLocation:
-    """Where a path is: in the checkout, below `/`, in the home folder, or unknown if its text is unclear."""
+    """Where a path is: in the checkout, below `/`, in the home folder, or unknown if the text is ambiguous."""
 
     root: Root
     path: str
@@ -63,7 +63,7 @@ class PathPattern:
         return where.root == self.root and self.exact.search(where.path) is not None
 
     def touches(self, where: PathLocation) -> bool:
-        """Return whether the pattern may match this path, also in another spelling, or a path below it."""
+        """Return whether the pattern may match this path, another spelling of it, or a path below it."""
         if where.root != self.root:
             return False
         path = normalise_spelling(where.path)
@@ -71,7 +71,7 @@ class PathPattern:
 
 
 def compile_path_pattern(specifier: str) -> PathPattern:
-    """Compile a specifier. Raise Mistake if it cannot match what its author intended."""
+    """Compile a specifier. Raise Mistake if the specifier cannot match what its author intended."""
     root: Root = "checkout"
     pattern = specifier
     if specifier.startswith("//"):
@@ -122,7 +122,7 @@ _PLAIN_CLASS = re.compile(r"\[[!^]?(?:(?![\[\]\\/&~|-])[ -~\w]-(?![\[\]\\/&~|-])
 
 @lru_cache(maxsize=4096)
 def normalise_spelling(text: str) -> str:
-    """Return one spelling for names that a file system may treat as equal: composed, without invisible characters."""
+    """Return the common spelling of names that a file system may treat as equal: composed, no invisible characters."""
     if text.isascii():
         return text
     visible = "".join(letter for letter in text if unicodedata.category(letter) != "Cf")
@@ -131,13 +131,13 @@ def normalise_spelling(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def is_protected(path: str) -> bool:
-    """Return whether changing this path could affect what runs later or what is permitted. No allow rule covers it."""
+    """Return whether changing this path could affect what runs later or what is permitted. No rule can allow that."""
     return _compile_guards().protected.search(_normalise_path(path)) is not None
 
 
 @lru_cache(maxsize=4096)
 def changes_what_runs(path: str) -> bool:
-    """Return whether programs run this path or read settings from it. A folder above it does not count."""
+    """Return whether programs run this path or read settings from it. Paths inside such a folder do not count."""
     return _compile_guards().runs.search(_normalise_path(path)) is not None
 
 
@@ -149,7 +149,7 @@ def is_sensitive(path: str) -> bool:
         return False
     if _compile_guards().sensitive.search(parts) is not None:
         return True
-    # The program itself expands such a pattern, for example `.e*`.
+    # The program itself expands a pattern such as `.e*`.
     last = parts.rstrip("/").rpartition("/")[2]
     return (
         _WILDCARD.search(last) is not None
@@ -160,7 +160,7 @@ def is_sensitive(path: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _normalise_path(path: str) -> str:
-    """Return the path as `/a/b/`, with one spelling for names that a file system may treat as equal."""
+    """Return the path in the form `/a/b/`, with one spelling for names that a file system may treat as equal."""
     names = normalise_spelling(path).casefold().replace("\\", "/").split("/")
     # Windows drops dots and spaces at the end of a name, and everything after a colon.
     kept = [name if name in (".", "..") else name.partition(":")[0].rstrip(". ") for name in names]
@@ -175,7 +175,7 @@ class _GuardPatterns(NamedTuple):
 
 @cache
 def _compile_guards() -> _GuardPatterns:
-    """Compile the guarded names on first use, because compiling takes longer than checking most commands."""
+    """Compile the guarded names on first use, because compiling them takes longer than checking most commands."""
     return _GuardPatterns(
         protected=_compile_any_of(PROTECTED + KEYS),
         sensitive=_compile_any_of(KEYS + SECRETS),
@@ -184,8 +184,8 @@ def _compile_guards() -> _GuardPatterns:
 
 
 def _compile_any_of(names: tuple[str, ...], *, end: str = "") -> re.Pattern[str]:
-    """Compile a pattern for any of these names, as whole components of a path. `*` matches within one component."""
-    # Most names share one of two beginnings. Comparing those once, and not for each name, takes half the time.
+    """Compile a pattern that matches any of these names as whole path components. `*` matches within one component."""
+    # Most names share one of two prefixes. Comparing each prefix only once halves the matching time.
     ends: dict[str, list[str]] = {r"\.": [], r"[^/]*\.": [], "": []}
     for name in names:
         escaped = re.escape(name).replace(r"\*", "[^/]*")

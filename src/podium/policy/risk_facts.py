@@ -32,13 +32,13 @@ from .shell_program import PATHLESS, find_risks, get_program_name
 MOST_EXAMPLES = 5
 LONGEST_EXAMPLE = 100
 MOST_TEXTS = 1_000
-"""How many texts in the arguments of an unknown tool are searched for paths and hosts."""
+"""Maximum number of strings in an unknown tool's arguments that are searched for paths and hosts."""
 
 KNOWN_TOOLS = ARGUMENTS.keys() | COORDINATION | {"run_checks"}
 _DEVICE = re.compile(r"/dev/(?:null|zero|u?random|tty|std(?:in|out|err)|fd/\d+)")
 _SOCKET = re.compile(r"/dev/(?:tcp|udp)/(?P<host>[^/]+)/(?P<port>\w+)")
 _VARIABLE = re.compile(r"\$\{?(?:HOME|OLDPWD|TMPDIR|XDG_\w+)\b|(?:\$(?!\{?PWD\b)|`)[^/]*/")
-"""A path that begins with a folder of the home directory, or with a value that only the shell knows."""
+"""Matches a path that begins with a variable for a folder, or with another value that only the shell knows."""
 
 Finding = tuple[RiskKind, str]
 
@@ -76,7 +76,7 @@ def _find_all(action: Action) -> Iterator[Finding]:
 
 
 def _walk_texts(value: object) -> Iterator[str]:
-    """Yield every text in a value, including the keys of mappings."""
+    """Yield every string in a value, including the keys of mappings."""
     waiting = [value]
     while waiting:
         one = waiting.pop()
@@ -116,7 +116,7 @@ def _find_in_words(words: Words, directory: str) -> Iterator[Finding]:
 
 
 def _list_risky_paths(words: Words) -> list[str]:
-    """Return the paths that rules treat with care, one for each word: `/a` for `x:/a`."""
+    """Return the outside and guarded paths, the shortest one for each word: `/a` for `x:/a`."""
     by_place: dict[int, str] = {}
     for risk in find_risks(words):
         if risk.path and len(risk.path) <= len(by_place.get(risk.place, risk.path)):
@@ -139,7 +139,7 @@ def _find_in_paths(paths: Iterable[str], directory: str) -> Iterator[Finding]:
 
 
 def _is_outside(path: str, directory: str) -> bool:
-    """Return whether a path leads out of the checkout, or may because only the shell knows its value."""
+    """Return whether a path is outside the checkout, or may be because only the shell knows its value."""
     if _DEVICE.fullmatch(path) or path.startswith("//"):
         return False
     if _VARIABLE.match(path):

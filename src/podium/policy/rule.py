@@ -1,7 +1,7 @@
-"""Rules: `Tool` or `Tool(specifier)`, and how they match an action.
+"""Parse rules such as `Tool` or `Tool(specifier)`, and match them against actions.
 
-A rule matches in two ways. Under deny and ask it *catches* every action it may match, including other spellings and
-commands run by other programs. Under allow it *permits* only actions that it definitely matches.
+A rule matches in two ways. A deny or ask rule *catches* every action that it may match, including other spellings and
+commands run by other programs. An allow rule *permits* only actions that it definitely matches.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ COVERED = {
     "Glob": frozenset(("Glob",)),
     "Grep": frozenset(("Grep",)),
 }
-"""The tools that a rule about paths covers. A rule about reading also covers searching."""
+"""The tools that each kind of path rule covers. A rule for reading also covers searching."""
 
 
 def normalise_tool_name(name: str) -> str:
@@ -53,7 +53,7 @@ def normalise_tool_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """An action in the form that rules check. `unclear` says why its arguments are not enough for a decision."""
+    """An action in the form that rules check. `unclear` says why rules cannot judge its arguments."""
 
     tool: str
     locations: tuple[PathLocation, ...] = ()
@@ -81,7 +81,7 @@ class Rule(Protocol):
 
 
 def parse_rule(text: str) -> Rule:
-    """Parse a rule. If it is invalid, raise Mistake with the text and how to correct it."""
+    """Parse a rule. If the rule is invalid, raise Mistake with its text and how to correct it."""
     try:
         return _parse_rule(text)
     except Mistake as mistake:
@@ -199,7 +199,7 @@ def _parse_domain(specifier: str) -> str:
 
 
 def parse_host(url: str) -> str | None:
-    """Return a URL's host, with the port unless it is the default, or None if the host is ambiguous."""
+    """Return a URL's host, with the port if it is not the default, or None if the host is ambiguous."""
     found = _CLEAR_URL.fullmatch(url)
     if found is None:
         return None
@@ -214,7 +214,7 @@ _CLEAR_URL = re.compile(
 
 
 def _find_possible_hosts(url: str) -> list[str]:
-    """Return every host that a URL parser could find in a URL."""
+    """Return every host that any URL parser could find in a URL."""
     return [piece.rstrip(".").lower() for piece in re.split(r"[/\\?#@:\s\x00]", url)]
 
 
@@ -254,7 +254,7 @@ class CommandRule:
         return bool(parts) and all(self.find_objection(words) == "" for words in parts)
 
     def find_objection(self, words: Words) -> str | None:
-        """Return why a matching command is not permitted; empty if it is permitted, None if it does not match."""
+        """Return why the rule does not permit a command: "" if it permits the command, None if it does not match."""
         if not self.pattern.matches(join_words(words)):
             return None
         for risk in find_risks(words):
@@ -266,18 +266,18 @@ class CommandRule:
 
 @dataclass(frozen=True, slots=True)
 class WordsPattern:
-    """A pattern of words with `*` wildcards: the literal pieces between the wildcards, with a NUL after each word."""
+    """A pattern of words with `*` wildcards. It stores the text between them, with a NUL after each word."""
 
     pieces: tuple[str, ...]
 
     @property
     def is_everything(self) -> bool:
-        """Whether it matches every command."""
+        """Whether the pattern matches every command."""
         return self.pieces == ("", "")
 
     @property
     def is_exact(self) -> bool:
-        """Whether it has no wildcard."""
+        """Whether the pattern has no wildcard."""
         return len(self.pieces) == 1
 
     @property
@@ -286,7 +286,7 @@ class WordsPattern:
         return self.pieces[0].count("\0")
 
     def matches(self, said: str) -> bool:
-        """Return whether a command, joined by `join_words`, matches."""
+        """Return whether the pattern matches a command that `join_words` has joined."""
         first = self.pieces[0]
         if not said.startswith(first):
             return False

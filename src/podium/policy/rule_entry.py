@@ -1,6 +1,6 @@
-"""Rules as written in a file: a string, or a mapping with examples that the rule is tested against.
+"""Read rules from a file. A rule is a string, or a mapping with examples that the rule is tested against.
 
-Callers add the file and line to errors. `rule` defines what a rule means.
+Callers add the file and line to errors. The module `rule` defines what a rule means.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _HERE = "here"
 
 
 class RuleExample(Struct, frozen=True, kw_only=True):
-    """An example that a rule must or must not cover. If the rule fails it, `wrong` says why."""
+    """An example that a rule must or must not cover. If the rule fails the example, `wrong` says why."""
 
     text: str
     is_match: bool
@@ -94,7 +94,7 @@ def parse_rule_entry(written: LocatedNode, kind: Kind) -> RuleEntry:
 
 
 def parse_verified_entry(written: LocatedNode, kind: Kind) -> RuleEntry:
-    """Parse a rule and test its examples. Raise Mistake, without file and line, if it is invalid or fails one."""
+    """Parse a rule and test its examples. Raise Mistake, without file and line, if either step fails."""
     entry = parse_rule_entry(written, kind)
     for example in entry.check_examples():
         if example.wrong:

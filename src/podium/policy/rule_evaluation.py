@@ -1,4 +1,4 @@
-"""Evaluate rules: whether an action is allowed, needs approval or is denied, and why.
+"""Evaluate rules to decide whether an action is allowed, needs approval or is denied, and why.
 
 A verdict depends only on the action, the rules and the mode, and not on files, the clock or the environment. Deny
 takes precedence over ask, and ask over allow, however specific a rule is. An action that rules cannot judge needs
@@ -82,7 +82,7 @@ def check(
     changed_lines: int = 0,
     large_diff: int = LARGE_DIFF,
 ) -> Verdict:
-    """Return the verdict on an action or a shell command in the checkout. `changed_lines` is the size of its diff."""
+    """Return the verdict on an action, or on a shell command in the checkout. `changed_lines` is the diff's size."""
     if mode not in _MODES:
         raise Mistake(f'unknown permission mode "{mode}"; available: {", ".join(_MODES)}')
     compiled = _compile_rules(rules if isinstance(rules, Rules) else parse_rules(rules, "the rules"))
@@ -163,7 +163,7 @@ def _judge_in_plan_mode(subject: Subject) -> Verdict | None:
 
 
 def _find_guard_reason(subject: Subject) -> str:
-    """Return why a person has to decide in every mode, or an empty string."""
+    """Return why this action needs a person's approval in every mode, or an empty string if it does not."""
     command = subject.command
     if command is None:
         changes = subject.locations if subject.tool in CHANGING else ()
@@ -179,7 +179,7 @@ def _find_guard_reason(subject: Subject) -> str:
 
 
 def _find_escalation_reason(subject: Subject, *, is_large: bool) -> str:
-    """Return why a person has to decide even if a rule allows the action, or an empty string."""
+    """Return why this action needs approval even if a rule allows it, or an empty string if it does not."""
     if subject.unclear:
         return subject.unclear
     if is_large:
@@ -240,7 +240,7 @@ ARGUMENTS = {
     "Bash": split_names("command timeout description"),
     "WebFetch": split_names("url"),
 }
-"""The arguments that rules can judge. With any other argument a tool may do something that rules do not see."""
+"""The arguments of each tool that rules can judge. Any other argument may have effects that rules cannot see."""
 
 
 def _make_subject(what: str | Action) -> Subject:
@@ -342,7 +342,7 @@ def _make_example_action(text: str, example: Any) -> str | Action:
 
 
 def generalised(what: str | Action) -> str | None:
-    """Return the rule that "always" would save, as shown, stored and matched, or None if no rule is safe."""
+    """Return the rule that the answer "always" would save, or None if no rule is safe."""
     text = _suggest_rule(_make_subject(what))
     if text is None:
         return None
@@ -367,7 +367,7 @@ def _suggest_rule(subject: Subject) -> str | None:
 
 
 def _suggest_command_rule(words: Words) -> str | None:
-    """Suggest a rule: for known programs the first words and a wildcard, for others the exact command."""
+    """Suggest a rule: for common commands, the first words and a wildcard; for others, the exact command."""
     name = get_program_name(words)
     if name in WRAPPERS | UNREPEATED | WRITERS | COPIERS or INTERPRETER.fullmatch(name):
         return None
@@ -395,4 +395,4 @@ UNREPEATED = split_names(
     "shutdown mount umount mkfs passwd useradd crontab systemctl service apt apt-get dnf yum brew pip pip3 uv poetry "
     "awk gawk mawk sed tar make cd pushd popd deno bun sqlite3 psql mysql vi vim nvim emacs less more man sleep"
 )
-"""Programs whose effect depends on every word, or that should not run again without a person's approval."""
+"""Programs for which no rule is suggested: every word matters, or each run should need a person's approval."""

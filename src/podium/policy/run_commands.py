@@ -1,7 +1,7 @@
 """Find the command that a command runs (`rm a` for `sudo -u ada rm a`), and whether its program is known.
 
-The words do not show whether an option has a value, so there can be several possibilities. Risk facts use this;
-rules do not, because `shell_command` gives them every command that could possibly run.
+The words do not show whether an option has a value, so there can be several possibilities. Only risk facts use this
+module. Rules check every command that could possibly run, as `shell_command` finds it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .shell_program import (
 
 DEEPEST = 6
 STRING_RUNNERS = SHELLS | split_names("eval trap watch su ssh script")
-"""Programs that run a string among their words as a command."""
+"""Programs that can run one of their words as a command."""
 
 BUILTINS = split_names(
     "[ [[ alias bg break builtin caller continue declare dirs disown enable exit export fg getopts hash help history "
@@ -37,7 +37,7 @@ SYSTEM_PROGRAM = re.compile(r"/(?:usr/(?:local/)?)?s?bin/[^/]+")
 
 
 def find_run_commands(words: Words, *, depth: int = 0) -> list[Words]:
-    """Return the possible commands that a command runs; the command itself if it runs no other."""
+    """Return the commands that a command may run, or the command itself if it runs no other."""
     starts = [start for start in _find_inner_starts(words) if start < len(words)] if depth < DEEPEST else []
     if not starts:
         return [words]
@@ -45,7 +45,7 @@ def find_run_commands(words: Words, *, depth: int = 0) -> list[Words]:
 
 
 def _find_inner_starts(words: Words) -> list[int]:
-    """Return the positions at which the command that these words run may begin."""
+    """Return the positions at which an inner command may begin."""
     name = get_program_name(words)
     if name == "find":
         return [at + 1 for at, word in enumerate(words) if word in EXEC_OPTIONS]
@@ -63,12 +63,12 @@ def _find_inner_starts(words: Words) -> list[int]:
 
 
 def select_likely_commands(possible: list[Words]) -> list[Words]:
-    """Return those of the possible commands that begin with a known program, or all of them if none does."""
+    """Return the possible commands that begin with a known program, or all of them if none does."""
     return [one for one in possible if not _get_unknown_name(one)] or possible
 
 
 def find_unknown_program(words: Words) -> str:
-    """Return the program that a command runs if Podium does not know what it does, or an empty string."""
+    """Return the program that a command runs if Podium does not know that program, or an empty string if it does."""
     possible = find_run_commands(words)
     names = [_get_unknown_name(one) for one in possible]
     if not all(names):
@@ -89,7 +89,7 @@ def _get_unknown_name(words: Words) -> str:
 
 
 def _get_script_name(words: Words) -> str:
-    """Return the script or the option with the code that an interpreter runs."""
+    """Return the script that an interpreter runs, or the interpreter and its first option."""
     if words[1:2] and words[1] in ("--version", "-V", "--help"):
         return ""
     if len(words) == 1:

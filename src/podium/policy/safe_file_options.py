@@ -1,4 +1,4 @@
-"""The table of programs that show, change, pack or download files, in the form that `safe_options` describes."""
+"""List the safe words of programs that show, change, pack or download files. `safe_options` describes the format."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The table of git's subcommands, in the form that `safe_options` describes.
+"""List the safe words of git's subcommands. `safe_options` describes the format.
 
 `spelled` subcommands change the repository or connect to another one. `Bash(git *)` does not cover them;
 `Bash(git push *)` covers `git push` with the words listed here.

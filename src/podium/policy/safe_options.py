@@ -1,4 +1,4 @@
-"""Tables: the options and operands with which a known program is harmless under a rule that ends with a wildcard.
+"""List the options and operands with which a known program is harmless under a rule that ends with a wildcard.
 
 Each key is a program, or a program and its subcommand. Each text lists the harmless words; any other word needs a
 person's approval, or a rule that spells it out. The texts are written like usage lines:
@@ -58,6 +58,6 @@ ALIASES = {
     "npm t": "npm test",
     "npm list": "npm ls",
 }
-"""Aliases of programs and subcommands that share the same words."""
+"""Programs and subcommands that have the same harmless words as another entry."""
 
 SAFE: dict[str, str] = READING | FILES | PROJECT | OUTSIDE | GIT | dict.fromkeys(NEVER.split(), "--version --help")

@@ -1,4 +1,4 @@
-"""The table of programs that build and test a project or act outside it, in the form that `safe_options` describes."""
+"""List the safe words of programs that build and test a project or act outside it, in the format of `safe_options`."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ PROJECT = {
     "bun test": "-t=text --bail[=number] --timeout=number --coverage --only --todo --test-name-pattern=text <path>...",
     "bun run": "--silent <script> <path>...",
 }
-"""Programs that build and test a project. They run the project's own code, and no program given by an option."""
+"""Programs that build and test a project. They run the project's own code, but no program that an option names."""
 
 OUTSIDE = {
     "docker": "-v --version <command>",

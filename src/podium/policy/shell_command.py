@@ -1,4 +1,4 @@
-"""Parse a shell command without running it: its parts, why it may need approval, and the paths it uses.
+"""Parse a shell command without running it. Find its parts, its paths, and why it may need approval.
 
 A command counts as plain if two parsers agree: the shell's grammar, and a small scanner that knows only words,
 quotes and the operators between commands. If either does not understand a command, a person decides.
@@ -143,7 +143,7 @@ def _merge_unique(first: Iterable[str], others: Iterable[Iterable[str]]) -> tupl
 
 
 def _list_match_texts(candidates: Iterable[Words]) -> Iterator[str]:
-    """Yield each command as a text, also with its program's name spelled as in rules."""
+    """Yield each command as a text. If rules spell its program's name differently, also yield that form."""
     for words in candidates:
         yield join_words(words)
         if (name := get_program_name(words)) != words[0]:
@@ -154,7 +154,7 @@ _parse_command_cached = lru_cache(maxsize=512)(_parse_command)
 
 
 def _find_oddity(text: str, found: _Findings, parts: tuple[Words, ...]) -> str:
-    """Return why no rule can allow the command; empty for a plain command."""
+    """Return why no rule can allow the command, or an empty string for a plain command."""
     if not text.strip():
         return "it is empty"
     if len(text) > LONGEST:
@@ -212,7 +212,7 @@ _TOKEN = re.compile(rf" *(?:(?P<sign>&&|\|\|?|;)|(?P<word>{_WORD}))(?= |&&|\||;|
 
 
 def _scan_commands(text: str) -> tuple[Words, ...]:
-    """Return the words of each simple command, or an empty tuple if a character in the text is not plain."""
+    """Return the words of each simple command, or an empty tuple if any character is not plain."""
     parts: list[Words] = []
     words: list[str] = []
     at = 0
@@ -270,7 +270,7 @@ def _get_parser() -> Parser:
 
 
 def _inspect_text(text: str, found: _Findings, *, depth: int) -> bool:
-    """Add the contents of `text` to `found`. Return False if it does not parse."""
+    """Add what `text` contains to `found`. Return False if the text does not parse."""
     if depth > DEEPEST or len(found.candidates) > MOST_CANDIDATES or (depth and find_parse_objection(text)):
         found.is_too_much = True
         return True
@@ -301,7 +301,7 @@ def _inspect_text(text: str, found: _Findings, *, depth: int) -> bool:
 
 
 def _split_roughly(text: str) -> list[Words]:
-    """Return the possible commands in a text that does not parse or is not given to the parser."""
+    """Return the possible commands in a text that does not parse or must not be parsed."""
     split = re.split(r"[;&|\n(){}<>`$]+", text, maxsplit=MOST_CANDIDATES)[:MOST_CANDIDATES]
     pieces = (re.sub(r"[\\'\"]", "", piece) for piece in split if piece)
     return [words for piece in pieces if (words := tuple(piece.replace(",", " ").split()))]
@@ -370,7 +370,7 @@ def _expand_variants(words: Words) -> Iterator[Words]:
     if _UNSPLIT.search(words[0]):
         words = (*(piece for piece in re.split(r"\$\{?IFS\}?|[{},]", words[0]) if piece), *words[1:]) or words
         yield words
-    # Longer commands are reported as too long to check, so their end can be left out here.
+    # Longer commands are reported as too long to check, so the rest of their words can be ignored.
     words = words[: 2 * MOST_WORDS]
     for at in range(1, min(len(words) - 1, MOST_WORDS)):
         if not words[at].startswith("-") and not (at > 1 and words[at - 1].startswith("-")):

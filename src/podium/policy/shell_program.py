@@ -1,4 +1,4 @@
-"""The programs in a shell command: which paths a simple command reads and changes, and which commands it runs.
+"""Find the risks of a simple command, the paths that it reads and changes, and the commands that it runs.
 
 Only the words of the command are considered. `safe_options` lists the harmless words of known programs. For other
 programs, only the paths among the words are checked: a person who writes a wildcard rule for one accepts its other
@@ -68,7 +68,7 @@ def is_read_only(words: Words) -> bool:
 
 
 def find_mentioned_paths(words: Words) -> list[str]:
-    """Return the words that a program could interpret as paths: none for a program that opens no files."""
+    """Return the words that a program could interpret as paths. A program that opens no files has none."""
     return [] if get_program_name(words) in PATHLESS else [path for word in words[1:] for path in _find_paths(word)]
 
 
@@ -78,7 +78,7 @@ def find_changed_paths(words: Words) -> list[str]:
 
 
 def _find_changed_operands(words: Words) -> Words:
-    """Return the operands that a command is known to change; options among them are included."""
+    """Return the operands that a command is known to change, including any options among them."""
     name = get_program_name(words)
     if name in WRITERS:
         return words[1:]
@@ -126,7 +126,7 @@ _ADDRESS = re.compile(r"(?:https?|wss?|git|ssh)://")
 
 
 def _find_wrapper_risks(words: Words, name: str) -> Iterator[Risk]:
-    """Yield the risks of a command that runs another: the start and the risks of the inner command."""
+    """Yield the risks of a command that runs another: where the inner command starts, and the inner command's risks."""
     at = 1
     while at < len(words) and BEFORE_WRAPPED.fullmatch(words[at]):
         if name in TEXT_READERS or "=" in words[at]:
@@ -141,11 +141,11 @@ def _find_wrapper_risks(words: Words, name: str) -> Iterator[Risk]:
 
 
 BEFORE_WRAPPED = re.compile(r"-.*|\d+(?:\.\d+)?[smhd]?|[A-Za-z_]\w*=.*", re.DOTALL)
-"""An option, a duration, a number or an assignment before the wrapped command."""
+"""Matches an option, a duration, a number or an assignment before the wrapped command."""
 
 
 def _find_runner_risks(words: Words) -> Iterator[Risk]:
-    """Yield the risks of a subcommand that runs a command: its options, and that command's start and risks."""
+    """Yield the risks of a subcommand such as `uv run`: its options, the inner command's start, and its risks."""
     at = 2
     while at < len(words) and words[at].startswith("-"):
         yield Risk(at, f"{words[at]} changes what {words[0]} {words[1]} runs")
@@ -156,7 +156,7 @@ def _find_runner_risks(words: Words) -> Iterator[Risk]:
 
 
 def _find_interpreter_risks(words: Words) -> Iterator[Risk]:
-    """Yield the options before the script, which make the interpreter run other code."""
+    """Yield the risks of an interpreter: options and other words before the script that make it run other code."""
     for at, word in enumerate(words[1:], 1):
         if word in ("--version", "-V", "--help"):
             return
@@ -198,7 +198,7 @@ RUNNERS = {
     "bun": ("x",),
     "nix": ("run", "shell", "develop"),
 }
-"""Programs, each with the subcommands that run the command after them."""
+"""The subcommands, by program, that run the command after them."""
 
 PATHLESS = split_names("echo printf true false pwd : whoami basename dirname seq")
 """Programs that open no files."""

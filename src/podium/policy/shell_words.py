@@ -1,4 +1,4 @@
-"""Decode the words of a parsed shell command: quotes and escapes are resolved as a shell would."""
+"""Decode the words of a parsed shell command. Quotes and escapes are resolved as in a shell."""
 
 from __future__ import annotations
 

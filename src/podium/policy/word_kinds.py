@@ -1,4 +1,4 @@
-"""Kinds of words in commands: whether a value or an operand of a known program is harmless.
+"""Check whether a value or an operand of a known program is harmless, by its kind.
 
 `safe_options` uses these kinds. A word of a kind in `PATH_KINDS` can be a file, so it is also checked as a path.
 """
@@ -39,12 +39,12 @@ def _matching(pattern: str) -> Callable[[str], bool]:
 
 
 def _is_plain_path(word: str) -> bool:
-    """Return whether a word is a path, and not a file with more options (`@file`) or an address."""
+    """Return whether a word is a plain path, and neither an address nor a file with more options (`@file`)."""
     return not word.startswith("@") and "://" not in word
 
 
 def _is_local_archive(word: str) -> bool:
-    """Return whether an archive is a local file, because `host:file` makes tar and rsync start another program."""
+    """Return whether an archive is a local file. With `host:file`, tar and rsync start another program."""
     return ":" not in word and not word.startswith("@")
 
 
@@ -52,7 +52,7 @@ _EXCLUDED = r":[!^][\w./*-]+"
 
 
 def _is_revision(word: str) -> bool:
-    """Return whether a word is a revision or a path as git reads them.
+    """Return whether git reads a word as a harmless revision or path.
 
     A leading colon refers to the index or starts a special syntax; only an exclusion such as `:!docs` is harmless.
     With two colons, git runs a program to reach a repository.
@@ -63,7 +63,7 @@ def _is_revision(word: str) -> bool:
 
 
 def _is_git_format(word: str) -> bool:
-    """Return whether a format is harmless: it must not verify signatures, because that starts a program."""
+    """Return whether a format is harmless. It must not verify signatures, because that starts a program."""
     return "%G" not in word and "signature" not in word and "%(describe" not in word
 
 

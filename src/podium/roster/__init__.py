@@ -1,1 +1,1 @@
-"""Agents: finding their files, reading them and checking how they refer to each other."""
+"""Find agent files, read them, and check how agents refer to each other."""

@@ -1,7 +1,7 @@
-"""Checks of the rules between agents, made before anything runs.
+"""Check the rules between agents before a run starts.
 
-These are pure functions over agents by name; they do not read files. The content of a single file is
-checked when it is read. No function recurses over agents, so a chain of thousands of agents only
+These are pure functions over agents by name and do not read files. The content of a single file is
+checked when the file is read. No function recurses over agents, so a chain of thousands of agents only
 results in a long message.
 """
 
@@ -75,7 +75,7 @@ def check_combinations(agents: Agents) -> Iterator[Diagnostic]:
 
 
 def _check_advisors(advisors: Advisors, agent: Agent) -> Iterator[Diagnostic]:
-    """Yield an error if more advisors must succeed than the agent has."""
+    """Yield an error if the agent requires more advisors to succeed than it has."""
     number, count = advisors.require, len(advisors.agents)
     if isinstance(number, int) and number > count:
         message = f"requires {number} of {count} advisors to succeed; use at most {count}"
@@ -136,7 +136,7 @@ def _find_output_agents(agents: Agents, agent: Agent) -> list[Agent]:
 def check_cycles(agents: Agents) -> Iterator[Diagnostic]:
     """Yield an error for each cycle of agents, with the whole path.
 
-    All edges are visited once, so each cycle is reported once. Only the first MAX_CYCLES cycles are
+    Each edge is visited once, so each cycle is reported once. Only the first MAX_CYCLES cycles are
     reported.
     """
     for number, path in enumerate(find_cycles(agents)):
@@ -173,7 +173,7 @@ def find_cycles(agents: Agents) -> Iterator[list[str]]:
 
 
 def check_depth(agents: Agents) -> Iterator[Diagnostic]:
-    """Yield an error for each top-level agent whose agents are nested too deeply."""
+    """Yield an error for each top-level agent below which agents are nested too deeply."""
     needed = {name for agent in agents.values() for name in _list_dependencies(agents, agent.name)}
     levels = _count_levels(agents)
     for name, agent in agents.items():
@@ -186,7 +186,7 @@ def check_depth(agents: Agents) -> Iterator[Diagnostic]:
 
 
 def _count_levels(agents: Agents) -> dict[str, int]:
-    """Return how many levels of agents each agent has, counting itself."""
+    """Return the number of levels of agents below each agent, including the agent itself."""
     levels: dict[str, int] = {}
     begun: set[str] = set()
     waiting = list(agents)
@@ -281,7 +281,7 @@ def _compare_properties(output: dict[str, Any], needed: dict[str, Any], *, place
 
 
 def list_types(schema: dict[str, Any]) -> frozenset[str]:
-    """Return the types that a schema allows; `number` includes `integer`. Empty if the schema has no type."""
+    """Return the types that a schema allows, or nothing if the schema has no type. `number` includes `integer`."""
     named = schema.get("type")
     found = {named} if isinstance(named, str) else set(_as_names(named))
     if "number" in found:

@@ -1,4 +1,4 @@
-"""Reading an agent's file: YAML frontmatter between two `---` lines, then the prompt.
+"""Read an agent's file: YAML frontmatter between two `---` lines, then the prompt.
 
 Reading returns diagnostics and never raises, whatever the file contains: these files come from other
 people, other programs and unfinished edits.
@@ -32,7 +32,7 @@ class AgentFile:
     """The result of reading one file.
 
     `name` is the agent's name, or the best guess if the file has an error. `lines` maps each key to
-    its line. A file with neither an agent nor an error is not an agent file.
+    its line number. A file with neither an agent nor an error is not an agent file.
     """
 
     path: str
@@ -113,7 +113,7 @@ class FileParts:
 
 
 def split_frontmatter(text: str) -> FileParts | None:
-    """Split a file into its frontmatter and the text below. Return None if it has no frontmatter."""
+    """Split a file into its frontmatter and the text below. Return None if the file has no frontmatter."""
     lines = text.split("\n")
     if lines[0].rstrip() != "---":
         return None
@@ -129,7 +129,7 @@ def strip_agent_suffix(path: Path) -> str:
 
 
 def extract_first_sentence(prompt: str) -> str:
-    """Return the first sentence of the first paragraph, on one line; without a paragraph, the first heading."""
+    """Return the first sentence of the first paragraph, on one line. Without a paragraph, return the first heading."""
     paragraphs = [" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", prompt[:10_000])]
     prose = [paragraph for paragraph in paragraphs if paragraph and not paragraph.startswith("#")]
     text = (prose or [paragraphs[0].lstrip("# ")])[0]

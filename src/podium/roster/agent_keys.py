@@ -1,4 +1,4 @@
-"""The keys of an agent's file, and how the value of each is read."""
+"""Read the keys of an agent's file, each with its own reader."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ FOREIGN_KEYS = (
     "memory",
     "hooks",
 )
-"""Keys of other programs' agent files. They are kept with the agent and have no effect."""
+"""Keys that other programs use in agent files. They are stored with the agent and have no effect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +77,7 @@ def read_keys(top: FieldReader, *, stem: str, prompt: str, description: str, sou
 
 
 def read_name(top: FieldReader, reader: FieldReader | None, stem: str) -> tuple[str, str]:
-    """Return the agent's name and, if it was converted, the original as the display name."""
+    """Return the agent's name and, if the name was converted, the original as the display name."""
     if reader and not reader.text:
         reader.report_expected("a name (in quotes if it looks like a number, a date or a boolean)")
         return to_agent_name(stem), ""
@@ -127,7 +127,7 @@ def read_tools(reader: FieldReader) -> tuple[str, ...]:
 
 
 def read_permissions(reader: FieldReader) -> Permissions:
-    """Return rules by decision; `allow` rules are kept, but have no effect."""
+    """Return rules by decision. `allow` rules are stored, but have no effect."""
     # For start-up time: most files have no rules.
     from ..policy.rule_entry import KINDS, read_rule_lists
 
@@ -187,7 +187,7 @@ def read_required_count(reader: FieldReader, count: int) -> Literal["all", "any"
 
 
 def read_data_format(reader: FieldReader) -> str | dict[str, Any]:
-    """Return `text`, `markdown` or a JSON schema, which can be in a separate file."""
+    """Return `text`, `markdown` or a JSON schema. The schema can be in a separate file."""
     if isinstance(reader.node, MappingNode):
         return check_schema_type(reader, to_plain_value(reader.node))
     word = reader.read_text(allow_blank=True)
@@ -216,7 +216,7 @@ def read_schema_file(reader: FieldReader, file_name: str) -> dict[str, Any]:
 
 
 def check_schema_type(reader: FieldReader, found: dict[str, Any]) -> dict[str, Any]:
-    """Return `found`. Only its `type` is checked here, the rest when a value is validated."""
+    """Return `found` after checking its `type`. The rest of the schema is checked when a value is validated."""
     given = found.get("type", "object")
     for kind in given if isinstance(given, list) else [given]:
         if kind not in TYPES:
@@ -261,4 +261,4 @@ READERS: Readers = {
     "permission_mode": read_permission_mode,
     "isolation": partial(FieldReader.read_choice, words=("shared", "worktree", "process")),
 }
-"""The reader for each key. The name is read separately, because it depends on the file name."""
+"""The reader for each key. `name` is read separately, because its default is the file name."""

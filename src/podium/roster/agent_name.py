@@ -1,4 +1,4 @@
-"""Agent names: validating, converting and reading them, and suggestions for mistyped names."""
+"""Validate, convert and read agent names, and suggest names for a mistyped one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..values.plain_text import join_words
 NAME_RULE = "lower-case letters, digits and hyphens, at most 64 characters, not starting with a hyphen"
 MAX_NAME_LENGTH = 64
 MAX_SUGGESTIONS = 8
-# Among more names than this, only alphabetical neighbours are compared: a large roster with many
+# If there are more names than this, compare only alphabetical neighbours: a large roster with many
 # wrong names would otherwise take minutes.
 MANY = 400
 NEIGHBOURS = 20
@@ -30,12 +30,12 @@ def is_agent_name(text: str) -> bool:
 
 
 def to_agent_name(text: str) -> str:
-    """Convert `text` to a name: lower case, other characters replaced by single hyphens. The result may be empty."""
+    """Convert `text` to lower case, and replace invalid characters by single hyphens. The result may be empty."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower())[: MAX_NAME_LENGTH + 1].strip("-")[:MAX_NAME_LENGTH].rstrip("-")
 
 
 def make_unique_name(name: str, is_taken: Callable[[str], bool], *, longest: int | None = None) -> str:
-    """Return `name`; if it is taken, append a number and limit it to `longest` characters."""
+    """Return `name`. If the name is taken, append a number, and limit the result to `longest` characters."""
     number, free = 1, name
     while is_taken(free):
         number += 1
@@ -64,14 +64,14 @@ def read_agent_names(reader: FieldReader) -> tuple[str, ...]:
 
 
 def resolve_agent_name(reader: FieldReader, word: str) -> str:
-    """Return `word` as an agent name; in a foreign file a display name is converted to a name."""
+    """Return `word` as an agent name. In another program's file, a display name is converted to an agent name."""
     if reader.context.foreign and not is_agent_name(word) and not word.startswith(_SOURCES):
         return to_agent_name(word) or word
     return word
 
 
 def sort_by_similarity(name: str, known: Sequence[str]) -> list[str]:
-    """Sort `known` (in alphabetical order) by similarity to `name`. If there are many, return only the neighbours."""
+    """Sort the alphabetical list `known` by similarity to `name`. If it is long, use only the neighbours of `name`."""
     if len(known) > MANY:
         place = bisect_left(known, name)
         known = known[max(0, place - NEIGHBOURS) : place + NEIGHBOURS]
@@ -85,9 +85,9 @@ def sort_by_similarity(name: str, known: Sequence[str]) -> list[str]:
 
 
 def suggest_names(name: str, known: Sequence[str], *, but: str = "") -> str:
-    """Return the names that exist, most similar to `name` first: `available: builder, reviewer and 3 more`.
+    """Return a list of existing names, most similar to `name` first: `available: builder, reviewer and 3 more`.
 
-    `known` must be sorted. `but` is left out: an agent cannot refer to itself.
+    `known` must be sorted. `but` is not suggested, because an agent cannot refer to itself.
     """
     place = bisect_left(known, but)
     count = len(known) - (known[place : place + 1] == [but])

@@ -1,4 +1,4 @@
-"""The roster: all agents, the source of each, and which one takes effect when several have the same name.
+"""Load the roster: all agents with their sources, and which agent takes effect if several have the same name.
 
 Later sources override earlier ones by name: built-in agents, then the user's own, then the repository's.
 Loading only reads agent files; references between agents are checked when they are used.
@@ -30,7 +30,7 @@ BUILTIN_AGENTS = Path(__file__).parent.parent / "builtin" / "agents"
 SOURCE_PREFIXES: Mapping[Source, str] = {"built-in": "builtin", "user": "user", "repo": "repo"}
 PRESETS_FILE = "presets.json"
 SQUAD_FOLDERS = (".squad", ".ai-team", ".squad.before", ".ai-team.before")
-"""Where a repository's squad may be; the last two are used while a squad is being replaced."""
+"""The folders where a repository's squad may be. The last two exist only while a squad is being replaced."""
 
 BrokenAgent = tuple[Diagnostic, ...]
 CheckMore = Callable[[Iterable[Agent]], Iterable[Diagnostic]]
@@ -47,7 +47,7 @@ class Folder:
     repo: Path | None = None
 
     def format_path(self, path: Path) -> str:
-        """Return a path in this folder in the form shown to people."""
+        """Return a path in this folder as it is shown to users."""
         if self.source == "built-in":
             return f"podium/{path.relative_to(BUILTIN_AGENTS.parent.parent).as_posix()}"
         return format_path(path, repo=self.repo)
@@ -74,7 +74,7 @@ def list_agent_folders(repo: Path | None, home: Path) -> tuple[Folder, ...]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roster:
-    """All agents by name, with the diagnostics about their files.
+    """All agents by name, and the diagnostics about their files.
 
     `agents` are the agents in effect, `shadowed` are those that another agent overrides, and `broken` are the
     names whose file in effect has errors. `by_qualified_name` lists every agent, shadowed or not, as
@@ -121,7 +121,7 @@ class Roster:
         return found[0] if found else None
 
     def resolve_team(self, name: str, extra: Iterable[Agent] = ()) -> tuple[Agent, ...]:
-        """Return the agent and all agents it needs, itself first, after checking their references.
+        """Check an agent and all agents it needs, and return them. The agent itself is first.
 
         `extra` are agents built in code; they override files of the same name.
         """
@@ -176,7 +176,7 @@ class Roster:
         return reached, tuple(diagnostic for diagnostics in broken.values() for diagnostic in diagnostics)
 
     def _find_agent(self, name: str) -> Agent | BrokenAgent | None:
-        """Find an agent by name. If `name` is qualified, the result has that name."""
+        """Find an agent by name. If `name` is qualified, the returned agent has the qualified name."""
         if name in self.agents:
             return self.agents[name]
         if name in self.broken:
@@ -185,18 +185,18 @@ class Roster:
         return structs.replace(entry, name=name) if isinstance(entry, Agent) else entry
 
     def with_line(self, diagnostic: Diagnostic) -> Diagnostic:
-        """Add the line of the diagnostic's key, or of the enclosing key."""
+        """Add the line number of the diagnostic's key, or of the enclosing key."""
         lines = self.lines.get(diagnostic.path, {})
         line = lines.get(diagnostic.key) or lines.get(diagnostic.key.split(".")[0])
         return structs.replace(diagnostic, line=diagnostic.line or line)
 
 
 def _find_matching_names(name: str, known: Mapping[str, Agent | BrokenAgent]) -> list[str]:
-    """Match by display name, then by slug, then by display name ignoring case."""
+    """Return the names that match by display name, otherwise by slug, otherwise by display name ignoring case."""
     displayed = {own: entry.display_name for own, entry in known.items() if isinstance(entry, Agent)}
     made = to_agent_name(name)
     found = [own for own, display_name in displayed.items() if display_name == name]
-    # An agent whose own name is the slug takes precedence over others with the same display name.
+    # If the slug of `name` is an agent's own name, that agent takes precedence over others with the display name.
     if made in found or (not found and made in known):
         return [made]
     return found or [own for own, display_name in displayed.items() if display_name.casefold() == name.casefold()]
@@ -231,7 +231,7 @@ def _read_all_sources(repo: Path | None, home: Path) -> list[tuple[Source, Agent
     files = [(folder, read_folder(folder)) for folder in list_agent_folders(repo, home)]
     if not _may_have_teams(repo, home):
         return [(folder.source, collection) for folder, collection in files]
-    from .squad_agents import load_team_agents  # for start-up time: most users have no such teams
+    from .squad_agents import load_team_agents  # imported here for start-up time: most users have no such teams
 
     team_agents = load_team_agents(repo, home, {name for _, collection in files for name in collection.entries})
     elsewhere = [(folder.source, collection) for folder, collection in files if folder.source != "repo"]
@@ -251,7 +251,7 @@ def _read_all_sources(repo: Path | None, home: Path) -> list[tuple[Source, Agent
 
 
 def _may_have_teams(repo: Path | None, home: Path) -> bool:
-    """Return whether there may be a preset or a squad."""
+    """Return whether a presets file or a squad folder exists."""
     places = [home / PRESETS_FILE, *(repo / name for name in SQUAD_FOLDERS if repo is not None)]
     return any(map(os.path.lexists, places))
 
@@ -266,7 +266,7 @@ def _collect_team_agents(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCollection:
-    """A source's agents and broken files by name, and all diagnostics about the source."""
+    """The agents of one source by name, including those with broken files, and all diagnostics about the source."""
 
     entries: Mapping[str, Agent | BrokenAgent]
     diagnostics: tuple[Diagnostic, ...]
@@ -328,7 +328,7 @@ class CheckReport:
 
 
 def check_path(path: Path, home: Path, check_more: CheckMore = lambda agents: ()) -> CheckReport:
-    """Check the repository, folder or file at `path`; a folder or file is checked with all other agents.
+    """Check the repository, folder or file at `path`. A folder or file is checked together with all other agents.
 
     `check_more` returns further diagnostics about valid agents.
     """

@@ -1,4 +1,4 @@
-"""Presets: the user's own teams, stored in one file in Podium's home folder.
+"""Read and write presets: the user's own teams, stored in one file in Podium's home folder.
 
 The file is replaced atomically, and entries in it that cannot be read are preserved.
 """
@@ -31,13 +31,13 @@ from .team_keys import OPTION_READERS
 PRESETS_FILE = "presets.json"
 LOCK_FILE = ".presets.lock"
 CHECKED_KEYS = ("worktrees", "max_iterations")
-"""Keys of a preset that have the same meaning as under `team:` in an agent's file, like all keys of `manner`."""
+"""Keys of a preset that have the same meaning as under `team:` in an agent's file. So do all keys of `manner`."""
 MAX_NUMBER = 10**18
 """Numbers of this size or larger are rejected, as in agent files."""
 
 
 class PresetWorker(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A worker in a preset. Without a prompt it is generic; without tools it gets the default worker tools."""
+    """A worker in a preset. Without a prompt, it is a generic worker; without tools, it gets the default tools."""
 
     name: str = ""
     role: str = ""
@@ -47,7 +47,7 @@ class PresetWorker(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ModeOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The options of a team's mode; None means not set."""
+    """The options of a team's mode. None means not set."""
 
     dispatch: Literal["ask", "force"] | None = None
     answer_directly: bool | None = None
@@ -72,7 +72,7 @@ class ModeOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     prompts: dict[str, str] | None = None
 
     def to_team_options(self) -> dict[str, Any]:
-        """Return the options that are set, by team key."""
+        """Return the options that are set, by their keys under `team:`."""
         return {key: value for key, value in structs.asdict(self).items() if value is not None}
 
 
@@ -96,7 +96,7 @@ class Preset(Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_repo_level: bool = False
 
     def to_members(self, taken: Collection[str] = ()) -> tuple[Member, ...]:
-        """Return the workers as members, each with a role and a name that is not in `taken`."""
+        """Return the workers as members, each with a role and with a name that is not in `taken`."""
         names = {*(name.casefold() for name in taken)}
         found: list[Member] = []
         for number, worker in enumerate(self.workers, 1):
@@ -128,7 +128,7 @@ class Presets(Struct, frozen=True):
         return tuple(one for one in self.entries if isinstance(one, Preset))
 
     def get(self, name: str) -> Preset | None:
-        """Return the preset with that name, ignoring case."""
+        """Return the preset with this name, ignoring case."""
         return next((one for one in self.presets if one.name.casefold() == name.casefold()), None)
 
 
@@ -173,7 +173,7 @@ def save_preset(home: Path, preset: Preset) -> None:
 
 
 def check_preset(preset: Preset) -> None:
-    """Raise Mistake if the preset could not be loaded again after saving."""
+    """Raise Mistake if the preset could not be loaded again after it is saved."""
     context = ParseContext(file=Path(PRESETS_FILE), display_path=PRESETS_FILE)
     _read_options(msgspec.to_builtins(preset), context)
     for diagnostic in context.diagnostics:
@@ -181,7 +181,7 @@ def check_preset(preset: Preset) -> None:
 
 
 def delete_preset(home: Path, name: str) -> bool:
-    """Delete the preset with that name. Return whether it existed."""
+    """Delete the preset with this name. Return whether it existed."""
     with _lock_presets(home):
         stored = _read_file(home)
         entries = _validate_file(stored).presets
@@ -193,7 +193,7 @@ def delete_preset(home: Path, name: str) -> bool:
 
 
 def preset_from_team(team: Team, *, description: str = "", lead_model: str = "") -> Preset:
-    """Convert a squad team to a preset: the user's own copy of the team saved in the repository."""
+    """Convert a squad to a preset, as the user's own copy of the team in the repository."""
     workers = tuple(
         PresetWorker(name=one.name, role=one.role, model=one.model, prompt=one.prompt) for one in team.members
     )
@@ -210,7 +210,7 @@ def preset_from_team(team: Team, *, description: str = "", lead_model: str = "")
 
 
 def build_workers(models: Sequence[str], prompts: Sequence[str] = ()) -> tuple[PresetWorker, ...]:
-    """Build a worker for each model; workers without a prompt are generic."""
+    """Build a worker for each model. Workers without a prompt are generic."""
     return tuple(
         PresetWorker(model=model, prompt=prompts[place] if place < len(prompts) else "")
         for place, model in enumerate(models)
@@ -257,7 +257,7 @@ def _make_reader(context: ParseContext, key: str, value: Any) -> FieldReader:
 
 
 def _to_node(value: Any, depth: int = 2) -> LocatedNode:
-    """Convert a JSON value to a node; values nested deeper than any key allows are left out."""
+    """Convert a JSON value to a node. Values that are nested deeper than any key allows are dropped."""
     match value:
         case dict():
             return MappingNode(line=0, fields={key: _to_node(one, depth - 1) for key, one in value.items() if depth})
@@ -289,7 +289,7 @@ def _merge_preset(old: Any, new: dict[str, Any]) -> dict[str, Any]:
 
 
 def _index_workers(workers: Any) -> dict[tuple[str, int], Any]:
-    """Index workers by name and, for workers with the same name, by position among them."""
+    """Index workers by name and by their position among the workers with the same name."""
     found: dict[tuple[str, int], Any] = {}
     for worker in workers if isinstance(workers, list | tuple) else ():
         name = str(worker.get("name", "")).casefold() if isinstance(worker, dict) else ""

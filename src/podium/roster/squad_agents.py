@@ -1,8 +1,8 @@
-"""The agents of squads and presets: a lead for each team, and an agent for each of its members.
+"""Build the agents of squads and presets: a lead for each team, and an agent for each of its members.
 
-A lead has the team's name and overrides other agents, as a file with that name would. A member
-overrides nothing: if its name is taken, it gets the lead's name as a prefix, and keeps its own name
-only inside the team.
+A lead has the team's name and overrides other agents, as an agent file with that name would. A member
+overrides nothing: if its name is taken, the agent gets the lead's name as a prefix, and has the member's
+own name only inside the team.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from .squad.squad_folder import MAX_CONTEXT_LENGTH, SQUAD_FOLDER, TEAM_FILE
 from .team_keys import describe_idle_key
 
 DEFAULT_AGENT_TOOLS = ("read_file", "glob", "grep", "git_diff", "ask_person", "report_status")
-"""The tools for an agent whose file does not list any."""
+"""The tools for an agent whose file has no list of tools."""
 
 DEFAULT_WORKER_TOOLS = (*DEFAULT_AGENT_TOOLS, "write_file", "edit_file", "bash", "run_checks")
-"""The tools for a worker without its own list. Members do the work, so they can write and run commands."""
+"""The tools for a worker without its own list. Workers do the team's work, so they can write files and run commands."""
 
 LEAD_PROMPT = (
     "You lead the team {name}. Give each part of a request to the member whose role fits it best, "
@@ -43,7 +43,7 @@ MAX_NAMES_SHOWN = 6
 
 
 class TeamAgents(NamedTuple):
-    """The agents from one source of teams, with diagnostics; `broken` lists unusable leads by name."""
+    """The agents from one source of teams, with diagnostics. `broken` maps unusable leads to their errors."""
 
     agents: tuple[Agent, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -58,7 +58,7 @@ class TeamAgentsBySource(NamedTuple):
 
 
 class _TeamLocation(NamedTuple):
-    """Where a team is stored, and its lead's name. `hidden` are members that the squad of the same name overrides."""
+    """Where a team is stored, and its lead's name. `hidden` are members that a squad of the same name overrides."""
 
     source: Source
     path: str
@@ -67,7 +67,7 @@ class _TeamLocation(NamedTuple):
 
 
 def load_team_agents(repo: Path | None, home: Path, taken: Collection[str]) -> TeamAgentsBySource:
-    """Load the agents of all teams; `taken` are the names of agents from files. This only reads files."""
+    """Load the agents of all teams, without writing anything. `taken` are the names of agents from files."""
     names = {*taken}
     entries, diagnostics = _load_presets(home)
     leads = _name_leads(entries)
@@ -145,7 +145,7 @@ def _build_preset_agents(
 
 
 def _truncate_preset(preset: Preset) -> Preset:
-    """Truncate the texts of a preset that is also stored as a squad, as reading the squad does."""
+    """If a preset is also stored as a squad, truncate its texts to the lengths that are read from a squad."""
     if not preset.source:
         return preset
     return structs.replace(
@@ -229,14 +229,14 @@ def _build_lead(preset: Preset, location: _TeamLocation, members: Sequence[Membe
 
 
 def _join_first_names(names: Sequence[str]) -> str:
-    """Join the names; if there are many, only the first ones."""
+    """Join the names. If there are many, join only the first ones."""
     if len(names) > MAX_NAMES_SHOWN:
         names = [*names[: MAX_NAMES_SHOWN - 1], f"{len(names) - MAX_NAMES_SHOWN + 1} more"]
     return join_words(names) or "nobody"
 
 
 def _check_model(text: str, who: str, location: _TeamLocation, diagnostics: list[Diagnostic]) -> str:
-    """Return the model name, or an empty string with a warning if it is invalid."""
+    """Return the model name. If the name is invalid, add a warning and return an empty string."""
     if not text or is_model_name(text):
         return text
     message = f"{who} has the invalid model {quote_text(text)}; using the default model"
@@ -245,7 +245,7 @@ def _check_model(text: str, who: str, location: _TeamLocation, diagnostics: list
 
 
 def is_model_name(text: str) -> bool:
-    """Return whether `text` is a valid model name, whether or not the model exists."""
+    """Return whether `text` has the form of a model name. The model does not have to exist."""
     return MODEL_NAME.fullmatch(text) is not None
 
 

@@ -1,7 +1,7 @@
-"""Team definitions: finding where a team is stored, and saving, changing and deleting it there.
+"""Find where a team is stored, and save, change or delete the stored team.
 
-A team is stored as a squad's folder, a preset, or agent files. Only squads and presets are written;
-agent files are the user's own text and are never changed. Callers ask the user for confirmation first.
+A team is stored as a squad's folder, a preset, or agent files. Only squads and presets are written.
+Agent files are the user's own text and are never changed. Callers ask the user for confirmation first.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TeamKind = Literal["squad", "preset", "files", "built-in"]
 LEAD_KEYS = frozenset({"name", "description", "prompt", "display_name", "model", "team", "source", "path", "other"})
 MEMBER_KEYS = LEAD_KEYS - {"team"} | {"tools", "role"}
 CHARTER_KEYS = frozenset({"capabilities", "fallback_models"})
-"""A member's keys that are derived from its prompt, so that a preset does not need to store them."""
+"""Keys of a member that a preset does not need to store, because they are derived from the prompt."""
 CONTEXT_FIELDS = {"shared_context": "shared_context", "routing": "routing_context"}
 PLAIN_OPTIONS = ("worktrees", "max_iterations")
 
@@ -67,7 +67,7 @@ def is_team(agent: Agent) -> bool:
 
 
 def find_team(name: str, roster: Roster, *, repo: Path, home: Path) -> TeamDefinition:
-    """Find a team by its name or display name. Raise Mistake if not found."""
+    """Find a team by its name or display name. Raise Mistake if there is no such team."""
     lead = _find_lead(name, roster)
     if lead.team is None:
         if lead.router is not None:
@@ -92,7 +92,7 @@ def _find_lead(name: str, roster: Roster) -> Agent:
 
 
 def preset_from_agents(lead: Agent, members: tuple[Agent, ...]) -> Preset:
-    """Convert a team of agent files to a preset. Raise Mistake if a preset cannot store all of it."""
+    """Convert a team of agent files to a preset. Raise Mistake if a preset cannot store all keys of the files."""
     assert lead.team is not None
     _refuse_extra_keys(lead, lead, LEAD_KEYS)
     own = {*CONTEXT_FIELDS, *PLAIN_OPTIONS, *ModeOptions.__struct_fields__}
@@ -148,7 +148,7 @@ def _make_extra_keys_error(lead: Agent, agent: Agent, keys: list[str]) -> Mistak
 
 def squad_team_from_preset(preset: Preset, repo: Path) -> squad.Team:
     """Convert a preset to a squad team in this repository."""
-    # A copy of this repository's own squad may be older than the files, so saving it must not empty them.
+    # A copy of this repository's squad may be older than the squad's files, so saving the copy must not empty them.
     source = Path(preset.source) if preset.source and Path(preset.source).parent != repo.absolute() else None
     context = preset.shared_context, preset.routing_context
     return squad.Team(preset.name, preset.mode, preset.to_members(), *context, source)
@@ -170,7 +170,7 @@ def list_preset_only_settings(preset: Preset) -> list[str]:
 
 
 def describe_save_losses(preset: Preset, *, repo: Path | None, home: Path, team: squad.Team | None = None) -> list[str]:
-    """Return a sentence for each thing that `save_team` with these arguments would lose or replace."""
+    """Return a sentence for each team or setting that `save_team` with these arguments would replace or lose."""
     losses = []
     there = None if repo is None else squad.discover(repo)
     if there is not None and squad.slug(there.name) != squad.slug(preset.name):
@@ -196,7 +196,7 @@ def find_overridden_builtin(name: str, roster: Roster) -> str | None:
 
 
 def save_team(preset: Preset, *, repo: Path | None, home: Path, team: squad.Team | None = None) -> Path | None:
-    """Save a team as a preset and, with a repository, as its squad. Return the squad's folder.
+    """Save a team as a preset and, if `repo` is given, as the repository's squad. Return the squad's folder, if any.
 
     Pass `team` if the team was read from a squad's folder.
     """
@@ -208,7 +208,7 @@ def save_team(preset: Preset, *, repo: Path | None, home: Path, team: squad.Team
 
 
 def _keep_preset_only_settings(copy: Preset, preset: Preset) -> Preset:
-    """Return the preset of a squad with the settings that only the user's copy of it can store."""
+    """Return `preset` with the settings from `copy` that a squad cannot store."""
     tools = {worker.name: worker.tools for worker in copy.workers}
     return structs.replace(
         preset,
@@ -238,7 +238,7 @@ def delete_team(found: TeamDefinition, *, repo: Path, home: Path) -> None:
 def change_team_member(
     found: TeamDefinition, member: str, *, repo: Path, home: Path, model: str | None = None, prompt: str | None = None
 ) -> TeamKind:
-    """Change a member's model or prompt. Return where the change is saved; a built-in team becomes a preset."""
+    """Change a member's model or prompt, and return where the change is saved. A built-in team is saved as a preset."""
     place = _find_member_index(found, member)
     changes: dict[str, str] = {key: value for key, value in (("model", model), ("prompt", prompt)) if value is not None}
     if found.kind == "files":
@@ -273,7 +273,7 @@ def _replace_member(team: squad.Team, place: int, changes: Mapping[str, str]) ->
 
 
 def _find_member_index(found: TeamDefinition, member: str) -> int:
-    """Return a member's index, by its name in the team or in the roster."""
+    """Return the index of the member with this name in the team or in the roster."""
     assert found.lead.team is not None
     names = [one.name or one.agent.rpartition(":")[2] for one in found.lead.team.members]
     for known in (names, [one.agent for one in found.lead.team.members]):

@@ -1,4 +1,4 @@
-"""The keys under `team:` in an agent's file: the members, the mode and its options."""
+"""Read the keys under `team:` in an agent's file: the members, the mode and its options."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ ACTING_MODES: Mapping[str, tuple[Mode, ...]] = {
     "constraints": ("collaborate",),
     "needs": ("collaborate",),
 }
-"""The modes in which a key has an effect, for keys that do not apply in every mode."""
+"""For each key that does not apply in every mode, the modes in which it has an effect."""
 KEYS = ("mode", "members", "evaluator", *OPTION_READERS)
 SPELLINGS = {"terminationMode": "termination", "termination_mode": "termination"}
 
@@ -126,7 +126,7 @@ def warn_about_idle_keys(fields: Mapping[str, FieldReader], mode: Mode) -> None:
 
 
 def describe_idle_key(key: str, mode: Mode) -> str:
-    """Return why a team key has no effect in this mode, or an empty string if it has an effect."""
+    """Return why a team key has no effect in this mode, or an empty string if it has one."""
     modes = ACTING_MODES.get(key, MODES)
     if mode in modes or mode not in MODES:
         return ""
@@ -134,7 +134,7 @@ def describe_idle_key(key: str, mode: Mode) -> str:
 
 
 def read_members(reader: FieldReader) -> tuple[Member, ...]:
-    """Read members, given as names or as mappings with the team's changes to an agent."""
+    """Read members. Each is a name, or a mapping with the team's changes to an agent."""
     if isinstance(reader.node, ScalarNode):
         return tuple(Member(agent=name) for name in read_agent_names(reader))
     if not isinstance(reader.node, ListNode):

@@ -1,4 +1,4 @@
-"""The graph of agents: which agents each one needs, which can give the final answer, and how to draw it."""
+"""Build the graph of agents, find the agents that can give the final answer, and draw the graph as text."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ LEGEND = "* may give the final answer"
 def iter_edges(agent: Agent) -> Iterator[Reference]:
     """Yield references to the agents that run inside or after this one.
 
-    A lead that is one of its own members, as a discussion's coordinator can be, is left out. So is a
-    lead that is its own evaluator, which `agent_check` rejects.
+    A lead's reference to itself is skipped if the lead is a member of its own discussion or its own
+    evaluator. `agent_check` rejects the latter.
     """
     for reference in agent.references():
         is_self = reference.name == agent.name
@@ -29,7 +29,7 @@ def iter_edges(agent: Agent) -> Iterator[Reference]:
 
 
 def find_terminal_agents(agents: Agents, name: str) -> tuple[str, ...]:
-    """Return the agents that can give the final answer for `name`: the ends of its handoffs and routes."""
+    """Return the agents that can give the final answer for `name`: those at the end of its handoffs and routes."""
     found: dict[str, None] = {}
     seen: set[str] = set()
     waiting = [name]
@@ -49,7 +49,7 @@ def find_terminal_agents(agents: Agents, name: str) -> tuple[str, ...]:
 
 
 def format_edge_label(agent: Agent, edge: Reference) -> str:
-    """Return an edge's label in a drawing."""
+    """Return the label of an edge in a drawing."""
     if edge.kind == "member" and agent.team is not None and edge.name == agent.team.evaluator:
         return "evaluator"
     if edge.kind == "route" and agent.router is not None and edge.name == agent.router.fallback:
@@ -68,7 +68,7 @@ class TreeLine:
 
 
 def render_tree(agents: Agents, name: str) -> str:
-    """Render the workflow of `name` as a text tree; an agent is expanded only once."""
+    """Render the workflow of `name` as a text tree. Each agent is expanded only once."""
     owners = find_terminal_agents(agents, name)
     lines: list[str] = []
     drawn: set[str] = set()
@@ -113,7 +113,7 @@ def describe_agent_kind(agent: Agent) -> str:
 
 
 def render_mermaid(agents: Agents, name: str) -> str:
-    """Render the workflow of `name` as a Mermaid flowchart; agents that can give the final answer have round ends."""
+    """Render the workflow of `name` as a Mermaid flowchart. Agents that can give the final answer have round ends."""
     owners = find_terminal_agents(agents, name)
     ids = {reached: f"n{place}" for place, reached in enumerate(find_reachable_agents(agents, name))}
     lines = ["flowchart TD", f"    %% round ends: {LEGEND.removeprefix('* ')}"]
@@ -130,7 +130,7 @@ def render_mermaid(agents: Agents, name: str) -> str:
 
 
 def find_reachable_agents(agents: Agents, name: str) -> tuple[str, ...]:
-    """Return `name` and all agents it needs, directly or indirectly, nearest first, including missing ones."""
+    """Return `name` and all agents that it needs, even indirectly, nearest first. Missing agents are included."""
     found = {name: None}
     for current in (queue := [name]):
         for edge in iter_edges(agents[current]) if current in agents else ():

@@ -1,4 +1,4 @@
-"""The graph of agents as a self-contained SVG, with a box for each node in the tree.
+"""Draw the graph of agents as a self-contained SVG, with a box for each node of the tree.
 
 Edges and their labels come from `workflow_graph`.
 """
@@ -40,7 +40,7 @@ class Box(NamedTuple):
 
 
 def render_svg(agents: Agents, name: str) -> str:
-    """Render the workflow of `name` as an SVG; agents that can give the final answer have round ends."""
+    """Render the workflow of `name` as an SVG. Agents that can give the final answer have round ends."""
     owners, boxes = find_terminal_agents(agents, name), list(_layout_boxes(agents, name))
     drawn = [part for row, box in enumerate(boxes) for part in _draw_box(box, row, boxes, is_final=box.name in owners)]
     width = max(_box_x(box) + _box_width(box) for box in boxes) + MARGIN
@@ -52,7 +52,7 @@ def render_svg(agents: Agents, name: str) -> str:
 
 
 def _layout_boxes(agents: Agents, name: str) -> Iterator[Box]:
-    """Yield the boxes from top to bottom; an agent is expanded only once."""
+    """Yield the boxes from top to bottom. Each agent is expanded only once."""
     met: set[str] = set()
     waiting = [Box(name, "", "", 0, -1)]
     row = 0

@@ -1,1 +1,1 @@
-"""The agents' tools: files, search, shell, checks, diffs, questions, web pages, and your own functions."""
+"""Provide the agents' tools: files, search, shell, checks, diffs, questions, web pages, and your own functions."""

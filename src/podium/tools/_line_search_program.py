@@ -1,6 +1,6 @@
-"""A program that searches the lines of files. It reads the query as JSON from stdin and prints hits as JSON lines.
+"""Search the lines of files. This program reads a query as JSON from stdin and prints the hits as JSON lines.
 
-It runs as a separate process in the checkout and uses only the standard library. It does not follow links.
+The program runs as a separate process in the checkout, uses only the standard library, and does not follow links.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ def main() -> None:
     """Read the query, search the files and print the hits."""
     asked: dict[str, Any] = json.load(sys.stdin.buffer)
     expression = re.compile(asked["pattern"], re.IGNORECASE if asked["ignore_case"] else 0)
-    left = asked["most"] + 1  # one above the limit, to show that more exist
+    left = asked["most"] + 1  # one more than the limit, to show that there are more hits
     for path in asked["paths"]:
         for hit in _find_hits(path, expression, asked["context"]):
             sys.stdout.write(json.dumps({"path": path, **hit}) + "\n")
@@ -52,7 +52,7 @@ def _find_hits(path: str, expression: re.Pattern[str], context: int) -> Iterator
 
 
 def _read_content(path: str) -> bytes:
-    """Return the content of a file without its final newline; b"" if it is not a readable text file."""
+    """Return the content of a file without its final newline, or b"" if the file is not a readable text file."""
     try:
         fd = _open_without_links(path)
     except OSError:
@@ -66,7 +66,7 @@ def _read_content(path: str) -> bytes:
 
 
 def _open_without_links(path: str) -> int:
-    """Open a file directory by directory, without following links, and return its descriptor."""
+    """Open a file by descending directory by directory, without following links, and return its descriptor."""
     *above, name = path.split("/")
     fd = os.open(".", os.O_RDONLY | os.O_DIRECTORY)
     try:

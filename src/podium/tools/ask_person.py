@@ -1,6 +1,6 @@
-"""The tools `ask_person`, which asks a question and waits for the answer, and `report_status`.
+"""Provide the tools `ask_person`, which asks a question and waits for the answer, and `report_status`.
 
-Both record events on the timeline. A resumed run does not repeat events that are already there.
+Both tools record events on the timeline. A resumed run does not record them again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class ReportStatusArguments(Arguments, frozen=True, kw_only=True):
 
 
 def ask_person_tool(unattended: Unattended | None) -> Tool:
-    """Return the tool that asks the user. In an unattended run, it answers NOBODY or pauses the run."""
+    """Return the tool that asks the user. In an unattended run, the tool answers NOBODY or pauses the run."""
 
     async def ask_and_wait(call: ToolUse, scope: Scope) -> ToolAnswer:
         try:

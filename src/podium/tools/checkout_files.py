@@ -1,7 +1,7 @@
-"""Access to the files in a checkout. Nothing outside the checkout is ever opened.
+"""Access the files in a checkout. Nothing outside the checkout is ever opened.
 
-A path is first located: links are followed as long as they stay inside, and the result is the real
-path, which permission rules are applied to. Opening and writing then use that real path and do not
+A path is first located: links are followed as long as they stay inside the checkout, and the result is
+the real path. Permission rules are applied to the real path. Opening and writing then use that real path and do not
 follow any links, so a link that is created in between causes an error instead of an escape.
 
 The kernel resolves paths if it supports `openat2`; otherwise the path is traversed directory by
@@ -27,7 +27,7 @@ from ..system import openat2
 LONGEST_NAME = 255
 LONGEST_PATH = 4096
 OWN_FILE_PREFIX = ".podium-"
-"""The prefix of files that are being written. Such a file remains only if the process is killed while writing."""
+"""The prefix of temporary files. Such a file remains only if the process is killed while writing it."""
 
 Kind = Literal["file", "directory", "absent"]
 
@@ -50,7 +50,7 @@ class LocatedPath:
 def open_checkout(directory: Path, *, by_kernel: bool | None = None) -> Iterator[Checkout]:
     """Open the checkout for the duration of the block.
 
-    `by_kernel` chooses whether the kernel resolves paths; by default it does if it can.
+    `by_kernel` sets whether the kernel resolves paths. By default, it does if it supports this.
     """
     try:
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -73,7 +73,7 @@ class Checkout:
     # Locating a path
 
     def locate(self, path: str) -> LocatedPath:
-        """Return the real path. Raise InvalidCall if it is outside the checkout or is not a file or directory."""
+        """Return the real path. Raise InvalidCall if it is outside the checkout, or not a file or directory."""
         relative = self._make_relative(_validate_path(path))
         located = self._locate_by_kernel(relative) if self._by_kernel else self._locate_by_walking(relative)
         if path.endswith("/") and located.kind != "directory":
@@ -113,7 +113,7 @@ class Checkout:
         return self._build_located_path(relative, found, mode, absent)
 
     def _refuse_dangling_link(self, relative: str, names: list[str]) -> None:
-        """Raise InvalidCall if the path is a dangling link: no file can be created through it."""
+        """Raise InvalidCall if the path is a dangling link, because no file can be created through such a link."""
         with suppress(OSError):
             os.close(openat2.open_beneath(self.fd, "/".join(names), os.O_PATH | os.O_NOFOLLOW))
             raise InvalidCall(f"{format_path(relative)} is a broken link; remove the link or give another path.")
@@ -287,7 +287,7 @@ def _validate_path(path: str) -> str:
 
 
 def _has_clean_characters(path: str) -> bool:
-    """Return whether the path can be recorded and shown as it is: valid UTF-8 without control characters."""
+    """Return whether the path can be recorded and shown unchanged: it is valid UTF-8 without control characters."""
     return not any(unicodedata.category(character) in ("Cc", "Cs") for character in path)
 
 
@@ -306,12 +306,12 @@ def _convert_os_error(path: str, error: OSError) -> InvalidCall:
 
 
 def format_path(path: str) -> str:
-    """Format a path for a message: a long path is cut, and one with unprintable characters is quoted."""
+    """Format a path for a message. A long path is cut, and a path with unprintable characters is quoted."""
     cut = path if len(path) <= 200 else f"{path[:200]}…"
     return cut if cut.isprintable() else ascii(cut)
 
 
 def describe_file_type(mode: int) -> str:
-    """Return the type of an entry that is neither a file nor a directory."""
+    """Return the type of a directory entry that is neither a file nor a directory."""
     kinds = ((stat.S_ISFIFO, "a fifo"), (stat.S_ISSOCK, "a socket"), (stat.S_ISLNK, "a link"))
     return next((words for is_kind, words in kinds if is_kind(mode)), "a device")

@@ -1,4 +1,4 @@
-"""The sandbox for commands that tools run, or why no sandbox is available."""
+"""Describe the sandbox for the commands that tools run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ..system.child_process import Wrap
 
 Seal = Callable[[list[str], Mapping[str, bytes]], list[str]]
-"""Wraps a command line in a sandbox where the files keep the given content, even if they change outside."""
+"""Wraps a command line in a sandbox where the given files have the given content, even if they change outside."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)

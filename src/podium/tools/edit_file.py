@@ -1,4 +1,4 @@
-"""The tool `edit_file`: replaces exact text in a file, either all edits or none."""
+"""Provide the tool `edit_file`, which replaces exact text in a file. Either all edits are made or none."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .read_write_files import PathOfFile, encode_utf8
 
 BOM = "\ufeff"
 SEARCHED = 5000
-"""How many lines are searched for the nearest match when a text was not found."""
+"""Maximum number of lines that are searched for the nearest match if a text is not found."""
 
 OldText = Annotated[str, Meta(description="The exact text in the file, without line numbers.")]
 NewText = Annotated[str, Meta(description="The text to replace it with.")]
@@ -50,7 +50,7 @@ class EditArguments(Arguments, frozen=True, kw_only=True):
 
 
 class EditFile:
-    """`edit_file`: one or several exact replacements, all or nothing."""
+    """`edit_file`: makes one or more exact replacements in a file, either all of them or none."""
 
     name = "edit_file"
     description = (

@@ -1,4 +1,4 @@
-"""A change to one file: prepared with its diff, and written only if the file has not changed since.
+"""Prepare a change to one file with its diff, and write it only if the file has not changed since.
 
 After a crash, the hashes recorded with the change show whether it was written.
 """
@@ -25,15 +25,15 @@ ABSENT = ""
 """The hash of a file that does not exist."""
 
 DescribeChange = Callable[[str, Mapping[str, Any], bool], str]
-"""Describes a completed change, given its path, its arguments and whether the file is new.
+"""Describes a completed change, given the path, the call's arguments and whether the file is new.
 
-The text must be the same after a crash, so it depends only on recorded values.
+The description must be the same after a crash, so it depends only on recorded values.
 """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingFileChange:
-    """The content of a file before and after a change; `before` is None if there is no file or it is not text."""
+    """The content of a file before and after a change. `before` is None if the file does not exist or is not text."""
 
     directory: Path
     path: str
@@ -71,7 +71,7 @@ class PendingFileChange:
 async def recover_change(directory: Path, began: Action, describe: DescribeChange) -> ToolAnswer | None:
     """Return the answer for an interrupted change: it was written, or the file has changed since.
 
-    Return None if the change is still to be written.
+    Return None if the change has not been written yet.
     """
 
     def read_current_hash() -> str:
@@ -104,7 +104,7 @@ def hash_content(content: bytes) -> str:
 
 
 def hash_file(checkout: Checkout, path: str) -> str:
-    """Return the current hash of a file; ABSENT if it does not exist."""
+    """Return the current hash of a file, or ABSENT if the file does not exist."""
     try:
         with checkout.open_file(path) as fd, os.fdopen(fd, "rb", closefd=False) as file:
             hashed = sha256()

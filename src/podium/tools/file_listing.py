@@ -1,6 +1,6 @@
-"""The files in a checkout: tracked and untracked files in a git repository, all files elsewhere.
+"""List the files in a checkout: tracked and untracked files in a git repository, all files elsewhere.
 
-Links are not followed. Files that git ignores and files that are hidden from searches are left out.
+Links are not followed. Files that git ignores and files that are hidden from searches are not listed.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .checkout_files import open_checkout
 MOST = 200_000
 
 Hidden = Callable[[str], bool]
-"""Returns whether a path is left out of searches and diffs over several files. Explicit paths still work."""
+"""Returns whether a path is hidden from searches and diffs of several files. An explicit path is never hidden."""
 
 SECRET_NAMES = (".env", ".netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials", "credentials.json")
 SECRET_ENDS = (".pem", ".key", ".p12", ".pfx", ".keystore", ".jks", ".kdbx")
@@ -27,7 +27,7 @@ EXAMPLES = (".example", ".sample", ".template", ".dist")
 
 
 def holds_secrets(path: str) -> bool:
-    """Return whether files with this name usually contain secrets."""
+    """Return whether files with this path usually contain secrets."""
     parts = PurePosixPath(path.casefold()).parts
     name = parts[-1] if parts else ""
     if name.endswith((*EXAMPLES, ".pub")):
@@ -43,7 +43,7 @@ def holds_secrets(path: str) -> bool:
 async def list_files(directory: Path, under: str, *, place: GitLocation, hidden: Hidden) -> list[str]:
     """Return the sorted paths of all files under a located directory, relative to the checkout.
 
-    `place` is the checkout's location for git.
+    `place` tells git where the checkout is.
     """
     found = await _list_git_files(place, under)
     if found is None:
@@ -52,7 +52,7 @@ async def list_files(directory: Path, under: str, *, place: GitLocation, hidden:
 
 
 async def _list_git_files(place: GitLocation, under: str) -> list[str] | None:
-    """Return the files that git lists; None if git is not installed or fails, as it does outside a repository."""
+    """Return the files that git lists. Return None if git is missing or fails, as it does outside a repository."""
     literally = "." if under == "." else f":(literal){under}"
     try:
         done = await call_git(place, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", literally)

@@ -1,4 +1,4 @@
-"""The tool `git_diff`: the changes in the checkout according to git."""
+"""Provide the tool `git_diff`, which shows the changes in the checkout according to git."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class GitDiff:
         return "\n".join(parts) or ("Nothing is staged." if is_staged else "Nothing has changed.")
 
     async def _require_checkout(self) -> None:
-        """Raise InvalidCall if git's work tree is elsewhere: the diff would show other files."""
+        """Raise InvalidCall if the checkout is not inside git's work tree, because the diff would show other files."""
         done = await call_git(self._place, "rev-parse", "--show-toplevel")
         top = os.fsdecode(done.out).rstrip("\n")
         if done.code != 0 or not await to_thread.run_sync(_is_within, self._directory, top):

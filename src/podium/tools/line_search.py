@@ -1,4 +1,4 @@
-"""Line search in a child process, so that a regular expression that takes too long can be stopped.
+"""Search lines in a child process, so that a regular expression that takes too long can be stopped.
 
 The search uses ripgrep if it is installed, otherwise Podium's own small program. Both return the same hits.
 """
@@ -135,7 +135,7 @@ def _collect_hits(
                 return found
             found.lines.append(hit)
     if not found.lines and (ended.code > 1 or (ended.code == 1 and rest.strip())):
-        # Ripgrep exits with 1 if nothing matches. The error messages of both programs are not JSON.
+        # Ripgrep exits with 1 if nothing matches. Neither program prints its error messages as JSON.
         found.error = rest.decode(errors="replace").strip() or str(ended)
     return found
 
@@ -167,7 +167,7 @@ class _RipgrepMessage(Struct):
 
 
 def parse_ripgrep_hits(line: bytes) -> list[Hit]:
-    """Return the hit in a line of ripgrep's JSON output; empty for other messages."""
+    """Return the hits in a line of ripgrep's JSON output. Other kinds of messages have none."""
     message = msgspec.json.decode(line, type=_RipgrepMessage)
     data = message.data
     if message.type not in ("match", "context") or data.path is None or data.lines is None or data.line_number is None:

@@ -1,4 +1,4 @@
-"""The files to which a command's words refer: an approval covers their content, and scripts run as approved.
+"""Find the files to which a command's words refer. An approval covers their content, and scripts run as approved.
 
 Words are interpreted as in the shell, without quotes and escapes, and in every folder that the command may enter.
 Files given by variables, patterns or other files are not detected. If a command is too large to parse, or has too
@@ -25,7 +25,7 @@ CHECKOUT = "."
 
 
 def hash_named_files(command: str, directory: Path) -> dict[str, str]:
-    """Return the hashes of the checkout's files that a command's words refer to; an approval covers them."""
+    """Return the hashes of the files in the checkout to which a command's words refer. An approval covers them."""
     root = directory.resolve()
     found = parse_command(command)
     words = _list_words(command)
@@ -62,7 +62,7 @@ def read_approved_scripts(command: str, directory: Path, inputs: Mapping[str, st
 
 
 def _list_words(command: str) -> list[str]:
-    """Return every word of a command that can be a path: as the shell interprets it, and as it is written."""
+    """Return every word of a command that can be a path, both as the shell interprets the word and as it is written."""
     found = parse_command(command)
     read = (word for words in found.candidates for word in words)
     written = _SEPARATORS.split(command)
@@ -73,7 +73,7 @@ _SEPARATORS = re.compile(r"[\s;|&<>()'\"`=]+")
 
 
 def _find_folders(root: Path, words: list[str]) -> list[Path] | None:
-    """Return the checkout and every folder in it that the command may enter; None if there are too many."""
+    """Return the checkout and every folder in it that the command may enter, or None if there are too many."""
     folders = {root: None}
     waiting = [root]
     while waiting:
@@ -99,7 +99,7 @@ def _hash_file(path: Path) -> str:
 
 
 def _hash_content(path: Path, content: bytes) -> str:
-    """Return the hash of a file's content, or of its size and times if it is large."""
+    """Return the hash of a file's content or, for a large file, of its size and times."""
     found = path.stat()
     if found.st_size > LARGEST_FILE:
         content = f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_ino}".encode()
@@ -142,7 +142,7 @@ def _find_scripts(command: str, root: Path, inputs: Mapping[str, str]) -> Iterat
 
 
 def _find_first_input(root: Path, folder: Path, words: list[str], inputs: Mapping[str, str]) -> str | None:
-    """Return the first input that a word refers to from a folder."""
+    """Return the first of the `inputs` to which one of the words refers, relative to `folder`."""
     for word in words:
         with suppress(OSError, ValueError, RuntimeError):
             path = (folder / word).resolve()

@@ -1,4 +1,4 @@
-"""Python functions as tools. The name, docstring and type hints become the description for the model."""
+"""Turn Python functions into tools. The name, docstring and type hints become the description for the model."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def _read_type_hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _convert_default(value: Any) -> Any:
-    """Return the default in a form that msgspec accepts: a mutable default is copied for every call."""
+    """Return the default in a form that msgspec accepts. A mutable default is copied for every call."""
     if isinstance(value, list | dict | set | bytearray):
         return msgspec.field(default_factory=value.copy)
     return value

@@ -1,4 +1,4 @@
-"""The tools `read_file` and `write_file`, for files in the checkout."""
+"""Provide the tools `read_file` and `write_file` for files in the checkout."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def _detect_file_type(start: bytes) -> str:
 
 
 def _number_lines(file: BinaryIO, path: str, offset: int, limit: int) -> ToolAnswer:
-    """Return the requested lines. Only these are kept in memory, however long the file's lines are."""
+    """Return the requested lines with their numbers. Only these lines are kept in memory, and long ones are cut."""
     shown: list[str] = []
     size = number = 0
     while len(shown) < limit and size < LARGEST_ANSWER:
@@ -139,7 +139,7 @@ def _answer_at_file_end(path: str, shown: list[str], count: int, offset: int) ->
 
 
 def _read_line_start(file: BinaryIO) -> tuple[bytes, int]:
-    """Return the start of the next line and its full length; the length is 0 at the end of the file."""
+    """Return the start of the next line, and the line's full length. The length is 0 at the end of the file."""
     start = file.readline(4 * LONGEST_LINE)
     length, part = len(start), start
     while part and not part.endswith(b"\n"):

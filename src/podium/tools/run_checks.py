@@ -1,4 +1,4 @@
-"""The tool `run_checks`: runs a repository's configured checks, such as its tests and linter."""
+"""Provide the tool `run_checks`, which runs a repository's configured checks, such as its tests and linter."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The tool `bash`: runs shell commands in the checkout."""
+"""Provide the tool `bash`, which runs shell commands in the checkout."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ SHELL = "/bin/bash"
 LONGEST_COMMAND = 100_000
 LONGEST_TIMEOUT = 600
 KEPT = 16 * 1024
-"""How many bytes are kept from the start of the output, and from its end."""
+"""The number of bytes that are kept from the start of the output, and from its end."""
 
 
 class CommandOutput:
-    """The start and end of a command's output. Nothing else is kept in memory, however much it prints."""
+    """The start and end of a command's output. The rest is not kept in memory, however much the command prints."""
 
     def __init__(self, start: int = KEPT, end: int = KEPT) -> None:
         self._start = bytearray()
@@ -39,7 +39,7 @@ class CommandOutput:
         self._total = 0
 
     def append_chunk(self, chunk: bytes) -> bool:
-        """Add output. Always return True, because the amount of output is not limited."""
+        """Add a chunk of output. Always return True, because the amount of output is not limited."""
         self._total += len(chunk)
         room = self._start_size - len(self._start)
         self._start += chunk[:room]
@@ -113,7 +113,7 @@ class Bash:
 async def run_command_line(
     argv: list[str], directory: Path, timeout: float, output: CommandOutput, wrap: Wrap | None
 ) -> ProcessExit:
-    """Run a command line, in its sandbox if there is one. Raise InvalidCall if it cannot be started.
+    """Run a command line, in the sandbox if there is one. Raise InvalidCall if the command cannot be started.
 
     The sandbox's notes about the command are added to its output.
     """

@@ -1,4 +1,4 @@
-"""The tools for one working directory, and the selection of those listed in an agent's file."""
+"""Create the tools for a working directory, and select those that an agent's file lists."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ READING_TOOLS = ("read_file", "glob", "grep", "git_diff")
 CHECKOUT_TOOLS = (*READING_TOOLS, "write_file", "edit_file", "bash", "run_checks")
 PLAIN_TOOLS = ("ask_person", "report_status")
 DELEGATING_TOOLS = ("delegate_task", "check_workers", "get_worker_result", "cancel_worker")
-"""Tools for delegating to workers, which are defined elsewhere."""
+"""Tools for delegating to workers. Another module defines them."""
 STEP_TOOLS = ("handoff_step", "raise_blocker")
-"""Tools for the owner of a plan step, which are defined elsewhere."""
+"""Tools for the owner of a plan step. Another module defines them."""
 DECISION_TOOLS = ("propose_decision", "cast_ballot")
-"""Tools for decisions of a team, which are defined elsewhere."""
+"""Tools for a team's decisions. Another module defines them."""
 
 ALIASES = {
     "Read": "read_file",
@@ -44,11 +44,11 @@ ALIASES = {
     "Bash": "bash",
     "WebFetch": "web_fetch",
 }
-"""Names of these tools in other programs."""
+"""Other programs' names for tools, and Podium's name for each."""
 
 
 def resolve_tool_name(entry: str) -> str | None:
-    """Return the tool for an entry in `tools`, including `Bash(git *)`; None for an agent or an MCP tool."""
+    """Return the tool's name for an entry in `tools` such as `Bash(git *)`, or None for an agent or an MCP tool."""
     name = entry.partition("(")[0].strip()
     if name == "Agent" or name.startswith("mcp__"):
         return None
@@ -101,22 +101,22 @@ class Toolbox:
             self._acting[tool.name] = tool
 
     def select_acting_tools(self, names: Sequence[str] | None, without: Sequence[str] = ()) -> list[ActingTool]:
-        """Return the built-in tools that need a gate. If `names` is None, return those that only read."""
+        """Return the named built-in tools that need a gate. If `names` is None, return those that only read."""
         wanted = _select_names(READING_TOOLS if names is None else names, without)
         return [self._acting[name] for name in wanted if name in self._acting]
 
     def select_function_tools(self, names: Sequence[str] | None, without: Sequence[str] = ()) -> list[ActingTool]:
-        """Return the function tools, which need a gate. If `names` is None, return all of them."""
+        """Return the named function tools, which need a gate. If `names` is None, return all of them."""
         wanted = _select_names(tuple(self._functions) if names is None else names, without)
         return [self._functions[name] for name in wanted if name in self._functions]
 
     def select_plain_tools(self, names: Sequence[str] | None, without: Sequence[str] = ()) -> list[Tool]:
-        """Return the tools that need no gate. If `names` is None, return all of them."""
+        """Return the named tools that need no gate. If `names` is None, return all of them."""
         wanted = _select_names(PLAIN_TOOLS if names is None else names, without)
         return [self._plain[name] for name in wanted if name in self._plain]
 
     def find_unknown_tools(self, names: Sequence[str]) -> list[str]:
-        """Return the entries that are not known tools, for a notice."""
+        """Return the entries that are neither known tools nor agents nor MCP tools, for a notice."""
         elsewhere = {*DELEGATING_TOOLS, *STEP_TOOLS, *DECISION_TOOLS}
         known = {*elsewhere, *CHECKOUT_TOOLS, *self._acting, *self._plain, *self._functions}
         return [entry for entry in names if (name := resolve_tool_name(entry)) is not None and name not in known]

@@ -1,4 +1,4 @@
-"""Complete unified diffs of a text before and after a change."""
+"""Build complete unified diffs between the text before and after a change."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 CONTEXT = 3
 COMPARED = 5000
-"""The maximum number of changed lines to compare; larger changes are shown as one replacement."""
+"""The maximum number of changed lines to compare. A larger change is shown as one replacement."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,7 +43,7 @@ def _count_common_lines(old: list[str], new: list[str]) -> int:
 
 
 def _build_replacing_hunk(old: list[str], new: list[str], same_start: int, same_end: int) -> list[str]:
-    """Return one hunk that replaces everything that differs: finding the smallest diff would take too long."""
+    """Return one hunk that replaces everything that differs, because finding the smallest diff would take too long."""
     start = max(0, same_start - CONTEXT)
     old_end, new_end = len(old) - same_end, len(new) - same_end
     after = old[old_end : old_end + CONTEXT]

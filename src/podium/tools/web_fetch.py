@@ -1,4 +1,4 @@
-"""The tool `web_fetch`: fetches a web page as text. Addresses of this machine and its networks are rejected."""
+"""Provide the tool `web_fetch`, which fetches a web page as text. Addresses in this machine's networks are rejected."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LARGEST_ANSWER = 100_000
 REDIRECTS = 5
 TEXTUAL = ("text/", "application/json", "application/xml", "application/xhtml+xml", "application/javascript")
 TRANSLATED = IPv6Network("64:ff9b::/96")
-"""IPv6 addresses that embed an IPv4 address (NAT64)."""
+"""The network of IPv6 addresses that embed an IPv4 address (NAT64)."""
 
 
 class FetchArguments(Arguments, frozen=True, kw_only=True):
@@ -61,7 +61,7 @@ class WebFetch:
         return None
 
     async def _fetch_page(self, url: URL) -> ToolAnswer:
-        from aiohttp import ClientError  # imported here, because the import takes longer than most commands
+        from aiohttp import ClientError  # imported here, because the import takes longer than most commands run
 
         try:
             with fail_after(SECONDS):
@@ -96,7 +96,7 @@ class WebFetch:
         return ToolAnswer(text=f"{asked} redirects more than {REDIRECTS} times.", is_error=True)
 
     def _refuse_private_address(self, url: URL) -> None:
-        """Raise InvalidCall for a private IP address, even one like `127.1`: no resolver checks these."""
+        """Raise InvalidCall for a private IP address, even one like `127.1`. The resolver does not see IP addresses."""
         host = url.host or ""
         is_number = ":" in host or host.replace(".", "").isdigit()
         if is_number and not self._allow_private and not is_public_address(host):
@@ -206,7 +206,7 @@ def extract_page_text(html: str) -> str:
 def _iter_text(html: str) -> Iterator[str]:
     """Yield the text between the tags, and line breaks for tags that start a new line.
 
-    Every character is read once, in any page: an element without an end extends to the page's end.
+    Every character of a page is read only once. An element without an end tag extends to the end of the page.
     """
     place = 0
     while (start := html.find("<", place)) >= 0:
@@ -230,13 +230,13 @@ def _iter_text(html: str) -> Iterator[str]:
 
 
 def _find_end(text: str, mark: str, start: int) -> int:
-    """Return the place after the next mark, or the end of the text."""
+    """Return the position after the next mark, or the end of the text."""
     found = text.find(mark, start)
     return len(text) if found < 0 else found + len(mark)
 
 
 def _find_tag_end(html: str, start: int) -> int:
-    """Return the place after a tag. A `>` inside quotes does not end it."""
+    """Return the position after a tag. A `>` inside quotes does not end the tag."""
     place = start
     while place < len(html):
         part = _TAG_PART.match(html, place)

@@ -1,4 +1,4 @@
-"""Squads: teams stored in a repository's `.squad` or `.ai-team` folder, which can be read and written."""
+"""Read and write squads: teams that are stored in a repository's `.squad` or `.ai-team` folder."""
 
 from __future__ import annotations
 

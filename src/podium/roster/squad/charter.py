@@ -1,4 +1,4 @@
-"""Parsing and writing `charter.md`: a worker's system prompt, with its name, role and model."""
+"""Parse and render `charter.md`: a worker's system prompt, with the worker's name, role and model."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ _BETWEEN = re.compile(r"\s[-–—|:]\s")
 _REMARK = re.compile(r"\s(?:[-–—(]|<!--).*|[,;].*")
 _NEXT_MODEL = re.compile(r"[,;]|[-=]>|→|➡|\s(?:then|or)\s")
 _NO_CHAIN = re.compile(r"(?:standard|default|auto|none|coordinator)\b|[-–—]*$", re.IGNORECASE)
-"""The start of a fallback that intentionally lists no model, such as `Standard chain`."""
+"""Matches the start of a fallback that intentionally lists no model, such as `Standard chain`."""
 MODEL_NAME = re.compile(r"[\w.:/@+-]+")
 _MODEL_SECTION = "<!-- The model, as set with Podium. -->\n## Model\n\nPreferred: "
 
 
 class Charter(Struct, frozen=True):
-    """A charter. `prompt` is at most its first 4,000 characters; `shortened` is set if the charter is longer."""
+    """A charter. `prompt` contains at most the first 4,000 characters, and `shortened` is set if there are more."""
 
     name: str
     role: str
@@ -34,7 +34,7 @@ class Charter(Struct, frozen=True):
     shortened: bool
     fallbacks: list[str] = []
     unread_fallback: str = ""
-    """The text of a fallback that should list a model, but does not."""
+    """The text of a fallback that should list models, but cannot be read as model names."""
 
     @property
     def model(self) -> str:
@@ -94,14 +94,14 @@ def parse_charter(text: str) -> Charter:
 
 
 def _parse_fallbacks(text: str) -> list[str]:
-    """Return the models in a charter's fallback, such as `opus -> sonnet (cheaper)`; none if it is prose."""
+    """Return the models in a charter's fallback, such as `opus -> sonnet (cheaper)`. A fallback in prose has none."""
     found = [strip_markup(_REMARK.sub("", f" {part}").strip()) for part in _NEXT_MODEL.split(text)]
     names = [one for one in found if one]
     return names if all(MODEL_NAME.fullmatch(one) for one in names) and not _NO_CHAIN.match(text) else []
 
 
 def _store_field(fields: dict[str, str], line: str) -> None:
-    """Store the field of a line like `- **Role:** Lead`, unless it is already set."""
+    """Store the field in a line such as `- **Role:** Lead`, unless the field is already set."""
     if found := _FIELD.match(line):
         fields.setdefault(normalise_heading(found[1]), strip_markup(found[2]))
 
@@ -116,7 +116,7 @@ def split_charter(text: str) -> CharterParts:
 
 
 def render_charter(body: str, model: str) -> str:
-    """Render a charter for this model; a model section is added only if the text specifies another model."""
+    """Render a charter for this model. A model section is added only if the text does not already specify the model."""
     if parse_charter(body).model == model:
         return f"{body}\n"
     return f"{body}\n\n{_MODEL_SECTION}{model or 'auto'}\n"

@@ -1,4 +1,4 @@
-"""Replacing a folder atomically: readers see the old folder or the new one.
+"""Replace a folder atomically, so that readers see either the old folder or the new one.
 
 The new folder is built next to the old one from hard links to the same files, so unchanged files
 are not copied. The two folders are then exchanged in one step.
@@ -37,7 +37,7 @@ def lock_squads(repo: Path) -> Iterator[None]:
 
 @contextmanager
 def replace_folder(target: Path, base: Path | None) -> Iterator[Path]:
-    """Yield a copy of `base` to change; it replaces `target` when the block ends without an error."""
+    """Yield a copy of `base` to change. The copy replaces `target` when the block ends without an error."""
     new, before = (target.with_name(f"{target.name}{end}") for end in (SAVING_SUFFIX, BACKUP_SUFFIX))
     if before.is_dir():
         if target.exists():
@@ -61,7 +61,7 @@ def replace_folder(target: Path, base: Path | None) -> Iterator[Path]:
 
 
 def delete_folder(folder: Path) -> None:
-    """Delete a folder atomically: it is renamed first, so readers never see it partly deleted."""
+    """Delete a folder atomically. It is renamed first, so readers never see a partly deleted folder."""
     gone = folder.with_name(f"{folder.name}{SAVING_SUFFIX}")
     if gone.exists():
         shutil.rmtree(gone)
@@ -87,7 +87,7 @@ def copy_folder(old: Path, new: Path) -> dict[str, int]:
 
 
 def _raise_error(error: OSError) -> None:
-    """Raise the error, because a folder that cannot be listed would be missing from the copy."""
+    """Raise the error. Otherwise, a folder that cannot be listed would be missing from the copy."""
     raise error
 
 
@@ -100,7 +100,7 @@ def _link_or_copy(source: Path, copy: Path) -> None:
 
 
 def write_new_file(path: Path, text: str) -> None:
-    """Write `text` to a new file at `path`: the existing one may be a hard link to a file in the old folder."""
+    """Write `text` to a new file at `path`. An existing file may be a hard link to the old one, so it is replaced."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
     with fresh.open("x", encoding="utf-8", newline="") as file:
@@ -128,7 +128,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _swap_folders(new: Path, target: Path, before: Path) -> None:
-    """Exchange `new` and `target`; the old folder is then at `new`."""
+    """Exchange `new` and `target`. The old folder is then at `new`."""
     if not target.exists():
         new.rename(target)
     elif not _exchange_folders(new, target):
@@ -155,7 +155,7 @@ def _exchange_folders(one: Path, other: Path) -> bool:
 
 
 def _move_late_files(old: Path, target: Path, seen: dict[str, int]) -> None:
-    """Move files that another program put into the old folder while the new one was being built."""
+    """Move files to the new folder that another program added to the old folder while the new one was being built."""
     for place, _, names in os.walk(old):
         for name in names:
             path = Path(place) / name

@@ -1,4 +1,4 @@
-"""Updating the member table in a `team.md` without changing the rest of its text."""
+"""Update the member table in a `team.md` without changing the rest of the file."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class RosterRow(NamedTuple):
 
 
 def update_team_file(text: str, *, name: str, mode: Mode, members: Sequence[MemberListing]) -> str:
-    """Update `text`, the content of a `team.md`, to this name, mode and members."""
+    """Return `text`, the content of a `team.md`, updated to this name, mode and members."""
     whole = _LINE.findall(text)
     end = "\r\n" if whole and whole[0].endswith("\r\n") else "\n"
     lines = [line.rstrip("\r\n") for line in whole]
@@ -65,7 +65,7 @@ def update_team_file(text: str, *, name: str, mode: Mode, members: Sequence[Memb
 
 
 class _LineEdits:
-    """Line edits by line number: `changes` replaces a line or (None) deletes it; `after` inserts lines below it."""
+    """Line edits by line number. `changes` replaces a line, or deletes it if None; `after` inserts lines below it."""
 
     def __init__(self, lines: list[str]) -> None:
         self.lines = lines
@@ -90,7 +90,7 @@ class _LineEdits:
             self.changes[place] = f"# {name}"
 
     def set_mode(self, mode: Mode) -> None:
-        """Set the mode; a missing mode line is added only if the mode is not the default."""
+        """Set the mode. If there is no mode line, one is added only if the mode is not the default."""
         if find_mode(self.lines) == mode:
             return
         word = _MODE_SPELLINGS.get(mode, mode)
@@ -149,7 +149,7 @@ class _LineEdits:
             self.changes[roster_row.row.line] = _render_member_row(line, roster_row.table, was)
 
     def _add_columns(self, table: Table) -> Table:
-        """Return the table with all of Podium's columns, and make sure that it is under a Members heading."""
+        """Add any of Podium's columns that are missing, and a Members heading above the table. Return the table."""
         if not table.is_under(MEMBER_SECTION):
             self._set_section_heading(table)
         if table.header is None or table.rule is None:
@@ -171,7 +171,7 @@ class _LineEdits:
         return wide
 
     def _set_section_heading(self, table: Table) -> None:
-        """Put the table under a Members heading: rename a similar one, or insert a new heading."""
+        """Put the table under a Members heading: rename a similar heading, or insert a new one."""
         for place, line in enumerate(self.lines):
             if (
                 (found := parse_heading(line))
@@ -185,7 +185,7 @@ class _LineEdits:
 
 
 def _find_header_end(table: Table) -> int:
-    """Return the last line before a table's rows."""
+    """Return the number of the last line before a table's rows."""
     if table.rule is not None:
         return table.rule
     return min((one.line for one in table.rows), default=1) - 1
@@ -206,7 +206,7 @@ def _is_up_to_date(roster_row: RosterRow, line: MemberListing) -> bool:
 
 
 def _render_member_row(line: MemberListing, table: Table, was: RosterRow | None) -> str:
-    """Render a member's row, preserving the cells from its old row in columns that Podium does not use."""
+    """Render a member's row. In columns that Podium does not use, the cells of the old row are preserved."""
     columns = (
         [normalise_heading(cell) for cell in table.header.cells]
         if table.header
@@ -226,7 +226,7 @@ def _render_member_row(line: MemberListing, table: Table, was: RosterRow | None)
 
 
 def _read_previous_cell(was: RosterRow | None, column: str) -> str:
-    """Return a member's old cell in a column."""
+    """Return the cell in a column of a member's old row."""
     return "" if was is None else get_cell(was.row.cells, was.table.find_column(column))
 
 

@@ -1,4 +1,4 @@
-"""Parsing `routing.md` (routes and module owners) and `decisions.md` (the team's decisions)."""
+"""Parse `routing.md` (routes and module owners) and `decisions.md` (the team's decisions)."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _EXAMPLE = re.compile(r'(?:"[^"]*"|“[^”]*”|[^,"“]|["“])+')
 
 
 class Route(Struct, frozen=True):
-    """A kind of work and the agents it is assigned to."""
+    """A kind of work, and the agents that it is assigned to."""
 
     work_type: str
     agents: list[str]
@@ -78,7 +78,7 @@ def _parse_agents(cell: str) -> list[str]:
 
 
 def _parse_name(text: str) -> str:
-    """Return an agent's name without markup and without emoji around it."""
+    """Return an agent's name without markup and surrounding emoji."""
     return strip_markup(strip_emoji(strip_markup(text)))
 
 

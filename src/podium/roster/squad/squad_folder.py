@@ -1,6 +1,6 @@
-"""Finding a squad's folder and reading it as a team.
+"""Find a squad's folder and read it as a team.
 
-Only files in the folder itself are read, by known names or by names from a directory listing. A file's
+Only files inside the folder are read, and their names are fixed or come from a directory listing. A file's
 content never determines which other file is read, and links out of the repository are rejected.
 """
 
@@ -24,7 +24,7 @@ from .team_file import MEMBER_LAYOUTS, find_mode_lines, parse_mode, parse_team
 SQUAD_FOLDER = ".squad"
 LEGACY_SQUAD_FOLDER = ".ai-team"
 BACKUP_SUFFIX = ".before"
-"""Suffix of the old folder while it is being replaced, on systems that cannot exchange folders atomically."""
+"""The suffix of the old folder during a replacement, on systems that cannot exchange folders atomically."""
 MAX_CONTEXT_LENGTH = 8000
 TEAM_FILE, CHARTER_FILE, DECISIONS_FILE, ROUTING_FILE, AGENTS_FOLDER = (
     "team.md",
@@ -43,19 +43,19 @@ class Discovery(Struct, frozen=True):
 
 
 class SquadWorker(NamedTuple):
-    """A member, and the name of its folder in `agents` if it has one."""
+    """A member, and the name of its folder in `agents`, if it has one."""
 
     member: Member
     folder_name: str | None
 
 
 def discover(path: Path) -> Team | None:
-    """Return the team of the repository at `path`, which can also be the squad's own folder."""
+    """Return the team of the repository at `path`. `path` can also be the squad's own folder."""
     return discover_with_notices(path).team
 
 
 def discover_with_notices(path: Path) -> Discovery:
-    """Return a repository's team, with notices; without a team, the notices say why a squad cannot be read."""
+    """Return a repository's team, with notices. If there is no team, the notices say why a squad cannot be read."""
     path = Path(path).absolute()
     repo, names = (
         (path.parent, [path.name])
@@ -76,7 +76,7 @@ def discover_with_notices(path: Path) -> Discovery:
 
 
 def with_full_texts(team: Team) -> Team:
-    """Return a team that was read from a folder, with its truncated texts replaced by the full ones."""
+    """Return the team with its truncated texts replaced by the full texts from its folder."""
     if team.source is None:
         return team
     folder, repo = locate_squad_folder(team.source), team.source.parent
@@ -99,7 +99,7 @@ def with_full_texts(team: Team) -> Team:
 
 
 def _read_charter_body(folder: Path, folder_name: str | None, repo: Path) -> str:
-    """Read the full charter in a worker's folder."""
+    """Return the full charter in a worker's folder, without the model section."""
     return (
         split_charter(_read_text_or_empty(folder / AGENTS_FOLDER / folder_name / CHARTER_FILE, repo)).body
         if folder_name
@@ -108,7 +108,7 @@ def _read_charter_body(folder: Path, folder_name: str | None, repo: Path) -> str
 
 
 def _read_text_or_empty(path: Path, repo: Path) -> str:
-    """Return a file's text, or an empty string if it cannot be read (already reported)."""
+    """Return a file's text, or an empty string if the file cannot be read. That error has already been reported."""
     try:
         return read_squad_file(path, repo) or ""
     except UnreadableFile:
@@ -116,13 +116,13 @@ def _read_text_or_empty(path: Path, repo: Path) -> str:
 
 
 def locate_squad_folder(folder: Path) -> Path:
-    """Return the folder, or its backup if an interrupted save left no folder."""
+    """Return `folder`, or its backup if an interrupted save left only the backup."""
     before = folder.with_name(f"{folder.name}{BACKUP_SUFFIX}")
     return before if before.is_dir() and not folder.exists() else folder
 
 
 def _read_team(folder: Path, repo: Path, why_none: list[str]) -> Team | None:
-    """Read the team in a folder, or return None. If there is a team file, the reason is added to `why_none`."""
+    """Return the team in a folder, or None. If there is a team file but no team, add the reason to `why_none`."""
     text = read_squad_file(folder / TEAM_FILE, repo)
     if text is None:
         return None
@@ -157,7 +157,7 @@ def _read_team(folder: Path, repo: Path, why_none: list[str]) -> Team | None:
 
 
 def read_workers(folder: Path, repo: Path, text: str, notices: list[str]) -> list[SquadWorker]:
-    """Return the workers listed in `team.md` or, without a list, those with a charter; names are unique."""
+    """Return the workers listed in `team.md` or, if it lists no members, those with a charter. Names are unique."""
     folder_names = index_member_folders(folder, repo)
     listed = [one for one in parse_team(text).members if is_worker(one.name, one.status)]
     if not parse_team(text).members:
@@ -183,7 +183,7 @@ def read_workers(folder: Path, repo: Path, text: str, notices: list[str]) -> lis
 
 
 def _merge_charter(listed: Member, charter: Charter | None, folder_name: str | None) -> Member:
-    """Merge a listed member with its charter; without a charter it is a generic worker."""
+    """Merge a listed member with its charter. A member without a charter is a generic worker."""
     if charter is None:
         return Member(listed.name, listed.role or listed.name, status=listed.status)
     is_generic = folder_name is not None and charter.prompt == render_generic_charter(folder_name)
@@ -217,7 +217,7 @@ def _has_charter(folder: Path, folder_name: str) -> bool:
 
 
 def _read_charter(path: Path, repo: Path, notices: list[str]) -> Charter | None:
-    """Read the charter at `path`. An unreadable charter counts as shortened, so it is not overwritten."""
+    """Read the charter at `path`. An unreadable charter counts as truncated, so that it is not overwritten."""
     try:
         text = read_squad_file(path, repo)
     except UnreadableFile as error:
@@ -242,7 +242,7 @@ def _read_charter(path: Path, repo: Path, notices: list[str]) -> Charter | None:
 
 
 def _read_context(path: Path, repo: Path, notices: list[str]) -> str:
-    """Read a file that goes into prompts, up to the maximum length."""
+    """Read a file that is included in prompts, up to the maximum length."""
     try:
         text = normalise_text(read_squad_file(path, repo) or "")
     except UnreadableFile as error:

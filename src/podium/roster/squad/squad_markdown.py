@@ -1,4 +1,4 @@
-"""Parsing the Markdown that squads use: headings, and tables with the headings above them.
+"""Parse the Markdown that squads use: headings, and tables with the headings above them.
 
 Squads are written by hand and by models, and their tables are often not valid Markdown: the separator below the
 header is missing or has a different number of cells, a second header follows in the middle, or a comment
@@ -96,7 +96,7 @@ def iter_section_lines(lines: Sequence[str]) -> Iterator[tuple[int, str, tuple[H
 
 
 def parse_tables(lines: Sequence[str]) -> list[Table]:
-    """Parse all tables; a row above a separator starts a new table."""
+    """Parse all tables. A row above a separator starts a new table."""
     found: list[Table] = []
     last, above = -2, tuple[Heading, ...]()
     for place, line, under in iter_section_lines(lines):

@@ -1,4 +1,4 @@
-"""The names and roles of a squad's workers."""
+"""Derive the names and roles of a squad's workers, and tell workers from other members."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def slug(name: str) -> str:
 
 
 def make_member_key(name: str) -> str:
-    """Return the key that identifies a member: its slug, or its name if the slug would be empty."""
+    """Return the key that identifies a member: the slug of its name, or the name if the slug would be empty."""
     return slug(name) or name.strip().casefold()
 
 
@@ -46,5 +46,5 @@ def is_reserved(name: str) -> bool:
 
 
 def is_worker(name: str, status: str) -> bool:
-    """Return whether a listed member can be given work. People and accounts such as `@copilot` cannot."""
+    """Return whether a listed member is a worker. People and accounts such as `@copilot` are not."""
     return not is_reserved(name) and not name.startswith("@") and _STANDING_BY.search(status) is None

@@ -1,6 +1,6 @@
-"""Saving a team as a squad's folder, without changing anything else in it.
+"""Save a team as a squad's folder, without changing anything else in the folder.
 
-A file is written only if its content would change. Text that was truncated on reading is never
+A file is written only if its content would change. Text that was truncated when it was read is never
 written back.
 """
 
@@ -47,7 +47,7 @@ class MemberFolder(NamedTuple):
 
 
 def write(team: Team, repo: Path) -> Path:
-    """Save `team` as the repository's squad; a crash leaves the old folder or the new one. Return the folder."""
+    """Save `team` as the repository's squad and return its folder. A crash leaves the old folder or the new one."""
     repo = Path(repo).absolute()
     if not team.members:
         raise Mistake(f"the team {team.name} has no members and cannot be saved; add a member")
@@ -110,7 +110,7 @@ def _apply_team(team: Team, new: Path, repo: Path) -> None:
     before = read_workers(new, repo, text or "", []) if text is not None else []
     listed = {make_member_key(worker.member.name): worker.folder_name for worker in before}
     member_folders = _assign_folders(team, listed, index_member_folders(new, repo))
-    if not (new / AGENTS_FOLDER).is_dir():  # without it the folder would not be read as a team
+    if not (new / AGENTS_FOLDER).is_dir():  # without this folder, the squad would not be read as a team
         (new / AGENTS_FOLDER).mkdir()
     for gone in [
         folder_name
@@ -126,7 +126,7 @@ def _apply_team(team: Team, new: Path, repo: Path) -> None:
 
 
 def _assign_folders(team: Team, listed: dict[str, str | None], folder_names: dict[str, str]) -> list[MemberFolder]:
-    """Assign a folder to each member; a new member gets a unique name."""
+    """Assign a folder to each member. A new member gets a unique name."""
     found: dict[int, MemberFolder] = {}
     taken: set[str] = set()
     for number, member in enumerate(team.members):
@@ -153,7 +153,7 @@ def _move_to_alumni(new: Path, folder_name: str) -> None:
 
 
 def _save_charter(member_folder: MemberFolder, team: Team, new: Path, repo: Path) -> None:
-    """Write a member's charter, unless it is up to date."""
+    """Write a member's charter, unless the file is up to date."""
     if member_folder.folder_name is None:
         return
     member, path = member_folder.member, new / AGENTS_FOLDER / member_folder.folder_name / CHARTER_FILE
@@ -175,7 +175,7 @@ def _save_charter(member_folder: MemberFolder, team: Team, new: Path, repo: Path
 
 
 def _choose_charter_body(member: Member, there: str | None, source: str | None, default: str) -> str | None:
-    """Return the text of a member's charter; None if only part of it is known, so it cannot be written."""
+    """Return the text of a member's charter, or None if only part of the text is known and it must not be written."""
     if not member.prompt and not member.shortened:
         return default
     for text in (there, source):
@@ -190,7 +190,7 @@ def _is_same_charter(text: str, body: str, member: Member) -> bool:
 
 
 def _save_context(name: str, context: str, team: Team, new: Path, repo: Path) -> None:
-    """Write a context file, unless it is up to date. If the text was removed, the file is emptied."""
+    """Write a context file, unless the file is up to date. If the text was removed, the file is emptied."""
     try:
         there = read_squad_file(new / name, repo)
     except UnreadableFile:
@@ -204,14 +204,14 @@ def _save_context(name: str, context: str, team: Team, new: Path, repo: Path) ->
         context = source
     elif len(context) == MAX_CONTEXT_LENGTH and len(normalise_text(there or "")) > MAX_CONTEXT_LENGTH:
         return  # a truncated copy of an earlier version of this file
-    # A team that was not read from this folder may not know the text, so it must not empty the file.
+    # A team that was not read from this folder may lack the file's text, so saving it must not empty the file.
     is_known = team.source is not None and team.source.absolute() in (repo / SQUAD_FOLDER, repo / LEGACY_SQUAD_FOLDER)
     if context or (there is not None and is_known):
         _write_squad_file(new / name, f"{context}\n" if context else "", new)
 
 
 def _read_source_file(team: Team, repo: Path, *parts: str) -> str | None:
-    """Read a file from the folder that the team was read from, if that is a different folder."""
+    """Read a file from the folder that the team was read from, if that is not the folder to be written."""
     if team.source is None or team.source.absolute() == repo / SQUAD_FOLDER:
         return None
     try:
@@ -251,7 +251,7 @@ def _write_squad_file(path: Path, text: str, new: Path) -> None:
 
 
 def _require_own_folder(new: Path, *parts: str) -> Path:
-    """Return a folder inside the new one. Raise Mistake if it is a link, because its target must not be changed."""
+    """Return a folder inside `new`. Raise Mistake if it is a link, because a link's target must not be changed."""
     path = new
     for part in parts:
         path = path / part

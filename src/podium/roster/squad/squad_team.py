@@ -1,7 +1,7 @@
-"""A squad's team: its members and their shared context.
+"""Define a squad's team: its members and their shared context.
 
-Texts are normalised to what reading them back from a file would return, so that a team is equal
-after it is written and read again.
+Texts are normalised to the form in which they are read back from a file, so that a team is equal to
+itself after it is written and read again.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Member(Struct, frozen=True):
 
 
 class Team(Struct, frozen=True):
-    """A team. `source` is the folder it was read from; `notices` are messages for the user."""
+    """A team. `source` is the folder that it was read from, and `notices` are messages for the user."""
 
     name: str
     mode: Mode = "reflect"

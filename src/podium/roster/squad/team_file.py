@@ -1,4 +1,4 @@
-"""Parsing `team.md`: the team's name, mode and members."""
+"""Parse `team.md`: the team's name, mode and members."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ DEFAULT_MODE: Mode = "reflect"
 MODE_LINE = re.compile(r"(\s*(?:[-*+]\s+)?[*_]*mode[*_]*\s*:[*_`\s]*)([\w-]+)", re.IGNORECASE)
 MEMBER_SECTION = "members"
 OLDER_MEMBER_SECTIONS = ("team members", "roster", "team roster")
-"""Other titles for the section that lists the members; saving renames it to `Members`."""
+"""Other titles of the section that lists the members. Saving a team renames the section to `Members`."""
 MEMBER_LAYOUTS = (
     "a table under ## Members, ## Team Members, ## Roster or ## Team Roster, or one with the columns Name and Role"
 )
@@ -35,7 +35,7 @@ _OTHER_SECTIONS = ("coordinator", "coding agent", "issue source", "project conte
 
 
 class TeamFile(Struct, frozen=True):
-    """The content of `team.md`: name, mode and all listed members, workers or not."""
+    """The content of `team.md`: the name, the mode, and all listed members, including those that are not workers."""
 
     name: str
     mode: Mode
@@ -58,14 +58,14 @@ def parse_title(line: str) -> str:
 
 
 def find_title_line(lines: Sequence[str]) -> int | None:
-    """Return the line of the first level-1 heading."""
+    """Return the line number of the first level-1 heading."""
     return next(
         (place for place, line in iter_content_lines(lines) if (one := parse_heading(line)) and one.level == 1), None
     )
 
 
 def find_mode_lines(lines: Sequence[str]) -> list[tuple[int, str]]:
-    """Return the lines that set a mode, each with its mode word."""
+    """Return the number of each line that sets a mode, with the word for the mode."""
     found = [(place, MODE_LINE.match(line)) for place, line in iter_content_lines(lines)]
     return [(place, match[2]) for place, match in found if match]
 
@@ -76,7 +76,7 @@ def find_mode(lines: Sequence[str]) -> Mode:
 
 
 def parse_mode(word: str) -> Mode | None:
-    """Return the mode for a word, which can be another system's name for it."""
+    """Return the mode for a word. The word can be another system's name for the mode."""
     name = word.strip("-_").lower()
     name = MODE_ALIASES.get(name, name)
     return cast(Mode, name) if name in MODES else None
