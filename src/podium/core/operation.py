@@ -34,6 +34,7 @@ from .gate import ActingTool, Gate
 from .journal_rows import compute_digest
 from .member_change import apply_recorded_change
 from .placement import DEFAULT_OPTIONS, Placement, WorkerOptions
+from .repository_decisions import NO_DECISIONS, RepositoryDecisions
 from .scope import Scope
 from .session import Session, read_past_turns
 from .timeline import Timeline
@@ -82,12 +83,11 @@ class RunContext:
     """Returns the repository that the run works in; None if there is none."""
     build_system_prompt: Callable[[Agent], str] = attrgetter("prompt")
     """Builds an agent's system prompt."""
+    decisions: RepositoryDecisions = NO_DECISIONS
     allowance: Allowance
     rules: Rules = NO_RULES
     mode: Mode = "default"
     directory: str = ""
-    find_repo: Callable[[], str] = str
-    """Returns the path of the repository to which the run's decisions apply; empty if there is none."""
     unattended: Unattended | None = "deny"
     """How agents' requests and questions are handled without a person; None if a person is available to answer."""
     turn_limits: TurnLimits = DEFAULT_TURN_LIMITS
@@ -216,9 +216,9 @@ class Operation:
         return None if self._context.get_repository is None else self._context.get_repository()
 
     @property
-    def repo(self) -> str:
-        """The path of the repository to which the run's decisions apply; empty if there is none."""
-        return self._context.find_repo()
+    def decisions(self) -> RepositoryDecisions:
+        """The decisions of the run's repository."""
+        return self._context.decisions
 
     @property
     def unattended(self) -> Unattended | None:
@@ -280,7 +280,7 @@ class Operation:
                 raise self.make_error("failed", f"two of its tools are named {twice}; rename the agent or function")
             spec = EngineSessionSpec(
                 agent=self.agent,
-                system=self._context.build_system_prompt(self.agent),
+                system=self._context.decisions.add_to_prompt(self._context.build_system_prompt(self.agent)),
                 tools=tools,
                 max_turns=max_turns or self.agent.max_turns or 50,
                 schema=self.agent.output if isinstance(self.agent.output, dict) else None,

@@ -68,7 +68,7 @@ async def run_decision(
             proposal,
             id=proposal.id or secrets.token_hex(4),
             by=proposal.by or op.agent.name,
-            repo=proposal.repo or op.repo,
+            repo=proposal.repo or op.decisions.find_repo(),
         )
     )
     return await _DecisionRun(op, recorded, voters, at=at, lead=lead).run()

@@ -1,8 +1,8 @@
-"""Create the tools with which an agent proposes a decision to its team or votes on an open decision."""
+"""Decision tools: an agent proposes a decision to its team, votes on an open one, or reads those in force."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from math import inf
 from typing import Annotated, Literal, NamedTuple
 
@@ -16,9 +16,10 @@ from ..core.operation import Operation
 from ..core.scope import Scope
 from ..core.tool_arguments import Arguments, build_schema, parse_arguments
 from ..values.agent import Agent
+from ..values.errors import Mistake
 from ..values.event import DecisionCommitted, DecisionProposed, ToolUse, VoteClosed
 from ..values.plain_text import truncate_text
-from .ballot import DECISION_TOOLS, Ballot, answer_ballot, cast_ballot
+from .ballot import Ballot, answer_ballot, cast_ballot
 from .decision import find_root, list_team_weights, read_decision, run_decision
 from .member_tasks import TeamOptions, list_members
 
@@ -45,16 +46,19 @@ class CastBallotArguments(Arguments, frozen=True, kw_only=True):
     reason: Annotated[str, Meta(description="Why, in one or two sentences.")] = ""
 
 
+class ListDecisionsArguments(Arguments, frozen=True, kw_only=True):
+    """The arguments of list_decisions."""
+
+    id: Annotated[str, Meta(description="The id of a decision, to read it in full.")] = ""
+
+
 def make_decision_tools(op: Operation) -> tuple[Tool, ...]:
-    """Create the decision tools listed in the agent's file."""
-    wanted = [name for name in op.agent.tools or () if name in DECISION_TOOLS]
-    return tuple(_make_tool(name, op) for name in dict.fromkeys(wanted) if name not in op.agent.disallowed_tools)
-
-
-def _make_tool(name: str, op: Operation) -> Tool:
-    if name == "propose_decision":
-        return _make_proposal_tool(op)
-    return _make_open_ballot_tool(op)
+    """Create the decision tools listed in the agent's file. An agent without a list can read decisions, if any."""
+    listed = op.agent.tools
+    wanted = (("list_decisions",) if op.decisions.in_force else ()) if listed is None else dict.fromkeys(listed)
+    return tuple(
+        _TOOL_MAKERS[name](op) for name in wanted if name in _TOOL_MAKERS and name not in op.agent.disallowed_tools
+    )
 
 
 class Electorate(NamedTuple):
@@ -168,3 +172,27 @@ def _explain_unknown(op: Operation, id: str) -> str:
     closed = {one.decision for one in root.timeline.find_events_below(root.path, VoteClosed)}
     open = ", ".join(one.id for one in proposed if one.id not in closed) or "none"
     return f"There is no decision {truncate_text(id)!r} in this run; open decisions: {open}."
+
+
+def _make_list_tool(op: Operation) -> Tool:
+    async def answer_call(call: ToolUse, scope: Scope) -> ToolAnswer:
+        try:
+            given = parse_arguments(call, ListDecisionsArguments)
+            return ToolAnswer(text=await op.decisions.read(given.id.strip()))
+        except (InvalidCall, Mistake) as error:
+            return ToolAnswer(text=str(error), is_error=True)
+
+    return Tool(
+        name="list_decisions",
+        description="List the decisions in force in this repository, or read one in full.",
+        parameters=build_schema(ListDecisionsArguments),
+        answer=answer_call,
+        is_step=True,
+    )
+
+
+_TOOL_MAKERS: dict[str, Callable[[Operation], Tool]] = {
+    "propose_decision": _make_proposal_tool,
+    "cast_ballot": _make_open_ballot_tool,
+    "list_decisions": _make_list_tool,
+}

@@ -248,11 +248,10 @@ about it is only a claim. Change nothing.
 ## Commands that were run
 {checks}
 
-## Changes
-{changes}
-
 ## What the author says
 {answer}
+
+The changes are below, as context.
 
 ## Reply
 One line for each criterion, and nothing else:

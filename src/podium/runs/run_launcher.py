@@ -58,7 +58,7 @@ from ..values.event import Entry, Noticed, RunPaused, RunResumed, RunStarted, St
 from ..values.limits import Unattended
 from ..values.request import Request, replace_surrogates
 from ..values.worker_task import WorkerTask
-from .decision_lookup import find_decision_repo
+from .decision_context import describe_decisions_in_force, make_repository_decisions
 from .run_driver import RunDriver
 from .run_options import RunOptions
 
@@ -139,6 +139,7 @@ class RunLauncher:
             errand=worker_task,
             after=options.get("after", ""),
             decision=decision,
+            decisions="" if place is None else describe_decisions_in_force(self._store, place),
         )
         bypass_notices = [BYPASS_NOTICE] if settings.permission_mode == "bypass" else []
         lease, timeline, begun = self._write_run_start(started, id, (*settings.notices, *notices, *bypass_notices))
@@ -376,11 +377,11 @@ class RunLauncher:
             else None,
             get_repository=cache(partial(_open_repository, Path(started.repo), timeline.run)) if started.repo else None,
             build_system_prompt=settings.build_system_prompt,
+            decisions=make_repository_decisions(self.settings.store, started),
             allowance=Allowance(timeline, "", settings.budget, of=""),
             rules=self._rules if settings is self.settings else settings.build_rules(),
             mode=settings.permission_mode,
             directory=started.repo,
-            find_repo=cache(partial(find_decision_repo, Path(started.repo))) if started.repo else str,
             unattended=unattended,
             turn_limits=self._turn_limits if settings is self.settings else settings.build_turn_limits(),
             earlier_turns=earlier_turns,

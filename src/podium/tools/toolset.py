@@ -28,9 +28,9 @@ PLAIN_TOOLS = ("ask_person", "report_status")
 DELEGATING_TOOLS = ("delegate_task", "check_workers", "get_worker_result", "cancel_worker")
 """Tools for delegating to workers. Another module defines them."""
 STEP_TOOLS = ("handoff_step", "raise_blocker")
-"""Tools for the owner of a plan step. Another module defines them."""
-DECISION_TOOLS = ("propose_decision", "cast_ballot")
-"""Tools for a team's decisions. Another module defines them."""
+"""Tools for the owner of a plan step, which are defined elsewhere."""
+DECISION_TOOLS = ("propose_decision", "cast_ballot", "list_decisions")
+"""Tools for decisions of a team, which are defined elsewhere."""
 
 ALIASES = {
     "Read": "read_file",

@@ -26,6 +26,8 @@ class RunStarted(EventBase, frozen=True, kw_only=True, tag="run_started"):
     """The run whose conversation this one continues."""
     decision: DecisionProposed | None = None
     """The decision that the run makes, if that is its work."""
+    decisions: str = ""
+    """The decisions in force in the repository when the run started, as its agents are told about them."""
     forked_from: str = ""
     """If this run is a fork: the run that it was forked from and the position there, as `RUN@SEQ`."""
     shared: int = 0

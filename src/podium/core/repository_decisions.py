@@ -1,0 +1,31 @@
+"""The decisions interface of a run: the repository that its decisions belong to, and what is in force there."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+NO_REPOSITORY = "There is no repository, so no decisions are in force."
+
+
+async def _read_nothing(id: str) -> str:
+    return NO_REPOSITORY
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepositoryDecisions:
+    """The decisions of a run's repository. Without a repository, there are none."""
+
+    in_force: str = ""
+    """The decisions in force when the run started, as agents are told about them; empty if there were none."""
+    find_repo: Callable[[], str] = str
+    """Returns the path of the repository for which the run's decisions are in force; empty if there is none."""
+    read: Callable[[str], Awaitable[str]] = _read_nothing
+    """Returns all decisions in force, or the one with this id in full. Raises Mistake."""
+
+    def add_to_prompt(self, system: str) -> str:
+        """Return a system prompt with the decisions in force at its end."""
+        return f"{system}\n\n{self.in_force}".lstrip() if self.in_force else system
+
+
+NO_DECISIONS = RepositoryDecisions()
