@@ -1,4 +1,4 @@
-"""Read the decisions of all runs in a store, through an index that contains only the entries of decisions."""
+"""The decisions of all runs of a store, read through an index that contains no other entries."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import sqlite3
 
 from ...values.event import Entry, decode_entry
 
-# SQLite uses a partial index only if the query contains the condition of the index word for word.
+# SQLite can use a partial index only if the condition of a query contains that of the index, word for word. Without
+# INDEXED BY, it would read all entries in the order of their rowid.
 SELECT_DECISIONS = (
-    "SELECT line FROM entry JOIN run ON run.id = entry.run"
-    " WHERE kind IN ('decision_proposed', 'vote_closed', 'decision_committed') ORDER BY run.created, run.id, seq"
+    "SELECT line FROM entry INDEXED BY entry_decision"
+    " WHERE kind IN ('decision_proposed', 'vote_closed', 'decision_committed') ORDER BY rowid"
 )
 
 
 def select_decision_entries(connection: sqlite3.Connection) -> list[Entry]:
-    """Return the entries that record each decision's proposal, end of vote and outcome, oldest run first."""
+    """Return the entries with the proposal, the end of the vote and the outcome of every decision, as written."""
     return [decode_entry(row[0]) for row in connection.execute(SELECT_DECISIONS)]
