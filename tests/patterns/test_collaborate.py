@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+
 from podium.store.fault_injection import refuse_after
-from podium.values.agent import Member
+from podium.values.agent import Member, Team
+from podium.values.errors import Mistake
 from podium.values.event import (
     ModelReplied,
     PlanCommitted,
@@ -273,3 +278,73 @@ async def test_a_collaboration_that_dies_at_any_entry_ends_the_same_and_repeats_
         assert (result.text, result.outcome) == (whole.text, whole.outcome), (number, result.error)
         assert len(studio.events(result, ModelReplied)) == calls, number
         assert len(studio.events(result, *STEP_EVENTS)) == len(changes), number
+
+
+async def test_a_member_that_is_locked_out_does_not_get_the_step_back_by_a_handover(studio: Studio) -> None:
+    play = Play(
+        plan=make_plan(make_step("s1", "ada")),
+        review=["1: NOT MET: no", "1: MET"],
+        **{"bob/step:s1": [use_tool("handoff_step", to="ada", reason="r"), "done"]},
+    )
+    add_team(studio, play, "ada", "bob", Member(agent="rex", role="reviewer"), lockout=True)
+
+    result = await studio.run("lead", "ship it")
+
+    (over,) = studio.events(result, PlanStepHandedOver)
+    assert over.refused == "ada is locked out, because its work on this step was not accepted"
+    assert result.succeeded
+
+
+async def test_other_steps_go_on_while_one_waits_for_a_decision(studio: Studio) -> None:
+    blocker = use_tool("raise_blocker", topic="tabs or spaces?", options=["tabs", "spaces"])
+    play = Play(
+        plan=make_plan(make_step("s1", "ada"), make_step("s2", "bob")),
+        vote=use_tool("cast_ballot", option="tabs", reason="wide"),
+        **{"ada/step:s1": [blocker, "done"]},
+    )
+    add_team(studio, play, "ada", "bob", max_concurrent=1)
+
+    result = await studio.run("lead", "ship it")
+
+    order = [(type(one).__name__, one.step) for one in studio.events(result, *STEP_EVENTS)]
+    assert order.index(("PlanStepStarted", "s2")) < order.index(("PlanStepUnblocked", "s1"))
+
+
+async def test_a_team_inside_a_team_works_on_its_own_step_and_not_on_the_whole_request(studio: Studio) -> None:
+    play = Play(plan=[make_plan(make_step("s1", "inner")), make_plan(make_step("t1", "ada"))])
+    add_team(studio, play, "inner", "bob")
+    studio.agent("ada")
+    studio.agent("inner", team=Team(mode="collaborate", members=(Member(agent="ada"),)))
+    studio.scripts.clear()
+
+    result = await studio.run("lead", "ship it")
+
+    inner = studio.events(result, TeamFormed)[1]
+    assert "## Your step: s1" in inner.goal
+
+
+async def test_what_a_second_plan_does_without_is_listed_in_the_report(studio: Studio) -> None:
+    play = Play(plan=[TWO_STEPS, make_plan(make_step("t1", "bob"))], **{"review:s1": "1: NOT MET: it is wrong"})
+    add_team(studio, play, "ada", "bob")
+
+    result = await studio.run("lead", "ship it")
+
+    assert [one.step for one in studio.events(result, WorkEnded)[0].replaced] == ["s1", "s2"]
+    assert "Replaced by the second plan: s1:" in result.text
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"vote": "majorty"}, "'majorty' is not a rule for a vote"),
+        ({"vote": "quorum:9"}, "leads a team of 1 member with vote: quorum:9; use a quorum that it can reach"),
+        ({"worktrees": "lead"}, "with worktrees: lead, but each step needs its own branch"),
+    ],
+)
+async def test_a_team_that_could_not_work_is_refused_before_the_run_starts(
+    studio: Studio, options: dict[str, Any], sentence: str
+) -> None:
+    add_team(studio, Play(), "ada", **options)
+
+    with pytest.raises(Mistake, match=sentence):
+        await studio.run("lead", "ship it")

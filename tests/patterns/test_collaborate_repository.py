@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 
 from podium import Result, Settings
+from podium.core.redaction import Redaction
+from podium.engines.model.providers import KEY_NAMES
+from podium.store.fault_injection import refuse_after
+from podium.store.sqlite.reader import StoreReader
 from podium.values.agent import Permissions
 from podium.values.event import (
     ActionRefused,
@@ -197,3 +201,67 @@ async def test_decisions_of_the_team_become_numbered_records_in_the_checkout(stu
     record = (repo / "docs" / "adr" / "0008-tabs-or-spaces.md").read_text()
     assert "tabs" in record
     assert "wide" in record
+
+
+async def test_the_limits_of_a_step_hold_for_all_turns_of_its_owners_together(studio: Studio, repo: Path) -> None:
+    blocker = use_tool("raise_blocker", topic="go on?", options=["yes", "no"])
+    play = Play(
+        plan=[make_plan(make_step("s1", "ada", policy={"files": 1})), "no more"],
+        vote=use_tool("cast_ballot", option="yes", reason="r"),
+        **{"ada/step:s1": [write("a.txt"), blocker, write("b.txt"), "done"]},
+    )
+    add_team(studio, play, "ada", "bob", agents={"ada": CODER})
+
+    result = await run_in(studio, repo)
+
+    (failed,) = studio.events(result, PlanStepFailed)
+    assert "budget of 1 changed files is used up" in failed.reason
+    assert not (repo / "b.txt").exists()
+
+
+async def test_an_agent_below_the_owner_is_bound_by_the_policy_of_the_step(studio: Studio, repo: Path) -> None:
+    ask = use_tool("helper", request="write it")
+    play = Play(
+        plan=make_plan(make_step("s1", "ada", policy={"tools": ["Read"]})),
+        **{"ada/step:s1": [ask, "done"], "helper/other": [write("a.txt"), "written"]},
+    )
+    add_team(studio, play, "ada", "bob", agents={"ada": {"tools": ("Read",), "agents": ("helper",)}})
+    studio.agent("helper", tools=("Write",))
+    studio.scripts.clear()
+
+    await run_in(studio, repo)
+
+    assert not (repo / "a.txt").exists()
+
+
+async def test_a_run_is_resumed_even_if_git_prints_diffs_differently_by_then(studio: Studio, repo: Path) -> None:
+    def make_play() -> Play:
+        return Play(plan=make_plan(make_step("s1", "ada")), **{"ada/step:s1": [write("a.txt"), "done"]})
+
+    add_team(studio, make_play(), "ada", "bob", agents={"ada": CODER})
+    whole = await run_in(studio, repo)
+    reviewed = next(entry.seq for entry in studio.entries(whole) if isinstance(entry.event, PlanStepReviewed))
+    studio.respond = make_play()
+    (repo / "a.txt").unlink()
+    async with studio.app(fault=refuse_after(reviewed)) as app:
+        first = await app.run(studio.agents["lead"], "ship it", agents=studio.agents.values(), repo=repo)
+    subprocess.run(["git", "-C", repo, "config", "diff.noprefix", "true"], check=True)
+    studio.expire_leases()
+
+    result = await studio.resume(first.run_id)
+
+    assert result.succeeded, result.error
+
+
+async def test_a_secret_in_a_changed_file_is_not_stored_in_the_diff(studio: Studio, repo: Path) -> None:
+    play = Play(plan=make_plan(make_step("s1", "ada")), **{"ada/step:s1": [write("a.txt", "sk-very-secret-1\n"), "ok"]})
+    add_team(studio, play, "ada", "bob", agents={"ada": CODER})
+    async with studio.app() as app:
+        app.launcher._redaction = Redaction.from_environment({"OPENAI_API_KEY": "sk-very-secret-1"}, KEY_NAMES)
+        result = await app.run(studio.agents["lead"], "ship it", agents=studio.agents.values(), repo=repo)
+
+    (diff,) = [one for one in studio.events(result, ArtifactStored) if one.kind == "diff"]
+    with StoreReader(studio.settings.store) as reader:
+        stored = reader.read_artifact(diff.digest)
+    assert stored is not None
+    assert b"sk-very-secret" not in stored

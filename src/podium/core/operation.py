@@ -117,6 +117,7 @@ class Operation:
         trigger: Trigger,
         parent: Operation | None,
         after: Operation | None = None,
+        within: Allowance | None = None,
     ) -> None:
         self.agent = agent
         self.agents = context.agents
@@ -126,7 +127,7 @@ class Operation:
         self.request = Request(text="")
         """The request to this agent, before any advice."""
         above: Operation | RunContext = context if parent is None else parent
-        self.allowance: Allowance = above.allowance.for_operation(path, agent.budget, of=agent.name)
+        self.allowance: Allowance = (within or above.allowance).for_operation(path, agent.budget, of=agent.name)
         self.rules: Rules = _narrow_rules(above.rules, agent)
         """The permission rules of this agent; never more permissive than those of the operation above."""
         self.mode: Mode = above.mode if above.mode == "plan" else agent.permission_mode or above.mode
@@ -194,16 +195,25 @@ class Operation:
         return Part(agent=self.agent.name, outcome=ended.outcome, text=ended.text, failure=ended.failure)
 
     def child(
-        self, agent: str | Agent, trigger: Trigger, *, at: Scope | None = None, after: Operation | None = None
+        self,
+        agent: str | Agent,
+        trigger: Trigger,
+        *,
+        at: Scope | None = None,
+        after: Operation | None = None,
+        within: Allowance | None = None,
     ) -> Operation:
         """Return a child operation for another agent. `at` is a scope of this operation, such as that of a tool call.
 
-        `after` is an earlier operation of the same agent, whose conversation it continues.
+        `after` is an earlier operation of the same agent, whose conversation it continues. `within` is an allowance
+        below this operation's own, such as that of a plan step.
         """
         chosen = self.agents[agent] if isinstance(agent, str) else agent
         place = (at or self.scope).next_child(f"{trigger}:{chosen.name}")
         chosen = apply_recorded_change(chosen, place)
-        return Operation(self._context, chosen, path=place.path, trigger=trigger, parent=self, after=after)
+        return Operation(
+            self._context, chosen, path=place.path, trigger=trigger, parent=self, after=after, within=within
+        )
 
     @property
     def placement(self) -> Placement | None:
@@ -219,6 +229,11 @@ class Operation:
     def decisions(self) -> RepositoryDecisions:
         """The decisions of the run's repository."""
         return self._context.decisions
+
+    @property
+    def can_check(self) -> bool:
+        """Whether commands can be run on a checkout of the work."""
+        return self._context.make_check_tool is not None
 
     @property
     def unattended(self) -> Unattended | None:

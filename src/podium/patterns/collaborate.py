@@ -46,6 +46,9 @@ class Collaboration:
         self._op = op
         self._team = CollaborationTeam.from_operation(op, request)
         self._board = WorkBoard(op)
+        self._limiter = CapacityLimiter(self._team.own.max_concurrent or DEFAULT_CONCURRENT)
+        self._replaced: tuple[UndoneStep, ...] = ()
+        """The steps of the first plan that the second plan replaces."""
 
     async def run(self) -> Answer:
         """Take the work through all its states."""
@@ -87,11 +90,15 @@ class Collaboration:
         ]
         done = (
             "\n## Work so far\nAn earlier plan was carried out in part:\n"
-            f"{neutralise(chr(10).join(lines))}\nPlan only what is still missing, with new ids; steps can depend on "
+            f"{quote_lines(neutralise(chr(10).join(lines))).strip()}\n"
+            "Plan only what is still missing, with new ids; steps can depend on "
             "steps that are done. Find another way for what failed.\n"
         )
         try:
-            return await self._make_plan(2, done=done)
+            undone = progress.list_undone()
+            second = await self._make_plan(2, done=done)
+            self._replaced = tuple(one for one in undone if one.step not in self._board.progress.steps)
+            return second
         except AgentFailed as error:
             op.scope.record(Noticed(text=f"There is no second plan for the rest of the work: {error.failure.message}"))
             self._change_state("executing")
@@ -101,13 +108,12 @@ class Collaboration:
 
     async def _execute(self, committed: PlanCommitted) -> None:
         """Run each step of a plan as soon as it is ready. Then block the steps that depend on a failed step."""
-        limiter = CapacityLimiter(self._team.own.max_concurrent or DEFAULT_CONCURRENT)
         started: set[str] = set()
         ended = Event()
 
         async def run_step(work: StepWork) -> None:
             nonlocal ended
-            async with limiter:
+            async with self._limiter:
                 await work.run()
             ended.set()
 
@@ -138,6 +144,7 @@ class Collaboration:
             place=self._step_place(step.id, committed.version),
             approved=step.policy.allow if committed.is_approved_by_person else (),
             after=tuple(dict.fromkeys(branch for branch in branches if branch)),
+            limiter=self._limiter,
         )
 
     def _step_place(self, id: str, version: int) -> Scope:
@@ -182,8 +189,13 @@ class Collaboration:
             if not checked.passed:
                 undone = (UndoneStep(step="checks", reason=f"the team's checks do not pass:\n{checked.output}"),)
         return WorkEnded(
-            done=tuple(id for id, one in board.progress.steps.items() if one.state == "done"),
+            done=tuple(
+                id
+                for id, one in board.progress.steps.items()
+                if one.state == "done" and id not in {left.step for left in undone}
+            ),
             undone=undone,
+            replaced=self._replaced,
             decisions=tuple(self._team.list_decision_ids(op)),
             branch=merged.branch,
             commit=merged.commit,
@@ -234,7 +246,7 @@ class Collaboration:
         words = render_prompt(
             self._team.own.prompts,
             "wrap_up",
-            request=self._team.request.original,
+            request=self._team.goal,
             steps=self._format_steps(),
             decisions="\n".join(self._team.list_decisions(self._op)) or "none",
             result=f"\n## Result\n{facts}" if facts else "",
@@ -254,6 +266,7 @@ class Collaboration:
 
     def _format_facts(self, ended: WorkEnded) -> str:
         lines = [f"Not done: {one.step}: {one.reason}" for one in ended.undone]
+        lines += [f"Replaced by the second plan: {one.step}: {one.reason}" for one in ended.replaced]
         if ended.branch:
             lines.append(f"The result is on branch {ended.branch}; merge it with: podium merge {ended.branch}")
         return "\n".join(lines)

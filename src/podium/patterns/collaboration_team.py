@@ -39,7 +39,7 @@ class CollaborationTeam:
         offered = {word.casefold() for agent in self.members.values() for word in (agent.role, *agent.capabilities)}
         missing = [word for word in self.own.needs if word.casefold() not in offered]
         return TeamFormed(
-            goal=self.request.original,
+            goal=self.goal,
             members=tuple(
                 FormedMember(name=name, role=agent.role, capabilities=agent.capabilities)
                 for name, agent in self.members.items()
@@ -48,11 +48,18 @@ class CollaborationTeam:
             missing=tuple(missing),
         )
 
+    @property
+    def goal(self) -> str:
+        """The request to the lead. In a nested team, it is only a part of the user's request."""
+        return self.request.text
+
     def describe_members(self) -> str:
         """Describe the members for the planner: their names, roles, expertise and tools."""
-        lines = describe_workers(self.members).splitlines()
-        tools = (", ".join(agent.tools or ()) or "reading tools only" for agent in self.members.values())
-        return "\n".join(f"{line} Tools: {listed}" for line, listed in zip(lines, tools, strict=True))
+        return "\n".join(
+            f"{' '.join(describe_workers({name: agent}).split())} "
+            f"Tools: {', '.join(agent.tools or ()) or 'reading tools only'}"
+            for name, agent in self.members.items()
+        )
 
     def format_constraints(self) -> str:
         """Return the constraints as a prompt section, or an empty string if there are none."""
@@ -101,5 +108,12 @@ def has_role(agent: Agent, *roles: str) -> bool:
 def as_reader(agent: Agent) -> Agent:
     """Return a copy of the agent that can plan or review: it runs alone in this process, and changes nothing."""
     return structs.replace(
-        agent, isolation="shared", permission_mode="plan", team=None, advisors=None, handoff=None, router=None
+        agent,
+        isolation="shared",
+        permission_mode="plan",
+        output="text",
+        team=None,
+        advisors=None,
+        handoff=None,
+        router=None,
     )

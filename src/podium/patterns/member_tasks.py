@@ -11,10 +11,11 @@ import msgspec
 from anyio import CapacityLimiter, create_task_group, current_time
 from msgspec import Struct, structs
 
+from ..core.decision_state import parse_vote_rule
 from ..core.operation import Operation
 from ..values.agent import Agent, Member
 from ..values.errors import AgentFailed, Mistake, format_failures
-from ..values.plain_text import truncate_text
+from ..values.plain_text import format_count, truncate_text
 from ..values.request import Note, Outcome, Part, Request, escape_headings
 from .dispatch import Assignment, merge
 from .team_prompts import SHARED, render_prompt
@@ -89,9 +90,18 @@ def validate_team_options(agent: Agent) -> None:
     if agent.team is None:
         return
     try:
-        msgspec.convert(agent.team.options, TeamOptions)
-    except msgspec.ValidationError as error:
+        own = msgspec.convert(agent.team.options, TeamOptions)
+        rule = parse_vote_rule(own.vote)
+    except (msgspec.ValidationError, Mistake) as error:
         raise Mistake(f"{agent.name} leads a team with invalid options: {error}") from None
+    if agent.team.mode == "collaborate" and own.worktrees == "lead":
+        raise Mistake(
+            f"{agent.name} leads a collaborating team with worktrees: lead, but each step needs its own branch; "
+            "use each, team or shared"
+        )
+    if rule.quorum > len(agent.team.members) > 0:
+        count = format_count(len(agent.team.members), "member")
+        raise Mistake(f"{agent.name} leads a team of {count} with vote: {own.vote}; use a quorum that it can reach")
 
 
 def resolve_members(op: Operation) -> dict[str, Agent]:

@@ -88,12 +88,15 @@ class PlanDrafting:
 
     async def _draft(self, words: str, done_steps: Sequence[str]) -> WorkPlan:
         """Return a valid plan from the planner. If a plan is invalid, give the planner the reasons and ask again."""
-        team, may_allow = self._team, self._team.own.approve_plan == "person"
+        team = self._team
+        may_allow = team.own.approve_plan == "person"
         for attempt in range(MOST_DRAFTS):
             reply = await self._ask_planner(words)
             try:
-                parsed = parse_work_plan(reply, team.request.original)
-                plan = check_plan(parsed, team.members, done=done_steps, may_allow=may_allow)
+                parsed = parse_work_plan(reply, team.goal)
+                plan = check_plan(
+                    parsed, team.members, done=done_steps, may_allow=may_allow, can_check=self._op.can_check
+                )
             except InvalidPlan as error:
                 self._place.record(PlanRefused(by=team.planner.name, problems=error.problems))
                 if attempt == MOST_DRAFTS - 1:
@@ -105,6 +108,9 @@ class PlanDrafting:
                 self._place.record(PlanDrafted(version=self._version, plan=plan, by=team.planner.name))
                 return plan
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _check(self, plan: WorkPlan, done_steps: Sequence[str], *, may_allow: bool) -> WorkPlan:
+        return check_plan(plan, self._team.members, done=done_steps, may_allow=may_allow, can_check=self._op.can_check)
 
     async def _ask_planner(self, words: str) -> str:
         team = self._team
@@ -125,7 +131,7 @@ class PlanDrafting:
             team.own.prompts,
             "review_plan",
             planner=team.planner.name,
-            request=team.request.original,
+            request=team.goal,
             constraints=team.format_constraints(),
             plan=neutralise(format_plan(plan)),
         )
@@ -164,7 +170,9 @@ class PlanDrafting:
             if answered is None:
                 raise op.make_error("failed", "its plan needs the approval of a person, and nobody is available")
             try:
-                edited = check_plan(answered.plan or plan, team.members, done=done_steps, may_allow=True)
+                edited = check_plan(
+                    answered.plan or plan, team.members, done=done_steps, may_allow=True, can_check=op.can_check
+                )
             except InvalidPlan as error:
                 place.record(PlanRefused(by=answered.by or "a person", problems=error.problems))
                 continue

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from msgspec import structs
 
 from ..core.budget import combine_strictest
@@ -11,45 +13,63 @@ from ..values.plan import PlanStep, StepPolicy
 from .step_tools import STEP_TOOLS
 from .work_plan import READING_TOOLS, list_tool_names
 
+DECISION_TOOLS = ("propose_decision", "cast_ballot")
+ACTING_TOOLS = frozenset(("Bash", "Edit", "WebFetch", "Write", "run_checks"))
+"""Tools that an agent below the owner may have, even if the owner does not have them."""
 
-def make_step_agent(member: Agent, step: PlanStep, *, can_signal: bool = True) -> Agent:
+
+def make_step_agent(member: Agent, step: PlanStep) -> Agent:
     """Return the member as the owner of a step, with the step's limits and the tools to hand over and raise blockers.
 
-    Tools outside the step's policy stay visible, but calls to them are denied and recorded. An owner that is a router
-    or leads its own team cannot hand its step over or raise blockers.
+    Tools outside the step's policy stay visible, but calls to them are denied and recorded; only sub-agents are
+    removed, because their calls do not pass the gate. An owner that is a router or leads its own team cannot hand its
+    step over or raise blockers. An owner with its own checkout raises blockers instead of proposing decisions, because
+    its worker cannot reach the team.
     """
-    tools = READING_TOOLS if member.tools is None else member.tools
-    signals = STEP_TOOLS if can_signal and member.team is None and member.router is None else ()
-    own = member.permissions or Permissions()
+    own, policy = member.permissions or Permissions(), step.policy
     narrowed = Permissions(
         allow=own.allow,
-        ask=(*own.ask, *list_asked_tools(member, step.policy)),
-        deny=(*own.deny, *list_denied_tools(member, step.policy)),
+        ask=(*own.ask, *list_asked_tools(member, policy)),
+        deny=(*own.deny, *list_denied_tools(member, policy)),
     )
     return structs.replace(
         member,
-        tools=(*tools, *signals),
+        tools=tuple(_iter_tools(member, policy)),
+        agents=member.agents if policy.tools is None else (),
         permissions=narrowed if narrowed != Permissions() else None,
-        budget=combine_strictest(member.budget, make_step_budget(step.policy)),
+        budget=combine_strictest(member.budget, make_step_budget(policy)),
     )
 
 
+def _iter_tools(member: Agent, policy: StepPolicy) -> Iterator[str]:
+    in_worker = member.isolation != "shared"
+    for entry in READING_TOOLS if member.tools is None else member.tools:
+        is_decision = in_worker and entry in DECISION_TOOLS
+        is_agent = policy.tools is not None and entry.startswith("Agent(")
+        if entry not in STEP_TOOLS and not is_decision and not is_agent:
+            yield entry
+    if member.team is None and member.router is None:
+        yield from STEP_TOOLS
+
+
 def list_denied_tools(member: Agent, policy: StepPolicy) -> list[str]:
-    """Return deny rules for the member's tools that the step's policy does not list."""
+    """Return deny rules for the tools of the member and of agents below it that the step's policy does not list."""
     if policy.tools is None:
         return []
-    allowed = {normalise_tool_name(tool) for tool in policy.tools}
+    allowed = {normalise_tool_name(tool) for tool in policy.tools} | {"Agent", *STEP_TOOLS, *DECISION_TOOLS}
     if allowed & CHANGING:
         # A rule that denies Edit also denies Write, so if the policy lists either of them, Edit must not be denied.
         allowed |= {"Edit"}
     if allowed & READING:
         allowed |= {"Read"}
-    return sorted(list_tool_names(member) - allowed)
+    return sorted((list_tool_names(member) | ACTING_TOOLS) - allowed)
 
 
 def list_asked_tools(member: Agent, policy: StepPolicy) -> list[str]:
-    """Return ask rules for the member's tools that do more than read, if the step's policy asks for every action."""
-    return sorted(list_tool_names(member) - READING) if policy.approval == "ask" else []
+    """Return ask rules for all tools that do more than read, if the step's policy asks for every action."""
+    if policy.approval == "auto":
+        return []
+    return sorted((list_tool_names(member) | ACTING_TOOLS) - READING - {"Agent", *STEP_TOOLS, *DECISION_TOOLS})
 
 
 def make_step_budget(policy: StepPolicy) -> Budget | None:

@@ -12,7 +12,7 @@ from ..values.agent import Agent
 from ..values.event import Checked, PlanStepReviewed, PlanStepSubmitted, QuestionAsked
 from ..values.plain_text import cut_middle, truncate_text
 from ..values.plan import Finding, PlanStep
-from ..values.request import Request, quote_lines
+from ..values.request import Note, Request, escape_headings, quote_lines
 from .collaboration_team import CollaborationTeam, as_reader
 from .team_prompts import render_prompt
 from .verdict import neutralise
@@ -86,23 +86,25 @@ class StepReview:
         self, authors: Sequence[str], checks: Mapping[int, Checked]
     ) -> tuple[str, dict[int, Finding]]:
         """Ask one reviewer after another until one gives verdicts. Return its name, and its findings by criterion."""
-        words = await self._render_prompt(checks)
+        words, changes = self._render_prompt(checks), await self._format_changes()
         failures = []
         for reviewer in self._team.find_reviewers(authors):
-            said, why = await self._ask_reviewer(reviewer, words)
+            said, why = await self._ask_reviewer(reviewer, words, changes)
             if said:
                 return reviewer.name, said
             failures.append(f"{reviewer.name}: {why}")
         raise self._op.make_error("failed", f"no member reviewed the step: {'; '.join(failures)}")
 
-    async def _ask_reviewer(self, reviewer: Agent, words: str) -> tuple[dict[int, Finding], str]:
+    async def _ask_reviewer(self, reviewer: Agent, words: str, changes: str) -> tuple[dict[int, Finding], str]:
         """Return a reviewer's findings by criterion, or why there are none. Ask once more if verdicts are missing."""
         criteria = self._step.acceptance
         said: dict[int, Finding] = {}
         last: Operation | None = None
-        for _ in range(2):
+        for attempt in range(2):
             last = self._op.child(as_reader(reviewer), "member", at=self._place, after=last)
-            request = Request(text=words, origin=self._team.request.original)
+            # The diff is a note, because notes are not part of the digest, and git may print a diff differently later.
+            notes = (Note(title="changes", text=changes),) if attempt == 0 else ()
+            request = Request(text=words, origin=self._team.request.original, notes=notes)
             part = await last.run_as_part(request, timeout=self._team.own.worker_timeout)
             if part.failure is not None:
                 return said, part.failure.describe_to(reviewer.name)
@@ -114,24 +116,23 @@ class StepReview:
             words = render_prompt(self._team.own.prompts, "review_step_again", missing=f"criterion {numbers}")
         return said, "its reply has no verdict"
 
-    async def _render_prompt(self, checks: Mapping[int, Checked]) -> str:
+    def _render_prompt(self, checks: Mapping[int, Checked]) -> str:
         return render_prompt(
             self._team.own.prompts,
             "review_step",
-            request=self._team.request.original,
+            request=self._team.goal,
             constraints=self._team.format_constraints(),
             step=self._step.id,
             author=self._submitted.author,
-            description=self._step.description,
+            description=format_description(self._step),
             criteria=format_criteria(self._step),
             checks=format_checks(checks),
-            changes=await self._format_changes(),
             answer=quote_lines(neutralise(self._answer)).strip() or "nothing",
         )
 
     async def _format_changes(self) -> str:
         diff = await self._board.read_diff(self._submitted.base, self._submitted.commit)
-        return quote_lines(neutralise(cut_middle(diff, LONGEST_DIFF))).strip() or "no files were changed"
+        return neutralise(cut_middle(diff, LONGEST_DIFF)) if diff.strip() else "no files were changed"
 
     # A person
 
@@ -148,7 +149,7 @@ class StepReview:
                     f"Step {step.id}:{quote_lines(step.description)}",
                     f"Acceptance criteria:\n{format_criteria(step)}",
                     f"Commands:\n{format_checks(checks)}",
-                    f"Changes:\n{await self._format_changes()}",
+                    f"Changes:{quote_lines(await self._format_changes())}",
                     f"{submitted.author} says:{quote_lines(self._answer)}",
                 )
             ),
@@ -202,9 +203,14 @@ def tail_lines(output: str) -> str:
 def format_criteria(step: PlanStep) -> str:
     """Return the criteria of a step as a numbered list."""
     return "\n".join(
-        f"{number}. {one.text}" + (f"\n   $ {one.command}" if one.command else "")
+        f"{number}. {' '.join(one.text.split())}" + (f"\n   $ {' '.join(one.command.split())}" if one.command else "")
         for number, one in enumerate(step.acceptance, 1)
     )
+
+
+def format_description(step: PlanStep) -> str:
+    """Return the description of a step. A line that looks like a heading gets a backslash."""
+    return escape_headings(step.description, "#{1,6} ")
 
 
 def format_checks(checks: Mapping[int, Checked]) -> str:
@@ -218,4 +224,8 @@ def format_checks(checks: Mapping[int, Checked]) -> str:
 
 def format_findings(findings: Iterable[Finding]) -> str:
     """Format the criteria that are not met, with the reasons."""
-    return "\n".join(f"- {one.criterion}: {one.reason or 'not met'}" for one in findings if not one.is_met)
+    return "\n".join(
+        f"- {' '.join(one.criterion.split())}: {' '.join(one.reason.split()) or 'not met'}"
+        for one in findings
+        if not one.is_met
+    )

@@ -17,6 +17,7 @@ from ..core.operation import Operation
 from ..core.scope import Scope
 from ..core.tool_arguments import Arguments, build_schema, parse_arguments
 from ..values.event import BlockerRaised, HandoverAsked, ToolUse
+from ..values.operation_path import parse_plan_step
 
 STEP_TOOLS = ("handoff_step", "raise_blocker")
 MOST_OPTIONS = 10
@@ -44,8 +45,11 @@ class RaiseBlockerArguments(Arguments, frozen=True, kw_only=True):
 
 
 def make_step_tools(op: Operation) -> tuple[Tool, ...]:
-    """Create those step tools that the agent lists."""
-    return tuple(_TOOLS[name] for name in op.agent.tools or () if name in _TOOLS)
+    """Create the tools that a step's owner was given, in this process or in a worker."""
+    in_worker = op.parent is None and op.placement is not None and op.placement.is_worker
+    if not in_worker and not parse_plan_step(op.scope.path):
+        return ()
+    return tuple(_TOOLS[name] for name in dict.fromkeys(op.agent.tools or ()) if name in _TOOLS)
 
 
 def _make_signal_tool(

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 
+from anyio import CapacityLimiter
 from msgspec import structs
 
+from ..core.budget import Allowance
 from ..core.journal_rows import compute_digest
 from ..core.operation import Operation
 from ..core.placement import WorkerOptions
@@ -32,8 +35,8 @@ from .collaboration_team import CollaborationTeam
 from .decision import list_weights, run_decision
 from .in_worker import find_worker_result, runs_in_worker
 from .member_tasks import as_worker
-from .step_agent import make_step_agent
-from .step_review import StepReview, format_criteria, format_findings
+from .step_agent import make_step_agent, make_step_budget
+from .step_review import StepReview, format_criteria, format_description, format_findings
 from .team_prompts import SHARED, render_prompt
 from .verdict import neutralise
 from .work_board import WorkBoard
@@ -75,7 +78,12 @@ class StepWork:
     """Rules that a person has approved for this step."""
     after: tuple[str, ...] = ()
     """The branches of the steps that this one depends on."""
+    limiter: CapacityLimiter = field(default_factory=lambda: CapacityLimiter(1))
+    """Limits how many steps are worked on at once."""
     _owner: str = ""
+    _base: str = ""
+    """The commit of the run's checkout at the first start of the step."""
+    _locked_out: tuple[str, ...] = ()
     _last: Operation | None = None
     """The last operation of the current owner."""
     _workplace: Workplace = field(default_factory=Workplace)
@@ -96,8 +104,9 @@ class StepWork:
         """Work on the step once and have it reviewed. Return whether it is done. Raise AgentFailed if it failed."""
         board, step = self.board, self.step
         started = await self._record_start(attempt)
+        self._base = self._base or started.base
         part = await self._work_until_submitted(attempt)
-        submitted = await self._record_submission(attempt, started.base)
+        submitted = await self._record_submission(attempt)
         text = truncate_text(part.text, LONGEST_SUMMARY)
         await self._store_artifacts(attempt, submitted, part.text)
         authors = board.progress.steps[step.id].authors
@@ -120,18 +129,19 @@ class StepWork:
 
         return self.board.apply(await self.place.child(f"start#{attempt}").step(start, PlanStepStarted))
 
-    async def _record_submission(self, attempt: int, base: str) -> PlanStepSubmitted:
+    async def _record_submission(self, attempt: int) -> PlanStepSubmitted:
         """Record the finished work: the commit of the owner's branch, or of the run's own checkout."""
         there = self._workplace
 
         async def submit() -> PlanStepSubmitted:
             commit = there.commit or await self.board.commit_checkout()
+            await self.board.keep_commit(f"{self.step.id}-{attempt}", commit)
             return PlanStepSubmitted(
                 step=self.step.id,
                 author=self._owner,
                 attempt=attempt,
                 branch=there.branch,
-                base=there.base or base,
+                base=there.base or self._base,
                 commit=commit,
             )
 
@@ -149,14 +159,21 @@ class StepWork:
         authors = self.board.progress.steps[self.step.id].authors
         chosen = team.find_replacement(authors, author) if team.own.lockout else author
         locked_out = author if chosen != author else ""
+        self._locked_out += (locked_out,) if locked_out else ()
         reason = truncate_text(missing, 2000)
         reopened = PlanStepReopened(step=self.step.id, attempt=attempt, reason=reason, locked_out=locked_out)
         self.board.record(self.place, reopened)
         self._workplace = self._workplace.add(
             f"The work of {author} on this step was reviewed by {reviewed.reviewer} and is not accepted yet. "
-            f"What is missing:\n{neutralise(missing)}"
+            f"What is missing:{quote_lines(neutralise(missing))}"
         )
         self._change_owner(chosen)
+
+    @cached_property
+    def _allowance(self) -> Allowance:
+        """The allowance of the step, which all its owners share."""
+        budget = make_step_budget(self.step.policy)
+        return self.op.allowance.for_operation(self.place.path, budget, of=f"step {self.step.id}")
 
     def _change_owner(self, owner: str) -> None:
         if owner != self._owner:
@@ -185,7 +202,10 @@ class StepWork:
     async def _run_owner(self) -> tuple[Part, HandoverAsked | BlockerRaised | None]:
         """Run the owner once. Return its answer, and the handover or blocker with which it ended its turn, if any."""
         agent = make_step_agent(as_worker(self.team.members[self._owner]), self.step)
-        child = self.op.child(agent, "member", at=self.place, after=self._last)
+        if self._workplace.commit and agent.isolation == "shared":
+            # The work so far is on a branch, so whoever continues it works on a branch too.
+            agent = structs.replace(agent, isolation="process")
+        child = self.op.child(agent, "member", at=self.place, after=self._last, within=self._allowance)
         child.grant_rules(self.approved)
         is_worker = runs_in_worker(child)
         child.worker_options = WorkerOptions(
@@ -228,12 +248,12 @@ class StepWork:
         words = render_prompt(
             team.own.prompts,
             "plan_step",
-            request=team.request.original,
+            request=team.goal,
             constraints=team.format_constraints(),
             shared=f"\n{SHARED.format(shared=team.own.shared_context)}" if team.own.shared_context else "",
             before=f"\n## What happened before\n{before}\n" if before else "",
             step=step.id,
-            description=step.description,
+            description=format_description(step),
             criteria=format_criteria(step),
             names=", ".join(name for name in team.members if name != self._owner),
         )
@@ -270,6 +290,8 @@ class StepWork:
         found = self.team.find_member(name)
         if found is None:
             return f"{truncate_text(name)!r} is not a member of the team; members: {', '.join(self.team.members)}"
+        if found in self._locked_out:
+            return f"{found} is locked out, because its work on this step was not accepted"
         return f"{found} owns the step already" if found == self._owner else ""
 
     async def _resolve_blocker(self, place: Scope, raised: BlockerRaised) -> None:
@@ -291,8 +313,12 @@ class StepWork:
         blocked = PlanStepBlocked(step=step.id, reason=raised.topic, decision=proposal.id)
         # In a fork, the run id differs from that of the original run, so use the decision id that is recorded.
         proposal = structs.replace(proposal, id=self.board.record(place, blocked).decision)
-        with op.scope.timeline.timeouts.pause_timeouts(self.place.path):
+        # The step only waits now, so another one can start in its place.
+        self.limiter.total_tokens += 1
+        try:
             made = await run_decision(op, proposal, self.team.members, at=place, lead=self.team.lead)
+        finally:
+            self.limiter.total_tokens -= 1
         self.board.record(place, PlanStepUnblocked(step=step.id, decision=proposal.id))
         why = f" Reason:{quote_lines(neutralise(made.rationale))}" if made.rationale.strip() else ""
         self._workplace = self._workplace.add(

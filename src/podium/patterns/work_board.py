@@ -50,12 +50,14 @@ class WorkBoard:
         self, place: Scope, kind: ArtifactKind, name: str, text: str, *, author: str = "", step: str = ""
     ) -> None:
         """Store a text as an artifact and record the artifact. A blank text is not stored."""
-        if not text.strip():
+        own = place.child(f"artifact:{name}")
+        if not text.strip() or own.has_outcome:
             return
-        data = text.encode(errors="replace")
+        data = place.timeline.redaction.redact_text(text).encode(errors="replace")
         digest = hashlib.sha256(data).hexdigest()
         place.timeline.store_artifact(digest, data)
-        place.record(ArtifactStored(kind=kind, name=name, digest=digest, size=len(data), author=author, step=step))
+        stored = ArtifactStored(kind=kind, name=name, digest=digest, size=len(data), author=author, step=step)
+        own.record_outcome(stored)
 
     async def take_snapshot(self, place: Scope, name: str, *, step: str = "") -> None:
         """Take a snapshot of the run's checkout and of the steps' branches. A resumed run does not take it again."""
@@ -70,6 +72,10 @@ class WorkBoard:
             return SnapshotTaken(name=name, commits=commits, step=step)
 
         await place.child("snapshot").step(keep_commits, SnapshotTaken)
+
+    async def keep_commit(self, name: str, commit: str) -> None:
+        """Keep a commit from being removed by git before the next snapshot includes it."""
+        await self._keep_commits(name, {"": commit} if commit else {})
 
     async def _keep_commits(self, name: str, commits: Mapping[str, str]) -> None:
         with suppress(PodiumError):

@@ -23,8 +23,12 @@ from .json_output import find_json
 MOST_STEPS = 20
 LONGEST_TEXT = 4_000
 MOST_CRITERIA = 20
+MOST_PROBLEMS = 20
+LONGEST_PROBLEM = 500
 
 _STEP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,31}")
+_RESERVED_ID = re.compile(r"plan(-\d+)?", re.IGNORECASE)
+"""Ids that would be mistaken for the snapshot of a plan."""
 _SPELLINGS = {
     "task": "description",
     "title": "description",
@@ -86,7 +90,12 @@ def _iter_criteria(written: Any) -> Iterator[Any]:
 
 
 def check_plan(
-    plan: WorkPlan, members: Mapping[str, Agent], *, done: Collection[str] = (), may_allow: bool = False
+    plan: WorkPlan,
+    members: Mapping[str, Agent],
+    *,
+    done: Collection[str] = (),
+    may_allow: bool = False,
+    can_check: bool = True,
 ) -> WorkPlan:
     """Return the plan with its owners' names in their registered spelling. Raise InvalidPlan with all problems.
 
@@ -106,10 +115,12 @@ def check_plan(
     problems += [f"step {id!r} is already done; give new steps other ids" for id in ids if id in done]
     for step in steps:
         problems += _find_step_problems(step, members, known={*ids, *done}, may_allow=may_allow)
+        if not can_check and any(one.command for one in step.acceptance):
+            problems.append(f"step {step.id!r} has a criterion with a command, but there is no repository to run it in")
     if not problems and (cycle := _find_cycle(steps)):
         problems.append(f"the steps depend on each other in a cycle: {' → '.join(cycle)}")
     if problems:
-        raise InvalidPlan(problems)
+        raise InvalidPlan([truncate_text(one, LONGEST_PROBLEM) for one in problems[:MOST_PROBLEMS]])
     return msgspec.structs.replace(plan, steps=tuple(steps))
 
 
@@ -117,8 +128,8 @@ def _find_step_problems(
     step: PlanStep, members: Mapping[str, Agent], *, known: Collection[str], may_allow: bool
 ) -> Iterator[str]:
     name = f"step {step.id!r}"
-    if not _STEP_ID.fullmatch(step.id):
-        yield f"{step.id[:40]!r} is not an id for a step; use letters, digits, dots, dashes and underscores"
+    if not _STEP_ID.fullmatch(step.id) or _RESERVED_ID.fullmatch(step.id):
+        yield f"{step.id[:40]!r} is not an id for a step; use letters, digits, dots and dashes, and not only plan"
         return
     if step.owner not in members:
         yield f"{name} is owned by {truncate_text(step.owner)!r}, which is not a member; members: {', '.join(members)}"

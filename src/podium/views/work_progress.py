@@ -51,7 +51,9 @@ def _apply(work: TeamWork, entry: Entry) -> TeamWork:
             return replace(work, artifacts=(*work.artifacts, stored))
         case SnapshotTaken() as taken:
             return replace(work, snapshots=(*work.snapshots, (entry.seq, taken)))
-    return replace(work, progress=work.progress.apply(entry.event))
+    with suppress(InvalidTransition):  # a list of many runs is shown even if one of them has an odd timeline
+        return replace(work, progress=work.progress.apply(entry.event))
+    return work
 
 
 def _cancel(work: TeamWork) -> TeamWork:

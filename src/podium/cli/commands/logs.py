@@ -87,13 +87,13 @@ def parse_since(text: str, *, now: datetime) -> float:
     """Return the time that a text such as `10m`, `14:30` or `2026-05-01 14:30` refers to; 0 for an empty text."""
     if not text:
         return 0.0
-    if (age := _AGE.fullmatch(text)) is not None:
-        return (now - timedelta(seconds=float(age[1]) * _UNITS[age[2]])).timestamp()
     try:
+        if (age := _AGE.fullmatch(text)) is not None:
+            return (now - timedelta(seconds=float(age[1]) * _UNITS[age[2]])).timestamp()
         if (clock := _CLOCK.fullmatch(text)) is not None:
             return now.replace(hour=int(clock[1]), minute=int(clock[2]), second=0, microsecond=0).timestamp()
         return datetime.fromisoformat(text).timestamp()
-    except ValueError:
+    except (ValueError, OverflowError):
         raise click.UsageError(f"--since {text!r} is not a time; use 10m, 2h, 3d, 14:30 or 2026-05-01T14:30") from None
 
 

@@ -199,6 +199,8 @@ class WorkEnded(EventBase, frozen=True, kw_only=True, tag="work_ended"):
 
     done: tuple[str, ...]
     undone: tuple[UndoneStep, ...] = ()
+    replaced: tuple[UndoneStep, ...] = ()
+    """The steps of an earlier plan that were not done and that a later plan does without."""
     decisions: tuple[str, ...] = ()
     branch: str = ""
     commit: str = ""
