@@ -133,7 +133,7 @@ def test_an_answer_that_comes_too_late_says_what_happened(desk: Desk) -> None:
     assert done.stdout == "The end.\n"
     assert late.exit_code == 6
     assert f"podium: {asked} was closed at " in late.stderr
-    assert ": nobody is there to ask, so write_file was denied and the agent went on without it; " in late.stderr
+    assert ": nobody is available to answer, so write_file was denied and the agent went on without it; " in late.stderr
 
 
 def test_a_request_that_is_always_allowed_becomes_a_rule(desk: Desk) -> None:

@@ -114,7 +114,7 @@ async def test_a_webhook_that_fails_is_reported_once_and_without_its_path(tmp_pa
     assert sorted(told) == sorted(
         [
             f"the notification was not sent: the webhook at {first} returned status 500",
-            f"the notification was not sent: the webhook at {second} answered with status 302",
+            f"the notification was not sent: the webhook at {second} returned status 302",
             f"the notification was not sent: the webhook at {third} did not respond within 0.5 s",
             f"the notification was not sent: the webhook at {first} cannot be reached",
         ]
