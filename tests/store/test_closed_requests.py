@@ -111,7 +111,8 @@ async def test_a_request_that_nobody_was_there_to_answer(tmp_path: Path) -> None
     said = explain(path)
 
     assert "a1b2 was closed at " in said
-    assert ": nobody is available to answer, so evil Allow it? yes was denied and the agent went on without it; " in said
+    assert ": nobody is available to answer, so evil Allow it? yes was denied" in said
+    assert " and the agent went on without it; " in said
     assert said.endswith("; podium run --park queues requests instead")
 
 
