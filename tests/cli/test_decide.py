@@ -171,3 +171,66 @@ def test_a_process_that_dies_between_vote_and_commit_commits_once(desk: Desk, tm
         events = [entry.event for entry in reader.read_entries(summary.id)]
     assert len([one for one in events if isinstance(one, DecisionCommitted)]) == 1
     assert isinstance(events[-1], RunEnded)
+
+
+# Squads
+
+
+def add_squad(desk: Desk) -> None:
+    agents = desk.repo / ".squad" / "agents"
+    for name in ("flight", "eecom"):
+        (agents / name).mkdir(parents=True)
+        (agents / name / "charter.md").write_text(f"# {name}\n\nYou vote.\n")
+    table = "| Name | Role |\n|---|---|\n| Flight | Lead |\n| EECOM | Dev |\n"
+    (desk.repo / ".squad" / "team.md").write_text(f"# Crew\n\n## Members\n\n{table}")
+
+
+def list_inbox(desk: Desk) -> list[Path]:
+    return sorted((desk.repo / ".squad").glob("decisions/inbox/*"))
+
+
+def test_decisions_of_a_squad_go_to_its_inbox_only_where_a_setting_says_so(desk: Desk) -> None:
+    add_squad(desk)
+    assert desk.invoke(*DRINK, "--by", "crew").stdout == "tea\n"
+    assert list_inbox(desk) == []
+
+    (desk.repo / "podium.yaml").write_text("squad_inbox: true\n")
+    said = desk.invoke(*DRINK, "--by", "crew")
+    merged = desk.invoke("decisions", "merge-inbox")
+    again = desk.invoke("decisions", "merge-inbox", "--json")
+
+    [name] = merged.stdout.split()
+    assert name.startswith("person-which-drink-")
+    assert f"Written to the squad's inbox: {name}" in said.stderr
+    text = (desk.repo / ".squad" / "decisions.md").read_text()
+    assert ": Which drink?\n**By:** person, flight, eecom\n**What:** tea (majority)\n" in text
+    assert list_inbox(desk) == []
+    assert json.loads(again.stdout) == {"schema": 1, "merged": [], "notices": []}
+    assert desk.invoke("decisions", "merge-inbox").stderr == "the inbox is empty\n"
+
+
+def test_decisions_of_other_teams_do_not_go_to_a_squad(desk: Desk) -> None:
+    add_squad(desk)
+    add_council(desk, "tea")
+    (desk.repo / "podium.yaml").write_text("squad_inbox: true\n")
+
+    desk.invoke(*DRINK, "--by", "council")
+
+    assert list_inbox(desk) == []
+
+
+def test_an_inbox_that_cannot_be_written_does_not_fail_the_decision(desk: Desk) -> None:
+    add_squad(desk)
+    (desk.repo / "podium.yaml").write_text("squad_inbox: true\n")
+    (desk.repo / ".squad" / "decisions").write_text("not a folder")
+
+    said = desk.invoke(*DRINK, "--by", "crew")
+
+    assert (said.exit_code, said.stdout) == (0, "tea\n")
+    assert "The decisions were not written to the squad's inbox: " in said.stderr
+
+
+def test_without_a_squad_there_is_no_inbox_to_merge(desk: Desk) -> None:
+    said = desk.invoke("decisions", "merge-inbox")
+
+    assert (said.exit_code, "has no squad" in said.stderr) == (2, True)

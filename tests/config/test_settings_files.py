@@ -57,6 +57,7 @@ worktrees:
 providers:
   openai: {base_url: "http://127.0.0.1:9/v1/", requests_per_minute: 60, tokens_per_minute: 90000, concurrent: 4}
 approvals: {timeout: never}
+squad_inbox: true
 """
 
 EXPECTED = SettingsDocument(
@@ -82,6 +83,7 @@ EXPECTED = SettingsDocument(
     store="local",
     workers=8,
     max_restarts=0,
+    squad_inbox=True,
     budget=Budget(usd=1.5, tokens=1000, seconds=60, turns=3, files_changed=0),
     notify=(
         "bell",
@@ -403,7 +405,7 @@ def test_a_repository_decides_little_and_proposes_the_rest(tmp_path: Path) -> No
         *("model", "models.fast", "models.deep", "permissions.ask", "permissions.deny", "workers", "max_restarts"),
         *("budget.usd", "budget.tokens", "budget.seconds", "budget.turns", "budget.files_changed"),
         *(f"providers.openai.{limit}" for limit in ("requests_per_minute", "tokens_per_minute", "concurrent")),
-        "approvals.timeout",
+        *("approvals.timeout", "squad_inbox"),
     }
     assert set(read.proposed.iter_explicit_keys()) == {
         *("engines.mine", "mcpServers.files", "mcpServers.far", "permissions.allow", "permissions.mode", "sandbox"),

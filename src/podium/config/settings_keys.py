@@ -240,6 +240,7 @@ READERS: Readers = {
     "checks": read_checks,
     "worktrees": read_worktrees,
     "providers": read_providers,
+    "squad_inbox": FieldReader.read_bool,
 }
 """The reader for each key whose value does not depend on other keys."""
 

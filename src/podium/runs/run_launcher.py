@@ -61,6 +61,7 @@ from ..values.worker_task import WorkerTask
 from .decision_context import describe_decisions_in_force, make_repository_decisions
 from .run_driver import RunDriver
 from .run_options import RunOptions
+from .squad_inbox import add_inbox_writing
 
 BYPASS_NOTICE = "Permissions are bypassed: everything that no rule denies is done without asking."
 
@@ -125,7 +126,6 @@ class RunLauncher:
         validate_request(request)
         repo = options.get("repo")
         place = None if repo is None else find_repo(Path(repo))
-        tools = options.get("tools", ())
         team, functions, notices = self._select_team(agent, options, place, settings)
         if (decision := options.get("decision")) is not None:
             validate_decision(decision, team)
@@ -149,7 +149,7 @@ class RunLauncher:
             begun,
             settings,
             functions=functions,
-            for_all=len(tools),
+            for_all=len(options.get("tools", ())),
             is_attended=options.get("is_attended", False),
             patterns=Patterns(options.get("on_discussion")),
             earlier_turns=earlier_turns,
@@ -348,7 +348,6 @@ class RunLauncher:
     ) -> RunDriver:
         started = first.event
         assert isinstance(started, RunStarted)
-
         unattended = None if is_attended else settings.unattended
 
         def record_notice(text: str) -> None:
@@ -386,7 +385,8 @@ class RunLauncher:
             turn_limits=self._turn_limits if settings is self.settings else settings.build_turn_limits(),
             earlier_turns=earlier_turns,
         )
-        before_end = None if started.errand is None else partial(self._commit_work, timeline, started, self.settings)
+        commit = None if started.errand is None else partial(self._commit_work, timeline, started, self.settings)
+        before_end = add_inbox_writing(commit, settings, timeline, started)
         return RunDriver(self._store, lease, first=first, context=context, tools=run_tools, before_end=before_end)
 
 

@@ -83,6 +83,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     workers: int = 4
     max_restarts: int = 1
     notify: tuple[NotifyTarget, ...] = ()
+    squad_inbox: bool = False
+    """Whether the decisions of a squad's runs are written to the squad's inbox."""
     proposed: SettingsDocument = SettingsDocument()
     notices: tuple[str, ...] = ()
     sources: dict[str, Origin] = {}

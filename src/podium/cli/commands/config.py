@@ -125,6 +125,7 @@ def list_effective_settings(settings: Settings) -> list[dict[str, Any]]:
         "sandbox": settings.sandbox,
         "workers": settings.workers,
         "max_restarts": settings.max_restarts,
+        "squad_inbox": settings.squad_inbox,
         "approvals.timeout": "never" if math.isinf(settings.approval_seconds) else settings.approval_seconds,
         "notify": [_format_notify_target(target) for target in settings.notify],
     }

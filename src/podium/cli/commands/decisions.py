@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from ...roster.squad.decision_inbox import merge_inbox
 from ...runs.decision_lookup import find_decision, find_decision_repo, list_decisions
 from ...setup.settings import Settings
 from ...system.locations import find_repo
@@ -18,6 +19,7 @@ from ...views.decision_record import DecisionRecord, list_participants, render_d
 from ..terminal.command_options import json_option, repo_option
 from ..terminal.text import as_json, escape_for_terminal, fit_columns, print_to_stderr
 
+INBOX_LOCK = "squad-inbox.lock"
 NO_DECISIONS = 'no decisions yet; make one with: podium decide "topic" --option A --option B'
 
 
@@ -71,6 +73,25 @@ def show_decision_command(ctx: click.Context, id: str, is_json: bool) -> None:
         click.echo(as_json({"schema": SCHEMA, "decision": fields}))
     else:
         click.echo(escape_for_terminal(render_decision(record)), nl=False)
+
+
+@decisions_command.command("merge-inbox")
+@json_option
+@click.pass_context
+def merge_inbox_command(ctx: click.Context, is_json: bool) -> None:
+    """Append the decisions in the squad's inbox to its decisions.md, and empty the inbox."""
+    assert ctx.parent is not None
+    place = find_repo(ctx.parent.params["repo"] or Path())
+    result = merge_inbox(place, lock=Settings.load(repo=place).home / INBOX_LOCK)
+    if is_json:
+        click.echo(as_json({"schema": SCHEMA, "merged": result.merged, "notices": result.notices}))
+        return
+    for name in result.merged:
+        click.echo(escape_for_terminal(name))
+    for notice in result.notices:
+        print_to_stderr(notice)
+    if not result.merged and not result.notices:
+        print_to_stderr("the inbox is empty")
 
 
 def decision_fields(record: DecisionRecord) -> dict[str, Any]:

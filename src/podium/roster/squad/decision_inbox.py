@@ -1,0 +1,210 @@
+"""A squad's decision inbox: new decisions are files of their own there, until they are merged into `decisions.md`.
+
+Merging only appends to `decisions.md`. A file is removed from the inbox after its text is in `decisions.md`, so an
+interrupted merge loses and repeats nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from itertools import pairwise
+from pathlib import Path
+from typing import NamedTuple
+
+from ...system.atomic_file import replace_file
+from ...system.bounded_file import UnreadableFile, decode_text, read_file_bytes
+from ...system.file_lock import hold_file_lock
+from ...system.locations import format_path, is_inside
+from ...values.errors import Mistake
+from ...views.decision_record import DecisionRecord, list_participants
+from ...views.quoted_markdown import escape_inline, quote_block
+from .squad_folder import DECISIONS_FILE, LEGACY_SQUAD_FOLDER, SQUAD_FOLDER, locate_squad_folder
+from .squad_markdown import iter_content_lines, parse_heading, split_lines
+from .squad_name import slug
+
+INBOX_FOLDER = "decisions/inbox"
+FIRST_LINE = "# Decisions\n"
+LONGEST_NAME = 60
+_MARK = "<!-- podium decision {id} -->"
+
+
+class InboxMerge(NamedTuple):
+    """The result of merging an inbox: the files that were merged, and notices for the person."""
+
+    merged: tuple[str, ...]
+    notices: tuple[str, ...]
+
+
+def find_squad_folder(repo: Path) -> Path:
+    """Return the squad's folder of a repository. Raises Mistake if there is none."""
+    for name in (SQUAD_FOLDER, LEGACY_SQUAD_FOLDER):
+        folder = locate_squad_folder(repo / name)
+        if folder.is_dir() and is_inside(folder, repo):
+            return folder
+    raise Mistake(f"{repo} has no squad; expected a folder {SQUAD_FOLDER} or {LEGACY_SQUAD_FOLDER}")
+
+
+# Writing
+
+
+def write_inbox_decisions(repo: Path, decisions: Iterable[DecisionRecord]) -> list[Path]:
+    """Write a file to the squad's inbox for each decision that is not in the squad's folder yet. Raises Mistake."""
+    folder = find_squad_folder(repo)
+    inbox = folder / INBOX_FOLDER
+    if not is_inside(inbox, repo):
+        raise Mistake(f"{format_path(inbox, repo=repo)} is outside the repository, so decisions are not written there")
+    known = _decode_decisions(_read_decisions(folder, repo), folder, repo)
+    written = []
+    for record in decisions:
+        path = inbox / make_inbox_name(record)
+        if record.state.committed is not None and _MARK.format(id=record.id) not in known and not path.exists():
+            replace_file(path, render_inbox_decision(record).encode())
+            path.chmod(0o644)
+            written.append(path)
+    return written
+
+
+def make_inbox_name(record: DecisionRecord) -> str:
+    """Return the file name of a decision in the inbox: who proposed it, its topic and its id."""
+    words = (slug(record.state.proposal.by) or "podium", slug(record.state.proposal.topic)[:LONGEST_NAME].strip("-"))
+    return f"{'-'.join(filter(None, words))}-{slug(record.id)}.md"
+
+
+def render_inbox_decision(record: DecisionRecord) -> str:
+    """Return a decision in the form in which squads write decisions."""
+    made = record.state.committed
+    assert made is not None
+    day = time.strftime("%Y-%m-%d", time.gmtime(record.committed_at))
+    lines = [
+        f"### {day}: {escape_inline(record.state.proposal.topic)}",
+        f"**By:** {', '.join(map(escape_inline, list_participants(record.state))) or 'Podium'}",
+        f"**What:** {escape_inline(made.option)} ({escape_inline(made.how)})",
+    ]
+    if made.rationale.strip():
+        lines += ["**Why:**", "", quote_block(made.rationale), ""]
+    return "\n".join([*lines, _MARK.format(id=record.id), ""])
+
+
+# Merging
+
+
+def merge_inbox(repo: Path, *, lock: Path) -> InboxMerge:
+    """Append the decisions in the squad's inbox to `decisions.md` and empty the inbox. Raises Mistake.
+
+    What is in `decisions.md` already is not appended again. Two decisions with the same title and different text are
+    both kept. A file that cannot be read, or that changes meanwhile, stays in the inbox.
+    """
+    folder = find_squad_folder(repo)
+    target = folder / DECISIONS_FILE
+    with hold_file_lock(lock, protects=target):
+        read = _read_inbox(folder / INBOX_FOLDER, repo)
+        before = _read_decisions(folder, repo)
+        known = _decode_decisions(before, folder, repo)
+        new, notices = _select_new_blocks(read.files, known, repo)
+        if new:
+            replace_file(target, _append_blocks(before, new))
+        merged = [path for path, text in read.files.items() if _remove_merged(path, text, repo)]
+    changed = [path for path in read.files if path not in merged]
+    kept = [f"{format_path(path, repo=repo)} changed during the merge and stays in the inbox" for path in changed]
+    return InboxMerge(tuple(path.name for path in merged), (*read.notices, *notices, *kept))
+
+
+class _Inbox(NamedTuple):
+    files: dict[Path, str]
+    notices: list[str]
+
+
+def _read_inbox(inbox: Path, repo: Path) -> _Inbox:
+    found = _Inbox({}, [])
+    if not inbox.is_dir() or not is_inside(inbox, repo):
+        return found
+    for path in sorted(inbox.glob("*.md")):
+        try:
+            found.files[path] = decode_text(read_file_bytes(path, root=repo))
+        except UnreadableFile as error:
+            found.notices.append(f"{format_path(path, repo=repo)} {error}; it stays in the inbox")
+    return found
+
+
+def _read_decisions(folder: Path, repo: Path) -> bytes:
+    """Return the content of `decisions.md`; empty if it does not exist. Raises Mistake if it cannot be read."""
+    path = folder / DECISIONS_FILE
+    if not path.is_symlink() and not path.exists():
+        return b""
+    try:
+        return read_file_bytes(path, root=repo)
+    except UnreadableFile as error:
+        raise Mistake(f"{format_path(path, repo=repo)} {error}; nothing was changed") from error
+
+
+def _decode_decisions(data: bytes, folder: Path, repo: Path) -> str:
+    try:
+        return decode_text(data)
+    except UnreadableFile as error:
+        path = format_path(folder / DECISIONS_FILE, repo=repo)
+        raise Mistake(f"{path} {error}; nothing was changed") from error
+
+
+def _select_new_blocks(files: dict[Path, str], known: str, repo: Path) -> tuple[list[str], list[str]]:
+    """Return the decisions that are not in `decisions.md` yet, each once, and notices about equal titles."""
+    text = _strip_line_ends(known)
+    new: list[str] = []
+    notices: list[str] = []
+    for path, content in files.items():
+        for block in split_inbox_text(content, title=path.stem):
+            if _contains_lines(text, block):
+                continue
+            title = block.partition("\n")[0]
+            if _contains_lines(text, title):
+                where = format_path(path, repo=repo)
+                notices.append(f"{where} has the title of another decision, and both are kept: {title}")
+            new.append(block)
+            text = f"{text}\n{_strip_line_ends(block)}"
+    return new, notices
+
+
+def split_inbox_text(text: str, *, title: str) -> list[str]:
+    """Split the text of an inbox file into decisions, each with a heading. A text without one gets this title."""
+    lines = split_lines(text)
+    starts: list[int] = []
+    for place, line in iter_content_lines(lines):
+        heading = parse_heading(line)
+        if heading is not None and heading.level <= 3:
+            starts.append(place)
+            # A heading of level 1 is the title of decisions.md itself.
+            lines[place] = f"### {heading.text}" if heading.level == 1 else line
+    if any(line.strip() for line in lines[: starts[0] if starts else len(lines)]):
+        lines.insert(0, f"### {title}")
+        starts = [0, *(place + 1 for place in starts)]
+    bounds = [*starts, len(lines)]
+    return ["\n".join(lines[start:end]).strip("\n") for start, end in pairwise(bounds)]
+
+
+def _strip_line_ends(text: str) -> str:
+    return "\n".join(line.rstrip() for line in split_lines(text))
+
+
+def _contains_lines(text: str, block: str) -> bool:
+    """Return whether a text contains these lines, whatever spaces are at their ends."""
+    return f"\n{_strip_line_ends(block)}\n" in f"\n{text}\n"
+
+
+def _append_blocks(before: bytes, blocks: list[str]) -> bytes:
+    """Return the content of `decisions.md` with more decisions at its end, and with its own line endings."""
+    ending = "\r\n" if b"\r\n" in before else "\n"
+    start = before or FIRST_LINE.encode()
+    gap = "\n" if start.endswith((b"\n", b"\r")) else "\n\n"
+    added = (gap + "\n\n".join(blocks) + "\n").replace("\n", ending)
+    return start + added.encode()
+
+
+def _remove_merged(path: Path, text: str, repo: Path) -> bool:
+    """Remove a merged file from the inbox. Return False if it has changed since it was read."""
+    try:
+        if decode_text(read_file_bytes(path, root=repo)) != text:
+            return False
+    except UnreadableFile:
+        return not path.exists()
+    path.unlink(missing_ok=True)
+    return True

@@ -1,0 +1,58 @@
+"""Write the decisions of a squad's run to the inbox of the squad, at the end of the run and only if that is wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from functools import partial
+from pathlib import Path
+
+from anyio import to_thread
+
+from ..core.decision_state import DECISION_EVENTS
+from ..core.timeline import Timeline
+from ..roster.squad.decision_inbox import write_inbox_decisions
+from ..roster.squad.squad_folder import LEGACY_SQUAD_FOLDER, SQUAD_FOLDER
+from ..setup.settings import Settings
+from ..values.agent import Agent
+from ..values.errors import PodiumError
+from ..values.event import Noticed, RunStarted
+from ..values.plain_text import join_words
+from ..views.decision_record import collect_decisions
+
+BeforeEnd = Callable[[bool], Awaitable[str]]
+
+
+def add_inbox_writing(
+    before_end: BeforeEnd | None, settings: Settings, timeline: Timeline, started: RunStarted
+) -> BeforeEnd | None:
+    """Return what happens before a run ends: if wanted, its decisions are written to its squad's inbox first."""
+    leads = [agent for agent in started.agents if agent.team is not None and _is_from_squad(agent)]
+    asked = settings.squad_inbox or any(one.team is not None and one.team.options.get("adr") for one in leads)
+    if not (leads and asked and started.repo):
+        return before_end
+
+    async def write_then_end(succeeded: bool) -> str:
+        await _write_decisions(timeline, started)
+        return "" if before_end is None else await before_end(succeeded)
+
+    return write_then_end
+
+
+def _is_from_squad(agent: Agent) -> bool:
+    return agent.path.split("/")[0] in (SQUAD_FOLDER, LEGACY_SQUAD_FOLDER)
+
+
+async def _write_decisions(timeline: Timeline, started: RunStarted) -> None:
+    """Write the decisions of the run, and record a notice about the files or about what went wrong."""
+    decisions = collect_decisions(timeline.find_entries_below(started.agent, *DECISION_EVENTS))
+    if not decisions:
+        return
+    try:
+        written = await to_thread.run_sync(partial(write_inbox_decisions, Path(started.repo), decisions))
+    except (PodiumError, OSError) as error:
+        timeline.append(Noticed(text=f"The decisions were not written to the squad's inbox: {error}"), scope="")
+        return
+    if written:
+        names = join_words([path.name for path in written])
+        text = f"Written to the squad's inbox: {names}; podium decisions merge-inbox adds them to decisions.md."
+        timeline.append(Noticed(text=text), scope="")
