@@ -18,7 +18,7 @@ def apply_recorded_change(agent: Agent, place: Scope) -> Agent:
     if not changes:
         return agent
     change = place.child("change").find_outcome(MemberChanged)
-    if change is None and agent.name in changes and not place.child("operation_started#1").has_outcome:
+    if change is None and agent.name in changes and not place.has_child_outcome("operation_started#1"):
         change = place.child("change").record_outcome(changes[agent.name])
     return agent if change is None else apply_change(agent, change)
 

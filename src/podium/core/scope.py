@@ -54,6 +54,10 @@ class Scope:
         """Whether an outcome is recorded for this scope."""
         return self.timeline.has_outcome(self.path)
 
+    def has_child_outcome(self, segment: str) -> bool:
+        """Return whether an outcome is recorded for the child with this segment."""
+        return self.timeline.has_outcome(f"{self.path}/{segment}")
+
     def find_outcome(self, *kinds: type[E]) -> E | None:
         """Return the outcome recorded for this scope, or None if there is none yet."""
         event = self.timeline.find_outcome(self.path, self.digest)

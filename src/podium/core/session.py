@@ -147,7 +147,7 @@ class Session:
     async def _attempt_turn(self, place: Scope, prompt: str) -> TurnEnded:
         """Make one attempt at a turn and record its end."""
         started = TurnStarted(agent=self._spec.agent.name, engine=self._engine.name, prompt=prompt)
-        is_resumed = place.child("turn_started#1").has_outcome
+        is_resumed = place.has_child_outcome("turn_started#1")
         place.record(started)
         if is_resumed:
             place.record_each_time(TurnResumed())

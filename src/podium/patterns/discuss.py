@@ -124,7 +124,7 @@ class Discussion:
     def _has_round_started(self, number: int) -> bool:
         """Return whether the timeline already contains a member's turn in this round."""
         stages = (self._op.scope.child(f"member:{agent.name}#{number}") for agent in self._members.values())
-        return any(stage.child("operation_started#1").has_outcome for stage in stages)
+        return any(stage.has_child_outcome("operation_started#1") for stage in stages)
 
     # A round
 

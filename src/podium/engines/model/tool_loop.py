@@ -160,7 +160,7 @@ class ModelSession:
 
     def _needs_compaction(self, place: Scope) -> bool:
         """Return whether the conversation is almost too long, or was already compacted at this scope."""
-        return place.child("compaction").has_outcome or (not place.has_outcome and self._is_nearly_full())
+        return place.has_child_outcome("compaction") or (not place.has_outcome and self._is_nearly_full())
 
     def _is_nearly_full(self) -> bool:
         tokens = self._conversation.count_tokens(self._spec.system)
