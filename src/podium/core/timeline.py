@@ -46,7 +46,6 @@ from ..values.event import (
     WorkerSent,
     decode_entry,
     encode_entry,
-    event_kind,
 )
 from ..values.usage import NO_USAGE, Usage, sum_usage
 from .journal_rows import GENESIS, JournalRow, Lease, chain_hash
@@ -226,7 +225,7 @@ class Timeline:
             line, entry = clean, decode_entry(clean)
         event, key = entry.event, entry.key
         row = JournalRow(
-            self.run, entry.seq, self._lease.epoch, event_kind(event), key, line, chain_hash(self._hash, line)
+            self.run, entry.seq, self._lease.epoch, KINDS[type(event)], key, line, chain_hash(self._hash, line)
         )
         is_urgent = event.survives_power_loss and not (isinstance(event, ActionBegan) and event.is_repeatable)
         self._lease.append(row, survives_power_loss=is_urgent, mail=mail)

@@ -310,15 +310,9 @@ class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     schema: int = SCHEMA
 
 
-_encoder = msgspec.json.Encoder()
-
-
+encode_entry = msgspec.json.Encoder().encode
+"""Encodes an entry as one line of JSON, which is stored, hashed and sent."""
 _decoder = msgspec.json.Decoder(Entry)
-
-
-def encode_entry(entry: Entry) -> bytes:
-    """Encode an entry as one line of JSON, which is stored, hashed and sent."""
-    return _encoder.encode(entry)
 
 
 def decode_entry(line: bytes) -> Entry:
