@@ -287,6 +287,8 @@ def combine_strictest(budget: Budget | None, limits: Budget | None) -> Budget | 
 
 
 def _subtract_usage(whole: Usage, part: Usage) -> Usage:
+    if whole is part:
+        return NO_USAGE
     return Usage(
         input_tokens=whole.input_tokens - part.input_tokens,
         output_tokens=whole.output_tokens - part.output_tokens,

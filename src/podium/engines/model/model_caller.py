@@ -152,7 +152,10 @@ class ModelCaller:
 
     def _find_candidate(self, start: int) -> int | None:
         """Return the index of the first model from `start` on that its provider may offer, or None."""
-        return next((place for place in range(start, len(self.models)) if place not in self._unknown_models), None)
+        for place in range(start, len(self.models)):
+            if place not in self._unknown_models:
+                return place
+        return None
 
     def _fall_back(self, place: Scope, failed: int, outcome: CallFailed) -> int:
         """Return the index of the model that is tried after one that failed. Raise OutsideFailed if there is none."""
@@ -185,7 +188,8 @@ class ModelCaller:
             yield Postponed(BUDGET_WAIT_SECONDS)
             await self._wait_for_release()
         with self._reserve_budget(estimate) as longest:
-            call = structs.replace(call, max_tokens=longest)
+            if longest is not None:
+                call = structs.replace(call, max_tokens=longest)
             delay = throttle.estimate_delay(expected.tokens)
             if delay:
                 yield Postponed(delay)
