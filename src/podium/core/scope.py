@@ -22,7 +22,7 @@ class Scope:
 
     __slots__ = ("_counts", "digest", "operation", "path", "timeline")
 
-    def __init__(self, timeline: Timeline, path: str, *, operation: str, digest: str) -> None:
+    def __init__(self, timeline: Timeline, path: str, operation: str, digest: str) -> None:
         self.timeline = timeline
         self.path = path
         self.operation = operation
@@ -36,18 +36,14 @@ class Scope:
 
     def child(self, segment: str, *about: Any) -> Scope:
         """Return the child with exactly this segment. Its digest also covers the inputs `about`."""
-        return Scope(
-            self.timeline,
-            f"{self.path}/{segment}",
-            operation=self.operation,
-            digest=compute_digest(self.digest, about) if about else self.digest,
-        )
+        digest = compute_digest(self.digest, about) if about else self.digest
+        return Scope(self.timeline, f"{self.path}/{segment}", self.operation, digest)
 
     def for_attempt(self, attempt: int) -> Scope:
         """Return the scope for this attempt at the same step; attempt 1 is the scope itself."""
         if attempt == 1:
             return self
-        return Scope(self.timeline, f"{self.path}~{attempt}", operation=self.operation, digest=self.digest)
+        return Scope(self.timeline, f"{self.path}~{attempt}", self.operation, self.digest)
 
     @property
     def has_outcome(self) -> bool:

@@ -151,7 +151,9 @@ def truncate_middle(text: str, longest: int) -> str:
 def count_characters(message: Message) -> int:
     """Return the size of a message in characters, counting each image at a fixed size."""
     shown = len(message.text) + IMAGE_CHARACTERS * len(message.images)
-    return shown + sum(len(call.name) + len(str(call.arguments)) for call in message.calls)
+    for call in message.calls:
+        shown += len(call.name) + len(str(call.arguments))
+    return shown
 
 
 def _format_message(message: Message) -> str:
