@@ -11,7 +11,7 @@ import click
 from ...app import RunOptions
 from ...engines.model.providers import REHEARSAL, find_provider
 from ...roster.team_keys import MODES
-from ...runs.dry_run_estimate import RunEstimate, estimate_dry_run
+from ...runs.dry_run_estimate import estimate_dry_run
 from ...runs.run_lookup import open_reader
 from ...setup.settings import Settings
 from ...system.locations import find_repo
@@ -21,7 +21,7 @@ from ..terminal import exit_codes
 from ..terminal.budget_text import BudgetParamType
 from ..terminal.command_options import no_sandbox_option, park_option, permissions_option, read_text_argument
 from ..terminal.dry_run_output import format_estimate
-from ..terminal.follow_run import work_on_run
+from ..terminal.follow_run import RunEnding, work_on_run
 from ..terminal.model_options import choose_model
 from ..terminal.outcome_text import result_fields
 from ..terminal.run_output import OutputOptions, output_options
@@ -87,7 +87,6 @@ def run_command(
         unattended="park" if parks else None,
         sandbox=False if is_bare else None,
     )
-    real_settings = Settings.load(repo=place, model=chosen) if is_dry else settings
     require_compatible_options(mode, reflects=reflects, most=most)
     run_options: RunOptions = {
         "repo": place,
@@ -110,20 +109,23 @@ def run_command(
         shown.make_view,
         shows_notifications=shown.shows_notifications,
     )
+    # The estimate of a dry run is for the models that the real run would use.
+    real_settings = Settings.load(repo=place, model=chosen) if is_dry else None
+    return _print_ending(shown, ending, settings.store, real_settings)
+
+
+def _print_ending(shown: OutputOptions, ending: RunEnding, store: Path, real_settings: Settings | None) -> int:
+    """Print how a run ended, and with `real_settings` what the real run would cost. Return the exit code."""
     code = shown.print_ending(ending)
     fields = result_fields(ending.result)
-    if is_dry and fields is not None:
-        estimate = _estimate_run(settings.store, fields["run_id"], real_settings)
+    if real_settings is not None and fields is not None:
+        with open_reader(store) as reader:
+            estimate = estimate_dry_run(reader, fields["run_id"], real_settings)
         fields["estimate"] = estimate.to_fields()
         print_to_stderr(format_estimate(estimate))
     if shown.is_json:
         click.echo(as_json(fields))
     return code
-
-
-def _estimate_run(store: Path, run: str, settings: Settings) -> RunEstimate:
-    with open_reader(store) as reader:
-        return estimate_dry_run(reader, run, settings)
 
 
 def choose_run_model(
