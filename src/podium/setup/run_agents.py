@@ -180,7 +180,7 @@ def extract_functions(agent: str | Agent) -> AgentWithFunctions:
 
 
 def _with_forced_model(agent: Agent, model: str) -> Agent:
-    """Return the agent with this model as its only one, and without the models set for its team's members."""
+    """Return a copy of the agent that uses only this model, without the models that its team sets for members."""
     team = agent.team
     if team is not None:
         members = tuple(structs.replace(member, model="") if member.model else member for member in team.members)

@@ -21,7 +21,7 @@ LARGEST_DIFF = 1024 * 1024
 
 
 class RunRepository:
-    """The repository at the folder in which a run works."""
+    """The repository that contains the folder in which a run works."""
 
     def __init__(self, directory: Path, run: str) -> None:
         self._directory = directory

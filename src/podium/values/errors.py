@@ -94,7 +94,7 @@ class AlreadyAnswered(PodiumError):
 
 
 class RequestClosed(PodiumError):
-    """An agent's request accepts no answer any more: it expired, or the agent or its run has ended."""
+    """The agent's request can no longer be answered: it expired, or the agent or its run has ended."""
 
     def __init__(self, id: str, message: str) -> None:
         super().__init__(message)

@@ -21,7 +21,9 @@ from .fork import open_source, work_on_fork
 @click.command("retry")
 @click.argument("run")
 @click.option("--from", "start", default="", metavar="STEP|AGENT", help="Plan step or agent to start again from.")
-@click.option("--budget", type=BudgetParamType(), help="New limits; the earlier usage of RUN counts too.")
+@click.option(
+    "--budget", type=BudgetParamType(), help="New limits; usage already recorded for RUN counts towards them."
+)
 @permissions_option
 @no_sandbox_option
 @park_option

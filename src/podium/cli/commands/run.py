@@ -87,6 +87,8 @@ def run_command(
         unattended="park" if parks else None,
         sandbox=False if is_bare else None,
     )
+    # The estimate of a dry run is for the models that the real run would use.
+    real_settings = Settings.load(repo=place, model=chosen) if is_dry else None
     require_compatible_options(mode, reflects=reflects, most=most)
     run_options: RunOptions = {
         "repo": place,
@@ -109,8 +111,6 @@ def run_command(
         shown.make_view,
         shows_notifications=shown.shows_notifications,
     )
-    # The estimate of a dry run is for the models that the real run would use.
-    real_settings = Settings.load(repo=place, model=chosen) if is_dry else None
     return _print_ending(shown, ending, settings.store, real_settings)
 
 

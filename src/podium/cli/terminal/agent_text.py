@@ -23,7 +23,7 @@ def can_render(stream: TextIO | None, *, is_plain: bool = False) -> bool:
 
 
 def format_agent_text(text: str, stream: TextIO | None, *, is_plain: bool = False) -> str:
-    """Return a text from an agent in the form to print on a stream. Control characters are always escaped."""
+    """Format an agent's text for printing to a stream. Control characters are always escaped."""
     if stream is None or not can_render(stream, is_plain=is_plain):
         return escape_for_terminal(text)
     # Imported here for start-up time: most output contains no text from an agent, or is not for a terminal.

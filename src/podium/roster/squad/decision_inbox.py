@@ -191,7 +191,7 @@ def _contains_lines(text: str, block: str) -> bool:
 
 
 def _append_blocks(before: bytes, blocks: list[str]) -> bytes:
-    """Return the content of `decisions.md` with more decisions at its end, and with its own line endings."""
+    """Return the content of `decisions.md` with the decisions appended, keeping its line endings."""
     ending = "\r\n" if b"\r\n" in before else "\n"
     start = before or FIRST_LINE.encode()
     gap = "\n" if start.endswith((b"\n", b"\r")) else "\n\n"

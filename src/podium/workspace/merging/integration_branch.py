@@ -1,6 +1,6 @@
-"""Integration branches, which merge trains create, and the removal of those that nobody needs.
+"""List and remove the integration branches that merge trains have created.
 
-A branch is removed only at the commit at which it was seen, and never while it is checked out.
+A branch is removed only if it still points to the commit that was read before, and never while it is checked out.
 """
 
 from __future__ import annotations
