@@ -25,9 +25,6 @@ ROWS = {
 }
 """Every attack and its priority."""
 
-LATER = {"A12"}
-"""Attacks of priority 0 on features that do not exist yet or are tested elsewhere."""
-
 ROW = re.compile(r"^\| (?P<id>[A-Z]\d+) \| (?P<priority>[01]) \| (?P<tried>.+?) \| (?P<answer>.+) \|$", re.MULTILINE)
 TEST = re.compile(r"`(tests/[\w/]+\.py)::(test_\w+)`")
 
@@ -63,7 +60,7 @@ def test_every_attack_has_a_test_or_a_reason(id: str) -> None:
     answer = read_table()[id]
 
     assert answer.tests or "open: " in answer.text
-    if ROWS[id] == 0 and id not in LATER:
+    if ROWS[id] == 0:
         assert [test for test in answer.tests if not is_expected_to_fail(*test)] != []
 
 

@@ -7,12 +7,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio import sleep
 
 from podium import Result
 from podium.engines.model.model_wire import ModelCall
 from podium.engines.script import Move, ToolCall
 from podium.roster.agent_file import parse_agent_file
 from podium.store.fault_injection import refuse_after
+from podium.store.sqlite.reader import StoreReader
 from podium.tools.toolset import Toolbox
 from podium.values.agent import Agent, Member, Team
 from podium.values.event import (
@@ -205,6 +207,50 @@ async def test_a_late_ballot_is_refused_and_recorded(studio: Studio, ballot: dic
     assert result.text == f"done: {why}"
     refused = [(one.voter, one.option, one.reason) for one in studio.events(result, BallotRefused)]
     assert refused == ([] if ballot else [("solo", "coffee", "the vote is closed")])
+
+
+class BusyVoter:
+    """A member that works on something else and votes with the tool of its own while the vote is open."""
+
+    def respond(self, call: ModelCall) -> Move:
+        tools = {tool.name: tool.parameters["properties"] for tool in call.tools}
+        if "enum" in tools.get("cast_ballot", {}).get("option", {}):
+            return calls("cast_ballot", option="tea") if call.agent == "ada" else Move(silent=True)
+        if "propose_decision" in tools and call.messages[-1].role == "user":
+            return calls("propose_decision", **PROPOSAL)
+        if "find_decision" in tools and call.messages[-1].role == "user":
+            return calls("find_decision")
+        if "find_decision" in tools and call.messages[-1].text.startswith("d:"):
+            return calls("cast_ballot", decision=call.messages[-1].text[2:], option="tea", reason="I am busy.")
+        return Move(says="done")
+
+
+async def test_a_member_that_is_busy_votes_with_its_own_tool_while_the_vote_is_open(studio: Studio) -> None:
+    async def find_decision() -> str:
+        """Return the id of the open decision, as soon as there is one."""
+        while True:
+            with StoreReader(studio.settings.store) as reader:
+                for entry in reader.read_decision_entries():
+                    if isinstance(entry.event, DecisionProposed):
+                        return f"d:{entry.event.id}"
+            await sleep(0.01)
+
+    studio.respond = BusyVoter().respond
+    tools = {"ada": ("propose_decision",), "bob": (), "zoe": ("cast_ballot", "find_decision")}
+    agents = [Agent(name=name, engine="scripted", tools=listed) for name, listed in tools.items()]
+    members = tuple(Member(agent=name) for name in tools)
+    lead = Agent(
+        name="lead", engine="scripted", team=Team(mode="broadcast", members=members, options={"vote_window": 1})
+    )
+
+    async with studio.app() as app:
+        result = await app.run(lead, "Serve drinks.", agents=agents, tools=[find_decision])
+
+    made = read_commit(studio, result)
+    assert (made.option, made.how, made.participants) == ("tea", "majority", ("ada", "zoe"))
+    assert [one.why for one in studio.events(result, VoteClosed)] == ["decided"]
+    cast = [entry.operation for entry in studio.entries(result) if isinstance(entry.event, BallotCast)]
+    assert "lead/member:zoe#1" in cast
 
 
 def test_files_may_list_the_tools() -> None:
