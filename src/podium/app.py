@@ -21,7 +21,7 @@ from .core.timeline import Timeline
 from .engines.engine_choice import Engines
 from .engines.model.price_cache import PriceCache
 from .engines.model.provider_throttle import ProviderThrottle
-from .patterns.discuss import Discussion
+from .patterns.registry import OnDiscussion
 from .runs.run_handle import Run, drive_run
 from .runs.run_launcher import RunLauncher
 from .runs.run_options import RunOptions
@@ -107,7 +107,7 @@ class App:
         *,
         tools: Sequence[Callable[..., object]] = (),
         is_attended: bool = False,
-        on_discussion: Callable[[Discussion], object] | None = None,
+        on_discussion: OnDiscussion | None = None,
     ) -> AsyncIterator[Run]:
         """Resume a run that was interrupted or paused."""
         claimed = await self.launcher.take_over_run(

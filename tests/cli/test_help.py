@@ -9,6 +9,7 @@ import pytest
 from podium import __version__
 from podium.cli.command_table import COMMANDS, NAMES, build_help_text
 from podium.cli.root import podium
+from podium.patterns.registry import MODES
 
 from .conftest import Desk
 
@@ -55,6 +56,16 @@ def test_libraries_for_drawing_and_reading_text_are_not_loaded_before_they_are_n
 
     assert "podium" in said.stderr.split()
     assert not {"prompt_toolkit", "wcwidth", "markdown_it", "rich"} & set(said.stderr.split())
+
+
+def test_the_code_of_team_modes_is_not_loaded_before_a_team_uses_it() -> None:
+    code = "import sys; from podium import App; print(*sys.modules, sep='\\n')"
+
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    loaded = set(said.stdout.split())
+    assert "podium.patterns.registry" in loaded
+    assert not {f"podium.patterns.{mode}" for mode in MODES} & loaded
 
 
 def test_the_version_is_printed(desk: Desk) -> None:

@@ -3,38 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING
 
+from ..core.engine import Tool
 from ..core.operation import Operation
 from ..values.agent import Agent
 from ..values.errors import AgentFailed, Mistake
 from ..values.event import DecisionProposed
 from ..values.request import Answer, Request
 from . import advisors, handoff, router
-from .broadcast import run_broadcast
-from .collaborate import run_collaborate
-from .decision import run_decision_request
-from .decision_tools import make_decision_tools
 from .delegation_tools import make_delegation_tools
-from .discuss import Discussion, run_discuss
 from .in_worker import run_in_worker, runs_in_worker
 from .json_output import ask_with_schema
-from .orchestrate import run_orchestrate
-from .reflect import run_reflect
-from .sequential import run_sequential
 from .step_tools import make_step_tools
 from .subagents import make_subagent_tools
 
-Pattern = Callable[[Operation, Request], Awaitable[Answer]]
+if TYPE_CHECKING:
+    from .discuss import Discussion
 
-MODES: dict[str, Pattern] = {
-    "broadcast": run_broadcast,
-    "sequential": run_sequential,
-    "orchestrate": run_orchestrate,
-    "reflect": run_reflect,
-    "discuss": run_discuss,
-    "collaborate": run_collaborate,
-}
-"""The team modes by name. To add a mode, add a module and a line here."""
+Pattern = Callable[[Operation, Request], Awaitable[Answer]]
+OnDiscussion = Callable[["Discussion"], object]
+
+MODES = ("broadcast", "sequential", "orchestrate", "reflect", "discuss", "collaborate")
+"""The team modes. Each is the function `run_MODE` of the module with its name; to add a mode, add both and its name."""
 
 
 class Patterns:
@@ -45,7 +38,7 @@ class Patterns:
 
     def __init__(
         self,
-        on_discussion: Callable[[Discussion], object] | None = None,
+        on_discussion: OnDiscussion | None = None,
         *,
         decision: DecisionProposed | None = None,
     ) -> None:
@@ -68,6 +61,8 @@ class Patterns:
 
     async def _run_with_timeout(self, op: Operation, request: Request) -> Answer:
         if self._decision is not None and op.parent is None:
+            from .decision import run_decision_request  # imported here for start-up time: few runs decide something
+
             return await run_decision_request(op, self._decision)
         pattern, timeout = run_in_worker if runs_in_worker(op) else self._find_pattern(op.agent), op.agent.timeout
         if timeout is None:
@@ -80,9 +75,12 @@ class Patterns:
 
     def _find_pattern(self, agent: Agent) -> Pattern:
         pattern = find_pattern(agent)
-        return self._run_watched_discussion if pattern is run_discuss and self._on_discussion is not None else pattern
+        is_watched = self._on_discussion is not None and pattern is _load_mode("discuss")
+        return self._run_watched_discussion if is_watched else pattern
 
     async def _run_watched_discussion(self, op: Operation, request: Request) -> Answer:
+        from .discuss import Discussion  # imported here for start-up time: most runs have no team
+
         discussion = Discussion(op, request)
         assert self._on_discussion is not None
         self._on_discussion(discussion)
@@ -107,7 +105,14 @@ def find_pattern(agent: Agent) -> Pattern:
         raise Mistake(
             f"{agent.name} leads a team in the unknown mode {agent.team.mode!r}; available: {', '.join(MODES)}"
         )
-    return MODES[agent.team.mode]
+    return _load_mode(agent.team.mode)
+
+
+@cache
+def _load_mode(mode: str) -> Pattern:
+    """Return the pattern of a team mode. Its module is imported on first use, because most runs have no team."""
+    pattern: Pattern = getattr(import_module(f".{mode}", __package__), f"run_{mode}")
+    return pattern
 
 
 async def run_alone(op: Operation, request: Request) -> Answer:
@@ -117,10 +122,18 @@ async def run_alone(op: Operation, request: Request) -> Answer:
         *make_step_tools(op),
         *make_subagent_tools(op),
         *make_delegation_tools(op),
-        *make_decision_tools(op),
+        *_make_decision_tools(op),
         *await op.offer_tools(),
     )
     if isinstance(op.agent.output, dict):
         return await ask_with_schema(op, session, request.prompt(), op.agent.output)
     reply = await session.ask(request.prompt())
     return Answer(text=reply.text)
+
+
+def _make_decision_tools(op: Operation) -> tuple[Tool, ...]:
+    if op.agent.tools is None and not op.decisions.in_force:
+        return ()
+    from .decision_tools import make_decision_tools  # imported here for start-up time: few runs decide something
+
+    return make_decision_tools(op)

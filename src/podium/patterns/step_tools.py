@@ -7,6 +7,7 @@ whether the owner runs in this process or in a worker.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Annotated, TypeVar
 
 from msgspec import Meta
@@ -46,10 +47,13 @@ class RaiseBlockerArguments(Arguments, frozen=True, kw_only=True):
 
 def make_step_tools(op: Operation) -> tuple[Tool, ...]:
     """Create the tools that a step's owner was given, in this process or in a worker."""
+    names = [name for name in dict.fromkeys(op.agent.tools or ()) if name in STEP_TOOLS]
+    if not names:
+        return ()
     in_worker = op.parent is None and op.placement is not None and op.placement.is_worker
     if not in_worker and not parse_plan_step(op.scope.path):
         return ()
-    return tuple(_TOOLS[name] for name in dict.fromkeys(op.agent.tools or ()) if name in _TOOLS)
+    return tuple(_build_tools()[name] for name in names)
 
 
 def _make_signal_tool(
@@ -66,20 +70,19 @@ def _make_signal_tool(
     return Tool(name=name, description=description, parameters=build_schema(arguments), answer=answer_call)
 
 
-_TOOLS = {
-    tool.name: tool
-    for tool in (
-        _make_signal_tool(
-            "handoff_step",
-            "Hand your step over to another member, who finishes it. Ends your work on it.",
-            HandoffStepArguments,
-            lambda given: HandoverAsked(to=given.to.strip(), reason=given.reason, context=given.context),
-        ),
-        _make_signal_tool(
-            "raise_blocker",
-            "Ask the team to decide something without which you cannot continue. You continue after the decision.",
-            RaiseBlockerArguments,
-            lambda given: BlockerRaised(topic=given.topic, options=given.options, evidence=given.evidence),
-        ),
+@cache
+def _build_tools() -> dict[str, Tool]:
+    """Build the tools on first use, because most runs have no plan steps."""
+    handoff_step = _make_signal_tool(
+        "handoff_step",
+        "Hand your step over to another member, who finishes it. Ends your work on it.",
+        HandoffStepArguments,
+        lambda given: HandoverAsked(to=given.to.strip(), reason=given.reason, context=given.context),
     )
-}
+    raise_blocker = _make_signal_tool(
+        "raise_blocker",
+        "Ask the team to decide something without which you cannot continue. You continue after the decision.",
+        RaiseBlockerArguments,
+        lambda given: BlockerRaised(topic=given.topic, options=given.options, evidence=given.evidence),
+    )
+    return {tool.name: tool for tool in (handoff_step, raise_blocker)}

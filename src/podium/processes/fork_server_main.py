@@ -16,6 +16,7 @@ import anyio
 from ..app import App
 from ..engines.model import model_prices
 from ..engines.model.providers import REHEARSAL
+from ..patterns.registry import MODES
 from ..setup.settings import Settings
 from ..values.agent import Agent
 from ..values.errors import PodiumError
@@ -39,6 +40,7 @@ PRELOADED_MODULES = (
     "podium.workspace.sandbox.bubblewrap",
     "podium.workspace.sandbox.self_test",
     "podium.workspace.worktrees.worktree",
+    *(f"podium.patterns.{mode}" for mode in MODES),
 )
 """Modules that are otherwise imported on demand but that nearly every worker needs."""
 

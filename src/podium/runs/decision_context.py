@@ -14,7 +14,6 @@ from pathlib import Path
 from anyio import to_thread
 
 from ..core.repository_decisions import NO_DECISIONS, RepositoryDecisions
-from ..patterns.verdict import neutralise
 from ..store.sqlite.store import SqliteStore
 from ..values.event import RunStarted
 from ..values.plain_text import cut_middle, format_count, truncate_text
@@ -55,6 +54,8 @@ def describe_decisions_in_force(store: SqliteStore, folder: Path) -> str:
 
 def format_decision_line(record: DecisionRecord) -> str:
     """Return a decision in force as one line."""
+    from ..patterns.verdict import neutralise  # imported here for start-up time: most stores have no decisions
+
     made = record.state.committed
     assert made is not None
     day = time.strftime("%Y-%m-%d", time.gmtime(record.committed_at))

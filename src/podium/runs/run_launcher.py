@@ -29,8 +29,7 @@ from ..core.redaction import Redaction
 from ..core.timeline import Timeline
 from ..core.work_repository import WorkRepository
 from ..engines.model.providers import KEY_NAMES, read_provider_variables
-from ..patterns.discuss import Discussion
-from ..patterns.registry import PATTERNS, Patterns, find_pattern
+from ..patterns.registry import PATTERNS, OnDiscussion, Patterns, find_pattern
 from ..setup.preflight import (
     add_constraints,
     apply_run_mode,
@@ -203,7 +202,7 @@ class RunLauncher:
         *,
         tools: Sequence[Callable[..., object]] = (),
         is_attended: bool = False,
-        on_discussion: Callable[[Discussion], object] | None = None,
+        on_discussion: OnDiscussion | None = None,
         continues_pause: bool = True,
     ) -> RunDriver:
         """Claim a run that was interrupted or paused and return it, ready to be driven.

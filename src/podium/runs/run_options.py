@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TypedDict
 
-from ..patterns.discuss import Discussion
+from ..patterns.registry import OnDiscussion
 from ..values.agent import Agent, Budget, Mode
 from ..values.event import DecisionProposed
 
@@ -31,7 +31,7 @@ class RunOptions(TypedDict, total=False):
     is_attended: bool
     mode: Mode | None
     max_iterations: int | None
-    on_discussion: Callable[[Discussion], object] | None
+    on_discussion: OnDiscussion | None
     after: str
     force_model: str
     decision: DecisionProposed | None

@@ -10,8 +10,6 @@ from anyio import to_thread
 
 from ..core.decision_state import DECISION_EVENTS
 from ..core.timeline import Timeline
-from ..roster.squad.decision_inbox import write_inbox_decisions
-from ..roster.squad.squad_folder import LEGACY_SQUAD_FOLDER, SQUAD_FOLDER
 from ..setup.settings import Settings
 from ..values.agent import Agent
 from ..values.errors import PodiumError
@@ -39,6 +37,8 @@ def add_inbox_writing(
 
 
 def _is_from_squad(agent: Agent) -> bool:
+    from ..roster.squad.squad_folder import LEGACY_SQUAD_FOLDER, SQUAD_FOLDER  # for start-up time: few runs have a team
+
     return agent.path.split("/")[0] in (SQUAD_FOLDER, LEGACY_SQUAD_FOLDER)
 
 
@@ -47,6 +47,8 @@ async def _write_decisions(timeline: Timeline, started: RunStarted) -> None:
     decisions = collect_decisions(timeline.find_entries_below(started.agent, *DECISION_EVENTS))
     if not decisions:
         return
+    from ..roster.squad.decision_inbox import write_inbox_decisions  # for start-up time: few runs have a squad
+
     try:
         written = await to_thread.run_sync(partial(write_inbox_decisions, Path(started.repo), decisions))
     except (PodiumError, OSError) as error:

@@ -9,10 +9,8 @@ from typing import Any
 
 from msgspec import structs
 
-from ..core.decision_state import find_proposal_problem
 from ..core.engine import Engine
 from ..engines.model.tool_loop import ModelEngine
-from ..patterns.member_tasks import list_members
 from ..values.agent import MAX_LIMIT, Agent, Budget, Mode, Team
 from ..values.errors import Mistake, RunOver
 from ..values.event import DecisionProposed, Entry, RunEnded
@@ -123,6 +121,9 @@ def apply_team_defaults(agent: Agent) -> Agent:
 
 def validate_decision(decision: DecisionProposed, team: Sequence[Agent]) -> None:
     """Raise Mistake if the decision cannot be made with the first agent's team as voters."""
+    from ..core.decision_state import find_proposal_problem  # for start-up time: few runs decide something
+    from ..patterns.member_tasks import list_members
+
     lead = team[0]
     voters = () if lead.team is None else tuple(list_members(lead, {agent.name: agent for agent in team}))
     if problem := find_proposal_problem(structs.replace(decision, eligible=voters)):

@@ -18,7 +18,6 @@ from ..core.engine import Engine
 from ..core.redaction import Redaction
 from ..engines.model.providers import REHEARSAL
 from ..patterns.json_output import validate_output_schema
-from ..patterns.member_tasks import validate_team_options
 from ..patterns.registry import find_pattern
 from ..roster.discovery import Roster, load_roster
 from ..system.locations import find_repo
@@ -134,7 +133,10 @@ class RunAgents:
         first = team[0]
         for agent in team:
             find_pattern(agent)
-            validate_team_options(agent)
+            if agent.team is not None:
+                from ..patterns.member_tasks import validate_team_options  # for start-up time: most runs have no team
+
+                validate_team_options(agent)
             validate_output_schema(agent)
             engines.add(self._engine_for(settings, agent).name)
             if agent.isolation != "shared" and agent is first:
