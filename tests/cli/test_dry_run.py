@@ -113,3 +113,9 @@ def test_options_that_a_run_refuses_are_refused_for_a_dry_run(desk: Desk, option
 
     assert said.exit_code == 2
     assert not desk.store.exists()
+
+
+def test_the_votes_of_a_collaborating_team_are_part_of_the_estimate(desk: Desk) -> None:
+    found = estimate_run(desk, "plan-build-review", "Add a --version option.", "--model", MINI)
+
+    assert found["calls"] == 16  # 4 for the plan, 4 turns of owners, 4 votes, 3 reviews of steps and the report

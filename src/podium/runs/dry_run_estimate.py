@@ -111,7 +111,7 @@ def _iter_own_calls(entries: Iterable[Entry]) -> Iterator[RehearsedCall]:
 def _find_agent(view: RunView, node: OperationNode, agents: dict[str, Agent]) -> Agent | None:
     """Return the agent of an operation, with the model that its team sets for it."""
     parent = view.find_parent(node)
-    if node.trigger != "member" or parent is None or parent.team is None:
+    if node.trigger not in ("member", "vote") or parent is None or parent.team is None:
         return agents.get(node.agent)
     members = dict(zip(map_member_names(parent.team), parent.team.members, strict=True))
     member = members.get(node.agent)
