@@ -34,3 +34,16 @@ async def test_the_decisions_of_all_runs_are_read_through_an_index_of_their_own(
     with closing(sqlite3.connect(path)) as connection:
         plan = " ".join(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {SELECT_DECISIONS}"))
         assert "entry USING INDEX entry_decision" in plan
+
+
+async def test_entries_are_inserted_without_a_temporary_table(tmp_path: Path) -> None:
+    path = tmp_path / "s.db"
+    async with SqliteStore(path):
+        pass
+
+    with closing(sqlite3.connect(path)) as connection:
+        insert = "EXPLAIN INSERT INTO entry (run, seq, epoch, kind, key, line, hash) VALUES (?, ?, ?, ?, ?, ?, ?)"
+        steps = [row[1] for row in connection.execute(insert, (None,) * 7)]
+
+    assert "Insert" in steps
+    assert "OpenEphemeral" not in steps

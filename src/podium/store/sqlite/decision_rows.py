@@ -10,7 +10,7 @@ from ...values.event import Entry, decode_entry
 # INDEXED BY, it would read all entries in the order of their rowid.
 SELECT_DECISIONS = (
     "SELECT line FROM entry INDEXED BY entry_decision"
-    " WHERE kind IN ('decision_proposed', 'vote_closed', 'decision_committed') ORDER BY rowid"
+    " WHERE (kind = 'decision_proposed' OR kind = 'vote_closed' OR kind = 'decision_committed') ORDER BY rowid"
 )
 
 
