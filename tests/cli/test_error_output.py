@@ -105,7 +105,7 @@ def test_an_error_is_told_once_in_a_chat(refused: Desk) -> None:
     terminal.process.sendcontrol("d")
 
     assert terminal.wait_exit() == 0
-    assert [line for line in terminal.lines if "openai answered 401" in line] == [f"podium: solo: {ERROR}"[:80]]
+    assert [line for line in terminal.lines if "openai returned 401" in line] == [f"podium: solo: {ERROR}"[:80]]
 
 
 def make_entry(operation: str, event: Event, seq: int = 1) -> Entry:
