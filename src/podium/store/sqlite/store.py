@@ -49,7 +49,7 @@ class SqliteLease:
     def append(self, row: JournalRow, *, survives_power_loss: bool, mail: int | None) -> None:
         """Queue a row; with `mail`, the message with that id is marked as taken in the same transaction."""
         taken = None if mail is None else ("UPDATE mail SET taken = ? WHERE id = ?", (row.seq, mail))
-        self.queue_write(Write(self, row=row, after=taken, survives_power_loss=survives_power_loss))
+        self.queue_write(Write(self, None, row, taken, survives_power_loss))
 
     def queue_write(self, write: Write) -> None:
         """Queue a write that only the holder of this lease can make."""
