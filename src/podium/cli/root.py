@@ -8,10 +8,8 @@ from __future__ import annotations
 import contextlib
 import signal
 import sys
-import traceback
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib import import_module
 from typing import Any, NoReturn
 
@@ -102,6 +100,8 @@ def podium(options: GlobalOptions, debug: bool) -> None:
 
 def _print_error(sentence: str, error: BaseException, code: int, options: GlobalOptions) -> int:
     if options.is_debug:
+        import traceback  # imported here for start-up time: most commands print none
+
         click.echo(escape_for_terminal("".join(traceback.format_exception(error)).rstrip()), err=True)
     click.echo(f"podium: {escape_for_terminal(sentence)}", err=True)
     return code
@@ -134,11 +134,18 @@ def _suggest_similar(error: click.ClickException, ctx: click.Context | None) -> 
     known = [name for one in ctx.command.params for name in one.opts]
     if isinstance(ctx.command, click.Group) and not wrong.startswith("-"):
         known = [name for name in ctx.command.list_commands(ctx) if name in LOOKING_SUBCOMMANDS]
-    close = get_close_matches(wrong, known, n=1)
-    return f"did you mean {close[0]}? " if close else ""
+    close = _find_closest(wrong, known)
+    return f"did you mean {close}? " if close else ""
 
 
 def _suggest_command(name: str) -> str:
     # Commands with side effects are not suggested: a user might enter one without checking it.
-    close = get_close_matches(name.lower(), LOOKING_NAMES, n=1, cutoff=0.7)
-    return f"did you mean podium {close[0]}?" if close else "podium --help lists all commands"
+    close = _find_closest(name.lower(), LOOKING_NAMES, cutoff=0.7)
+    return f"did you mean podium {close}?" if close else "podium --help lists all commands"
+
+
+def _find_closest(word: str, known: Sequence[str], *, cutoff: float = 0.6) -> str:
+    """Return the known word that is most similar, or an empty string."""
+    from difflib import get_close_matches  # imported here for start-up time: most commands are spelled right
+
+    return next(iter(get_close_matches(word, known, n=1, cutoff=cutoff)), "")

@@ -5,13 +5,14 @@ from __future__ import annotations
 import os
 import stat
 from pathlib import Path
-from tempfile import mkstemp
 
 from ..values.errors import Mistake
 
 
 def replace_file(path: Path, data: bytes) -> None:
     """Write `data` to `path` atomically, following symbolic links. Only its owner can read a new file."""
+    from tempfile import mkstemp  # imported here for start-up time: most commands write no file
+
     real = path.resolve()
     try:
         real.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
