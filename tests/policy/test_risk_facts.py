@@ -12,7 +12,7 @@ from podium.policy import find_risk_facts
 from podium.policy.risk_facts import MOST_EXAMPLES
 from podium.values.action import Action
 
-REPO = "/home/ada/repo"
+REPO = "/srv/ada/repo"
 
 
 def find_facts(tool: str, **arguments: Any) -> dict[str, tuple[str, ...]]:
