@@ -14,7 +14,7 @@ test: system $(VENV)/ready
 	$(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal
 
 test-slow: system $(VENV)/ready
-	$(BIN)/python -m pytest -m slow
+	$(BIN)/python -m pytest -m slow --hypothesis-profile=default
 
 check: $(VENV)/ready
 	$(BIN)/ruff check .

@@ -3,6 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from podium.engines.model.providers import PROVIDERS
 
@@ -14,6 +15,10 @@ PROVIDER_VARIABLES = [
     for name in (provider.key_name, provider.url_name, provider.host_name)
     if name is not None
 ]
+
+# The same commit gives the same result. `--hypothesis-profile=default` tries new examples.
+settings.register_profile("same-examples", derandomize=True)
+settings.load_profile("same-examples")
 
 
 @pytest.fixture(scope="session")

@@ -6,7 +6,7 @@ import re
 from unicodedata import category
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from podium.cli.chat.reply_printer import MarkdownReplyPrinter
@@ -196,17 +196,20 @@ def test_nothing_in_rendered_text_acts_on_the_terminal(text: str) -> None:
 
 
 MARKS = st.sampled_from(
-    [*"*_`~[]()<>#|>-+!&\\:\n\n\n  \t", "word ", "tail", "1. ", "- ", "```", "| a | b |\n|-|-|\n", "&lt;"]
+    [*"*_`~[]()<>#|>-+!&\\\n\n\n  \t", "word ", "tail", "1. ", "- ", "```", "| a | b |\n|-|-|\n", "&lt;"]
 )
 
 
 @settings(max_examples=150, deadline=None)
+@example("```word ", 1)
 @given(st.lists(MARKS, max_size=40).map("".join), st.integers(1, 60))
 def test_words_survive_at_any_width(source: str, width: int) -> None:
     rendered = render(source, width)
 
+    # What follows a fence names a language, which is not shown.
+    shown = re.sub(r"(`{3,}|~{3,})[^\n]*", "", source)
     # A table cuts its words, and an address is encoded, so only letters are compared.
-    assert len(re.findall("[wordtail]", rendered)) >= len(re.findall(r"word|tail", source)) * 4
+    assert len(re.findall("[wordtail]", rendered)) >= len(re.findall(r"word|tail", shown)) * 4
 
 
 @settings(max_examples=100, deadline=None)
