@@ -9,9 +9,9 @@ from pathlib import Path
 from ..store.sqlite.open_requests import OpenRequest, list_open_requests
 from ..store.sqlite.reader import RunSummary, StoreReader
 from ..values.event import Entry, RunStarted
-from ..values.usage import Usage, sum_usage
+from ..values.usage import NO_USAGE, Usage, sum_usage
 from ..views.run_view import OperationNode, RunView, usage_of_event
-from ..views.work_progress import read_team_work
+from ..views.work_progress import TeamWorkBuilder
 from .run_lookup import RunState, derive_run_state, is_over
 
 MOST_ENDED = 10
@@ -59,39 +59,79 @@ class Overview:
 
 def load_overview(store: Path, *, now: float, most_ended: int = MOST_ENDED) -> Overview:
     """Read the overview from a store; it is empty if there is no store yet."""
-    if not store.exists():
-        return Overview()
-    with StoreReader(store) as reader:
-        runs = sorted(reader.list_runs(), key=lambda one: one.first.at, reverse=True)
-        active = [one for one in runs if not is_over(one)]
-        ended = [one for one in runs if is_over(one)][:most_ended]
-        return Overview(
-            waiting=tuple(list_open_requests(store)),
-            active=tuple(_read_status(reader, one, now=now) for one in active),
-            ended=tuple(_read_status(reader, one, now=now) for one in ended),
+    return OverviewReader(store).load(now=now, most_ended=most_ended)
+
+
+class OverviewReader:
+    """Reads the overview of a store again and again. Each time, it reads only the entries that are new."""
+
+    def __init__(self, store: Path) -> None:
+        self._store = store
+        self._builders: dict[str, RunStatusBuilder] = {}
+
+    def load(self, *, now: float, most_ended: int = MOST_ENDED) -> Overview:
+        """Return the overview; it is empty if there is no store yet."""
+        if not self._store.exists():
+            return Overview()
+        with StoreReader(self._store) as reader:
+            runs = sorted(reader.list_runs(), key=lambda one: one.first.at, reverse=True)
+            active = [one for one in runs if not is_over(one)]
+            ended = [one for one in runs if is_over(one)][:most_ended]
+            shown = {one.id for one in (*active, *ended)}
+            self._builders = {run: builder for run, builder in self._builders.items() if run in shown}
+            return Overview(
+                waiting=tuple(list_open_requests(self._store)),
+                active=tuple(self.read_status(reader, one, now=now) for one in active),
+                ended=tuple(self.read_status(reader, one, now=now) for one in ended),
+            )
+
+    def read_status(self, reader: StoreReader, summary: RunSummary, *, now: float) -> RunStatus:
+        """Return the status of one run."""
+        builder = self._builders.setdefault(summary.id, RunStatusBuilder())
+        for entry in reader.read_entries(summary.id, after=builder.view.seq):
+            builder.apply(entry)
+        return builder.build_status(summary, now=now)
+
+
+class RunStatusBuilder:
+    """Builds the status of a run from the entries applied so far."""
+
+    def __init__(self) -> None:
+        self.view = RunView()
+        self._work = TeamWorkBuilder()
+        self._usage = NO_USAGE
+
+    def apply(self, entry: Entry) -> None:
+        """Apply the next entry."""
+        self.view.apply(entry)
+        self._work.apply(entry)
+        # Entries that a fork shares with another run, and the results of workers, are counted in their own runs.
+        if self.view.started is not None and entry.seq > 1 + self.view.started.shared:
+            self._usage += usage_of_event(entry.event)
+
+    def build_status(self, summary: RunSummary, *, now: float) -> RunStatus:
+        """Return the status of the run with this summary."""
+        started = summary.first.event
+        assert isinstance(started, RunStarted)
+        state, task, root = derive_run_state(summary), started.errand, self.view.root
+        is_working = state == "running"
+        return RunStatus(
+            id=summary.id,
+            state=state,
+            agent=started.agent,
+            request=" ".join(started.request.text.split()),
+            worker="" if task is None else task.worker_name,
+            parent="" if task is None else task.parent,
+            started_at=summary.first.at,
+            seconds=(now if is_working else summary.last.at) - summary.first.at,
+            agents=tuple(_list_active_agents(root))[:MOST_ACTIVE_AGENTS] if is_working and root is not None else (),
+            steps=self._count_steps(),
+            usage=self._usage,
         )
 
-
-def _read_status(reader: StoreReader, summary: RunSummary, *, now: float) -> RunStatus:
-    entries = reader.read_entries(summary.id)
-    view, started = RunView.from_entries(entries), summary.first.event
-    assert isinstance(started, RunStarted)
-    state, task = derive_run_state(summary), started.errand
-    is_working = state == "running"
-    return RunStatus(
-        id=summary.id,
-        state=state,
-        agent=started.agent,
-        request=" ".join(started.request.text.split()),
-        worker="" if task is None else task.worker_name,
-        parent="" if task is None else task.parent,
-        started_at=summary.first.at,
-        seconds=(now if is_working else summary.last.at) - summary.first.at,
-        agents=tuple(_list_active_agents(view.root))[:MOST_ACTIVE_AGENTS] if is_working and view.root else (),
-        steps=_count_steps(entries),
-        # Entries that a fork shares with another run, and the results of workers, are counted in their own runs.
-        usage=sum_usage(usage_of_event(entry.event) for entry in entries[1 + started.shared :]),
-    )
+    def _count_steps(self) -> StepCount | None:
+        steps = [one for work in self._work.works for one in work.progress.steps.values()]
+        return StepCount(done=sum(one.state == "done" for one in steps), total=len(steps)) if steps else None
 
 
 def _list_active_agents(root: OperationNode) -> Iterator[str]:
@@ -99,8 +139,3 @@ def _list_active_agents(root: OperationNode) -> Iterator[str]:
     for node in root.walk():
         if node.ended is None and all(child.ended is not None for child in node.children):
             yield f"{node.agent}: {node.activity}"
-
-
-def _count_steps(entries: list[Entry]) -> StepCount | None:
-    steps = [one for work in read_team_work(entries) for one in work.progress.steps.values()]
-    return StepCount(done=sum(one.state == "done" for one in steps), total=len(steps)) if steps else None

@@ -30,17 +30,33 @@ class TeamWork:
     """The snapshots with their positions on the timeline."""
 
 
+class TeamWorkBuilder:
+    """Builds the work of every collaborating team of a run from the entries applied so far."""
+
+    def __init__(self) -> None:
+        self._found: dict[str, TeamWork] = {}
+
+    def apply(self, entry: Entry) -> None:
+        """Apply the next entry."""
+        if isinstance(entry.event, RunEnded) and entry.event.outcome == "cancelled":
+            self._found = {operation: _cancel(work) for operation, work in self._found.items()}
+        if isinstance(entry.event, TeamFormed):
+            self._found.setdefault(entry.operation, TeamWork(operation=entry.operation, progress=WorkProgress()))
+        if entry.operation in self._found:
+            self._found[entry.operation] = _apply(self._found[entry.operation], entry)
+
+    @property
+    def works(self) -> list[TeamWork]:
+        """The work of each team, in the order in which the teams were formed."""
+        return list(self._found.values())
+
+
 def read_team_work(entries: Iterable[Entry]) -> list[TeamWork]:
     """Return the work of every collaborating team of a run, in the order in which they were formed."""
-    found: dict[str, TeamWork] = {}
+    builder = TeamWorkBuilder()
     for entry in entries:
-        if isinstance(entry.event, RunEnded) and entry.event.outcome == "cancelled":
-            found = {operation: _cancel(work) for operation, work in found.items()}
-        if isinstance(entry.event, TeamFormed):
-            found.setdefault(entry.operation, TeamWork(operation=entry.operation, progress=WorkProgress()))
-        if entry.operation in found:
-            found[entry.operation] = _apply(found[entry.operation], entry)
-    return list(found.values())
+        builder.apply(entry)
+    return builder.works
 
 
 def _apply(work: TeamWork, entry: Entry) -> TeamWork:

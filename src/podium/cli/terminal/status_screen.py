@@ -16,7 +16,7 @@ from textual.containers import VerticalScroll
 from textual.widgets import Footer, OptionList, Static
 from textual.widgets.option_list import Option
 
-from ...runs.overview import Overview, RunStatus, load_overview
+from ...runs.overview import Overview, OverviewReader, RunStatus
 from ...store.sqlite.closed_requests import as_answered_error
 from ...store.sqlite.open_requests import OpenRequest, answer_request
 from ...store.wakeup import WakeupSocket, ensure_socket_folder
@@ -58,6 +58,7 @@ class StatusScreen(App[None]):
     def __init__(self, store: Path) -> None:
         super().__init__()
         self._store = store
+        self._reader = OverviewReader(store)
         self._overview = Overview()
         self._message = ""
         self._shown: list[str] = []
@@ -92,7 +93,7 @@ class StatusScreen(App[None]):
 
     async def action_refresh(self) -> None:
         """Read the overview again and show it. The selected line stays selected."""
-        self._overview = await to_thread.run_sync(partial(load_overview, self._store, now=time.time()))
+        self._overview = await to_thread.run_sync(partial(self._reader.load, now=time.time()))
         self._show_list()
         self._show_details()
         runs = format_count(len(self._overview.active), "active run")
