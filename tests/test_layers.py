@@ -11,7 +11,8 @@ import podium
 SOURCE = Path(podium.__file__).parent
 
 LAYERS = (
-    ("cli", "web", "protocols", "processes"),
+    ("cli",),
+    ("web", "protocols", "processes"),
     ("podium",),
     ("workers",),
     ("runs",),

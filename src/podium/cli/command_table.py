@@ -23,6 +23,7 @@ COMMANDS = (
         "Decide between options yourself, or let a team vote.",
         'podium decide "Tea?" --option yes --option no',
     ),
+    ("serve", "Work", "Serve the dashboard and the HTTP API.", "podium serve --open"),
     ("demo", "Work", "Watch a team work, crash and resume; needs no key or network.", "podium demo"),
     ("status", "Look", "Show requests that need you, active agents and finished runs.", "podium status --watch"),
     ("ps", "Look", "List runs and their states.", "podium ps --all"),

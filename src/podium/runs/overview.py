@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from threading import Lock
+from typing import Any
+
+from msgspec import structs
 
 from ..store.sqlite.open_requests import OpenRequest, list_open_requests
 from ..store.sqlite.reader import RunSummary, StoreReader
-from ..values.event import Entry, RunStarted
+from ..values.event import SCHEMA, Entry, RunStarted
 from ..values.usage import NO_USAGE, Usage, sum_usage
 from ..views.run_view import OperationNode, RunView, usage_of_event
 from ..views.work_progress import TeamWorkBuilder
+from .request_fields import waiting_fields
 from .run_lookup import RunState, derive_run_state, is_over
 
 MOST_ENDED = 10
@@ -68,12 +73,13 @@ class OverviewReader:
     def __init__(self, store: Path) -> None:
         self._store = store
         self._builders: dict[str, RunStatusBuilder] = {}
+        self._lock = Lock()
 
     def load(self, *, now: float, most_ended: int = MOST_ENDED) -> Overview:
-        """Return the overview; it is empty if there is no store yet."""
+        """Return the overview; it is empty if there is no store yet. Several threads can call this."""
         if not self._store.exists():
             return Overview()
-        with StoreReader(self._store) as reader:
+        with self._lock, StoreReader(self._store) as reader:
             runs = sorted(reader.list_runs(), key=lambda one: one.first.at, reverse=True)
             active = [one for one in runs if not is_over(one)]
             ended = [one for one in runs if is_over(one)][:most_ended]
@@ -139,3 +145,18 @@ def _list_active_agents(root: OperationNode) -> Iterator[str]:
     for node in root.walk():
         if node.ended is None and all(child.ended is not None for child in node.children):
             yield f"{node.agent}: {node.activity}"
+
+
+def overview_fields(overview: Overview) -> dict[str, Any]:
+    """Return the overview as JSON fields."""
+    return {
+        "schema": SCHEMA,
+        "waiting": [waiting_fields(one) for one in overview.waiting],
+        "active": [_status_fields(one) for one in overview.active],
+        "ended": [_status_fields(one) for one in overview.ended],
+        "usage": structs.asdict(overview.usage),
+    }
+
+
+def _status_fields(one: RunStatus) -> dict[str, Any]:
+    return asdict(one) | {"usage": structs.asdict(one.usage)}

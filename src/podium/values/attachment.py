@@ -56,8 +56,14 @@ class Image(Struct, frozen=True):
 def read_attachments(paths: Iterable[str | Path]) -> tuple[AttachedFile, ...]:
     """Read the files at these paths as attachments. Raise Mistake for a file that cannot be attached."""
     found = tuple(_read_attachment(Path(path)) for path in paths)
-    if len(found) > MAX_ATTACHMENTS:
-        raise Mistake(f"cannot attach {len(found)} files to one message; attach at most {MAX_ATTACHMENTS}")
+    _require_few_files(found)
+    return found
+
+
+def as_attached_files(files: Iterable[tuple[str, bytes]]) -> tuple[AttachedFile, ...]:
+    """Return files, given by name and content, as attachments. Raise Mistake for a file that cannot be attached."""
+    found = tuple(_as_attached_file(escape_unprintable(name), data) for name, data in files)
+    _require_few_files(found)
     return found
 
 
@@ -87,8 +93,12 @@ _IMAGE_SIGNATURES = {
 }
 
 
+def _require_few_files(files: tuple[AttachedFile, ...]) -> None:
+    if len(files) > MAX_ATTACHMENTS:
+        raise Mistake(f"cannot attach {len(files)} files to one message; attach at most {MAX_ATTACHMENTS}")
+
+
 def _read_attachment(path: Path) -> AttachedFile:
-    name = escape_unprintable(path.name)
     try:
         if not path.is_file():
             raise Mistake(f"{escape_unprintable(str(path))} cannot be attached: there is no regular file at this path")
@@ -96,6 +106,10 @@ def _read_attachment(path: Path) -> AttachedFile:
             data = file.read(MAX_ATTACHMENT_BYTES + 1)
     except OSError as error:
         raise Mistake(f"{escape_unprintable(str(path))} cannot be attached: {error.strerror}") from error
+    return _as_attached_file(escape_unprintable(path.name), data)
+
+
+def _as_attached_file(name: str, data: bytes) -> AttachedFile:
     if len(data) > MAX_ATTACHMENT_BYTES:
         raise Mistake(f"{name} is too large to be attached; the limit is {MAX_ATTACHMENT_BYTES:,} bytes")
     if not data:

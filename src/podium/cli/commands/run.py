@@ -167,19 +167,10 @@ def start_detached_run(
 async def _enqueue_run(settings: Settings, place: Path, agent: str, request: str, run_options: RunOptions) -> str:
     """Queue a run that the commander starts in the repository itself, and return the id of the run."""
     from ...app import App  # imported here for start-up time: the help does not need it
-    from ...values.worker_task import WorkerTask
-    from ...workers.delegate import enqueue_worker_run, start_commander
-    from ...workers.provider_keys import announce_keys
+    from ...workers.background_run import enqueue_background_run
 
+    is_unattended = is_input_disabled()
     async with App(settings) as app:
-        worker_task = WorkerTask(
-            root=str(place),
-            path=str(place),
-            is_here=True,
-            is_unattended=is_input_disabled(),
-            max_restarts=settings.max_restarts,
+        return await enqueue_background_run(
+            app.launcher, settings, agent, request, place=place, is_unattended=is_unattended, **run_options
         )
-        with announce_keys(settings.store) as delivery:
-            run = await enqueue_worker_run(app.launcher, agent, request, worker_task, run=delivery.run, **run_options)
-            start_commander(settings, delivery=delivery)
-    return run

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import shutil
 import time
-from dataclasses import asdict
-from typing import Any
 
 import click
-from msgspec import structs
 
-from ...runs.overview import Overview, RunStatus, load_overview
+from ...runs.overview import load_overview, overview_fields
 from ...setup.settings import Settings
-from ...values.event import SCHEMA
-from ..terminal.overview_text import describe_kind, describe_request, format_overview
+from ..terminal.overview_text import format_overview
 from ..terminal.terminal_input import is_attended
 from ..terminal.text import as_json
 
@@ -41,27 +37,3 @@ def status_command(is_watching: bool, is_json: bool) -> None:
         return
     for line in format_overview(overview, now=now, width=shutil.get_terminal_size().columns):
         click.echo(line)
-
-
-def overview_fields(overview: Overview) -> dict[str, Any]:
-    """Return the overview as JSON fields."""
-    return {
-        "schema": SCHEMA,
-        "waiting": [
-            {
-                "id": one.asked.id,
-                "run": one.summary.id,
-                "kind": describe_kind(one),
-                "asked_at": one.entry.at,
-                "text": describe_request(one),
-            }
-            for one in overview.waiting
-        ],
-        "active": [_status_fields(one) for one in overview.active],
-        "ended": [_status_fields(one) for one in overview.ended],
-        "usage": structs.asdict(overview.usage),
-    }
-
-
-def _status_fields(one: RunStatus) -> dict[str, Any]:
-    return asdict(one) | {"usage": structs.asdict(one.usage)}

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ...runs.overview import Overview, RunStatus
+from ...runs.request_fields import describe_kind, describe_request
 from ...store.sqlite.open_requests import OpenRequest
-from ...values.event import PermissionAsked
 from ...values.plain_text import format_count
-from ...views.request_text import escape_hidden_text
 from .request_prompt import format_asker
 from .text import (
     align_columns,
@@ -61,20 +60,6 @@ def format_waiting(waiting: Sequence[OpenRequest], *, now: float) -> list[str]:
         for one in waiting
     ]
     return ["  ".join(row) for row in align_columns(rows)]
-
-
-def describe_kind(one: OpenRequest) -> str:
-    """Return the kind of a request, such as `permission`."""
-    return "permission" if isinstance(one.asked, PermissionAsked) else one.asked.kind
-
-
-def describe_request(one: OpenRequest) -> str:
-    """Return what a request is about, in one line."""
-    if not isinstance(one.asked, PermissionAsked):
-        return escape_hidden_text(" ".join(one.asked.text.split()))
-    action = one.asked.action
-    subject = next((action.arguments[key] for key in ("command", "path", "url") if key in action.arguments), "")
-    return escape_hidden_text(" ".join(f"{action.tool} {subject}".split()))
 
 
 def format_statuses(statuses: Sequence[RunStatus]) -> list[str]:

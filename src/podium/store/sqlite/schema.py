@@ -137,6 +137,15 @@ MIGRATIONS = (
     CREATE INDEX entry_decision ON entry (run, seq)
     WHERE kind = 'decision_proposed' OR kind = 'vote_closed' OR kind = 'decision_committed';
     """,
+    """
+    CREATE TABLE command_key (
+        key TEXT PRIMARY KEY,
+        digest TEXT NOT NULL,
+        id TEXT NOT NULL,
+        at REAL NOT NULL,
+        reply BLOB
+    ) STRICT, WITHOUT ROWID;
+    """,
 )
 
 

@@ -1,0 +1,146 @@
+"""`podium serve`: serve the dashboard and the HTTP API, and manage their tokens."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+import time
+import webbrowser
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import anyio
+import click
+
+from ...setup.settings import Settings
+from ...system.locations import find_repo
+from ...values.errors import Mistake
+from ...values.event import SCHEMA
+from ..terminal import exit_codes
+from ..terminal.terminal_input import is_attended
+from ..terminal.text import align_columns, as_json, format_age, print_to_stderr
+
+if TYPE_CHECKING:
+    from ...web.serving import RunningServer
+
+DEFAULT_PORT = 8420
+SCOPE_NAMES = ("read", "act", "approve")
+
+
+def parse_scopes(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
+    """Return the scopes in a list separated by commas."""
+    names = tuple(filter(None, map(str.strip, value.split(","))))
+    if unknown := [name for name in names if name not in SCOPE_NAMES]:
+        raise click.BadParameter(f"unknown scope {unknown[0]!r}; scopes: {', '.join(SCOPE_NAMES)}")
+    return names
+
+
+scope_option = click.option(
+    "--token-scope",
+    "scopes",
+    default=",".join(SCOPE_NAMES),
+    show_default=True,
+    callback=parse_scopes,
+    metavar="SCOPE,…",
+    help="What a browser that signs in may do: read, act (start and steer runs), approve (answer requests).",
+)
+
+
+@click.group("serve", invoke_without_command=True)
+@click.option("--open", "opens", is_flag=True, help="Open the dashboard in the browser.")
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, show_default=True, help="Port; 0: any.")
+@scope_option
+@click.option("--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Default for new runs.")
+@click.option("--json", "is_json", is_flag=True, help="Print the address as JSON.")
+@click.pass_context
+def serve_command(
+    ctx: click.Context, opens: bool, host: str, port: int, scopes: tuple[str, ...], repo: Path | None, is_json: bool
+) -> int:
+    """Serve the dashboard and the HTTP API for all runs of the store, until Ctrl-C.
+
+    The printed address contains a code that signs a browser in once. The server does not own the runs: they
+    continue when it exits, except for runs that were resumed in the dashboard, which can be resumed again.
+    """
+    if ctx.invoked_subcommand is not None:
+        return exit_codes.GOAL_MET
+    require_web_packages()
+    from ...web.serving import ServeOptions, serve_until_signal  # imported here for start-up time
+
+    place = find_repo(repo or Path())
+    settings = Settings.load(repo=place)
+
+    def announce(server: RunningServer) -> None:
+        address = server.make_sign_in_address()
+        if is_json:
+            click.echo(as_json({"schema": SCHEMA, "address": server.address, "sign_in": address}))
+        else:
+            click.echo(address)
+            print_to_stderr("the code in this address works once, within 10 minutes; press Ctrl-C to stop serving")
+        if opens:
+            webbrowser.open(address)
+        if is_attended():
+            print_to_stderr("press Enter for another address, for example for another browser")
+            asyncio.get_running_loop().add_reader(sys.stdin, lambda: _print_another(server))
+
+    options = ServeOptions(host=host, port=port, scopes=scopes, repo=place)  # type: ignore[arg-type]
+    received = anyio.run(serve_until_signal, settings, options, announce)
+    return exit_codes.SIGNALLED + received if received else exit_codes.GOAL_MET
+
+
+def _print_another(server: RunningServer) -> None:
+    if not sys.stdin.readline():
+        asyncio.get_running_loop().remove_reader(sys.stdin)
+        return
+    click.echo(server.make_sign_in_address())
+
+
+def require_web_packages() -> None:
+    """Raise ModuleNotFoundError, which names the extra to install, if the web packages are missing."""
+    from importlib.util import find_spec  # imported here for start-up time
+
+    for package in ("litestar", "uvicorn"):
+        if find_spec(package) is None:
+            raise ModuleNotFoundError(package, name=f"{package} (extra web)")
+
+
+@serve_command.command("tokens")
+@click.option("--create", "name", help="Create a token with this name for a program, and print it once.")
+@scope_option
+@click.option("--revoke", "revoked", metavar="ID", help="Revoke a token; its client is signed out at once.")
+@click.option("--json", "is_json", is_flag=True, help="Print the list as JSON.")
+def serve_tokens_command(name: str | None, scopes: tuple[str, ...], revoked: str | None, is_json: bool) -> None:
+    """List the tokens of browsers and programs, create one or revoke one."""
+    from ...web.api.access_tokens import TokenFile  # imported here for start-up time
+
+    if name is not None and revoked is not None:
+        raise Mistake("--create and --revoke cannot be combined; give one of them")
+    tokens = TokenFile(Settings.load().home)
+    if name is not None:
+        secret, token = tokens.create_token(name, scopes)  # type: ignore[arg-type]
+        click.echo(as_json({"schema": SCHEMA, "id": token.id, "token": secret}) if is_json else secret)
+        print_to_stderr(f"token {token.id} is valid until: podium serve tokens --revoke {token.id}")
+        return
+    if revoked is not None:
+        print_to_stderr(f"revoked {tokens.revoke_token(revoked).name}")
+        return
+    found = tokens.list_tokens()
+    if is_json:
+        fields = [{key: value for key, value in _fields(one).items() if key != "digest"} for one in found]
+        click.echo(as_json({"schema": SCHEMA, "tokens": fields}))
+    elif not found:
+        print_to_stderr("no tokens; podium serve prints an address that signs a browser in")
+    else:
+        now = time.time()
+        rows = [
+            (one.id, one.name, ",".join(one.scopes), format_age(now - one.last_used) if one.last_used else "never used")
+            for one in found
+        ]
+        for row in align_columns(rows):
+            click.echo("  ".join(row).rstrip())
+
+
+def _fields(token: object) -> dict[str, object]:
+    from msgspec import structs  # imported here for start-up time
+
+    return structs.asdict(token)  # type: ignore[arg-type]

@@ -1,0 +1,82 @@
+"""Return the requests that wait for a person as JSON fields, with the lines that every surface shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..store.sqlite.open_requests import OpenRequest
+from ..values.event import PermissionAsked, RunStarted
+from ..values.operation_path import parse_agent_name
+from ..views.request_text import (
+    SANDBOXES,
+    escape_hidden_text,
+    escape_in_line,
+    format_request_lines,
+    format_risk,
+)
+from .run_lookup import derive_run_state
+
+
+def describe_kind(one: OpenRequest) -> str:
+    """Return the kind of a request, such as `permission`."""
+    return "permission" if isinstance(one.asked, PermissionAsked) else one.asked.kind
+
+
+def describe_request(one: OpenRequest) -> str:
+    """Return what a request is about, in one line."""
+    if not isinstance(one.asked, PermissionAsked):
+        return escape_hidden_text(" ".join(one.asked.text.split()))
+    action = one.asked.action
+    subject = next((action.arguments[key] for key in ("command", "path", "url") if key in action.arguments), "")
+    return escape_hidden_text(" ".join(f"{action.tool} {subject}".split()))
+
+
+def waiting_fields(one: OpenRequest) -> dict[str, Any]:
+    """Return a request in a list as JSON fields."""
+    return {
+        "id": one.asked.id,
+        "run": one.summary.id,
+        "kind": describe_kind(one),
+        "asked_at": one.entry.at,
+        "text": describe_request(one),
+    }
+
+
+def whole_request_fields(one: OpenRequest) -> dict[str, Any]:
+    """Return everything that a person needs to decide a request. All text from agents has hidden characters escaped."""
+    started = one.summary.first.event
+    assert isinstance(started, RunStarted)
+    fields = waiting_fields(one) | {
+        "state": derive_run_state(one.summary),
+        "agent": escape_in_line(parse_agent_name(one.entry.operation)),
+        "operation": escape_in_line(one.entry.operation),
+        "worker": one.worker_name,
+        "goal": escape_hidden_text(started.request.text),
+        "seq": one.entry.seq,
+    }
+    if isinstance(one.asked, PermissionAsked):
+        return fields | _permission_fields(one.asked)
+    return fields | {
+        "question": escape_hidden_text(one.asked.text),
+        "choices": [escape_hidden_text(choice) for choice in one.asked.choices],
+        "shown": escape_hidden_text(one.asked.shown),
+        "digest": one.asked.digest,
+    }
+
+
+def _permission_fields(asked: PermissionAsked) -> dict[str, Any]:
+    action = asked.action
+    return {
+        "tool": escape_in_line(action.tool),
+        "lines": [escape_hidden_text(line) for line in format_request_lines(asked)],
+        "directory": action.directory,
+        "sandbox": SANDBOXES.get(action.sandbox, action.sandbox),
+        "reason": asked.reason,
+        "agent_reason": escape_hidden_text(asked.agent_reason),
+        "shown": escape_hidden_text(asked.shown),
+        "risks": [{"kind": fact.kind, "text": format_risk(fact)} for fact in asked.risks],
+        "denied": list(asked.denied),
+        "always": asked.always,
+        "action_id": action.id,
+        "same": action.effect_hash,
+    }

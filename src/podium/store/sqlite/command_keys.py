@@ -1,0 +1,56 @@
+"""Idempotency keys: a command that a client sends twice with the same key is carried out once.
+
+The key is stored with an id before the command starts. The command uses this id for whatever it creates, so that a
+client that repeats a command after a crash gets what the first attempt created.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from contextlib import closing
+from pathlib import Path
+from typing import NamedTuple
+
+from ...values.errors import Mistake
+from .schema import open_connection, translate_sqlite_errors
+
+KEY_SECONDS = 24 * 3600.0
+"""How long a key is remembered."""
+LONGEST_KEY = 200
+
+
+class CommandKey(NamedTuple):
+    """A stored key. `id` is what the command uses for whatever it creates; `reply` is its result, if it has one."""
+
+    key: str
+    id: str
+    reply: bytes | None
+
+
+def claim_command_key(store: Path, key: str, digest: str, *, id: str = "") -> CommandKey:
+    """Store a key with a new id, or return what is stored for it. Raise Mistake if it was used for something else.
+
+    `digest` identifies the command and its arguments.
+    """
+    if not 0 < len(key) <= LONGEST_KEY:
+        raise Mistake(f"an idempotency key has 1 to {LONGEST_KEY} characters, got {len(key)}")
+    now = time.time()
+    with closing(open_connection(store, create=True)) as connection, translate_sqlite_errors(store):
+        connection.execute("BEGIN IMMEDIATE")
+        connection.execute("DELETE FROM command_key WHERE at < ?", (now - KEY_SECONDS,))
+        connection.execute(
+            "INSERT OR IGNORE INTO command_key (key, digest, id, at) VALUES (?, ?, ?, ?)",
+            (key, digest, id or secrets.token_hex(6), now),
+        )
+        found = connection.execute("SELECT digest, id, reply FROM command_key WHERE key = ?", (key,)).fetchone()
+        connection.execute("COMMIT")
+    if found[0] != digest:
+        raise Mistake(f"the idempotency key {key[:60]!r} was used for another command; use a new key")
+    return CommandKey(key, found[1], found[2])
+
+
+def store_command_reply(store: Path, key: str, reply: bytes) -> None:
+    """Store the result of a command, which later attempts with the same key return."""
+    with closing(open_connection(store, create=False)) as connection, translate_sqlite_errors(store):
+        connection.execute("UPDATE command_key SET reply = ? WHERE key = ?", (reply, key))

@@ -1,0 +1,148 @@
+"""Bearer tokens of API clients, and the one-time codes that a browser exchanges for a token.
+
+The tokens are in a file in the home directory, as hashes, so that a browser stays signed in when the server restarts,
+and another process can list and revoke them. One-time codes are only in the server's memory.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from collections.abc import Callable, Iterable, Sequence
+from hashlib import sha256
+from pathlib import Path
+from typing import Literal, get_args
+
+import msgspec
+from msgspec import Struct, structs
+
+from ...system.atomic_file import replace_file
+from ...system.file_lock import hold_file_lock
+from ...values.errors import Mistake
+
+Scope = Literal["read", "act", "approve"]
+"""What a token permits: to read, to start and steer runs, and to answer requests."""
+
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+FILE_NAME = "serve-tokens.json"
+CODE_SECONDS = 600.0
+SESSION_SECONDS = 12 * 3600.0
+"""How long a browser stays signed in if it does not ask to be remembered."""
+USE_SECONDS = 60.0
+"""How often the time of a token's last use is written."""
+MOST_CODES = 100
+
+
+class AccessToken(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A token as it is stored: without its secret. `expires` is 0 if it is valid until it is revoked."""
+
+    id: str
+    name: str
+    scopes: tuple[Scope, ...]
+    digest: str
+    created: float
+    expires: float = 0.0
+    last_used: float = 0.0
+    channel: Literal["page", "api"] = "api"
+    """Whether a browser signed in with a code, or a person created the token for a program."""
+
+
+class TokenFile:
+    """The tokens of one home directory."""
+
+    def __init__(self, home: Path, *, clock: Callable[[], float] = time.time) -> None:
+        self._path = home / FILE_NAME
+        self._clock = clock
+        self._read_at: tuple[int, int] | None = None
+        self._tokens: tuple[AccessToken, ...] = ()
+
+    def list_tokens(self) -> tuple[AccessToken, ...]:
+        """Return the valid tokens, oldest first. The file is read again only if it has changed."""
+        try:
+            found = self._path.stat()
+        except FileNotFoundError:
+            return ()
+        if (found.st_mtime_ns, found.st_ino) != self._read_at:
+            try:
+                self._tokens = msgspec.json.decode(self._path.read_bytes(), type=tuple[AccessToken, ...])
+            except msgspec.MsgspecError as error:
+                raise Mistake(
+                    f"{self._path} is not a valid token file ({error}); delete it to sign everybody out"
+                ) from error
+            self._read_at = (found.st_mtime_ns, found.st_ino)
+        now = self._clock()
+        return tuple(one for one in self._tokens if not one.expires or one.expires > now)
+
+    def create_token(
+        self, name: str, scopes: Iterable[Scope], *, seconds: float = 0.0, channel: Literal["page", "api"] = "api"
+    ) -> tuple[str, AccessToken]:
+        """Create a token and return its secret, which is not stored, and its record."""
+        secret, now = f"pod_{secrets.token_urlsafe(32)}", self._clock()
+        chosen = tuple(one for one in SCOPES if one in scopes)
+        token = AccessToken(
+            id=secrets.token_hex(4),
+            name=name,
+            scopes=chosen,
+            digest=hash_secret(secret),
+            created=now,
+            expires=now + seconds if seconds else 0.0,
+            channel=channel,
+        )
+        self._change(lambda tokens: (*tokens, token))
+        return secret, token
+
+    def find_token(self, secret: str) -> AccessToken | None:
+        """Return the valid token with this secret, or None, and note that it was used."""
+        digest = hash_secret(secret)
+        for token in self.list_tokens():
+            if secrets.compare_digest(token.digest, digest):
+                self._note_use(token)
+                return token
+        return None
+
+    def revoke_token(self, id: str) -> AccessToken:
+        """Delete a token. Raise Mistake if there is none with this id."""
+        tokens = self.list_tokens()
+        found = next((one for one in tokens if one.id == id), None)
+        if found is None:
+            there_are = ", ".join(one.id for one in tokens) or "none"
+            raise Mistake(f"token {id!r} not found; valid tokens: {there_are}")
+        self._change(lambda tokens: tuple(one for one in tokens if one.id != id))
+        return found
+
+    def _note_use(self, token: AccessToken) -> None:
+        if self._clock() - token.last_used < USE_SECONDS:
+            return
+        used = structs.replace(token, last_used=self._clock())
+        self._change(lambda tokens: tuple(used if one.id == token.id else one for one in tokens))
+
+    def _change(self, change: Callable[[tuple[AccessToken, ...]], Sequence[AccessToken]]) -> None:
+        self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with hold_file_lock(self._path.with_suffix(".lock"), protects=self._path):
+            replace_file(self._path, msgspec.json.encode(change(self.list_tokens())))
+
+
+class LoginCodes:
+    """One-time codes, each valid for a short time and for one exchange."""
+
+    def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._codes: dict[str, tuple[float, tuple[Scope, ...]]] = {}
+
+    def create_code(self, scopes: Iterable[Scope], *, seconds: float = CODE_SECONDS, size: int = 18) -> str:
+        """Return a new code that gives these scopes."""
+        if len(self._codes) >= MOST_CODES:
+            self._codes.pop(next(iter(self._codes)))
+        code = secrets.token_urlsafe(size)
+        self._codes[hash_secret(code)] = (self._clock() + seconds, tuple(scopes))
+        return code
+
+    def redeem_code(self, code: str) -> tuple[Scope, ...] | None:
+        """Return the scopes of a code, which is then used up, or None if it is unknown, used or too old."""
+        expires, scopes = self._codes.pop(hash_secret(code), (0.0, ()))
+        return scopes if expires > self._clock() else None
+
+
+def hash_secret(secret: str) -> str:
+    """Return the hash under which a secret is stored. Secrets are random, so a fast hash is enough."""
+    return sha256(secret.encode()).hexdigest()

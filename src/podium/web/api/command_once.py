@@ -1,0 +1,35 @@
+"""Carry out a command once for each idempotency key."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from hashlib import sha256
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from anyio import to_thread
+
+from ...store.sqlite.command_keys import claim_command_key, store_command_reply
+
+Reply = dict[str, Any]
+
+
+async def run_once(
+    store: Path, key: str | None, arguments: object, command: Callable[[str], Awaitable[Reply]]
+) -> Reply:
+    """Return the result of a command, or the stored result if the same command was carried out with this key.
+
+    The command gets an id for what it creates. After a crash, it gets the same id again. Without a key, the id is
+    empty and the command is always carried out.
+    """
+    if key is None:
+        return await command("")
+    digest = sha256(msgspec.json.encode(arguments)).hexdigest()
+    claimed = await to_thread.run_sync(claim_command_key, store, key, digest)
+    if claimed.reply is not None:
+        stored: Reply = msgspec.json.decode(claimed.reply)
+        return stored
+    reply = await command(claimed.id)
+    await to_thread.run_sync(store_command_reply, store, key, msgspec.json.encode(reply))
+    return reply

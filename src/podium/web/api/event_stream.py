@@ -1,0 +1,111 @@
+"""Encode the stream of entries as server-sent events.
+
+An `entries` event has the entries of the runs that the client follows, in order. A `changes` event names the other
+runs in which something happened, with the kinds of their new entries, so that lists can be loaded again. A `mail` event
+says that somebody sent a run a message or an answer, which the run may not have received yet. The id of an event is a
+cursor: a client that reconnects with it as `Last-Event-ID` misses nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection, Iterator
+from contextlib import nullcontext
+from pathlib import Path
+
+import msgspec
+from anyio import move_on_after, sleep, to_thread
+
+from ...store.answering_clients import register_client
+from ...store.sqlite.entry_feed import EntryFeed, FeedRow
+from .entry_hub import EntryHub
+
+HEARTBEAT_SECONDS = 15.0
+GAP_SECONDS = 0.03
+"""The minimum time between two events of a stream, so that a burst of entries is sent together."""
+LARGEST_EVENT = 512 * 1024
+"""The size above which the entries of one read are sent as several events."""
+
+
+async def stream_entries(
+    store: Path, hub: EntryHub, position: int, *, runs: Collection[str] | None, is_client: bool
+) -> AsyncIterator[bytes]:
+    """Yield the events after a position, until the client disconnects.
+
+    `runs` are the runs whose entries are sent; None means all. `is_client` registers the stream as a client that can
+    answer requests for as long as it is connected.
+    """
+    with register_client(store) if is_client else nullcontext():
+        async for event in _iter_events(hub, position, runs):
+            yield event
+
+
+async def _iter_events(hub: EntryHub, position: int, runs: Collection[str] | None) -> AsyncIterator[bytes]:
+    yield b": connected\n\n"
+    mail = hub.last_mail
+    while True:
+        with move_on_after(HEARTBEAT_SECONDS) as silence:
+            await hub.wait_news(position, mail)
+        if silence.cancelled_caught:
+            yield b": heartbeat\n\n"
+            continue
+        if mail != hub.last_mail:
+            mail = hub.last_mail
+            yield encode_event("mail", b"{}")
+        if rows := await hub.read_after(position):
+            for event in _encode_rows(rows, runs):
+                yield event
+            position = rows[-1].position
+        await sleep(GAP_SECONDS)
+
+
+def _encode_rows(rows: list[FeedRow], runs: Collection[str] | None) -> list[bytes]:
+    """Return the events for some rows: the other runs' changes, then the entries, in several events if they are large.
+
+    Only the last event has the last cursor, so that a client that loses the connection in between misses nothing.
+    """
+    lines: list[bytes] = []
+    changed: dict[str, set[str]] = {}
+    for row in rows:
+        if runs is None or row.run in runs:
+            lines.append(row.line)
+        else:
+            changed.setdefault(row.run, set()).add(row.kind)
+    events: list[bytes] = []
+    if changed:
+        kinds = {run: sorted(seen) for run, seen in changed.items()}
+        events.append(encode_event("changes", msgspec.json.encode(kinds)))
+    events += [encode_event("entries", b"[" + b",".join(some) + b"]") for some in _split_lines(lines)]
+    return [*events[:-1], b"id: %s\n%s" % (rows[-1].cursor.encode(), events[-1])]
+
+
+def _split_lines(lines: list[bytes]) -> Iterator[list[bytes]]:
+    """Yield the lines in lists of at most LARGEST_EVENT bytes, or of one line."""
+    some: list[bytes] = []
+    size = 0
+    for line in lines:
+        if some and size + len(line) > LARGEST_EVENT:
+            yield some
+            some, size = [], 0
+        some.append(line)
+        size += len(line)
+    if some:
+        yield some
+
+
+def encode_event(name: str, data: bytes) -> bytes:
+    """Return one server-sent event. JSON has no line breaks outside strings, and escapes those inside."""
+    return b"event: %s\ndata: %s\n\n" % (name.encode(), data)
+
+
+async def find_position(store: Path, hub: EntryHub, cursor: str | None) -> int:
+    """Return the position of a client's cursor; without a cursor, the end of the store."""
+    if cursor is None:
+        return hub.end
+
+    def look_up() -> int:
+        if not store.exists():
+            return 0
+        with EntryFeed(store) as feed:
+            return feed.find_position(cursor)
+
+    return await to_thread.run_sync(look_up)

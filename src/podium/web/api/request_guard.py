@@ -1,0 +1,130 @@
+"""Reject HTTP requests before they reach a route: wrong host, another site's page, too large, or no valid token.
+
+A browser lets any page send requests to the loopback address, and a page of an attacker's domain can resolve to it.
+So the `Host` must be one that this server answers to, and a request that a browser sends for another origin is
+rejected. Authentication is a bearer token in a header, which a browser never adds by itself, unlike a cookie.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from http import HTTPStatus
+from typing import Any
+
+from .access_tokens import TokenFile
+from .problem import encode_problem, problem_headers
+
+Scope = MutableMapping[str, Any]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+AsgiApp = Callable[[Scope, Receive, Send], Awaitable[None]]
+
+LARGEST_BODY = 8 * 1024 * 1024
+OPEN_PATHS = frozenset({"/api/login", "/health"})
+"""The paths of the API that need no token."""
+
+NO_TOKEN = "no valid token; open the address that podium serve prints, or send the header Authorization: Bearer TOKEN"
+
+SECURITY_HEADERS: tuple[tuple[bytes, bytes], ...] = (
+    (
+        b"content-security-policy",
+        b"default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; "
+        b"manifest-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    ),
+    (b"referrer-policy", b"no-referrer"),
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"cross-origin-opener-policy", b"same-origin"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+)
+
+
+class RequestGuard:
+    """An ASGI middleware around the whole server."""
+
+    def __init__(self, app: AsgiApp, tokens: TokenFile, hosts: Collection[str], *, is_tls: bool) -> None:
+        self._app = app
+        self._tokens = tokens
+        self._hosts = frozenset(host.lower() for host in hosts)
+        self._scheme = "https" if is_tls else "http"
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        if scope["type"] != "http":
+            # Websockets are not offered: the stream is plain HTTP, on which the rules below hold.
+            await send({"type": "websocket.close", "code": 1008, "reason": ""})
+            return
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        if (refusal := self._find_refusal(scope, headers)) is not None:
+            await _send_problem(send, *refusal)
+            return
+        if _needs_token(scope["path"]):
+            token = self._tokens.find_token(_bearer_of(headers))
+            if token is None:
+                await _send_problem(send, HTTPStatus.UNAUTHORIZED, NO_TOKEN)
+                return
+            scope.setdefault("state", {})["token"] = token
+        await self._app(scope, _limit_body(receive), _add_headers(send))
+
+    def _find_refusal(self, scope: Scope, headers: dict[str, str]) -> tuple[HTTPStatus, str] | None:
+        host = headers.get("host", "").lower()
+        if host not in self._hosts and host.rpartition(":")[0] not in self._hosts:
+            known = ", ".join(sorted(self._hosts))
+            return HTTPStatus.FORBIDDEN, f"this server does not answer to the host {host[:100]!r}, only to {known}"
+        origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
+        if origin is not None and origin.lower() != f"{self._scheme}://{host}":
+            return HTTPStatus.FORBIDDEN, f"requests from pages of {origin[:100]!r} are not allowed"
+        # A link on another page may open the dashboard, which shows nothing before the sign-in.
+        is_opening = scope["method"] == "GET" and headers.get("sec-fetch-mode") == "navigate"
+        if site not in ("same-origin", "none") and not (is_opening and not scope["path"].startswith("/api/")):
+            return HTTPStatus.FORBIDDEN, "requests from pages of other sites are not allowed"
+        length = headers.get("content-length", "0")
+        if not length.isdecimal() or int(length) > LARGEST_BODY:
+            return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request has at most {LARGEST_BODY:,} bytes"
+        return None
+
+
+def _needs_token(path: str) -> bool:
+    return path == "/metrics" or (path.startswith("/api/") and path not in OPEN_PATHS)
+
+
+def _bearer_of(headers: dict[str, str]) -> str:
+    scheme, _, secret = headers.get("authorization", "").partition(" ")
+    return secret.strip() if scheme.lower() == "bearer" else ""
+
+
+def _limit_body(receive: Receive) -> Receive:
+    """Return a `receive` that ends a body without a declared length once it is too large."""
+    read = 0
+
+    async def receive_limited() -> Message:
+        nonlocal read
+        message = await receive()
+        if message["type"] == "http.request":
+            read += len(message["body"])
+            if read > LARGEST_BODY:
+                return {"type": "http.disconnect"}
+        return message
+
+    return receive_limited
+
+
+def _add_headers(send: Send) -> Send:
+    async def send_with_headers(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message["headers"] = [*message.get("headers", ()), *SECURITY_HEADERS]
+        await send(message)
+
+    return send_with_headers
+
+
+async def _send_problem(send: Send, status: HTTPStatus, detail: str) -> None:
+    body = encode_problem(status, detail)
+    headers = [*problem_headers(body), *SECURITY_HEADERS]
+    if status == HTTPStatus.UNAUTHORIZED:
+        headers.append((b"www-authenticate", b"Bearer"))
+    await send({"type": "http.response.start", "status": int(status), "headers": headers})
+    await send({"type": "http.response.body", "body": body, "more_body": False})

@@ -1,0 +1,45 @@
+"""The stream of entries, and the overview that the first screen shows."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Any
+
+from litestar import get
+from litestar.params import Parameter
+from litestar.response import Stream
+
+from ....runs.overview import overview_fields
+from ..event_stream import find_position, stream_entries
+from ..scopes import may_read
+from ..server_context import ServerContext
+
+
+@get("/api/events", guards=[may_read], media_type="text/event-stream")
+async def follow_events(
+    server: ServerContext,
+    after: str | None = None,
+    runs: str | None = None,
+    client: bool = False,
+    last_event_id: Annotated[str | None, Parameter(header="Last-Event-ID")] = None,
+) -> Stream:
+    """Stream the entries of all runs as server-sent events, from a cursor or from now on.
+
+    `after` or the header Last-Event-ID is a cursor; an empty one is the beginning of the store. With `runs`, a list of
+    ids separated by commas, entries of other runs are only announced. `client` says that a person can answer here.
+    """
+    cursor = last_event_id if last_event_id is not None else after
+    position = await find_position(server.store, server.hub, cursor)
+    chosen = None if runs is None else frozenset(filter(None, runs.split(",")))
+    events = stream_entries(server.store, server.hub, position, runs=chosen, is_client=client)
+    return Stream(events, media_type="text/event-stream", headers={"cache-control": "no-store"})
+
+
+@get("/api/overview", guards=[may_read], sync_to_thread=True)
+def read_overview(server: ServerContext) -> dict[str, Any]:
+    """Return what needs the user, which runs are active and which ended last, for all runs."""
+    now = time.time()
+    return overview_fields(server.overview.load(now=now)) | {"now": now}
+
+
+ROUTES = (follow_events, read_overview)

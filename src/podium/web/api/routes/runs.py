@@ -1,0 +1,275 @@
+"""Runs: list them, read one, start one, and steer it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Annotated, Any
+
+from litestar import get, post
+from litestar.params import Parameter
+from litestar.response import Response
+from msgspec import Struct
+
+from ....runs.run_cost import cost_tree_fields
+from ....runs.run_fork import fork_run, retry_run
+from ....runs.run_listing import run_summary_fields
+from ....runs.run_lookup import derive_run_state, is_worker_run, open_reader
+from ....runs.run_steering import pause_run, post_budget_change, send_message
+from ....setup.settings import Settings
+from ....store.sqlite.entry_feed import EntryFeed
+from ....store.sqlite.reader import RunSummary, StoreReader
+from ....values.agent import Budget, Mode
+from ....values.attachment import as_attached_files
+from ....values.errors import Mistake
+from ....values.event import SCHEMA
+from ....views.run_view import RunView
+from ....workers.background_run import enqueue_background_run
+from ..command_once import run_once
+from ..scopes import may_act, may_read
+from ..server_context import ServerContext
+
+MOST_ENTRIES = 20_000
+MOST_RUNS = 200
+
+IdempotencyKey = Annotated[str | None, Parameter(header="Idempotency-Key")]
+
+
+class NewRun(Struct, forbid_unknown_fields=True):
+    """A request to an agent. `repo` is a folder on the server's machine, by default the server's own."""
+
+    agent: str
+    request: str
+    repo: str = ""
+    model: str = ""
+    mode: Mode | None = None
+    max_iterations: int | None = None
+    constraints: tuple[str, ...] = ()
+    budget: Budget | None = None
+
+
+class NewFile(Struct, forbid_unknown_fields=True):
+    """A file to send with a message; `data` is Base64."""
+
+    name: str
+    data: bytes
+
+
+class NewMessage(Struct, forbid_unknown_fields=True):
+    """A message to an agent, by default the first one."""
+
+    text: str
+    agent: str = ""
+    files: tuple[NewFile, ...] = ()
+
+
+class NewFork(Struct, forbid_unknown_fields=True):
+    """Where a fork starts and what changes: see `podium fork`."""
+
+    at: str = ""
+    request: str = ""
+    decision: str = ""
+    option: str = ""
+    budget: Budget | None = None
+
+
+class NewRetry(Struct, forbid_unknown_fields=True):
+    """What to retry: everything that failed, or from a plan step or an agent on."""
+
+    start: str = ""
+    budget: Budget | None = None
+
+
+@get("/api/runs", guards=[may_read], sync_to_thread=True)
+def list_runs(
+    server: ServerContext,
+    run_state: Annotated[str, Parameter(query="state")] = "",
+    text: str = "",
+    offset: int = 0,
+) -> dict[str, Any]:
+    """List runs, newest first, a page at a time. `text` is searched in the request, agent, id and repository."""
+    if not server.store.exists():
+        return {"schema": SCHEMA, "runs": [], "total": 0}
+    now, words = time.time(), text.casefold().split()
+    with StoreReader(server.store) as reader:
+        runs = [run_summary_fields(one, now) for one in reader.list_runs()]
+    found = [
+        one
+        for one in runs
+        if (not run_state or one["state"] == run_state)
+        and all(word in f"{one['id']} {one['agent']} {one['request']} {one['repo']}".casefold() for word in words)
+    ]
+    first = max(offset, 0)
+    return {"schema": SCHEMA, "runs": found[first : first + MOST_RUNS], "total": len(found)}
+
+
+@get("/api/runs/{run:str}", guards=[may_read], sync_to_thread=True)
+def read_run(run: str, server: ServerContext) -> dict[str, Any]:
+    """Return a run: its state, its request and the costs of its operations. `run` can be the beginning of an id."""
+    now = time.time()
+    with open_reader(server.store) as reader:
+        summary = reader.read_summary(reader.find_run(run))
+        view = RunView.from_entries(reader.read_entries(summary.id))
+    state = derive_run_state(summary)
+    costs = cost_tree_fields(state, view, now=now if state == "running" else view.at)
+    return run_summary_fields(summary, now) | {
+        "schema": SCHEMA,
+        "worker": is_worker_run(summary),
+        "usage": costs["usage"],
+        "tree": costs["tree"],
+        "now": now,
+    }
+
+
+@get("/api/runs/{run:str}/entries", guards=[may_read], sync_to_thread=True)
+def read_entries(run: str, server: ServerContext, after: int = 0, until: int = 0) -> Response[bytes]:
+    """Return a run's entries after a sequence number, and the cursor from which the stream continues."""
+    with open_reader(server.store) as reader, EntryFeed(server.store) as feed:
+        id = reader.find_run(run)
+        # The cursor is read first: entries that are written in between are in both, and none is missing.
+        last = feed.find_end()
+        rows = reader.read_rows(id, max(after, 0), MOST_ENTRIES)
+        state = derive_run_state(reader.read_summary(id))
+    lines = b",".join(row.line for row in rows if not until or row.seq <= until)
+    cursor = "" if last is None else last.cursor
+    body = b'{"schema":%d,"run":"%s","state":"%s","cursor":"%s","has_more":%s,"entries":[%s]}' % (
+        SCHEMA,
+        id.encode(),
+        state.encode(),
+        cursor.encode(),
+        b"true" if len(rows) == MOST_ENTRIES else b"false",
+        lines,
+    )
+    return Response(body, media_type="application/json")
+
+
+@post("/api/runs", guards=[may_act])
+async def start_run(data: NewRun, server: ServerContext, idempotency_key: IdempotencyKey = None) -> dict[str, Any]:
+    """Start a run in the background, in a process of its own."""
+    place = Path(data.repo) if data.repo else server.repo
+    settings = Settings.load(
+        repo=place, store=server.store, home=server.settings.home, model=data.model or None, budget=data.budget
+    )
+
+    async def start(id: str) -> dict[str, Any]:
+        run = await enqueue_background_run(
+            server.launcher,
+            settings,
+            data.agent,
+            data.request,
+            place=place,
+            run=id,
+            mode=data.mode,
+            max_iterations=data.max_iterations,
+            constraints=data.constraints,
+        )
+        return {"id": run}
+
+    return await run_once(server.store, idempotency_key, data, start)
+
+
+@post("/api/runs/{run:str}/messages", guards=[may_act], status_code=200, sync_to_thread=True)
+def send(run: str, data: NewMessage, server: ServerContext, idempotency_key: IdempotencyKey = None) -> dict[str, Any]:
+    """Send a message to an agent of a run."""
+    files = as_attached_files((one.name, one.data) for one in data.files)
+    summary = _read_summary(server, run)
+    said = send_message(
+        server.store, summary, data.agent, data.text, by=server.user, files=files, ref=idempotency_key or ""
+    )
+    return {"run": summary.id, "text": said}
+
+
+@post("/api/runs/{run:str}/pause", guards=[may_act], status_code=200)
+async def pause(run: str, server: ServerContext) -> dict[str, Any]:
+    """Pause a run; its current steps finish first."""
+    id = _find_run(server, run)
+    return {"run": id, "text": await pause_run(server.launcher, id, by=server.user)}
+
+
+@post("/api/runs/{run:str}/resume", guards=[may_act], status_code=200)
+async def resume(run: str, server: ServerContext) -> dict[str, Any]:
+    """Resume a run that was paused or interrupted, in the server's process, or a worker with its commander."""
+    id = _find_run(server, run)
+    await server.resume_run(id)
+    return {"run": id, "text": f"run {id} continues"}
+
+
+@post("/api/runs/{run:str}/stop", guards=[may_act], status_code=200)
+async def stop(run: str, server: ServerContext) -> dict[str, Any]:
+    """Stop a run and keep its partial results."""
+    id = _find_run(server, run)
+    await server.launcher.stop_run(id, server.user)
+    return {"run": id, "text": f"stopping run {id}"}
+
+
+@post("/api/runs/{run:str}/budget", guards=[may_act], status_code=200, sync_to_thread=True)
+def change_budget(run: str, data: Budget, server: ServerContext) -> dict[str, Any]:
+    """Change a run's limits, starting with the next model call. Limits that are not given do not change."""
+    summary = _read_summary(server, run)
+    if data == Budget():
+        raise Mistake("the budget has no limits; give at least one, such as usd")
+    post_budget_change(server.store, summary, data, by=server.user)
+    return {"run": summary.id, "text": f"the new limits of run {summary.id} apply from the next model call"}
+
+
+@post("/api/runs/{run:str}/fork", guards=[may_act])
+async def fork(
+    run: str, data: NewFork, server: ServerContext, idempotency_key: IdempotencyKey = None
+) -> dict[str, Any]:
+    """Start a run that shares the timeline of another one up to a position."""
+    source = _find_run(server, run)
+    decide = (data.decision, data.option) if data.decision else None
+
+    async def start(id: str) -> dict[str, Any]:
+        forked = await fork_run(
+            server.launcher,
+            source,
+            at=data.at,
+            request=data.request,
+            decide=decide,
+            budget=data.budget,
+            by=server.user,
+        )
+        await server.resume_run(forked.id)
+        return {"id": forked.id, "at": forked.at, "notices": list(forked.notices)}
+
+    return await run_once(server.store, idempotency_key, (source, data), start)
+
+
+@post("/api/runs/{run:str}/retry", guards=[may_act])
+async def retry(
+    run: str, data: NewRetry, server: ServerContext, idempotency_key: IdempotencyKey = None
+) -> dict[str, Any]:
+    """Start a run again from just before its failure, or from a plan step or an agent."""
+    source = _find_run(server, run)
+
+    async def start(id: str) -> dict[str, Any]:
+        forked = await retry_run(server.launcher, source, start=data.start, budget=data.budget, by=server.user)
+        await server.resume_run(forked.id)
+        return {"id": forked.id, "at": forked.at, "notices": list(forked.notices)}
+
+    return await run_once(server.store, idempotency_key, (source, data), start)
+
+
+def _find_run(server: ServerContext, run: str) -> str:
+    return _read_summary(server, run).id
+
+
+def _read_summary(server: ServerContext, run: str) -> RunSummary:
+    with open_reader(server.store) as reader:
+        return reader.read_summary(reader.find_run(run))
+
+
+ROUTES = (
+    list_runs,
+    read_run,
+    read_entries,
+    start_run,
+    send,
+    pause,
+    resume,
+    stop,
+    change_budget,
+    fork,
+    retry,
+)

@@ -1,0 +1,90 @@
+"""Sign in with a one-time code, and list and revoke tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from litestar import delete, get, post
+from litestar.exceptions import NotAuthorizedException
+from msgspec import Struct
+
+from ....values.event import SCHEMA
+from ..access_tokens import SESSION_SECONDS, AccessToken, Scope
+from ..scopes import ApiRequest, get_token, may_act, may_read
+from ..server_context import ServerContext
+
+
+class Login(Struct, forbid_unknown_fields=True):
+    """A one-time code. With `remember`, the token is valid until it is revoked."""
+
+    code: str
+    name: str = "browser"
+    remember: bool = False
+
+
+class NewToken(Struct):
+    """A token for the Authorization header. `expires` is 0 if it is valid until it is revoked."""
+
+    id: str
+    token: str
+    scopes: list[Scope]
+    expires: float
+
+
+@post("/api/login", status_code=200, sync_to_thread=False)
+def sign_in(data: Login, server: ServerContext) -> NewToken:
+    """Exchange a one-time code for a token."""
+    scopes = server.codes.redeem_code(data.code)
+    if scopes is None:
+        raise NotAuthorizedException(
+            "the code is unknown, used or too old; podium serve prints a new address when you press Enter"
+        )
+    name = "".join(one for one in data.name if one.isprintable())[:60] or "browser"
+    seconds = 0.0 if data.remember else SESSION_SECONDS
+    secret, token = server.tokens.create_token(name, scopes, seconds=seconds, channel="page")
+    return NewToken(id=token.id, token=secret, scopes=list(token.scopes), expires=token.expires)
+
+
+@get("/api/session", guards=[may_read], sync_to_thread=False)
+def read_session(request: ApiRequest, server: ServerContext) -> dict[str, Any]:
+    """Return what the token permits, and where the server runs."""
+    token = get_token(request)
+    return {
+        "schema": SCHEMA,
+        "token": _token_fields(token),
+        "user": server.user,
+        "repo": str(server.repo),
+        "home": str(server.settings.home),
+    }
+
+
+@post("/api/session/end", guards=[may_read], sync_to_thread=False)
+def sign_out(request: ApiRequest, server: ServerContext) -> dict[str, Any]:
+    """Revoke the token of this request."""
+    return {"revoked": server.tokens.revoke_token(get_token(request).id).id}
+
+
+@get("/api/tokens", guards=[may_act], sync_to_thread=False)
+def list_tokens(server: ServerContext) -> dict[str, Any]:
+    """List the valid tokens, without their secrets."""
+    return {"schema": SCHEMA, "tokens": [_token_fields(one) for one in server.tokens.list_tokens()]}
+
+
+@delete("/api/tokens/{token_id:str}", guards=[may_act], status_code=200, sync_to_thread=False)
+def revoke_token(token_id: str, server: ServerContext) -> dict[str, Any]:
+    """Revoke a token."""
+    return {"revoked": server.tokens.revoke_token(token_id).id}
+
+
+def _token_fields(token: AccessToken) -> dict[str, Any]:
+    return {
+        "id": token.id,
+        "name": token.name,
+        "scopes": list(token.scopes),
+        "created": token.created,
+        "expires": token.expires,
+        "last_used": token.last_used,
+    }
+
+
+ROUTES = (sign_in, read_session, sign_out, list_tokens, revoke_token)

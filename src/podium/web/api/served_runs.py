@@ -1,0 +1,69 @@
+"""Runs that the server itself works on: those that a client resumes, forks or retries.
+
+A new run is started by the commander, in a process of its own, and does not need the server. A run that was started in
+a terminal has no such process, so the server takes it over. If the server exits, the run can be resumed again.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from anyio import Event, to_thread
+from anyio.abc import TaskGroup
+
+from ...app import App
+from ...runs.run_lookup import find_main_folder
+from ...setup.settings import Settings
+from ...store.sqlite.reader import StoreReader
+from ...values.errors import PodiumError, find_first_error
+from ...values.event import RunStarted
+
+
+class ServedRuns:
+    """Works on runs in the background, each with the settings of its repository."""
+
+    def __init__(self, settings: Settings, tasks: TaskGroup) -> None:
+        self._settings = settings
+        self._tasks = tasks
+
+    async def resume(self, run: str) -> None:
+        """Take over a run and work on it in the background. Raise an error if it cannot be taken over."""
+        settings = await to_thread.run_sync(load_run_settings, self._settings, run)
+        taking = _TakeOver()
+        self._tasks.start_soon(self._work_on, settings, run, taking)
+        await taking.is_done.wait()
+        if taking.error is not None:
+            raise taking.error
+
+    async def _work_on(self, settings: Settings, run: str, taking: _TakeOver) -> None:
+        try:
+            async with App(settings) as app, app.resume(run, is_attended=True) as resumed:
+                taking.is_done.set()
+                await resumed.result()
+        except (PodiumError, ExceptionGroup) as error:
+            why = find_first_error(error)
+            if not taking.is_done.is_set():
+                taking.error = why if isinstance(why, PodiumError) else PodiumError(f"run {run} cannot start: {why!r}")
+            else:
+                sys.stderr.write(f"podium serve: run {run}: {why}\n")
+        finally:
+            taking.is_done.set()
+
+
+class _TakeOver:
+    """The attempt to take over a run, and the error if it failed."""
+
+    def __init__(self) -> None:
+        self.is_done = Event()
+        self.error: PodiumError | None = None
+
+
+def load_run_settings(settings: Settings, run: str) -> Settings:
+    """Return the settings of the repository in which a run works, or `settings` if the run has no repository."""
+    with StoreReader(settings.store) as reader:
+        started = reader.read_summary(run).first.event
+    assert isinstance(started, RunStarted)
+    if not started.repo:
+        return settings
+    return Settings.load(repo=Path(find_main_folder(started)), store=settings.store, home=settings.home)

@@ -1,0 +1,97 @@
+"""What the routes share: the store, its stream of entries, the tokens, and the runs that the server works on."""
+
+from __future__ import annotations
+
+import getpass
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from anyio import CancelScope, create_task_group, sleep, to_thread
+from anyio.abc import TaskGroup
+
+from ...app import App
+from ...runs.overview import OverviewReader
+from ...runs.run_launcher import RunLauncher
+from ...runs.run_lookup import is_worker_run
+from ...runs.worker_lookup import load_worker_state
+from ...setup.settings import Settings
+from ...store.sqlite.reader import StoreReader
+from ...values.errors import PodiumError
+from ...views.worker_state import WorkerState
+from ...workers.worker_resumption import resume_workers
+from .access_tokens import LoginCodes, TokenFile
+from .entry_hub import EntryHub
+from .served_runs import ServedRuns
+
+RETRY_SECONDS = 1.0
+"""How long to wait before the store is read again after an error."""
+
+
+@dataclass(kw_only=True)
+class ServerContext:
+    """The parts of a running server. `launcher` and `served_runs` exist while the server runs."""
+
+    settings: Settings
+    tokens: TokenFile
+    codes: LoginCodes = field(default_factory=LoginCodes)
+    repo: Path
+    """The repository that the server was started in, the default for new runs."""
+
+    def __post_init__(self) -> None:
+        self.hub = EntryHub(self.settings.store)
+        self.overview = OverviewReader(self.settings.store)
+        self.user = _find_username()
+        self.launcher: RunLauncher
+        self.served_runs: ServedRuns
+
+    @property
+    def store(self) -> Path:
+        return self.settings.store
+
+    @asynccontextmanager
+    async def open(self) -> AsyncIterator[None]:
+        """Follow the store and work on runs until the block ends."""
+        async with App(self.settings) as app, create_task_group() as tasks:
+            self.launcher = app.launcher
+            self.served_runs = ServedRuns(self.settings, tasks)
+            tasks.start_soon(self._follow_store)
+            try:
+                yield
+            finally:
+                _cancel(tasks)
+
+    async def resume_run(self, run: str) -> None:
+        """Continue a run: a worker with its commander, any other run in this process. Raise an error if impossible."""
+        workers = await to_thread.run_sync(self._load_worker, run)
+        if workers:
+            await resume_workers(self.settings, workers)
+        else:
+            await self.served_runs.resume(run)
+
+    def _load_worker(self, run: str) -> list[WorkerState]:
+        with StoreReader(self.store) as reader:
+            return [load_worker_state(reader, run)] if is_worker_run(reader.read_summary(run)) else []
+
+    async def _follow_store(self) -> None:
+        """Follow the store, and try again after an error, such as a store that is damaged or being replaced."""
+        while True:
+            try:
+                await self.hub.follow_store()
+            except PodiumError as error:
+                sys.stderr.write(f"podium serve: {error}\n")
+                await sleep(RETRY_SECONDS)
+
+
+def _cancel(tasks: TaskGroup) -> None:
+    scope: CancelScope = tasks.cancel_scope
+    scope.cancel()
+
+
+def _find_username() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "somebody"

@@ -1,0 +1,1 @@
+"""The dashboard: a page without a build step. Its files are in `static`."""

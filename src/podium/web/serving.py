@@ -1,0 +1,123 @@
+"""Serve the API and the dashboard until a signal arrives."""
+
+from __future__ import annotations
+
+import signal
+import socket
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+from anyio import Event, create_task_group, open_signal_receiver
+
+from ..setup.settings import Settings
+from ..store.sqlite.worker_index import WorkerIndex
+from ..values.errors import Mistake
+from ..workers.delegate import start_commander
+from .api.access_tokens import SCOPES, Scope, TokenFile
+from .api.server_context import ServerContext
+from .web_server import build_app
+
+LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+SHUTDOWN_SECONDS = 1
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServeOptions:
+    """Where to listen, and what a browser that signs in with a code may do."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    scopes: Sequence[Scope] = SCOPES
+    repo: Path
+
+
+class QuietServer(uvicorn.Server):
+    """A uvicorn server that leaves signals to its caller, and says when it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.is_listening = Event()
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.is_listening.set()
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunningServer:
+    """A server that accepts connections."""
+
+    context: ServerContext
+    address: str
+    scopes: Sequence[Scope]
+
+    def make_sign_in_address(self) -> str:
+        """Return the address of the page with a new one-time code. The code is not sent to any server as it stands."""
+        return f"{self.address}/#code={self.context.codes.create_code(self.scopes)}"
+
+
+@asynccontextmanager
+async def open_server(settings: Settings, options: ServeOptions) -> AsyncIterator[RunningServer]:
+    """Listen and serve until the block ends. Raise Mistake if the address cannot be used."""
+    listening = bind_address(options.host, options.port)
+    port = listening.getsockname()[1]
+    context = ServerContext(settings=settings, tokens=TokenFile(settings.home), repo=options.repo)
+    hosts = {f"{host}:{port}" for host in (*LOOPBACK_HOSTS, options.host)}
+    server = QuietServer(make_config(build_app(context, hosts=hosts)))
+    async with create_task_group() as tasks:
+        tasks.start_soon(server.serve, [listening])
+        await server.is_listening.wait()
+        if WorkerIndex(settings.store).list_open():
+            start_commander(settings)  # it continues the workers that were interrupted
+        try:
+            yield RunningServer(context=context, address=f"http://{options.host}:{port}", scopes=options.scopes)
+        finally:
+            server.should_exit = True
+
+
+def make_config(app: Any) -> uvicorn.Config:
+    """Return uvicorn's configuration. Requests are not logged, because addresses can contain what people typed."""
+    return uvicorn.Config(
+        app,
+        log_level="warning",
+        access_log=False,
+        lifespan="on",
+        ws="none",
+        server_header=False,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS,
+        h11_max_incomplete_event_size=64 * 1024,
+        limit_concurrency=2000,
+    )
+
+
+def bind_address(host: str, port: int) -> socket.socket:
+    """Return a socket bound to an address. Raise Mistake if the address is in use or not this machine's."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listening = socket.socket(family, socket.SOCK_STREAM)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listening.bind((host, port))
+    except OSError as error:
+        listening.close()
+        raise Mistake(f"cannot listen on {host}:{port}: {error.strerror}; use another --port or --host") from error
+    return listening
+
+
+async def serve_until_signal(
+    settings: Settings, options: ServeOptions, on_ready: Callable[[RunningServer], None]
+) -> int:
+    """Serve until SIGINT or SIGTERM arrives, and return the signal."""
+    async with open_server(settings, options) as server:
+        with open_signal_receiver(signal.SIGINT, signal.SIGTERM) as signals:
+            on_ready(server)
+            async for received in signals:
+                return received
+    return 0

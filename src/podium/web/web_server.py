@@ -1,0 +1,66 @@
+"""Build the application: the routes of the API, the page, and the guard in front of both."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager
+from typing import Any
+
+from litestar import Litestar, Request, Response, get
+from litestar.di import Provide
+from litestar.exceptions import HTTPException
+from litestar.openapi import OpenAPIConfig
+from litestar.openapi.plugins import JsonRenderPlugin
+
+from .. import __version__
+from ..values.errors import PodiumError
+from .api.problem import PROBLEM_TYPE, encode_problem, find_status
+from .api.request_guard import AsgiApp, RequestGuard
+from .api.routes import events, inbox, runs, sign_in
+from .api.server_context import ServerContext
+from .dashboard.static_files import load_static_files, serve_file, serve_page
+
+ROUTES = (*sign_in.ROUTES, *events.ROUTES, *inbox.ROUTES, *runs.ROUTES)
+
+
+@get("/health", sync_to_thread=False)
+def read_health() -> dict[str, str]:
+    """Say that the server is running."""
+    return {"status": "ok", "version": __version__}
+
+
+def build_app(context: ServerContext, *, hosts: Collection[str], is_tls: bool = False) -> AsgiApp:
+    """Return the ASGI application. It answers only to these hosts."""
+
+    @asynccontextmanager
+    async def lifespan(_: Litestar) -> AsyncIterator[None]:
+        async with context.open():
+            yield
+
+    static_files = load_static_files()
+    app = Litestar(
+        route_handlers=[read_health, *ROUTES, serve_page, serve_file],
+        dependencies={
+            "server": Provide(lambda: context, sync_to_thread=False),
+            "static_files": Provide(lambda: static_files, sync_to_thread=False),
+        },
+        exception_handlers={PodiumError: handle_podium_error, HTTPException: handle_http_error},
+        lifespan=[lifespan],
+        openapi_config=OpenAPIConfig(
+            title="Podium", version=__version__, path="/api/schema", render_plugins=[JsonRenderPlugin()]
+        ),
+    )
+    return RequestGuard(app, context.tokens, hosts, is_tls=is_tls)  # type: ignore[arg-type]
+
+
+def handle_podium_error(_: Request[Any, Any, Any], error: PodiumError) -> Response[bytes]:
+    """Return an error of Podium's with the sentence of the command line."""
+    status = find_status(error)
+    return Response(encode_problem(status, str(error)), status_code=status, media_type=PROBLEM_TYPE)
+
+
+def handle_http_error(_: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+    """Return an error of the request itself, such as a field that is missing."""
+    extra = {"errors": error.extra} if error.extra else {}
+    body = encode_problem(error.status_code, error.detail, **extra)
+    return Response(body, status_code=error.status_code, media_type=PROBLEM_TYPE, headers=error.headers)

@@ -1,0 +1,50 @@
+"""Have a commander continue workers that were interrupted or paused."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterable
+from pathlib import Path
+
+from ..core.timeline import Timeline
+from ..setup.preflight import require_not_ended
+from ..setup.settings import Settings
+from ..store.sqlite.store import SqliteStore
+from ..store.wakeup import ensure_socket_folder, send_wakeup
+from ..values.errors import Mistake
+from ..values.event import RunResumed, decode_entry
+from ..views.worker_state import INACTIVE_STATUSES, WorkerState
+from .delegate import start_commander
+
+
+async def resume_workers(settings: Settings, workers: Iterable[WorkerState]) -> list[WorkerState]:
+    """Start a commander to continue workers, including paused ones. Raise Mistake if one has ended or is active."""
+    selected = list(workers)
+    for worker in selected:
+        if worker.is_over:
+            raise Mistake(f"{worker.name} has ended ({worker.state}); start another worker with podium delegate")
+        if worker.state not in INACTIVE_STATUSES:
+            raise Mistake(f"{worker.name} is active ({worker.state}); podium workers logs {worker.name} -f follows it")
+    if paused := [worker.run for worker in selected if worker.state == "paused"]:
+        await mark_runs_resumed(settings.store, paused)
+    if selected:
+        send_wakeup(ensure_socket_folder(settings.store), "owner")  # wake a commander that is already running
+        start_commander(settings)
+    return selected
+
+
+async def mark_runs_resumed(store: Path, runs: list[str]) -> None:
+    """Record that paused runs are resumed, and release them for a commander. Raise RunOver if one has ended."""
+    async with SqliteStore(store) as opened:
+        for run in runs:
+            lease = await opened.claim_run(run)
+            try:
+                rows = await opened.read_rows(run)
+                require_not_ended(run, decode_entry(rows[-1].line))  # the run may have been cancelled meanwhile
+                timeline = Timeline(run, lease)
+                timeline.load(rows)
+                timeline.append(RunResumed(host=socket.gethostname(), pid=os.getpid()), scope="")
+            finally:
+                opened.release_run(lease)
+            await timeline.wait_written()
