@@ -1,8 +1,8 @@
-"""Budgets: limits on what a run's operations can use, arranged in the same tree as the run.
+"""Enforce budgets: limits on what a run's operations can use, arranged in the same tree as the operations.
 
-A limit applies to an operation and everything below it. Before each model call, its prompt and the
-longest possible reply are reserved at every level up to the run, so that parallel agents cannot
-overspend together; afterwards the recorded usage counts instead. A call that fits only after other
+A limit applies to an operation and everything below it. Before each model call, the budget for
+its prompt and its longest possible reply is reserved at every level up to the run, so that parallel agents
+cannot exceed a limit together; afterwards, the recorded usage counts instead. A call that fits only after other
 calls end waits for them. Usage is computed from the timeline, so a resumed run keeps its totals.
 Reaching a limit is a hard stop. A limit is exceeded only if a provider counts more for a call than was
 reserved, and only by the difference. A worker gets its own share, which stays reserved until the worker
@@ -65,7 +65,7 @@ class CallEstimate:
 
 
 class Allowance:
-    """The amounts that one operation can use, within the allowances above it. `path` is empty for the whole run."""
+    """The budget and the reservations of one operation, or of the whole run if `path` is empty."""
 
     def __init__(
         self, timeline: Timeline, path: str, budget: Budget | None, *, of: str, above: Allowance | None = None
@@ -77,13 +77,13 @@ class Allowance:
         self._above: tuple[Allowance, ...] = () if above is None else (above, *above._above)
         self._reserved = NO_USAGE
         self._released: asyncio.Event | None = None
-        """Set when a running call ends or the limits change; None if no call has waited for that yet."""
+        """Set when a running call ends or the limits change; None while no call waits for that."""
         if above is None:
             for change in timeline.find_events_below(path, BudgetChanged):
                 self.change_limits(change.budget)
 
     def for_operation(self, path: str, budget: Budget | None, *, of: str) -> Allowance:
-        """Return the allowance for an operation below: this allowance, unless the operation has its own budget."""
+        """Return the allowance for an operation below this one. An operation without a budget shares this allowance."""
         return self if budget is None else Allowance(self.timeline, path, budget, of=of, above=self)
 
     def change_limits(self, limits: Budget) -> None:
@@ -93,13 +93,13 @@ class Allowance:
 
     @property
     def limits_money(self) -> bool:
-        """Whether this allowance or one above it has a cost limit, so that prices must be known."""
+        """Whether this allowance or any above it has a cost limit. If so, prices must be known."""
         return any(one.budget is not None and one.budget.usd is not None for one in self._levels)
 
     def has_room(self, estimate: CallEstimate, *, agent: str) -> bool:
         """Return whether a call can be made now; False if it has to wait for running calls to end.
 
-        Raise AgentFailed if it would exceed a limit even after those calls end.
+        Raise AgentFailed if the call would exceed a limit even after they end.
         """
         limits = self._limited_levels
         for limit in limits:
@@ -108,14 +108,14 @@ class Allowance:
         return all(limit._explain_exceeded_limit(estimate.least) is None for limit in limits)
 
     async def wait_for_release(self, seconds: float) -> None:
-        """Wait until a running call ends or the limits change, but at most this many seconds."""
+        """Wait until a running call ends or the limits change, for at most this many seconds."""
         root = self._levels[-1]
         released = root._released = root._released or asyncio.Event()
         with move_on_after(seconds):
             await released.wait()
 
     def reserve_call(self, estimate: CallEstimate) -> Reservation:
-        """Return a context manager that reserves the budget for a model call, which must fit into the budget."""
+        """Return a context manager that reserves budget for a model call. Check first that there is room for it."""
         longest = self._longest_reply(estimate)
         reserved = estimate.least if longest is None else estimate.with_reply(longest)
         # Allowances without limits are counted too: they can get limits before the call ends.
@@ -135,7 +135,7 @@ class Allowance:
         return max(1, int(min(room, share)))
 
     def find_refusal(self, operation: str) -> str | None:
-        """Return the error message of a call that a current limit refused at or below an operation, or None."""
+        """Return the message of the first call at or below an operation that a current limit refused, or None."""
         if self.budget is None:
             return None
         refusals = tuple(f"{self._describe_limit(limit, name)} " for limit, _, _, name in self._iter_limits() if limit)
@@ -144,7 +144,7 @@ class Allowance:
         return next((one.message for one in failures if one.message.startswith(refusals)), None)
 
     def describe_overshoot(self) -> str | None:
-        """Return a sentence about an exceeded limit; None if no limit was exceeded."""
+        """Return a message about the first exceeded limit; None if no limit was exceeded."""
         for limit, used, _, name in self._iter_limits():
             if limit is not None and used > limit:
                 return f"{self._describe_limit(limit, name)} was exceeded by the last reply: {used:,.6g} used"
@@ -153,8 +153,8 @@ class Allowance:
     def compute_worker_budget(self, own: Budget | None, *, share: float, agent: str) -> Budget | None:
         """Return the budget for a worker that this operation starts; None if nothing is limited.
 
-        For each limit, the worker gets what its own budget asks for, up to the remaining amount. If its
-        budget does not set the limit, it gets a share of the remaining amount. Raise AgentFailed if nothing remains.
+        For each limit, the worker gets the amount in its own budget, up to the remaining amount. If its budget
+        does not set the limit, the worker gets a share of the remaining amount. Raise AgentFailed if nothing remains.
         """
         granted_limits: dict[str, Any] = {}
         for name, left in self._remaining_limits().items():
@@ -169,7 +169,7 @@ class Allowance:
         return Budget(**granted_limits) if granted_limits else None
 
     def _remaining_limits(self) -> dict[str, float]:
-        """Return the amount that is neither used nor reserved, for each limit that applies to this allowance."""
+        """Return how much is neither used nor reserved, for each limit that applies at this level or above."""
         left: dict[str, float] = {}
         for one in self._limited_levels:
             for limit, used, kept, name in one._iter_limits():
@@ -184,7 +184,7 @@ class Allowance:
         return max(0, min(left)) if left else None
 
     def require_file_budget(self, files: set[str], *, agent: str) -> None:
-        """Raise AgentFailed if changing these files would exceed a limit."""
+        """Raise AgentFailed if changing these files would exceed a limit on changed files."""
         for limit in self._levels:
             most = None if limit.budget is None else limit.budget.files_changed
             if most is None:
@@ -198,16 +198,16 @@ class Allowance:
 
     @property
     def _levels(self) -> tuple[Allowance, ...]:
-        """This allowance and those above it; the run's is the last."""
+        """This allowance and all allowances above it; the last is that of the run."""
         return (self, *self._above)
 
     @property
     def _limited_levels(self) -> list[Allowance]:
-        """This allowance and those above it, without those that have no limits."""
+        """This allowance and all allowances above it, except those without a budget."""
         return [level for level in self._levels if level.budget is not None]
 
     def _announce_release(self) -> None:
-        """Wake the calls that wait for room; calls that still do not fit wait again."""
+        """Wake all calls that wait for budget. Calls that still do not fit go back to waiting."""
         root = self._levels[-1]
         if root._released is not None:
             root._released.set()
@@ -216,7 +216,7 @@ class Allowance:
     def _explain_exceeded_limit(self, estimate: Usage, *, alone: bool = False) -> str | None:
         """Return why a call with this estimate would exceed a limit; None if it would not.
 
-        With `alone`, running calls are not counted.
+        With `alone`, ignore the budget reserved for running calls.
         """
         for limit, used, kept, name in self._iter_limits():
             counted = USAGE_FIELDS[name]
@@ -229,7 +229,7 @@ class Allowance:
         return f"{self._owner_label} budget of {limit:,g} {LIMIT_UNITS[name]}"
 
     def _iter_limits(self) -> Iterator[tuple[float | None, float, float, str]]:
-        """Yield each kind of limit as the limit, the amount used, the amount reserved, and its name."""
+        """Yield the value, the used amount, the reserved amount and the name of each kind of limit."""
         if self.budget is None:
             return
         # A rehearsal uses up its budget like a real run, so that it shows where a limit would stop the run.
@@ -245,9 +245,9 @@ class Allowance:
 
 
 class Reservation:
-    """A context manager in which a model call counts as reserved at every level.
+    """A context manager that reserves budget for a model call at every level.
 
-    Entering it returns the maximum length of the reply in tokens; None if there is no limit on tokens or cost.
+    Entering it returns the maximum length of the reply in tokens, or None if neither tokens nor cost are limited.
     """
 
     __slots__ = ("_levels", "_longest_reply", "_reserved")
@@ -269,7 +269,7 @@ class Reservation:
 
 
 def override_limits(budget: Budget | None, limits: Budget) -> Budget:
-    """Return the budget with its limits replaced by these; limits that are not given stay unchanged."""
+    """Return a copy of `budget` in which the limits that are set in `limits` replace the old ones."""
     if budget is None:
         return limits
     return structs.replace(

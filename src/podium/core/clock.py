@@ -1,4 +1,4 @@
-"""Timeouts that pause while a run waits for a person.
+"""Limit how long work can take, with timeouts that are paused while a run waits for a person.
 
 The time a person takes to answer does not count against an agent. Waiting for a person pauses every
 timeout that encloses the waiting scope; afterwards the timeouts continue with the remaining time.
@@ -48,7 +48,7 @@ class PausableTimeout:
         self._pause_count += 1
 
     def resume(self) -> None:
-        """Undo one `pause`; undoing the last one restarts the clock with the remaining time."""
+        """Undo one call of `pause`. Once all are undone, the clock continues with the remaining time."""
         self._pause_count -= 1
         if self._pause_count == 0:
             now = monotonic()
@@ -87,7 +87,7 @@ class RunTimeouts:
 
 
 class TrackedTimeout:
-    """A context manager in which a timeout is one of the run's active timeouts."""
+    """A context manager that registers a timeout as active for the duration of its block."""
 
     __slots__ = ("_place", "_timeout", "_timeouts")
 

@@ -45,14 +45,14 @@ _ID = re.compile(r"[\w.-]{1,64}")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class VoteRule:
-    """The rule that decides a vote. `quorum` is how many ballots the rule `quorum` needs."""
+    """The rule that decides a vote. `quorum` is the number of ballots that a `quorum` rule requires."""
 
     name: RuleName
     quorum: int = 0
 
 
 def parse_vote_rule(text: str) -> VoteRule:
-    """Parse `majority`, `quorum:N`, `unanimous` or `weighted`. Raise Mistake if it is invalid."""
+    """Parse `majority`, `quorum:N`, `unanimous` or `weighted`. Raise Mistake for any other text."""
     name, colon, number = text.strip().partition(":")
     match name:
         case "majority" | "unanimous" | "weighted" if not colon:
@@ -65,7 +65,7 @@ def parse_vote_rule(text: str) -> VoteRule:
 
 
 def shorten_proposal(proposal: DecisionProposed) -> DecisionProposed:
-    """Return a proposal whose topic and options are single lines of limited length; a long topic becomes evidence."""
+    """Shorten the topic and the options to single lines. If the topic is cut, add its full text to the evidence."""
     topic = " ".join(proposal.topic.split())
     options = tuple(truncate_text(" ".join(option.split()), LONGEST_OPTION) for option in proposal.options)
     evidence = proposal.evidence
@@ -75,7 +75,7 @@ def shorten_proposal(proposal: DecisionProposed) -> DecisionProposed:
 
 
 def find_proposal_problem(proposal: DecisionProposed) -> str:
-    """Return why a proposal is invalid, or an empty string."""
+    """Return why a proposal is invalid, or an empty string if it is valid."""
     if proposal.id and not _ID.fullmatch(proposal.id):
         return f"the id of a decision consists of letters, digits, dots and hyphens, got {proposal.id[:60]!r}"
     if not proposal.topic.strip():
@@ -127,7 +127,7 @@ def _find_voter_problem(proposal: DecisionProposed) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionState:
-    """A decision after the events so far."""
+    """The state of a decision, computed from its events."""
 
     proposal: DecisionProposed
     status: DecisionStatus = "proposed"
@@ -139,7 +139,7 @@ class DecisionState:
 
     @classmethod
     def from_events(cls, id: str, events: Iterable[Event]) -> DecisionState | None:
-        """Return the state of a decision after these events, or None if it was not proposed.
+        """Return the state of a decision after these events, or None if they do not propose the decision.
 
         Raise InvalidTransition if one of the events is not possible.
         """
@@ -154,7 +154,7 @@ class DecisionState:
         return state
 
     def apply(self, event: Event) -> DecisionState:
-        """Return the state after `event`; ignore unrelated events. Raise InvalidTransition if it is not possible."""
+        """Return the state after `event`; ignore unrelated events. Raise InvalidTransition for impossible events."""
         if get_decision_id(event) != self.proposal.id:
             return self
         status = DECISION_TRANSITIONS[self.status].get(type(event))
@@ -178,7 +178,7 @@ class DecisionState:
         return self
 
     def _commit(self, event: DecisionCommitted, status: DecisionStatus) -> DecisionState:
-        """Return the state after a commit. An equal second commit changes nothing."""
+        """Return the state after a commit. Repeating the same commit changes nothing."""
         if self.committed is not None and self.committed != event:
             raise InvalidTransition(
                 f"the decision {event.decision} is committed as {self.committed.option!r} "
@@ -205,7 +205,7 @@ def get_decision_id(event: Event) -> str:
 
 
 def judge_ballot(state: DecisionState, voter: str, option: str) -> str:
-    """Return why a ballot is refused, or an empty string if it counts. An empty option abstains."""
+    """Return why a ballot is refused, or an empty string if it counts. An empty option is an abstention."""
     if state.closed is not None:
         return "the vote is closed"
     if voter not in state.proposal.eligible:
@@ -216,7 +216,7 @@ def judge_ballot(state: DecisionState, voter: str, option: str) -> str:
 
 
 def _name_event(event: Event) -> str:
-    """Return what an event does to a decision, as the second half of a sentence."""
+    """Describe an event that is not possible, as the second half of an error message."""
     match event:
         case DecisionProposed():
             return "its options cannot change after the first ballot"
@@ -237,9 +237,9 @@ def _list_names(names: Iterable[str]) -> str:
 
 
 class VoteResult(NamedTuple):
-    """The result of a vote: the chosen option, or None and what is missing for a result.
+    """The result of a vote: the chosen option, or None and a description of what is missing.
 
-    `leading` are the options with the most votes, in the order of the proposal. Without votes, it is empty.
+    `leading` lists the options with the most votes, in the order of the proposal. It is empty if there are no votes.
     """
 
     option: str | None
@@ -252,7 +252,7 @@ class VoteResult(NamedTuple):
 
 
 def find_result(state: DecisionState) -> VoteResult:
-    """Return the result of the ballots so far, by the rule of the proposal."""
+    """Apply the rule of the proposal to the ballots and return the result."""
     rule = parse_vote_rule(state.proposal.rule)
     weights = _sum_weights(state) if rule.name == "weighted" else _count_votes(state)
     most = max(weights.values(), default=0.0)
@@ -262,7 +262,7 @@ def find_result(state: DecisionState) -> VoteResult:
 
 
 def _describe_missing(state: DecisionState, rule: VoteRule, most: float, leading: tuple[str, ...]) -> str:
-    """Return what is missing for a result, or an empty string if the leading option is the result."""
+    """Return what the vote still needs for a result, or an empty string if the leading option wins."""
     eligible = len(state.proposal.eligible)
     if not eligible:
         return "nobody can vote"
@@ -287,7 +287,7 @@ def _count_votes(state: DecisionState) -> dict[str, float]:
 
 
 def _sum_weights(state: DecisionState) -> dict[str, float]:
-    """Return the weight of the votes for each option."""
+    """Return the total weight of the votes for each option."""
     return {
         option: fsum(get_weight(state.proposal, one.voter) for one in state.ballots.values() if one.option == option)
         for option in state.proposal.options

@@ -1,4 +1,4 @@
-"""The conversation history that a run inherits from the earlier run it continues.
+"""Load the conversation history that a run inherits from the run that it continues.
 
 A conversation is a chain of runs, each of which refers to the one before it. An agent that answered
 alone gets its earlier turns with all their steps. When several agents worked on the answer, the
@@ -25,14 +25,14 @@ ReadRows = Callable[[str], Awaitable[Sequence[JournalRow]]]
 
 
 class EarlierRun(NamedTuple):
-    """The turns of a run, and the run that it continued (empty for the first run of a conversation)."""
+    """An earlier run: its turns, and the id of the run that it continued (empty for the first run)."""
 
     turns: list[PastTurn]
     after: str
 
 
 async def load_earlier_turns(run: str, read_rows: ReadRows) -> tuple[PastTurn, ...]:
-    """Return the turns of a run and of the runs that it continued, oldest first. Raise Mistake if one is missing."""
+    """Return the turns of a run and of the runs that it continued, oldest first. Raise Mistake if a run is missing."""
     turns: list[PastTurn] = []
     while run:
         if not (rows := await read_rows(run)):
@@ -70,14 +70,14 @@ def _iter_past_turns(rows: Sequence[JournalRow], started: RunStarted) -> Iterato
 
 
 def _join_partial_answer(last: JournalRow) -> str:
-    """Join the streamed pieces of an unfinished answer."""
+    """Return the partial answers that the run ended with, followed by a note that the answer is unfinished."""
     ended = decode_entry(last.line).event
     parts = ended.parts if isinstance(ended, RunEnded) else ()
     return "\n\n".join([*(part.text for part in parts if part.text.strip()), UNFINISHED_MARK])
 
 
 class _ReadOnlyLease:
-    """A lease that rejects all writes, for a run that is only read."""
+    """A lease for reading a run; it rejects all writes."""
 
     epoch = 0
 

@@ -50,7 +50,7 @@ class ToolFinished(Struct, frozen=True, gc=False):
 
 
 class Superseded(Struct, frozen=True, gc=False):
-    """A notice to discard the text since the last tool call, or since the start; the engine sends it again."""
+    """The text since the last tool call, or since the start, must be discarded: the engine sends it again."""
 
 
 class Finished(Struct, frozen=True, gc=False):
@@ -140,7 +140,7 @@ class EngineSession(Protocol):
 
     @property
     def is_restored(self) -> bool:
-        """Whether the engine restored the session from its own storage, in which case it may not respond."""
+        """Whether the engine restored this session from its own storage. A restored session may not respond."""
         ...
 
     def ask(self, prompt: str, turn: Scope) -> AbstractAsyncContextManager[AsyncIterator[Piece]]:

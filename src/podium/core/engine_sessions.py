@@ -1,8 +1,8 @@
-"""Keep each engine session open in its own task, from opening to closing.
+"""Run each engine session in its own task, which opens the session and closes it.
 
-An engine may hold task groups and cancel scopes while a session is open. Those must be exited in the
-task that entered them, in reverse order. An agent's session opens its engine session inside a timeout
-and closes it outside, so a separate task has to hold it.
+An engine session may contain task groups and cancel scopes. These must be exited in reverse order, in
+the task that entered them. An agent opens its engine session inside a timeout and closes it outside
+that timeout, so the agent's own task cannot do both.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CLOSE_SECONDS = 10.0
 
 
 class OpenEngineSession:
-    """An open engine session and the task that holds it; `task` is None if nothing needs to be closed."""
+    """An open engine session and the task that runs it; `task` is None if nothing needs to be closed."""
 
     __slots__ = ("_task", "engine_session")
 
@@ -29,7 +29,7 @@ class OpenEngineSession:
         self._task = task
 
     async def aclose(self) -> None:
-        """Close the engine session. If that takes longer than CLOSE_SECONDS, cancel the task that holds it."""
+        """Close the engine session. If that takes longer than CLOSE_SECONDS, cancel its task."""
         if self._task is not None:
             self._task.close_asked.set()
             with move_on_after(CLOSE_SECONDS, shield=True):
@@ -38,7 +38,7 @@ class OpenEngineSession:
 
 
 class EngineSessionTask:
-    """The task that holds an engine session open."""
+    """Controls the task of one engine session: asks it to close the session, or cancels it."""
 
     def __init__(self) -> None:
         self.close_asked = Event()
@@ -47,14 +47,14 @@ class EngineSessionTask:
 
 
 class EngineSessionTasks:
-    """Holds engine sessions in a task group that outlives them; `on_notice` is called if closing one fails."""
+    """Runs engine sessions in a task group that outlives them. If closing a session fails, `on_notice` is called."""
 
     def __init__(self, group: TaskGroup, *, on_notice: Callable[[str], object]) -> None:
         self._group = group
         self._on_notice = on_notice
 
     async def open(self, opening: AbstractAsyncContextManager[EngineSession]) -> OpenEngineSession:
-        """Open an engine session and return it; errors while opening it are raised to the caller."""
+        """Open an engine session in a new task and return it. Errors while opening it are raised here."""
         if isinstance(opening, nullcontext):
             return OpenEngineSession(opening.enter_result, None)
         opened = await self._group.start(self._hold_open, opening)

@@ -3,7 +3,7 @@
 It checks the policy, asks a person if the policy says so, records the intent on the timeline, then
 runs the call. Engine sessions get tools with side effects only through their operation's gate. Podium
 executes exactly what a person approved: the call is prepared again after the answer, and if the result
-differs, that person is asked again.
+differs, the policy is checked again.
 """
 
 from __future__ import annotations
@@ -50,8 +50,8 @@ class PreparedCall:
 
     `arguments` are the call's arguments in canonical form, with paths resolved; rules are matched against
     them. `inputs` and `outputs` are hashes of the files that the call changes, before and after. `shown`
-    is what a person sees besides the arguments when asked for permission, such as a diff. `sandbox`
-    describes the sandbox that a command runs in. A read-only call has no effects; a repeatable call can
+    is additional text for the person who is asked for permission, such as a diff. `sandbox` describes
+    the sandbox that a command runs in. A read-only call has no effects; a repeatable call can
     safely be executed again.
     """
 
@@ -93,7 +93,7 @@ class ActingTool(Protocol):
         ...
 
     async def recover(self, began: Action) -> ToolAnswer | None:
-        """Return the answer for an action that was running when its process died; None if it can be executed again."""
+        """Return the answer for an action that was running when its process died; None to execute it again."""
         ...
 
 
@@ -205,7 +205,7 @@ class Gate:
     async def permit(
         self, place: Scope, action: Action, *, reason: str, shown: str, agent_reason: str = ""
     ) -> tuple[PermissionAnswered, Action]:
-        """Return a person's answer and the action it applies to; if nobody is available, return a denial."""
+        """Return the answer to a permission request and the requested action. If nobody answers, deny the request."""
         timeline = place.timeline
         if action.repeat_key in timeline.approvals:
             return PermissionAnswered(id="", decision="run", by=timeline.approvals[action.repeat_key]), action
@@ -259,7 +259,7 @@ class Gate:
 
     async def _execute_call(self, place: Scope, prepared: PreparedCall) -> ToolAnswer:
         if prepared.is_read_only or prepared.is_repeatable:
-            # Executing this again is safe, so it does not need to wait until the entries before it are written.
+            # The call can safely be executed again, so it need not wait until the entries before it are written.
             await place.timeline.wait_while_paused()
             return await prepared.act()
         async with place.timeline.effect:
@@ -289,7 +289,7 @@ class Gate:
 
 
 def find_agent_reason(reply: ModelReplied | None, call: ToolUse) -> str:
-    """Return the agent's text for a call, on one line: the end of its reply's text or, failing that, reasoning."""
+    """Return the end of the text that the agent wrote before a call, or of its reasoning if it wrote none."""
     if reply is None or all(one.id != call.id for one in reply.calls):
         return ""
     said = " ".join((reply.text.strip() or reply.reasoning).split())

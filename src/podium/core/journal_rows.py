@@ -26,30 +26,30 @@ class JournalRow(NamedTuple):
 
 
 class Lease(Protocol):
-    """The right to write to one run, until another process takes it over."""
+    """The right to write to one run, until another process takes over the run."""
 
     @property
     def epoch(self) -> int: ...
 
     def append(self, row: JournalRow, *, survives_power_loss: bool, mail: int | None) -> None:
-        """Queue a row. With `mail`, mark the mailbox message with that number as taken in the same transaction."""
+        """Queue a row. With `mail`, the same transaction marks the mailbox message with that number as taken."""
         ...
 
     async def wait_written(self, *, is_alone: bool = True) -> None:
-        """Wait until everything queued so far is written; raise an error if that fails.
+        """Wait until all queued rows are written; raise an error if writing fails.
 
-        If `is_alone` is False, other tasks of the run may also need a write shortly.
+        `is_alone` is False if other tasks of the run may soon wait for a write too.
         """
         ...
 
 
 def chain_hash(previous: bytes, line: bytes) -> bytes:
-    """Return the hash of a line that follows the line with the hash `previous`."""
+    """Return the hash of `line`, given the hash of the previous line."""
     return sha256(previous + line).digest()
 
 
 def find_chain_break(rows: Iterable[JournalRow]) -> str | None:
-    """Return a sentence about the first entry that was modified, or None if all are intact.
+    """Describe the first entry that breaks the hash chain. Return None if all entries are intact.
 
     Every change, removal, insertion and swap is detected, except the removal of entries at the very end.
     """

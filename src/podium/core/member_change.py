@@ -13,7 +13,7 @@ from .scope import Scope
 
 
 def apply_recorded_change(agent: Agent, place: Scope) -> Agent:
-    """Return the agent with the change that applied when its operation at this scope started."""
+    """Return the agent with the change that was in force when the operation at this scope started."""
     changes = place.timeline.member_changes
     if not changes:
         return agent
@@ -24,5 +24,5 @@ def apply_recorded_change(agent: Agent, place: Scope) -> Agent:
 
 
 def apply_change(agent: Agent, change: MemberChanged) -> Agent:
-    """Return the agent with a change applied; empty fields leave the agent unchanged."""
+    """Return the agent with a change applied. Empty fields of the change are ignored."""
     return structs.replace(agent, model=change.model or agent.model, prompt=change.prompt or agent.prompt)

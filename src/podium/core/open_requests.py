@@ -1,4 +1,4 @@
-"""Determine which requests of a run wait for a person, and until when an answer is accepted.
+"""Determine which of a run's requests wait for a person, and until when they can be answered.
 
 Everything that lists, shows, answers or denies requests uses this module: the gate, the inbox, the views and
 the commander. A request is open until it is answered, expires, or its operation or its run ends.
@@ -33,7 +33,7 @@ REQUEST_KINDS = tuple(
 
 @dataclass(slots=True)
 class RunRequests:
-    """A run's requests and questions to a person, as of the entries applied so far."""
+    """A run's permission requests and questions, and their answers, updated with each entry."""
 
     unanswered: dict[str, Entry] = field(default_factory=dict)
     """All unanswered requests and questions, by id, even if nothing waits for an answer any more."""
@@ -60,7 +60,7 @@ class RunRequests:
     def list_open(self, *, now: float, posted: Collection[str] = ()) -> dict[str, Entry]:
         """Return the requests that wait for an answer, by id.
 
-        `posted` are the ids of answers in the run's mailbox, which may not be on the timeline yet.
+        `posted` are the ids of requests whose answers are in the run's mailbox, and perhaps not yet on the timeline.
         """
         return {
             id: entry
@@ -73,7 +73,7 @@ class RunRequests:
 
 
 def describe_answerer(answered: Answered) -> str:
-    """Return who answered a request and how: `ada (terminal)`. Empty if the timeline does not record it."""
+    """Return who answered a request, and how, as in `ada (terminal)`. Parts that are not recorded are omitted."""
     by, channel = answered.by, answered.channel
     return f"{by} ({channel})" if by and channel else by or channel
 
@@ -94,7 +94,7 @@ def compute_expiry(asked_at: float, seconds: float) -> float:
 
 
 def is_expired(asked: object, *, at: float) -> bool:
-    """Return whether an answer at this time is too late. A question never expires."""
+    """Return whether a request has expired at the time `at`. A question never expires."""
     return isinstance(asked, PermissionAsked) and 0 < asked.action.expires_at < at
 
 
@@ -109,7 +109,7 @@ def must_ask_again(asked: PermissionAsked, answered: Answered | None, *, now: fl
 
 
 def compute_seconds_left(asked_at: float, allowed: float, *, watched_since: float, now: float) -> float:
-    """Return how much longer a worker's request can wait; only the time when somebody could answer counts."""
+    """Return how many more seconds a worker's request can wait. Time when nobody could answer does not count."""
     return max(asked_at, watched_since) + allowed - now
 
 
@@ -124,7 +124,7 @@ def describe_timeout(seconds: float) -> str:
 
 
 def is_automatic_denial(answered: Answered) -> bool:
-    """Return whether Podium denied a request without a person."""
+    """Return whether Podium itself denied a request."""
     return isinstance(answered, PermissionAnswered) and answered.by in AUTOMATIC and not answered.is_allowed
 
 

@@ -1,11 +1,11 @@
-"""Operations: the work of one agent on one request, from request to answer.
+"""Run operations. An operation is the work of one agent on one request.
 
 An operation gathers advice, does the agent's own work, then hands off. The patterns for these three
-phases are passed in; this module does not depend on them. Patterns can start operations themselves, so
-they nest freely. An operation is a step: if its outcome is on the timeline, the answer comes from there.
+phases are passed in; this module does not depend on them. Patterns can start child
+operations. An operation is a step: if its outcome is on the timeline, the answer is read from there.
 
-The code that cancels an operation records why. A cancelled operation writes nothing itself, so that
-an interrupted process leaves work that can be resumed.
+The code that cancels an operation records why. A cancelled operation writes nothing itself, so
+the work of an interrupted process can be resumed.
 """
 
 from __future__ import annotations
@@ -181,7 +181,7 @@ class Operation:
         return await patterns.hand_off(self, request, answer)
 
     async def run_as_part(self, request: Request, *, timeout: float | None = None) -> Part:
-        """Run and return the outcome as a part, even if the agent fails; cancel it after `timeout` seconds."""
+        """Run the operation and return its outcome as a part, even on failure. Cancel it after `timeout` seconds."""
         try:
             with self.scope.timeline.timeouts.apply_timeout(self.scope.path, inf if timeout is None else timeout):
                 answer = await self.run(request)
@@ -203,10 +203,10 @@ class Operation:
         after: Operation | None = None,
         within: Allowance | None = None,
     ) -> Operation:
-        """Return a child operation for another agent. `at` is a scope of this operation, such as that of a tool call.
+        """Return a child operation for another agent. `at` is a scope of this operation, such as a tool call.
 
-        `after` is an earlier operation of the same agent, whose conversation it continues. `within` is an allowance
-        below this operation's own, such as that of a plan step.
+        `after` is an earlier operation of the same agent, whose conversation the child continues. `within` is an
+        allowance below this operation's own, such as the allowance of a plan step.
         """
         chosen = self.agents[agent] if isinstance(agent, str) else agent
         place = (at or self.scope).next_child(f"{trigger}:{chosen.name}")
@@ -237,15 +237,15 @@ class Operation:
 
     @property
     def unattended(self) -> Unattended | None:
-        """How questions are handled without a person; None if a person is available to answer."""
+        """How questions are handled if no person is available; None if a person is available."""
         return self._context.unattended
 
     def grant_rules(self, approved: tuple[str, ...]) -> None:
-        """Allow actions by rules that a person approved for this operation. Rules that ask or deny still apply."""
+        """Add allow rules that a person approved for this operation. Rules that ask or deny still apply."""
         self.rules = structs.replace(self.rules, allow=self.rules.allow + approved)
 
     async def stop_workers(self) -> None:
-        """Stop the workers that this operation, or one below it, started and that have not returned."""
+        """Stop all workers that were started at or below this operation and have not returned."""
         runs = self._list_unreturned_workers()
         if not runs or self.placement is None:
             return
@@ -256,13 +256,13 @@ class Operation:
                 self.scope.child(f"worker:{run}").record_outcome(await self.placement.wait_for_result(run))
 
     async def record_ended_workers(self) -> None:
-        """Record the results of workers at or below this operation that ended unnoticed, so that their usage counts."""
+        """Check each worker that has not returned. If it has ended, record its result, so that its usage counts."""
         for run in self._list_unreturned_workers():
             if self.placement is not None and (ended := await self.placement.poll_result(run)) is not None:
                 self.scope.child(f"worker:{run}").record_outcome(ended)
 
     def _list_unreturned_workers(self) -> list[str]:
-        """Return the runs of workers that were started at or below this operation and have not returned."""
+        """Return the run ids of all workers that were started at or below this operation and have not returned."""
         prefix = f"{self.scope.path}/"
         return [
             run
@@ -288,7 +288,7 @@ class Operation:
         return [] if self.trigger == "tool" else list(self._context.earlier_turns)
 
     def session(self, *tools: Tool, max_turns: int | None = None) -> Session:
-        """Return the agent's session in this operation, opened with these tools; it is closed with the operation."""
+        """Return the agent's session in this operation. The first call creates the session, with these tools."""
         if self._session is None:
             names = [tool.name for tool in tools]
             if (twice := next((name for name in names if names.count(name) > 1), None)) is not None:

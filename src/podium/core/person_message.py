@@ -1,4 +1,4 @@
-"""Messages from the user to a running agent: each one is delivered in exactly one prompt."""
+"""Deliver the user's messages to running agents. Each message is part of exactly one prompt."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def find_delivered_messages(place: Scope) -> str:
 
 
 def deliver_messages(place: Scope, agent: str) -> str:
-    """Deliver the agent's undelivered messages at this scope and return their text."""
+    """Record that the agent's pending messages are delivered at this scope, and return their text."""
     if known := find_delivered_messages(place):
         return known
     waiting = place.timeline.list_undelivered(agent)

@@ -21,7 +21,7 @@ Idle = Callable[[], AbstractContextManager[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerOptions:
-    """A worker's options. An option that is not given comes from the agent's file or the settings.
+    """A worker's options. The agent's file or the settings supply the options that are not given.
 
     `after` lists branches whose workers have to succeed first, and `base` is the commit that the branch starts at.
     A read-only worker gets no checkout. Workers that share a checkout can be on the same branch at once. With
@@ -67,8 +67,8 @@ class Placement(Protocol):
     ) -> None:
         """Start a worker that runs this agent, or the default agent; do nothing if it was already started.
 
-        The budget in `options` can only narrow the agent's own. `restrictions` are the sender's rules for actions that
-        are denied or need permission. Raise Mistake if the worker cannot be started.
+        The budget in `options` can only reduce the agent's own budget. `restrictions` are the sender's rules
+        for actions that are denied or need permission. Raise Mistake if the worker cannot be started.
         """
         ...
 

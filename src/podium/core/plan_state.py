@@ -1,7 +1,7 @@
 """Compute the state of a team's work, and of each step of its plan, from events.
 
-The team that works and the views of its timeline use the same rules: `WorkProgress.apply` returns the progress after
-an event, or raises InvalidTransition if the event is not possible in the current state.
+Teams and the views of their timelines use the same rules: `WorkProgress.apply` returns the progress after an
+event, or raises InvalidTransition if the event is not possible in the current state.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ STEP_TRANSITIONS: Mapping[StepState, tuple[StepState, ...]] = {
 
 
 class InvalidTransition(Exception):
-    """An event that is not possible in the current state; the message names both states."""
+    """An event that is not possible in the current state; the message says why."""
 
 
 def change_work_state(before: WorkState, after: WorkState) -> WorkState:
-    """Return the new state of the work. Raise InvalidTransition if it cannot follow the current one."""
+    """Return `after`. Raise InvalidTransition if the work cannot change from `before` to `after`."""
     can_abort = before not in ("completed", "cancelled", "error")
     if after in WORK_TRANSITIONS[before] or (can_abort and after in ("cancelled", "error")):
         return after
@@ -65,7 +65,7 @@ def change_work_state(before: WorkState, after: WorkState) -> WorkState:
 
 
 def change_step_state(step: str, before: StepState, after: StepState) -> StepState:
-    """Return the new state of a step. Raise InvalidTransition if it cannot follow the current one."""
+    """Return `after`. Raise InvalidTransition if the step cannot change from `before` to `after`."""
     if after in STEP_TRANSITIONS[before]:
         return after
     raise InvalidTransition(f"step {step} cannot change from {before} to {after}")
@@ -91,7 +91,7 @@ class StepProgress:
     commit: str = ""
 
     def change(self, state: StepState, **changes: object) -> StepProgress:
-        """Return the progress in another state. Raise InvalidTransition if that state cannot follow."""
+        """Return the progress after a change of state. Raise InvalidTransition if the step cannot enter that state."""
         after = change_step_state(self.step.id, self.state, state)
         return replace(self, state=after, **changes)  # type: ignore[arg-type]  # the fields are checked by the caller
 
@@ -116,7 +116,7 @@ class WorkProgress:
         return progress
 
     def apply(self, event: Event) -> WorkProgress:
-        """Return the progress after `event`; ignore unrelated events. Raise InvalidTransition if it is not possible."""
+        """Return the progress after `event`; ignore unrelated events. Raise InvalidTransition for impossible events."""
         match event:
             case TeamFormed():
                 return replace(self, formed=event, state=change_work_state(self.state, "team_formed"))
@@ -195,7 +195,7 @@ def _mark_ready(steps: Mapping[str, StepProgress]) -> Iterator[tuple[str, StepPr
 
 
 def list_dependants(plan: Iterable[PlanStep], failed: str) -> list[str]:
-    """Return the steps that depend on a step, directly or through other steps, in plan order."""
+    """Return the ids of the steps that depend on the step `failed`, even indirectly, in plan order."""
     steps = list(plan)
     found = {failed}
     for _ in steps:

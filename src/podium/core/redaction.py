@@ -1,8 +1,8 @@
-"""Redaction: keeps the secrets that this process knows out of the timeline, prompts and output.
+"""Redact secrets, so that they do not appear on the timeline, in prompts or in output.
 
-Known secrets are provider keys, environment variables whose names look secret, and passwords in the addresses that
-variables contain. Each value is replaced by the variable's name in brackets. Encoded forms of a secret, such as
-base64, are not detected.
+The secrets are provider keys, the values of environment variables with names such as `DB_PASSWORD`, and passwords
+in URLs that variables contain. Each value is replaced by the variable's name in brackets. Encoded forms of a
+secret, such as base64, are not detected.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Redaction:
 
     @classmethod
     def from_environment(cls, environ: Mapping[str, str], key_names: Collection[str] = ()) -> Redaction:
-        """Collect the secrets of an environment; `key_names` are variables known to hold keys."""
+        """Collect the secrets in an environment; `key_names` are variables that contain keys."""
         found: dict[str, str] = {}
         for name, value in environ.items():
             for secret in _list_secrets_in_address(value):
@@ -61,7 +61,7 @@ class Redaction:
         return self._line_pattern.sub(lambda found: self._lines[found[0]], line)
 
     def partial_secret_length(self, text: str) -> int:
-        """Return how many characters at the end of a text may be the start of a secret."""
+        """Return how many characters at the end of `text` may be the start of a secret."""
         longest = 0
         for secret in self._names:
             for size in range(min(len(secret) - 1, len(text)), longest, -1):
@@ -80,16 +80,16 @@ def _escape_json(text: str) -> bytes:
 
 
 def _is_secret(name: str, value: str) -> bool:
-    """Return whether a variable holds a secret: its name says so, and its value is neither short nor a path."""
+    """Return whether a variable probably contains a secret, judging by its name and its value."""
     is_path = value.startswith(("/", "~/")) and NAME_OF_PATH.search(name) is not None
     return SECRET_NAME.search(name) is not None and len(value) >= MIN_SECRET_LENGTH and not is_path
 
 
 def _list_secrets_in_address(value: str) -> list[str]:
-    """Return the secrets in an address such as postgres://me:password@host, and the whole address if there are any."""
+    """Return a URL such as postgres://me:password@host and the secrets in it, or nothing if it has no secrets."""
     if "://" not in value:
         return []
-    from urllib.parse import unquote  # imported here for start-up time: few environments hold addresses
+    from urllib.parse import unquote  # imported here for start-up time: few environments contain URLs
 
     found = ADDRESS.search(value)
     user, password = (found["user"], found["password"] or "") if found else ("", "")
@@ -101,6 +101,6 @@ def _list_secrets_in_address(value: str) -> list[str]:
 
 
 def _is_unusual(text: str) -> bool:
-    """Return whether a part of an address is not an ordinary word or number, so that redacting it is safe."""
+    """Return whether a part of a URL is long enough that redacting it does not garble ordinary text."""
     is_plain = text.isalpha() or text.isdigit()
     return len(text) >= (MIN_SECRET_LENGTH if is_plain else MIN_KEY_LENGTH)

@@ -1,4 +1,4 @@
-"""The decisions interface of a run: the repository that its decisions belong to, and what is in force there."""
+"""Define how a run reads the decisions that are in force in its repository."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class RepositoryDecisions:
     """Returns all decisions in force, or the one with this id in full. Raises Mistake."""
 
     def add_to_prompt(self, system: str) -> str:
-        """Return a system prompt with the decisions in force at its end."""
+        """Append the decisions in force to a system prompt."""
         return f"{system}\n\n{self.in_force}".lstrip() if self.in_force else system
 
 

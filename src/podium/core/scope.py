@@ -16,8 +16,8 @@ E = TypeVar("E", bound=Event)
 class Scope:
     """A path in a run's tree, under which events and step outcomes are recorded.
 
-    A scope's path is the key of one step, which must not happen twice. Its digest covers the inputs of
-    that step and of every scope below it, until a scope below adds inputs of its own.
+    The path is the key of a step that must not happen twice. The digest covers the inputs of that step.
+    The scopes below use the same digest, unless they add more inputs.
     """
 
     __slots__ = ("_counts", "digest", "operation", "path", "timeline")
@@ -72,14 +72,14 @@ class Scope:
         return cast(E, entry.event)
 
     async def step(self, act: Callable[[], Awaitable[E]], *kinds: type[E]) -> E:
-        """Return the recorded outcome; if there is none, call `act` and record what it returns."""
+        """Return the recorded outcome; if there is none, call `act`, record its result and return it."""
         if (known := self.find_outcome(*kinds)) is not None:
             return known
         async with self.timeline.effect:
             return self.record_outcome(await act())
 
     def record(self, event: E) -> E:
-        """Record an event of this scope once; a resumed run finds it and records nothing."""
+        """Record an event of this scope once. A resumed run finds the event and does not record it again."""
         place = self.next_child(event_kind(event))
         if (known := place.find_outcome(type(event))) is not None:
             return known
@@ -89,5 +89,5 @@ class Scope:
         return cast(E, entry.event)
 
     def record_each_time(self, event: Event) -> None:
-        """Record an event of this attempt only, such as streamed text; a resumed run records it again."""
+        """Record an event that a resumed run records again, such as streamed text."""
         self.timeline.append(event, scope=self.path, operation=self.operation)

@@ -1,6 +1,6 @@
-"""A session: one agent's conversation on one engine.
+"""Run sessions. A session is one agent's conversation on one engine.
 
-A session takes prompts one at a time, in order of arrival, and returns a reply or a failure for each.
+A session processes prompts one at a time, in order of arrival, and returns a reply or a failure for each.
 It deals with prompts, tools and replies, not with patterns. The reply of a finished turn is on the
 timeline; asking again returns it from there.
 """
@@ -118,7 +118,7 @@ class Session:
         """Return the prompt with the user's messages to this agent since its last turn."""
         agent, timeline = self._spec.agent.name, turn.timeline
         said = find_delivered_messages(turn)
-        # A turn keeps its prompt once its model has been called: later messages wait for the next turn.
+        # Once the model has replied, the turn's prompt must not change: new messages wait for the next turn.
         if (
             not said
             and timeline.list_undelivered(agent)
@@ -145,7 +145,7 @@ class Session:
         return Reply(text=ended.text, calls=ended.calls)
 
     async def _attempt_turn(self, place: Scope, prompt: str) -> TurnEnded:
-        """Make one attempt at a turn and record its end."""
+        """Make one attempt at a turn, and record how it ended."""
         started = TurnStarted(agent=self._spec.agent.name, engine=self._engine.name, prompt=prompt)
         is_resumed = place.has_child_outcome("turn_started#1")
         place.record(started)
@@ -183,13 +183,13 @@ class Session:
         except (StoreFailed, JournalMismatch):
             raise
         except Exception as error:
-            # Engines may be third-party code: an exception there fails this turn, not the run.
+            # Engines may be third-party code: an exception in an engine fails this turn, not the run.
             return self._make_failure("engine", f"its engine failed: {type(error).__name__}: {error}")
         await place.timeline.wait_while_paused()
         return listener.make_timeout_failure(self._make_failure)
 
     def _record_turn_end(self, place: Scope, listener: TurnListener, failure: Failure | None) -> TurnEnded:
-        """Record the end of a turn, once, with all the received text."""
+        """Record the end of a turn, with its text and tool calls."""
         text, calls = place.timeline.redaction.redact_text(listener.text), tuple(listener.calls)
         if failure is None:
             return place.record_outcome(TurnEnded(outcome="succeeded", text=text, calls=calls))
@@ -208,7 +208,7 @@ class Session:
 
 
 def read_past_turns(scope: Scope) -> Iterator[PastTurn]:
-    """Yield the turns of the session at this scope that ended with a reply, from the timeline."""
+    """Yield the turns at this scope that ended with a reply, read from the timeline."""
     for number in count(1):
         turn = scope.child(f"turn#{number}")
         if (ended := turn.find_outcome(TurnEnded)) is None:
@@ -223,7 +223,7 @@ MakeFailure = Callable[[FailureKind, str], Failure]
 
 
 class TurnListener:
-    """Receives the pieces of a turn: the text so far, the running tools, and the deadline for the next piece.
+    """Receives the pieces of a turn. Tracks its text, the running tools, and the deadline for the next piece.
 
     It uses the system's monotonic clock, as the event loop does.
     """
@@ -258,7 +258,7 @@ class TurnListener:
         return self._end + self.timeout.paused_seconds
 
     def limit_first_wait(self) -> None:
-        """Wait only briefly for the first piece: the engine session was restored and may not respond."""
+        """Shorten the timeout for the first piece, because a restored engine session may not respond."""
         self._is_unconfirmed = True
         self.timeout.move_deadline(min(monotonic() + self._silence_limit, self._turn_deadline))
 
@@ -328,7 +328,7 @@ class TurnListener:
             self._place.record_each_time(TextStreamed(text=said))
 
     def _take_text(self, pieces: list[str]) -> str:
-        """Join and remove the pieces. If the end may be the start of a secret, keep it for the next flush."""
+        """Join and remove the pieces, except an end that may be the start of a secret; it waits for the next flush."""
         text = "".join(pieces)
         pieces.clear()
         redaction = self._place.timeline.redaction

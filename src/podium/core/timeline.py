@@ -1,11 +1,11 @@
-"""The timeline of a run: its events in order, and the outcomes of steps that must not happen twice.
+"""Record the timeline of a run: its events in order, and the outcomes of steps that must not happen twice.
 
 A run's code is ordinary async Python, and resuming a run means running it again. Every effect is a
-step with a key; a step whose outcome is on the timeline is not executed again but answered from
-there. Keys are paths in the run's tree (`lead/advice:legal#1/turn#1/call#1`), counted inside their
-parent, so that parallel branches never share a counter.
+step with a key; a step whose outcome is on the timeline is not executed again; the
+outcome is read from there. Keys are paths in the run's tree (`lead/advice:legal#1/turn#1/call#1`), numbered
+within their parent, so that parallel branches never share a counter.
 
-Writes are queued in order and committed as fast as the store can. Nothing acts on an entry that is
+Writes are queued in order and committed as fast as the store allows. Nothing acts on an entry that is
 not yet written: `wait_written` is awaited before every effect and before anything is reported outside
 the run. So a crash loses at most the last entries, and nothing depends on them.
 
@@ -150,7 +150,7 @@ class Timeline:
 
     def _add_earlier_seconds(self, began: float | None, last: JournalRow | None) -> None:
         if began is not None and last is not None:
-            # The entries that a fork shares with another run are older than its start; they took no time of this run.
+            # The entries that a fork shares with another run are older than the fork and do not count towards its time.
             self.earlier_seconds += max(0.0, decode_entry(last.line).at - began)
 
     def has_outcome(self, key: str) -> bool:
@@ -160,7 +160,7 @@ class Timeline:
     def find_events_below(self, path: str, *kinds: type[E], operation: str = "") -> list[E]:
         """Return the keyed events of these kinds that are recorded below a path, in order.
 
-        With `operation`, return only those of that operation, not of operations below it.
+        With `operation`, return only the events of that operation, not those of operations below it.
         """
         found: list[E] = []
         for entry in self.find_entries_below(path, *kinds):
@@ -215,7 +215,7 @@ class Timeline:
         return self._append_entry(entry, mail=mail)
 
     def append_copy(self, entry: Entry) -> Entry:
-        """Append an entry of another run, with its time, key and digest."""
+        """Append a copy of another run's entry, with the same time, key and digest."""
         return self._append_entry(structs.replace(entry, run=self.run, seq=self.seq + 1))
 
     def _append_entry(self, entry: Entry, *, mail: int | None = None) -> Entry:
@@ -238,7 +238,7 @@ class Timeline:
 
     @property
     def effect(self) -> Effect:
-        """The context manager to enter around any external effect."""
+        """The context manager that must be entered around every external effect."""
         return Effect(self)
 
     @cached_property
@@ -251,7 +251,7 @@ class Timeline:
         await self._lease.wait_written(is_alone=is_alone)
 
     async def wait_while_paused(self) -> None:
-        """Block forever if the run is being paused, so that no timeout is reported while it stops."""
+        """Block forever if the run is being paused, so that no timeout is reported while the run stops."""
         if self.is_pausing:
             from anyio import sleep_forever  # imported here because reading a store needs no event loop
 
@@ -276,7 +276,7 @@ class Timeline:
         return self.answers[id]
 
     def usage_below(self, below: str = "") -> Usage:
-        """Return the usage so far of the operations at or below a path."""
+        """Return the total usage of the operations at or below a path."""
         prefix = f"{below}/" if below else ""
         return sum_usage(used for path, used in self.usage.items() if f"{path}/".startswith(prefix))
 
@@ -287,7 +287,7 @@ class Timeline:
         return [one.budget for one in out if one.budget is not None]
 
     def files_changed_below(self, path: str) -> set[str]:
-        """Return the files that the operations at or below a path have changed so far."""
+        """Return the files that the operations at or below a path have changed."""
         prefix = f"{path}/" if path else ""
         found = [files for operation, files in self.changed_files.items() if f"{operation}/".startswith(prefix)]
         return set().union(*found)
@@ -374,10 +374,10 @@ _INDEXED_KINDS = frozenset(
 
 
 class Effect:
-    """The context manager around any external effect.
+    """A context manager that must be entered around every external effect.
 
-    Entering it waits until all entries before the effect are written, and blocks forever while the run
-    is being paused. The run is quiet when no such block is open.
+    Entering it waits until all earlier entries are written. While the run is being paused, entering it blocks
+    forever. The run is quiet when no such block is open.
     """
 
     __slots__ = ("_timeline",)

@@ -26,7 +26,7 @@ class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
 
 @lru_cache(maxsize=256)
 def build_schema(arguments_type: type[Struct]) -> dict[str, Any]:
-    """Return the JSON schema for the arguments, without references. It is cached and must not be modified."""
+    """Return the JSON schema for the arguments, without references. The schema is cached and must not be modified."""
     (top,), parts = msgspec.json.schema_components([arguments_type], ref_template="{name}")
     inlined = _inline_references(top, parts)
     assert isinstance(inlined, dict)
@@ -49,7 +49,7 @@ def _inline_references(node: Any, parts: dict[str, Any], above: tuple[str, ...] 
 
 
 def parse_arguments(call: ToolUse, arguments_type: type[T]) -> T:
-    """Parse a call's arguments. Raise InvalidCall for the first that is missing, unknown or invalid."""
+    """Parse a call's arguments. Raise InvalidCall for the first argument that is missing, unknown or invalid."""
     if call.unreadable:
         raise InvalidCall(
             f"The arguments for {call.name} are not a JSON object; give an object with "
@@ -83,7 +83,7 @@ def _format_argument(match: re.Match[str]) -> str:
 
 
 def format_names(names: Sequence[str]) -> str:
-    """Join names for a message."""
+    """Join argument names for a message."""
     if not names:
         return "no arguments"
     *first, last = (f"`{name}`" for name in names)

@@ -1,4 +1,4 @@
-"""Limit how many times something can start per minute. Callers above the limit wait."""
+"""Limit how many tool calls can start per minute. Calls above the limit wait."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The interface to the repository that a team works in: commits, diffs, snapshots and merged results.
+"""Define the interface to the repository that a team works in: commits, diffs, snapshots and merged results.
 
 A pattern uses this interface through the operation; the implementation uses git.
 """
@@ -21,7 +21,7 @@ class WorkBranch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedWork:
-    """The merged work of a team: its branch and commit, and why branches were left out, by branch."""
+    """The merged work of a team. `left_out` maps each branch that was not merged to the reason."""
 
     branch: str = ""
     commit: str = ""
@@ -30,7 +30,7 @@ class MergedWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """Files to write to a folder: `render` returns them by path, given the existing files by path."""
+    """Files to write to a folder. `render` is called with the existing files and returns the new ones, both by path."""
 
     folder: str
     render: Callable[[Mapping[str, str]], Mapping[str, str]]
@@ -40,7 +40,7 @@ class WorkRepository(Protocol):
     """The repository in which a run works."""
 
     async def commit_checkout(self) -> str:
-        """Return a commit of the run's own checkout as it is now. The checkout and its branch do not change."""
+        """Return a new commit of the current state of the run's own checkout, which itself does not change."""
         ...
 
     async def read_diff(self, base: str, commit: str) -> str:
@@ -48,14 +48,14 @@ class WorkRepository(Protocol):
         ...
 
     async def keep_snapshot(self, name: str, commits: Mapping[str, str]) -> None:
-        """Keep these commits under the name of a snapshot of this run, so that git does not delete them."""
+        """Protect these commits from git's garbage collection, as the snapshot `name` of this run."""
         ...
 
     async def merge_branches(self, branches: Sequence[WorkBranch], *, name: str, records: Records | None) -> MergedWork:
-        """Merge the branches onto a new branch that starts at the run's base, and commit the records on it.
+        """Merge the branches into a new branch that starts at the run's base, and commit the records there.
 
-        A branch that conflicts is not merged. An existing branch called `name` is from an interrupted attempt and
-        is replaced.
+        A branch that conflicts is not merged. An existing branch called `name` was left by an interrupted attempt
+        and is replaced.
         """
         ...
 

@@ -33,7 +33,7 @@ class Engines:
     """One app's engines and the HTTP client that they share. Custom engines take precedence.
 
     `make_throttle` returns the throttle for a provider. `run_in_background` runs a function without
-    blocking the caller: loading all prices takes longer than most calls.
+    blocking the caller, because loading all prices takes longer than most calls.
     """
 
     def __init__(
@@ -55,11 +55,11 @@ class Engines:
         self._client: ClientSession | None = None
 
     def for_agent(self, agent: Agent, model_names: tuple[str, ...], *, model: str, url: str) -> Engine:
-        """Return the engine for an agent. It calls the agent's first model and falls back to the others.
+        """Return the engine for an agent. The engine calls the agent's first model and falls back to the others.
 
         `model` is the default model, and `url` is the address of its provider. If `model` is
-        `rehearsal`, all agents are rehearsed. Without a default model, an agent is rehearsed if its
-        provider has no key.
+        `rehearsal`, all agents are rehearsed. Without a default model, an agent is rehearsed if no
+        key is set for its provider.
         """
         if agent.engine in self._custom_engines:
             return self._custom_engines[agent.engine]
@@ -117,7 +117,7 @@ class Engines:
         )
 
     def _prepare_price(self, provider: str, model: str) -> None:
-        """Get the price of a model before its first reply, from the cache or by loading it in the background."""
+        """Read the price of a model from the cache or, before its first reply arrives, load it in the background."""
         if self._price_cache is None:
             if not self._throttles:
                 self._run_in_background(model_prices.load_prices)

@@ -1,7 +1,7 @@
-"""The rehearsal: a rule-based stand-in for a model that follows every protocol but answers no question.
+"""Rehearse a run without a model: reply by rules, which follow every protocol but answer no question.
 
-It is instant and byte-for-byte deterministic. All its output carries the label, so that nobody mistakes
-a rehearsal for an answer.
+Replies are instant and byte-for-byte deterministic. They contain a label, so that nobody mistakes a
+rehearsal for an answer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COMMON = frozenset(
 
 
 class RehearsalWire:
-    """The rehearsal's model adapter."""
+    """The adapter that replies as the rehearsal."""
 
     def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart, None]:
         move = cut_to_limit(choose_move(call), call)
@@ -56,7 +56,7 @@ def choose_move(call: ModelCall) -> Move:
 def choose_team_move(call: ModelCall, request: str) -> Move | None:
     """Return the move of a team's lead, judge or member, or None if the call is for none of these roles.
 
-    A lead gives every worker a task, asks for one more iteration and accepts the second result.
+    A lead assigns a task to every worker, asks for one more iteration and accepts the second result.
     """
     if (move := choose_vote(call) or choose_work_move(call, request)) is not None:
         return move
@@ -99,9 +99,9 @@ _FIRST_JUDGEMENT = 2
 
 
 def choose_route(router: Tool, request: str) -> Move:
-    """Return the route to the agent whose description shares the most words with the request.
+    """Route to the agent whose description shares the most words with the request.
 
-    Ties are resolved by the words in the name, then by list order.
+    In a tie, the agent whose name shares the most words is chosen, then the first in the list.
     """
     asked = _extract_words(request)
 

@@ -18,7 +18,7 @@ _FIRST_STEP = "## Your step: s1\n"
 
 
 def choose_work_move(call: ModelCall, request: str) -> Move | None:
-    """Return the move of a planner, a reviewer or the owner of a step; None if the call is for none of these roles."""
+    """Return the move of a planner, a reviewer, the owner of a step or a lead that reports; None for other calls."""
     if request.startswith("You plan a piece of work"):
         return Move(says=make_rehearsed_plan(request))
     if request.startswith("Review this plan"):
@@ -61,7 +61,7 @@ def _make_step(id: str, owner: str, task: str, depends_on: list[object]) -> dict
 
 
 def _raise_rehearsed_blocker(call: ModelCall) -> Move | None:
-    """Return a blocker, so that a rehearsal shows how a team decides; None if the owner cannot raise one."""
+    """Return a move that raises a blocker, to rehearse a decision; None if the owner cannot raise blockers."""
     if all(tool.name != "raise_blocker" for tool in call.tools):
         return None
     question = {
@@ -73,5 +73,5 @@ def _raise_rehearsed_blocker(call: ModelCall) -> Move | None:
 
 
 def _cut_section(request: str, heading: str) -> str:
-    """Return the text below a heading, up to the next one."""
+    """Return the text below a heading, up to the next heading."""
     return request.partition(f"{heading}\n")[2].partition("\n## ")[0]

@@ -62,9 +62,9 @@ class Fails(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknow
 
 
 class Move(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The result of one model call.
+    """A step of a script: the reply to one model call.
 
-    It waits for `delay` seconds, streams `says` in `pieces` parts, `pace` seconds apart, and then
+    The model waits for `delay` seconds, streams `says` in `pieces` parts, `pace` seconds apart, and then
     makes its `calls`. A fault set to true affects every attempt; a fault set to a number affects
     that many attempts, starting with the first. `half` disconnects after half the text. `silent`
     sends nothing until it is cancelled. `garbled` corrupts the JSON of the tool arguments, or of the
@@ -102,7 +102,7 @@ Scripts = Mapping[str, Moves] | Moves
 
 
 def parse_script(moves: Moves) -> Script:
-    """Build a script from these steps. Raise Mistake if one is invalid."""
+    """Build a script from these steps. Raise Mistake if a step is invalid."""
     return tuple(_parse_move(item, place) for place, item in enumerate([moves] if isinstance(moves, str) else moves, 1))
 
 
@@ -253,7 +253,7 @@ def _make_failure(fails: Fails) -> OutsideFailed:
 
 
 def split_text(attempt: MoveAttempt) -> list[str]:
-    """Return the reply's text in the pieces to stream; only the first half if the reply is cut off."""
+    """Split the reply's text into the pieces to stream. If the reply is cut off, use only its first half."""
     text, count = attempt.move.says, attempt.move.pieces
     if attempt.fault == "half":
         text, count = text[: len(text) // 2], (count + 1) // 2
@@ -262,7 +262,7 @@ def split_text(attempt: MoveAttempt) -> list[str]:
 
 
 def make_tool_uses(attempt: MoveAttempt) -> tuple[ToolUse, ...]:
-    """Return the reply's tool calls. Their ids are derived from its position, so they are the same each time."""
+    """Return the reply's tool calls. Call ids depend only on the step's position, so they are always the same."""
     return tuple(
         ToolUse(
             id=f"call-{attempt.place}-{n}", name=call.name, unreadable=msgspec.json.encode(call.arguments)[:-1].decode()

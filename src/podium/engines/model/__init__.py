@@ -1,1 +1,1 @@
-"""The model engine: Podium's own tool loop over a model API."""
+"""Implement the model engine: Podium's own tool loop over a model API."""

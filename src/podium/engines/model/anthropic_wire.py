@@ -1,4 +1,4 @@
-"""The adapter for Anthropic's Messages API.
+"""Call models through Anthropic's Messages API.
 
 Cache breakpoints are set after the parts of the prompt that stay the same from call to call: the
 tools, the system prompt and the conversation so far. The model decides how much to think. Thinking
@@ -115,7 +115,7 @@ def _encode_tool_use(use: ToolUse) -> dict[str, Any]:
 
 
 def _sanitise_call_id(id: str) -> str:
-    """Replace characters in a call id that this API rejects; other providers allow more."""
+    """Replace the characters in a call id that this API rejects. Other providers allow more characters."""
     return _INVALID_ID_CHARACTER.sub("_", id)
 
 
@@ -179,7 +179,7 @@ _decode = msgspec.json.Decoder(_Event).decode
 
 
 class _PartialBlock(Struct):
-    """An incomplete content block. Tool call arguments are kept elsewhere."""
+    """A content block that is still being received, without the arguments of a tool call."""
 
     start: _Block
     parts: list[str] = []
@@ -200,7 +200,7 @@ class _PartialBlock(Struct):
 
 
 class AnthropicReplyFormat:
-    """Reads one reply, which is a list of content blocks."""
+    """Reads a reply, which consists of content blocks."""
 
     def __init__(self) -> None:
         self._blocks: list[_PartialBlock] = []
@@ -262,7 +262,7 @@ class AnthropicReplyFormat:
         return (stop,)
 
     def _update_counts(self, usage: _Usage | None) -> None:
-        """Record token counts. Counts only grow, so the larger value is the later one."""
+        """Record token counts. A count never decreases, so the larger value is the newer one."""
         for name, count in msgspec.structs.asdict(usage).items() if usage is not None else ():
             if count is not None:
                 self._counts[name] = max(count, self._counts.get(name, 0))
@@ -281,7 +281,7 @@ class AnthropicReplyFormat:
         )
 
     def encode_sealed(self, calls: Sequence[ToolUse], extra: dict[str, Any]) -> str:
-        """Encode all blocks in order; return "" if text and calls alone reproduce the same message."""
+        """Encode all blocks in order; return "" if the message can be rebuilt from its text and calls alone."""
         left = iter(calls)
         blocks = [
             _encode_tool_use(next(left)) if block.start.type == "tool_use" else block.to_content_block()

@@ -1,4 +1,4 @@
-"""A conversation with a model: the messages to send, rebuilt from the timeline if necessary.
+"""Build the messages of a conversation with a model, from the timeline if necessary.
 
 If a conversation outgrows the model's context window, a summary replaces its first messages.
 """
@@ -34,7 +34,7 @@ USE_TOOL_INTERFACE = (
 
 
 class Conversation:
-    """The messages of a conversation so far."""
+    """The messages of one conversation."""
 
     def __init__(self, history: Iterable[PastTurn] = ()) -> None:
         self.messages: list[Message] = []
@@ -53,7 +53,7 @@ class Conversation:
         )
 
     def add_follow_up(self, reply: ModelReplied) -> None:
-        """Add the message to the model after a reply that has no tool calls and does not end the turn."""
+        """Ask the model to continue a reply that was cut off, or to call tools through the tool interface."""
         text = CONTINUE if reply.stop == CUT_OFF else USE_TOOL_INTERFACE
         self.messages.append(Message(role="user", text=text))
 
@@ -69,7 +69,7 @@ class Conversation:
         self.messages.append(Message(role="tool", text=text, answers=call.id))
 
     def compact(self, compacted: ContextCompacted) -> None:
-        """Replace the summarised messages with the summary. The first request is kept verbatim."""
+        """Replace the summarised messages with the summary. Keep the first and the last request; cut long ones."""
         asked = [message.text for message in self.messages[: compacted.replaced] if message.role == "user"]
         first, last = truncate_middle(asked[0], LONGEST_KEPT_REQUEST), truncate_middle(asked[-1], LONGEST_KEPT_REQUEST)
         text = f"{first}\n\n[summary of the conversation so far]\n{compacted.summary}\n[end of the summary; continue]"
@@ -82,7 +82,7 @@ class Conversation:
         return -(-(len(system) + sum(map(count_characters, self.messages))) // CHARACTERS_A_TOKEN)
 
     def count_replaceable(self, room: int) -> int:
-        """Return how many of the first messages to replace with a summary to leave at most `room` tokens.
+        """Return how many messages at the start to replace with a summary, so that at most `room` tokens remain.
 
         The remaining messages start with a reply from the model, so that no tool result loses its call.
         """
@@ -97,7 +97,7 @@ class Conversation:
         return best
 
     def format_transcript(self, messages: int, longest: int) -> str:
-        """Return the first messages as one text, cut in the middle to at most `longest` characters."""
+        """Format the first messages as a transcript. Cut out its middle if it is longer than `longest` characters."""
         return truncate_middle("\n\n".join(map(_format_message, self.messages[:messages])), longest)
 
     def _add_past_turn(self, past: PastTurn) -> None:
@@ -130,7 +130,7 @@ def _load_images(text: str, place: Scope) -> tuple[Image, ...]:
 
 
 def _recall_reply(place: Scope) -> ModelReplied | None:
-    """Return the recorded reply of the model call at this scope, from the attempt that succeeded, or None."""
+    """Return the recorded reply of the model call at this scope, or None if no attempt has succeeded."""
     for attempt in count(1):
         outcome = place.for_attempt(attempt).find_outcome(ModelReplied, CallFailed)
         if isinstance(outcome, ModelReplied):
@@ -141,7 +141,7 @@ def _recall_reply(place: Scope) -> ModelReplied | None:
 
 
 def truncate_middle(text: str, longest: int) -> str:
-    """Return the text; if it is longer than `longest`, leave out its middle."""
+    """Return the text. If it is longer than `longest` characters, cut out its middle."""
     if len(text) <= longest:
         return text
     half = longest // 2

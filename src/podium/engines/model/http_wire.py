@@ -86,7 +86,7 @@ class Endpoint:
             response.close()
 
     def make_failure(self, what: str, **facts: Any) -> OutsideFailed:
-        """Build this provider's failure, with its key redacted; `facts` are the fields of OutsideFailed."""
+        """Build a failure for this provider, with the key redacted; `facts` are fields of OutsideFailed."""
         message = f"{self.provider} {what}"
         if len(self.key) >= SHORTEST_SECRET:
             message = message.replace(self.key, f"[{self.key_name}]")
@@ -148,7 +148,7 @@ def _is_refused_here(url: URL, error: Exception) -> bool:
 
 
 def _merge_texts(pieces: Iterator[ReplyPart]) -> Iterator[ReplyPart]:
-    """Join consecutive texts, because texts from one read would be shown at the same time anyway."""
+    """Join consecutive pieces of text. Pieces that arrive together are shown at the same time anyway."""
     said: list[str] = []
     try:
         for piece in pieces:
@@ -175,7 +175,7 @@ async def _drain_response(content: aiohttp.StreamReader) -> None:
 
 
 def build_call_url(base_url: str, path: str, *, version: str = "") -> URL:
-    """Return the URL for calls to a server whose base URL may end in the version. Raise Mistake if it is not HTTP."""
+    """Return the URL for model calls. `base_url` may already end in `version`. Raise Mistake if it is not HTTP."""
     try:
         url = URL(base_url.strip())
     except ValueError:
@@ -193,7 +193,7 @@ def find_proxy(base_url: str) -> str | None:
 
 
 def parse_retry_after(value: str, *, now: datetime) -> float | None:
-    """Return the seconds to wait from a Retry-After header, which holds seconds or a date."""
+    """Parse a Retry-After header, which contains seconds or a date, and return the seconds to wait."""
     try:
         seconds = float(value)
     except ValueError:

@@ -1,8 +1,7 @@
 """Call models, with retries, fallback models and a budget.
 
-Every attempt is a step: an attempt whose outcome is on the timeline is not repeated, so no attempt is
-lost if the process crashes between two of them. The earlier attempts determine which model the next
-one uses.
+Every attempt is a step: an attempt whose outcome is on the timeline is not repeated, so a
+crash between two attempts loses neither of them. The earlier attempts determine which model is called next.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ from .model_wire import ModelCall, ReplyEnd, ReplyPart, ToolCallPart, Wire
 from .provider_throttle import ProviderThrottle
 
 BUDGET_WAIT_SECONDS = 10.0
-"""How long a call waits for room in a budget before it checks again. A call that ends wakes it earlier."""
+"""How long a call waits for budget before it checks again. It is woken earlier when another call ends."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """How often a call is retried after a transient failure, and the delay before each retry."""
+    """Decides how often a call is retried after a transient failure, and how long to wait before each retry."""
 
     max_retries: int = 5
     first_delay: float = 1.0
@@ -66,7 +65,7 @@ class Model:
     """A model that can be called: its adapter, name, price, throttle and context window.
 
     `window` returns the size of the context window in tokens, or None if it is unknown. It is called
-    only when a conversation grows, because the first lookup is slow.
+    only for long conversations, because the first lookup is slow.
     """
 
     wire: Wire
@@ -82,7 +81,7 @@ class Model:
 
 
 class ContextTooLong(Exception):
-    """The conversation exceeds the model's context window, as the provider reported on the last of `tries` attempts."""
+    """The provider reported, on attempt number `tries`, that the conversation exceeds the model's context window."""
 
     def __init__(self, tries: int) -> None:
         super().__init__(tries)
@@ -90,7 +89,7 @@ class ContextTooLong(Exception):
 
 
 class ModelCaller:
-    """The model calls of one engine session."""
+    """Makes the model calls of one engine session."""
 
     def __init__(self, models: Sequence[Model], spec: EngineSessionSpec, *, retry: RetryPolicy) -> None:
         self.models = models
@@ -116,7 +115,7 @@ class ModelCaller:
 
         Raise OutsideFailed if all models failed, and ContextTooLong if the conversation exceeds the
         context window. The caller can then shorten the conversation and call again, with the number of
-        attempts so far as `shortened_after`.
+        attempts already made as `shortened_after`.
         """
         candidate, tries = self._find_candidate(0) or 0, 0
         for attempt in count(1):
@@ -151,14 +150,14 @@ class ModelCaller:
                     await self._retry.sleep(outcome.wait)
 
     def _find_candidate(self, start: int) -> int | None:
-        """Return the index of the first model from `start` on that its provider may offer, or None."""
+        """Return the index of the first model, from `start` on, that is not known to be missing; None if all are."""
         for place in range(start, len(self.models)):
             if place not in self._unknown_models:
                 return place
         return None
 
     def _fall_back(self, place: Scope, failed: int, outcome: CallFailed) -> int:
-        """Return the index of the model that is tried after one that failed. Raise OutsideFailed if there is none."""
+        """Return the index of the model to try after the model `failed`. Raise OutsideFailed if none is left."""
         candidate = self._find_candidate(failed + 1)
         if candidate is None:
             raise OutsideFailed(outcome.message)
@@ -244,7 +243,7 @@ class ModelCaller:
             await self._spec.allowance.wait_for_release(BUDGET_WAIT_SECONDS)
 
     def _reserve_budget(self, estimate: CallEstimate) -> AbstractContextManager[int | None]:
-        """Reserve the call in the budgets that apply to this agent."""
+        """Return a context manager that reserves budget for the call, if a budget applies to this agent."""
         allowance = self._spec.allowance
         return nullcontext() if allowance is None else allowance.reserve_call(estimate)
 
@@ -304,7 +303,7 @@ class _ReplyRecorder:
         )
 
     def estimate_usage(self, output_tokens: int) -> Usage:
-        """Estimate the usage of the call."""
+        """Estimate the usage of the call, given the length of its reply."""
         sent = len(self._call.system) + sum(map(count_characters, self._call.messages))
         sent += sum(map(_count_tool_characters, self._call.tools))
         tokens = -(-sent // CHARACTERS_A_TOKEN)

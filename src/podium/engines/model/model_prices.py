@@ -62,7 +62,7 @@ def load_prices() -> None:
 
 
 class ModelFacts(Struct, frozen=True):
-    """The price and context window of a model whose price is the same at all times."""
+    """The price and context window of a model whose price does not depend on the time of day."""
 
     rates: tuple[tuple[int, float, float, float, float], ...]
     window: int | None = None
@@ -93,7 +93,7 @@ def find_context_window(provider: str, model: str) -> int | None:
 def find_similar_models(provider: str, model: str) -> tuple[str, ...] | None:
     """Return the known models of a provider whose names are closest to an unknown name.
 
-    Return None if the model is known, or if nothing is known about the models of the provider. The first
+    Return None if the model is known, or if nothing is known about the provider's models. The first
     call takes 0.2 s, because it loads all prices.
     """
     known = PROVIDERS.get(provider.lower())
@@ -118,7 +118,7 @@ def suggest_models(provider: str, model: str) -> str:
 
 
 def describe_unknown_model(provider: str, model: str) -> str | None:
-    """Return a sentence about an unknown model, with a hint about similar ones; None if the model is known."""
+    """Return a message about an unknown model, with a hint; None if the model is known."""
     hint = suggest_models(provider, model)
     return f"{provider} is not known to have a model {model!r}; {hint}" if hint else None
 
@@ -135,7 +135,7 @@ class _Rates(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class _ModelPrices:
-    """The prices of one model. The first entry of `by_time` whose condition holds applies, otherwise `default`."""
+    """The prices of one model. The first entry of `by_time` whose condition is met applies, otherwise `default`."""
 
     default: tuple[_Rates, ...]
     by_time: tuple[tuple[ConditionalPrice, tuple[_Rates, ...]], ...] = ()

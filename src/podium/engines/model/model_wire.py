@@ -1,4 +1,4 @@
-"""The provider adapter interface: one streamed model call, as the tool loop makes it.
+"""Define the interface of provider adapters, through which the tool loop calls models.
 
 An adapter (`Wire`) is one way to call models, such as a provider's HTTP API or a script. It makes the
 call and yields the reply; agents, timelines and retries are handled elsewhere.
@@ -23,7 +23,7 @@ IMAGE_CHARACTERS = 6_000
 class Message(Struct, frozen=True, kw_only=True):
     """One message in a conversation. `answers` is the id of the call that a tool message answers.
 
-    `sealed` is provider data that came with a reply and is sent back only to the same API and model;
+    `sealed` is provider data from a reply, which is sent back only to the same API and model;
     `model` is the model that replied. `images` are the images marked in the text.
     """
 

@@ -1,4 +1,4 @@
-"""The adapter for OpenAI's Chat Completions API, which most providers and local servers support.
+"""Call models through OpenAI's Chat Completions API, which most providers and local servers support.
 
 Servers add or leave out different fields, so replies are parsed leniently.
 """
@@ -113,7 +113,7 @@ def _encode_tool(tool: Tool) -> dict[str, Any]:
 
 
 class _SealedFields(Struct, frozen=True, omit_defaults=True):
-    """Fields of a message with tool calls, and of each call by id. Without them, servers reject the tool results.
+    """Provider data of a message with tool calls, by call id. Without it, some servers reject the tool results.
 
     DeepSeek requires its reasoning, and Gemini requires a signature for every call.
     """
@@ -180,7 +180,7 @@ _decode = msgspec.json.Decoder(_Chunk).decode
 
 
 class OpenAIReplyFormat:
-    """Reads one reply, which is a list of deltas."""
+    """Reads a reply, which consists of deltas."""
 
     def __init__(self) -> None:
         self._thought: list[str] = []

@@ -1,8 +1,8 @@
-"""Cache the prices of models that were used before in a file.
+"""Cache the prices of the models that are used, in a file.
 
-Loading the price list takes 0.2 s of computing, longer than many servers take to reply. So the prices of
-each model that is used are kept in a file, which is read in less than a millisecond. The file is valid for
-one version of the price list.
+Loading the price list takes 0.2 s of computing, longer than many servers take to reply. So the
+prices of each model that is used are stored in a file, which takes less than a millisecond to read. The file
+is valid for one version of the price list.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ class _CachedPrices(Struct):
 
 
 class PriceCache:
-    """The file in one home folder. If it cannot be read or written, lookups still work but are slower."""
+    """A price cache in a file. If the file cannot be read or written, lookups still work but are slower."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def restore(self, provider: str, model: str) -> bool:
-        """Load the facts about a model from the file into memory. Return False if the file has none."""
+        """Load the facts about a model from the file into memory. Return False if the file does not contain them."""
         facts = self._read().models.get(f"{provider}:{model}")
         if facts is None:
             return False
@@ -53,7 +53,7 @@ class PriceCache:
             replace_file(self._path, msgspec.json.encode(content))
 
     def _read(self) -> _CachedPrices:
-        """Return the content of the file; empty if it cannot be read or belongs to another price list."""
+        """Return the content of the file; empty if it cannot be read or is for another version of the price list."""
         current = _CachedPrices(price_list=_identify_price_list(), models={})
         try:
             content = msgspec.json.decode(self._path.read_bytes(), type=_CachedPrices)

@@ -70,7 +70,7 @@ class ProviderThrottle:
         return math.inf if self._waiting else self._seconds_until_ready(tokens)
 
     def reserve_slot(self, tokens: int) -> CallSlot:
-        """Return the slot for a call of about `tokens` tokens. `async with` waits for its turn.
+        """Return the slot for a call of about `tokens` tokens. Entering the slot waits until the call can start.
 
         Record the outcome of the call inside the block.
         """
@@ -97,7 +97,7 @@ class ProviderThrottle:
         if error.retry_after:
             self._held_until = max(self._held_until, now + error.retry_after)
         elif not self._is_probing or self._probe is not None:
-            # Otherwise the call started before the hold, and its failure adds no information.
+            # Otherwise, the call started before calls were held, and its failure adds no information.
             self._failures += 1
             if self._is_probing:
                 self._held_until = max(self._held_until, now + self._compute_backoff())
@@ -116,7 +116,7 @@ class ProviderThrottle:
     # The queue
 
     def _seconds_until_ready(self, tokens: int) -> float:
-        """Return the seconds until the first call in the queue can start; infinity if it has to wait to be woken."""
+        """Return the seconds until the first call in the queue can start; infinity if it must wait to be woken."""
         if self._probe is not None or self._in_flight >= self._concurrent:
             return math.inf
         now = self._clock()
@@ -140,7 +140,7 @@ class ProviderThrottle:
     async def _sleep_until_woken(self, slot: CallSlot, wait: float) -> None:
         """Wait for `wait` seconds or until the slot is woken."""
         if wait == math.inf:
-            # The common case; a cancel scope costs several times as much.
+            # This is the common case, and an event is several times as fast as a cancel scope.
             wakeup = Event()
             slot.wake = wakeup.set
             await wakeup.wait()
@@ -203,7 +203,7 @@ class CallSlot:
 
 
 class _QuotaUse:
-    """The amount that one call has taken from a quota, and when it is returned."""
+    """The amount that one call has taken from a quota, and the time when that amount is returned."""
 
     __slots__ = ("amount", "returns_at")
 
@@ -213,7 +213,7 @@ class _QuotaUse:
 
 
 class _MinuteQuota:
-    """A quota per minute, as a sliding window: what a call takes is returned exactly one minute later.
+    """A quota per minute, as a sliding window: the amount that a call takes is returned exactly one minute later.
 
     A token bucket would allow twice as much in the minute after an idle period, and providers that
     count by the minute would reject the second half.

@@ -18,8 +18,8 @@ class Provider(Struct, frozen=True, kw_only=True):
     """A model provider.
 
     `key_name` is the environment variable with the API key, or None if no key is needed.
-    `default_model` is empty if the models depend on what the user installed. `asks_usage` is false
-    if the provider refuses requests for usage; `takes_schema` is false if it does not support response schemas.
+    `default_model` is empty if the user installs the models. `asks_usage` is false if the provider
+    rejects requests for usage; `takes_schema` is false if it does not support response schemas.
     `host_name` is the server's own variable for its listening address. `limit_name` is the field of a
     request that limits the length of the reply. `server_name` is the product name of a server that users
     run themselves.
@@ -185,7 +185,7 @@ def find_configured_provider(environ: Mapping[str, str]) -> Provider | None:
 
 
 def describe_stopped_server(provider: str, url: str) -> str:
-    """Return a sentence about a server on this machine that is not running."""
+    """Return a message that a server on this machine is not running."""
     known = PROVIDERS.get(provider)
     name = known.server_name if known is not None else ""
     subject = f"{name} is not running" if name else f"no server of {provider} is running"

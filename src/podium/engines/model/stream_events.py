@@ -93,7 +93,7 @@ def _extract_data(lines: bytes) -> list[bytes]:
 
 
 class ToolCallStart(Struct, frozen=True, gc=False):
-    """A tool call starts. Unless `is_new`, it can match, by id or index, a call that has already started.
+    """The start of a tool call. Unless `is_new` is set, it may refer, by id or index, to a call that has started.
 
     `extra` is provider data that is sent back with the call.
     """
@@ -106,7 +106,7 @@ class ToolCallStart(Struct, frozen=True, gc=False):
 
 
 class ToolCallArguments(Struct, frozen=True, gc=False):
-    """More argument text for the call at this index or, without an index, for the last call.
+    """More argument text: for the call at this index or, without an index, for the last call.
 
     A value that is not a string contains all the arguments at once.
     """
@@ -131,7 +131,7 @@ StreamChange = Text | Reasoning | ToolCallStart | ToolCallArguments | ReplyStop 
 
 
 class ReplyFormat(Protocol):
-    """Reads one reply in a provider's streaming format, and keeps provider-specific state."""
+    """Reads one reply in a provider's streaming format, and collects the provider's data from it."""
 
     def read_event(self, event: bytes) -> Sequence[StreamChange]:
         """Return the event's changes to the reply. Raise one of NOT_JSON if the event cannot be parsed."""
@@ -142,16 +142,16 @@ class ReplyFormat(Protocol):
         ...
 
     def encode_sealed(self, calls: Sequence[ToolUse], extra: dict[str, Any]) -> str:
-        """Return the provider data to send back with the reply; `extra` holds the data of its calls, by id."""
+        """Return the provider data to send back with the reply; `extra` maps call ids to their provider data."""
         ...
 
 
 class ReplyParser:
-    """Parses one reply: takes bytes, split anywhere by the network, and returns reply parts.
+    """Parses the bytes of one reply, which the network can split anywhere, into reply parts.
 
     `stop` is the stop reason, empty until the reply has ended. `is_done` is true when there is nothing
     more to read. `sent` is the size of the request, and `place` is its position in the conversation; they
-    are used to fill in token counts and call ids that the server leaves out.
+    are used to fill in token counts and call ids that the server does not send.
     """
 
     def __init__(self, reply_format: ReplyFormat, *, make_failure: FailureFactory, sent: int, place: int) -> None:
@@ -224,7 +224,7 @@ class ReplyParser:
         return call
 
     def _find_call(self, start: ToolCallStart) -> _PartialToolCall | None:
-        """Return the matching call if it has already started."""
+        """Return the started call that this change refers to, or None if it starts a new call."""
         if start.id and (same := next((call for call in self._calls if call.id == start.id), None)):
             return same
         call = self._call_at.get(start.index)
@@ -243,7 +243,7 @@ class ReplyParser:
         return [parse_tool_use(id, call.name, call.text) for id, call in zip(ids, self._calls, strict=True)]
 
     def _estimate_usage(self) -> Usage:
-        """Estimate the usage of a call if the server does not report it: about four characters per token."""
+        """Estimate the usage of a call that the server does not report, at four characters per token."""
         said = self._said + sum(len(call.text) for call in self._calls)
         return Usage(input_tokens=-(-self._sent // 4), output_tokens=-(-said // 4), calls=1, estimated=1)
 
@@ -268,7 +268,7 @@ class _PartialToolCall(Struct):
 
 
 def read_sealed(sealed: str, decode: Callable[[str], Sealed]) -> Sealed | None:
-    """Decode provider data that came with an earlier reply; None if it is empty or from another provider."""
+    """Decode the provider data of an earlier reply; None if it is empty or from another provider."""
     try:
         return decode(sealed) if sealed else None
     except NOT_JSON:

@@ -1,6 +1,6 @@
-"""The tool loop: prompt, model call, tool calls, next model call, until there is an answer.
+"""Run the tool loop: call the model, run the tools that it calls, and repeat until there is an answer.
 
-Podium has its own loop because recording, pausing and cancelling happen in it. Every model call and
+Podium has its own loop, so that it can record, pause and cancel every step. Every model call and
 every tool call is a step: if its outcome is on the timeline, it is not repeated.
 """
 
@@ -159,7 +159,7 @@ class ModelSession:
     # Compaction
 
     def _needs_compaction(self, place: Scope) -> bool:
-        """Return whether the conversation is almost too long, or was already compacted at this scope."""
+        """Return whether to compact the conversation: it is almost too long, or was already compacted at this scope."""
         return place.has_child_outcome("compaction") or (not place.has_outcome and self._is_nearly_full())
 
     def _is_nearly_full(self) -> bool:
@@ -169,7 +169,7 @@ class ModelSession:
     async def _compact_conversation(self, place: Scope, tries: int) -> AsyncGenerator[Piece]:
         """Let the model summarise the first part of the conversation, and replace that part with the summary.
 
-        Yield pieces as signs of progress.
+        Yield pieces only to show progress.
         """
         at = place.child("compaction")
         compacted = at.find_outcome(ContextCompacted)
@@ -222,7 +222,7 @@ class ModelSession:
         return [answers[number] for number in sorted(answers)]
 
     def _batch_tool_calls(self, calls: tuple[ToolUse, ...]) -> list[list[tuple[int, ToolUse]]]:
-        """Split the calls into batches that run one after the other. A call that is not parallel is its own batch."""
+        """Split the calls into batches that run one after the other. A batch contains one call or parallel calls."""
         batches: list[list[tuple[int, ToolUse]]] = []
         is_open = False
         for number, call in enumerate(calls, 1):
@@ -275,7 +275,7 @@ class ModelSession:
 
 
 class AnswerProgress:
-    """The answer of a turn so far, collected from replies without tool calls, and whether the model was asked again.
+    """Collects the answer of a turn from the replies without tool calls.
 
     A reply that was cut off is continued once. A tool call that was written as text is corrected once.
     """
@@ -289,9 +289,9 @@ class AnswerProgress:
         self._is_corrected = False
 
     def judge_reply(self, reply: ModelReplied, *, is_last: bool) -> Iterator[Piece]:
-        """Yield the pieces that follow a reply, with Finished at the end if it completes the answer.
+        """Yield the pieces that follow a reply. If the reply completes the answer, the last piece is Finished.
 
-        Otherwise, the caller calls the model again. Raise AgentFailed if there is no answer. `is_last` means
+        Otherwise, the caller must call the model again. Raise AgentFailed if there is no answer. `is_last` means
         that no further call is allowed.
         """
         if reply.stop == "content_filter" and not reply.text.strip():
@@ -310,7 +310,7 @@ class AnswerProgress:
             yield Finished(reply.stop, by_tool=self.has_replied)
 
     def _find_written_call(self) -> str | None:
-        """Return the tool whose call was written as text, if any. With an output schema, JSON is a valid answer."""
+        """Return the tool that the model called in text, if any. With an output schema, JSON is a valid answer."""
         if self._spec.schema is not None or not self._spec.tools:
             return None
         return find_written_call(self.so_far, {tool.name for tool in self._spec.tools})

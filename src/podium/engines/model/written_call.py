@@ -29,7 +29,7 @@ _decoder = json.JSONDecoder(strict=False)
 
 
 def find_written_call(text: str, tools: Collection[str]) -> str | None:
-    """Return the tool of the first call in a reply that consists only of calls to these tools; otherwise None."""
+    """Return the first tool called in a reply that consists only of calls to these tools; otherwise None."""
     text = _THOUGHT.sub("", text.strip()).strip()
     if not tools or not text or len(text) > LONGEST_WRITTEN_CALL:
         return None
@@ -40,7 +40,7 @@ def find_written_call(text: str, tools: Collection[str]) -> str | None:
 
 
 def _iter_called_names(text: str) -> Iterator[str]:
-    """Yield the tool name of each call in a text that consists only of calls; otherwise yield nothing."""
+    """Yield the tool name of each call, or nothing if `text` contains anything except calls."""
     is_marked = _MARK.match(text) is not None
     found = _read_json_values(_ANY_MARK.sub(" ", text) if is_marked else text)
     if found is not None:
@@ -52,7 +52,7 @@ def _iter_called_names(text: str) -> Iterator[str]:
 
 
 def _read_json_values(text: str) -> list[Any] | None:
-    """Return the JSON values in a text; None if the text contains anything else."""
+    """Return the JSON values in `text`; None if it contains anything else."""
     values: list[Any] = []
     place = 0
     while place < len(text):
@@ -68,7 +68,7 @@ def _read_json_values(text: str) -> list[Any] | None:
 
 
 def _unwrap_calls(value: Any) -> Iterator[Any]:
-    """Yield the calls in a JSON value: the items of a list or of its `tool_calls`, or the value itself."""
+    """Yield the items of a list, the `tool_calls` of an object, or else the value itself."""
     if isinstance(value, dict) and isinstance(value.get("tool_calls"), list):
         value = value["tool_calls"]
     if isinstance(value, list):
