@@ -1,4 +1,4 @@
-"""Define patterns: async functions that run an operation. Use the exported names to write your own patterns."""
+"""Patterns are async functions that run an operation. This package exports the types you need to write your own."""
 
 from __future__ import annotations
 

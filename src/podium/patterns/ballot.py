@@ -37,7 +37,7 @@ class Ballot(NamedTuple):
 
     @classmethod
     def from_arguments(cls, arguments: Mapping[str, Any]) -> Ballot:
-        """Return the ballot that a tool call's arguments or a JSON object describe."""
+        """Build a ballot from the arguments of a tool call, or from a JSON object."""
         texts = (arguments.get(name) for name in ("option", "reason", "consequences"))
         return cls(*(one.strip() if isinstance(one, str) else "" for one in texts))
 
@@ -63,7 +63,7 @@ def as_voter(agent: Agent, name: str) -> Agent:
 
 
 def cast_ballot(scope: Scope, state: DecisionState, voter: str, said: Ballot) -> BallotCast | BallotRefused:
-    """Record a ballot at this scope, or why it is refused. If the scope already has such a record, return it."""
+    """Record a ballot at this scope, as cast or as refused. If the scope already has such a record, return that."""
     known: BallotCast | BallotRefused | None = scope.child(f"{KINDS[BallotCast]}#1").find_outcome(BallotCast)
     known = known or scope.child(f"{KINDS[BallotRefused]}#1").find_outcome(BallotRefused)
     if known is not None:
@@ -126,7 +126,7 @@ def make_ballot_tool(proposal: DecisionProposed, read_state: Callable[[], Decisi
 
 
 def make_decide_tool(options: Sequence[str]) -> Tool:
-    """Create the tool with which a lead decides. It records nothing: the caller reads the tool call from the turn."""
+    """Create the tool with which a lead decides. The tool records nothing; the caller reads the call from the turn."""
 
     async def answer_call(call: ToolUse, scope: Scope) -> ToolAnswer:
         if match_option(options, Ballot.from_arguments(call.arguments).option) not in options:

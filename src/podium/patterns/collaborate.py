@@ -51,7 +51,7 @@ class Collaboration:
         """The steps of the first plan that the second plan replaces."""
 
     async def run(self) -> Answer:
-        """Take the work through all its states."""
+        """Run all phases of the work, and return the report."""
         op, board = self._op, self._board
         formed = board.record(op.scope, self._team.describe_formation())
         if formed.missing:
@@ -107,7 +107,7 @@ class Collaboration:
     # Execution
 
     async def _execute(self, committed: PlanCommitted) -> None:
-        """Run each step of a plan as soon as it is ready. Then block the steps that depend on a failed step."""
+        """Run each step of a plan as soon as it is ready. Then block the steps that depend on a failed one."""
         started: set[str] = set()
         ended = Event()
 
@@ -148,11 +148,11 @@ class Collaboration:
         )
 
     def _step_place(self, id: str, version: int) -> Scope:
-        """Return the scope of a step. It depends on the plan's version, because a second plan can reuse step ids."""
+        """Return the scope of a step. Each plan has separate scopes, because a second plan can reuse step ids."""
         return self._op.scope.child(f"{PLAN_STEP}{id}" if version == 1 else f"{PLAN_STEP}{id}~{version}")
 
     def _block_dependants(self, committed: PlanCommitted) -> None:
-        """Record as blocked every step that depends on a failed step."""
+        """Record every step that depends on a failed step as blocked."""
         steps = self._board.progress.steps
         for failed in [id for id, one in steps.items() if one.state == "failed"]:
             for id in list_dependants(committed.plan.steps, failed):

@@ -73,13 +73,13 @@ class CollaborationTeam:
         return next((member for member in self.members if member.casefold() == wanted), None)
 
     def list_decisions(self, op: Operation) -> list[str]:
-        """Return one line for each decision that was made so far in this work."""
+        """Return one line for each decision that the team has made in this work."""
         topics = {one.id: one.topic for one in op.scope.timeline.find_events_below(op.scope.path, DecisionProposed)}
         made = op.scope.timeline.find_events_below(op.scope.path, DecisionCommitted)
         return [f"{topics.get(one.decision, one.decision)}: {one.option} ({one.how})" for one in made]
 
     def list_decision_ids(self, op: Operation) -> list[str]:
-        """Return the ids of the decisions that were made so far in this work."""
+        """Return the ids of the decisions that the team has made in this work."""
         return [one.decision for one in op.scope.timeline.find_events_below(op.scope.path, DecisionCommitted)]
 
     def find_reviewers(self, authors: Collection[str]) -> list[Agent]:

@@ -51,11 +51,11 @@ LONGEST_RATIONALE = 4000
 async def run_decision(
     op: Operation, proposal: DecisionProposed, voters: Mapping[str, Agent], *, at: Scope, lead: Agent | None
 ) -> DecisionCommitted:
-    """Make a decision and return it. If the decision is already on the timeline, return that one.
+    """Make a decision and return it. If the decision is already on the timeline, return the recorded decision.
 
-    A proposal without an id gets one, which a resumed run finds again. Without a lead, only a person decides if the
-    vote has no result: in an unattended run, the run is paused until somebody does. Raise AgentFailed if the proposal
-    is invalid.
+    A proposal without an id gets a new id, which a resumed run reuses. If the vote has no result and there is no lead,
+    a person must decide; an unattended run is paused until somebody does. Raise AgentFailed if the proposal is
+    invalid.
     """
     proposal = shorten_proposal(proposal)
     problem = find_proposal_problem(proposal)
@@ -85,18 +85,18 @@ async def run_decision_request(op: Operation, proposal: DecisionProposed) -> Ans
 
 
 def list_weights(op: Operation, members: Mapping[str, Agent]) -> dict[str, float]:
-    """Return the weights of the members of the operation's team whose votes do not count exactly once."""
+    """Return the voting weight of each member of the operation's team whose weight is not 1."""
     return list_team_weights(op.agent, members)
 
 
 def list_team_weights(lead: Agent, members: Mapping[str, Agent]) -> dict[str, float]:
-    """Return the weights of the members of a lead's team whose votes do not count exactly once."""
+    """Return the voting weight of each member of a lead's team whose weight is not 1."""
     listed = () if lead.team is None else lead.team.members
     return {name: one.weight for name, one in zip(members, listed, strict=True) if one.weight != 1}
 
 
 class _DecisionRun:
-    """One decision, from the first ballot to the commit."""
+    """Runs one decision, from the first ballot to the commit."""
 
     def __init__(
         self, op: Operation, proposal: DecisionProposed, voters: Mapping[str, Agent], *, at: Scope, lead: Agent | None
@@ -139,7 +139,7 @@ class _DecisionRun:
         return voter
 
     def _needs_second_pass(self) -> bool:
-        """Return whether members vote again. A second pass that had started before a resume always continues."""
+        """Return whether the members vote again. A second pass that has already started is always continued."""
         state = self._read_state()
         return self._has_started(2) or (bool(state.ballots) and find_result(state).option is None)
 
@@ -148,7 +148,7 @@ class _DecisionRun:
         return bool(self._place.timeline.find_events_below(path, OperationStarted))
 
     def _read_first_pass(self) -> DecisionState:
-        """Return the state as it was after the first pass, without any later events."""
+        """Return the state after the first pass, ignoring all later events."""
         path = self._place.child("pass#1").path
         ballots = self._place.timeline.find_events_below(path, BallotCast)
         state = DecisionState.from_events(self._proposal.id, [self._proposal, *ballots])
@@ -186,7 +186,7 @@ class _DecisionRun:
         return any(part.outcome == "timed_out" and name not in ballots for name, part in parts.items())
 
     def _read_written_ballot(self, name: str, voter: Operation, part: Part) -> None:
-        """Record the ballot of a member that wrote it as text instead of calling the tool."""
+        """If a member wrote its ballot as text instead of calling the tool, record the ballot."""
         path = voter.scope.path
         if voter.scope.timeline.find_events_below(path, BallotCast, BallotRefused, operation=path):
             return
@@ -213,7 +213,7 @@ class _DecisionRun:
         return await self._ask_lead(lead, state, result, why)
 
     async def _ask_person(self, state: DecisionState) -> tuple[str, str] | None:
-        """Return who decided and which option, or None if nobody is available. Ask again after an invalid answer."""
+        """Ask a person until the answer is valid. Return the person and the option, or None if nobody is available."""
         shown = render_decision(DecisionRecord(state=state, run=self._place.timeline.run))
         unattended = "park" if self._lead is None and self._op.unattended == "deny" else self._op.unattended
         text, number = self._proposal.topic, 0

@@ -1,4 +1,4 @@
-"""Decision tools: an agent proposes a decision to its team, votes on an open one, or reads those in force."""
+"""Create the tools with which an agent proposes decisions, votes on open ones, and reads those in force."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class ListDecisionsArguments(Arguments, frozen=True, kw_only=True):
 
 
 def make_decision_tools(op: Operation) -> tuple[Tool, ...]:
-    """Create the decision tools listed in the agent's file. An agent without a list can read decisions, if any."""
+    """Create the decision tools listed in the agent's file. An agent without a list can only read decisions."""
     listed = op.agent.tools
     wanted = (("list_decisions",) if op.decisions.in_force else ()) if listed is None else dict.fromkeys(listed)
     return tuple(
@@ -72,7 +72,7 @@ class Electorate(NamedTuple):
 
 
 def find_electorate(op: Operation) -> Electorate:
-    """Return the voters on a proposal by an operation's agent: its team, or else all agents of the run."""
+    """Return who votes on a proposal by the operation's agent: its team or, if it has none, all agents of the run."""
     lead = find_lead(op)
     if lead is not None and lead.team is not None:
         own = msgspec.convert(lead.team.options, TeamOptions)

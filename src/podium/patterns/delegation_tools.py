@@ -38,7 +38,7 @@ def make_delegation_tools(op: Operation) -> tuple[Tool, ...]:
 
 
 class NoArguments(Struct, frozen=True):
-    """The arguments of a tool without arguments."""
+    """The arguments of a tool that needs none."""
 
 
 class BranchArguments(Struct, frozen=True, kw_only=True):
@@ -84,7 +84,7 @@ class DelegateTaskArguments(Struct, frozen=True, kw_only=True):
 
 
 class _WorkerDelegation:
-    """The workers that an operation has started, according to its timeline."""
+    """Creates the delegation tools of an operation, and finds its workers on the timeline."""
 
     def __init__(self, op: Operation) -> None:
         self._op = op
@@ -223,7 +223,7 @@ class _WorkerDelegation:
         return [one for one in events if isinstance(one, WorkerSent) and one.run not in refused]
 
     def _find_worker(self, branch: str) -> WorkerSent | None:
-        """Return the newest worker whose branch has this name, or for which the agent asked for this name."""
+        """Return the newest worker on this branch, or for which the agent asked for this branch."""
         return next((sent for sent in reversed(self._list_workers()) if branch in (sent.branch, sent.asked)), None)
 
     def _answer_unknown_branch(self, branch: str) -> ToolAnswer:

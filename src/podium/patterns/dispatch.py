@@ -25,14 +25,14 @@ MOST_ARRAYS = 200
 
 
 class Assignment(Struct, frozen=True):
-    """A task for one worker. The worker's name has its registered spelling."""
+    """A task for one worker. `worker` is the registered name."""
 
     worker: str
     task: str
 
 
 class Skipped(Struct, frozen=True):
-    """A plan item that no worker will do: the name as written, the task, and the reason."""
+    """A plan item that cannot be assigned: the name as written, the task, and the reason."""
 
     name: str
     task: str
@@ -75,7 +75,7 @@ def parse_assignments(reply: str, workers: Iterable[str]) -> list[Assignment]:
 
 
 def merge(assignments: Iterable[Assignment]) -> list[Assignment]:
-    """Merge the assignments of each worker into one, in order of first mention. A line `---` separates the tasks."""
+    """Merge each worker's assignments into one, in order of first mention. A line `---` separates the tasks."""
     tasks: dict[str, list[str]] = {}
     for one in assignments:
         tasks.setdefault(one.worker, []).append(one.task)
@@ -122,7 +122,7 @@ class _WorkerNames:
         self.has_spaces = any(" " in bare for bare, _ in known)
 
     def find_exact(self, written: str) -> str | None:
-        """Return the worker with this name."""
+        """Return the worker with this name, or None."""
         for bare in (_strip_quotes(written), _strip_quotes(strip_emoji(_strip_quotes(written)))):
             if found := next((name for pattern, name in self._patterns if pattern.fullmatch(bare)), None):
                 return found

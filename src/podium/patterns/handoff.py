@@ -1,4 +1,4 @@
-"""Hand off: one agent does its work, and then another gives the final answer.
+"""Hand off work: after an agent has done its part, the next agent gives the final answer.
 
 This module builds the next request. The operation starts, records and cancels the next stage. The agent's file
 specifies the next agent.

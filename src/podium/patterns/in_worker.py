@@ -1,7 +1,6 @@
 """Run an agent in a worker, which has its own process and checkout.
 
-This pattern composes like any other. The worker's result is the agent's answer, and the changes are on the branch
-that the answer refers to.
+The worker's result is the agent's answer, and the changes are on the worker's branch.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ UNSENT = "no worker could be sent"
 
 
 def runs_in_worker(op: Operation) -> bool:
-    """Return whether to run the operation in a worker: its agent or team needs a checkout, and workers can start."""
+    """Return whether to run the operation in a worker, because its agent or team needs its own checkout."""
     if op.placement is None:
         return False
     if op.parent is None:
@@ -67,14 +66,14 @@ async def run_in_worker(op: Operation, request: Request) -> Answer:
 
 
 def find_worker_result(op: Operation) -> tuple[WorkerSent, WorkerReturned] | None:
-    """Return the worker that ran the operation, and the worker's result. Return None if it ran in this process."""
+    """Return the worker that ran the operation, and its result. Return None if no worker ran the operation."""
     sent = op.scope.child("worker").find_outcome(WorkerSent)
     returned = None if sent is None else op.scope.child(f"worker:{sent.run}").find_outcome(WorkerReturned)
     return None if sent is None or returned is None else (sent, returned)
 
 
 def _make_branch_name(op: Operation, run: str) -> str:
-    """Return the name of the worker's branch: a branch of its own, or the branch that its team's members share."""
+    """Return the name of the worker's branch, which is shared if the team's members work in one checkout."""
     name, suffix = op.agent.name, run[:4]
     if op.agent.isolation == "together":
         assert op.parent is not None
@@ -100,7 +99,7 @@ async def run_worker_to_end(
 
 
 def make_limit_pause(op: Operation) -> Callable[[], AbstractContextManager[None]]:
-    """Return a function that creates a context manager, which pauses the operation's timeouts."""
+    """Return a function that creates a context manager for pausing the operation's timeouts."""
     return partial(op.scope.timeline.timeouts.pause_timeouts, op.scope.path)
 
 

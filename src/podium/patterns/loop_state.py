@@ -18,7 +18,7 @@ from .stall import StallDetector
 from .verdict import neutralise, strip_verdict, trend
 
 REFUSED = 0.3
-"""The score of work that a judge calls complete without evidence."""
+"""The score for work that a judge calls complete without evidence."""
 
 
 class JudgeVerdict(NamedTuple):
@@ -33,7 +33,7 @@ class JudgeVerdict(NamedTuple):
 
 @dataclass
 class LoopState:
-    """The work so far, and its evaluations."""
+    """The state of a reflect loop: the current work, and the evaluations of all iterations."""
 
     synthesis: str = ""
     evaluation: str = ""
@@ -56,7 +56,7 @@ class LoopState:
 
     @property
     def score_drop(self) -> float:
-        """How far the last score is below the previous score."""
+        """How much lower the last score is than the previous score."""
         return round(self.scores[-2] - self.scores[-1], 9) if len(self.scores) > 1 else 0.0
 
 

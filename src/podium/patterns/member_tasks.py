@@ -1,4 +1,4 @@
-"""Provide what the team modes share: read a team's options and members, run assignments, and format results."""
+"""Read a team's options and members, run assignments, and format results. All team modes use these functions."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def list_members(lead: Agent, agents: Mapping[str, Agent]) -> dict[str, Agent]:
 
 
 def _without_own_team(agent: Agent, lead: Agent) -> Agent:
-    """Return the agent. If it is the lead itself, remove its team, so that it takes part as a single agent."""
+    """If the agent is the lead itself, return it without its team, so that it takes part as a single agent."""
     return structs.replace(agent, team=None, advisors=None) if agent.team == lead.team else agent
 
 
@@ -154,7 +154,7 @@ def as_member(agent: Agent, member: Member) -> Agent:
 
 
 def list_aliases(workers: Mapping[str, Agent]) -> dict[str, str]:
-    """Return the worker for each display name that a lead can use. Names that several workers share are excluded."""
+    """Map display names to workers, so that a lead can use them. Names that several workers share are excluded."""
     shown = {name: agent.display_name for name, agent in workers.items() if agent.display_name}
     counts = Counter(alias.casefold() for alias in shown.values())
     return {alias: name for name, alias in shown.items() if counts[alias.casefold()] == 1}
@@ -188,8 +188,8 @@ async def run_assignments(
 ) -> list[TaskResult]:
     """Run all workers at once on their tasks and return the results, in member order.
 
-    The failure or timeout of a worker is a result like any other and does not stop the others. `before` maps each
-    worker to its last operation, whose conversation continues, and is updated. It is ignored if `fresh` is set.
+    If a worker fails or times out, the others continue. `before` maps each worker to its last operation, whose
+    conversation the worker continues, and is updated. If the team's option `fresh` is set, `before` is ignored.
     """
     own = get_team_options(op)
     last = {} if before is None or own.fresh else before
@@ -220,7 +220,7 @@ async def run_members(
 ) -> list[Part]:
     """Run the members, as many at once as the team allows, and return their outcomes in the same order.
 
-    Each member can take `timeout` seconds, and all of them together `collection_timeout` seconds.
+    Each member can run for `timeout` seconds, and all members together for `collection_timeout` seconds.
     """
     parts: dict[int, Part] = {}
     limiter = CapacityLimiter(own.max_concurrent or inf)
@@ -239,7 +239,7 @@ async def run_members(
 
 
 def as_worker(agent: Agent) -> Agent:
-    """Return the agent as a worker. An agent without a prompt gets a generic one."""
+    """Return the agent, with a generic worker prompt if it has no prompt."""
     return agent if agent.prompt.strip() else structs.replace(agent, prompt=GENERIC)
 
 

@@ -1,4 +1,4 @@
-"""Run a team in orchestrate mode: the lead plans, the workers work, and the lead writes one answer, once."""
+"""Run a team in orchestrate mode: the lead plans, the workers do their tasks, and the lead writes the answer."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ RETRY_SECONDS = 2.0
 
 
 async def run_reflect(op: Operation, request: Request) -> Answer:
-    """Return the synthesis that met the goal. Raise AgentFailed, with the reason, if the loop ends without one."""
+    """Return the synthesis that met the goal. Raise AgentFailed, with the reason, if the goal was not met."""
     assert op.agent.team is not None
     work: Reflection = (
         TeamReflection(op, request) if op.agent.team.members else await SoloReflection.from_operation(op, request)
@@ -79,7 +79,7 @@ class Reflection(Protocol):
     state: LoopState
 
     async def iterate(self, iteration: int) -> bool:
-        """Run one iteration of work and judgement. Return whether the goal is met."""
+        """Run one iteration and judge its result. Return whether the goal is met."""
         ...
 
 
@@ -249,7 +249,7 @@ class SoloReflection:
 
     @classmethod
     async def from_operation(cls, op: Operation, request: Request) -> SoloReflection:
-        """Create the reflection for an operation's agent, with a session that has all its tools."""
+        """Create the reflection for an operation's agent, and a session with all the agent's tools."""
         op.session(
             *op.coordination_tools, *make_subagent_tools(op), *make_delegation_tools(op), *await op.offer_tools()
         )

@@ -27,7 +27,7 @@ Pattern = Callable[[Operation, Request], Awaitable[Answer]]
 OnDiscussion = Callable[["Discussion"], object]
 
 MODES = ("broadcast", "sequential", "orchestrate", "reflect", "discuss", "collaborate")
-"""The team modes. Each is the function `run_MODE` of the module with its name; to add a mode, add both and its name."""
+"""The team modes. To add a mode, add its name here and the function `run_MODE` in a module of the same name."""
 
 
 class Patterns:
@@ -61,7 +61,7 @@ class Patterns:
 
     async def _run_with_timeout(self, op: Operation, request: Request) -> Answer:
         if self._decision is not None and op.parent is None:
-            from .decision import run_decision_request  # imported here for start-up time: few runs decide something
+            from .decision import run_decision_request  # imported here for start-up time: few runs make decisions
 
             return await run_decision_request(op, self._decision)
         pattern, timeout = run_in_worker if runs_in_worker(op) else self._find_pattern(op.agent), op.agent.timeout
@@ -134,6 +134,6 @@ async def run_alone(op: Operation, request: Request) -> Answer:
 def _make_decision_tools(op: Operation) -> tuple[Tool, ...]:
     if op.agent.tools is None and not op.decisions.in_force:
         return ()
-    from .decision_tools import make_decision_tools  # imported here for start-up time: few runs decide something
+    from .decision_tools import make_decision_tools  # imported here for start-up time: few runs make decisions
 
     return make_decision_tools(op)

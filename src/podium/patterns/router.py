@@ -36,7 +36,7 @@ class RouteChoice:
 
 
 async def route_request(op: Operation, request: Request) -> Answer:
-    """Let the router choose an agent, give that agent the original request, and return its answer."""
+    """Let the router choose an agent, send the original request to that agent, and return its answer."""
     chosen = op.scope.record(await choose_destination(op, request))
     reason = Note(title=f"routed by {op.agent.name}", text=chosen.reason)
     onward = structs.replace(op.request, notes=(*op.request.notes, reason))
@@ -111,7 +111,7 @@ def format_instructions(destinations: Sequence[str]) -> str:
 
 
 def describe_refusal(chosen: str, destinations: Sequence[str]) -> str:
-    """Return a sentence that says why a choice is not valid."""
+    """Return a message that explains why a choice is not valid."""
     known = ", ".join(destinations)
     return (
         f"{chosen!r} is not one of the destinations: {known}." if chosen else f"No destination chosen out of {known}."
@@ -138,7 +138,7 @@ _decoder = json.JSONDecoder()
 
 
 def _find_json_objects(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects in a text, including those in fences and prose. The number of attempts is limited."""
+    """Yield the JSON objects in `text`, including those in fences and prose. The number of attempts is limited."""
     text, place = text[:LONGEST_REPLY], 0
     for _ in range(MOST_BRACES):
         if (place := text.find("{", place)) < 0:

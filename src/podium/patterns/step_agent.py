@@ -73,7 +73,7 @@ def list_asked_tools(member: Agent, policy: StepPolicy) -> list[str]:
 
 
 def make_step_budget(policy: StepPolicy) -> Budget | None:
-    """Return the step's limits as a budget, or None if it has none."""
+    """Return the step's limits as a budget, or None if the step has no limits."""
     if policy.seconds is None and policy.tokens is None and policy.files is None:
         return None
     return Budget(seconds=policy.seconds, tokens=policy.tokens, files_changed=policy.files)

@@ -85,7 +85,7 @@ class StepReview:
     async def _ask_reviewers(
         self, authors: Sequence[str], checks: Mapping[int, Checked]
     ) -> tuple[str, dict[int, Finding]]:
-        """Ask one reviewer after another until one gives verdicts. Return its name, and its findings by criterion."""
+        """Ask one reviewer after another for verdicts. Return the name and the findings of the first that replies."""
         words, changes = self._render_prompt(checks), await self._format_changes()
         failures = []
         for reviewer in self._team.find_reviewers(authors):
@@ -209,7 +209,7 @@ def format_criteria(step: PlanStep) -> str:
 
 
 def format_description(step: PlanStep) -> str:
-    """Return the description of a step. A line that looks like a heading gets a backslash."""
+    """Return the description of a step, with a backslash before each line that looks like a heading."""
     return escape_headings(step.description, "#{1,6} ")
 
 

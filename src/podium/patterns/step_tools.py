@@ -46,7 +46,7 @@ class RaiseBlockerArguments(Arguments, frozen=True, kw_only=True):
 
 
 def make_step_tools(op: Operation) -> tuple[Tool, ...]:
-    """Create the tools that a step's owner was given, in this process or in a worker."""
+    """Create the step tools in the agent's list, if the agent owns a step, in this process or in a worker."""
     names = [name for name in dict.fromkeys(op.agent.tools or ()) if name in STEP_TOOLS]
     if not names:
         return ()

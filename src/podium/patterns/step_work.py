@@ -48,7 +48,7 @@ LONGEST_SUMMARY = 4_000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Workplace:
-    """Where the step's next owner starts: the commit, the branch, and what happened before."""
+    """The starting point for the step's next owner: the commit, the branch, and notes about earlier turns."""
 
     base: str = ""
     """The commit at which the first owner of the step started."""
@@ -203,7 +203,7 @@ class StepWork:
         """Run the owner once. Return its answer, and the handover or blocker with which it ended its turn, if any."""
         agent = make_step_agent(as_worker(self.team.members[self._owner]), self.step)
         if self._workplace.commit and agent.isolation == "shared":
-            # The work so far is on a branch, so whoever continues it works on a branch too.
+            # The earlier work is on a branch, so the next owner must work on a branch too.
             agent = structs.replace(agent, isolation="process")
         child = self.op.child(agent, "member", at=self.place, after=self._last, within=self._allowance)
         child.grant_rules(self.approved)
@@ -260,7 +260,7 @@ class StepWork:
         return Request(text=words, origin=team.request.original, notes=self._list_decisions())
 
     def _list_decisions(self) -> tuple[Note, ...]:
-        """Return the team's decisions so far as a note. They depend on the progress of other steps."""
+        """Return the team's decisions as a note. A note is not part of the digest: other steps can add decisions."""
         decided = self.team.list_decisions(self.op)
         return (Note(title="decisions of the team", text="\n".join(decided)),) if decided else ()
 
@@ -313,7 +313,7 @@ class StepWork:
         blocked = PlanStepBlocked(step=step.id, reason=raised.topic, decision=proposal.id)
         # In a fork, the run id differs from that of the original run, so use the decision id that is recorded.
         proposal = structs.replace(proposal, id=self.board.record(place, blocked).decision)
-        # The step only waits now, so another one can start in its place.
+        # While this step waits, another step can run in its place.
         self.limiter.total_tokens += 1
         try:
             made = await run_decision(op, proposal, self.team.members, at=place, lead=self.team.lead)

@@ -1,4 +1,4 @@
-"""Create tools with which an agent calls other agents, its sub-agents.
+"""Create the tools with which an agent calls its sub-agents.
 
 The agent decides when to call them and what to ask. Simultaneous calls run concurrently. Before a run starts,
 Podium checks how deeply calls are nested, and that no agent calls itself, even indirectly.

@@ -44,12 +44,12 @@ class PassFail(Struct, frozen=True):
 
 
 def is_complete(text: str, group: bool = True) -> bool:
-    """Return whether a reply has an answer and says that it is complete. A reply of only sentinels does not count."""
+    """Return whether a reply claims completion. A reply that consists only of sentinels does not count."""
     return claims_completion(text, group) and bool(strip_verdict(text))
 
 
 def claims_completion(text: str, group: bool = True) -> bool:
-    """Return whether the judge says that the goal is met, and does not also ask for another iteration."""
+    """Return whether the judge says that the goal is met. A reply that also asks for more work does not count."""
     return _has_sentinel(GROUP_COMPLETE if group else COMPLETE, text) and not needs_iteration(text)
 
 
@@ -109,7 +109,7 @@ def parse_pass_fail(text: str) -> PassFail:
 
 
 def feedback(text: str) -> str:
-    """Return what a judge wants done next: the text after the needs-iteration sentinel, or the reply's last lines."""
+    """Return the judge's feedback: the text after the needs-iteration sentinel, or else the reply's last lines."""
     told = text.replace("\r\n", "\n").replace("\r", "\n")
     if (sentinel := _LINES[NEEDS_ITERATION].search(told)) is None:
         return _last_lines(told)

@@ -49,7 +49,7 @@ class WorkBoard:
     def store_artifact(
         self, place: Scope, kind: ArtifactKind, name: str, text: str, *, author: str = "", step: str = ""
     ) -> None:
-        """Store a text as an artifact and record the artifact. A blank text is not stored."""
+        """Store `text` as an artifact and record the artifact. Blank text is not stored."""
         own = place.child(f"artifact:{name}")
         if not text.strip() or own.has_outcome:
             return
@@ -74,7 +74,7 @@ class WorkBoard:
         await place.child("snapshot").step(keep_commits, SnapshotTaken)
 
     async def keep_commit(self, name: str, commit: str) -> None:
-        """Keep a commit from being removed by git before the next snapshot includes it."""
+        """Protect a commit from git's garbage collection until a snapshot includes it."""
         await self._keep_commits(name, {"": commit} if commit else {})
 
     async def _keep_commits(self, name: str, commits: Mapping[str, str]) -> None:

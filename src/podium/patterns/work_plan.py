@@ -44,7 +44,7 @@ _SPELLINGS = {
 
 
 class InvalidPlan(Exception):
-    """A plan that cannot be used. `problems` has one sentence for each reason."""
+    """A plan that cannot be used. `problems` lists the reasons."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("; ".join(problems))
@@ -97,7 +97,7 @@ def check_plan(
     may_allow: bool = False,
     can_check: bool = True,
 ) -> WorkPlan:
-    """Return the plan with its owners' names in their registered spelling. Raise InvalidPlan with all problems.
+    """Return the plan with the registered names of its owners. Raise InvalidPlan with all problems, if any.
 
     `done` are steps of an earlier plan that this one can depend on. Set `may_allow` if a person will see the plan: its
     steps can then have allow rules.

@@ -1,4 +1,4 @@
-"""Scripted models for your own tests, in the test's process or over HTTP.
+"""Use scripted models in your own tests, in the test's process or over HTTP.
 
 With pytest, the fixtures `scripted` and `model_server` are available without configuration.
 """

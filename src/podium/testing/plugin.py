@@ -1,4 +1,4 @@
-"""The pytest plugin: fixtures for tests of your own agents.
+"""Provide pytest fixtures for tests of your own agents.
 
 pytest imports this module at every start, even for test suites that do not use it. So it imports
 nothing that pytest has not imported already, and each fixture imports what it needs.
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Module-scoped, so that it is resolved before a test's fixtures change PODIUM_HOME.
 @pytest.fixture(scope="module")
 def podium_repo(request: pytest.FixtureRequest) -> Path:
-    """Return the repository to load agents from, which contains the test file. Override this to use another."""
+    """Return the repository to load agents from, which contains the test file. Override this fixture to use another."""
     from ..system.locations import find_repo  # for start-up time: pytest loads this plug-in in every project
 
     return find_repo(request.path.parent)
@@ -54,7 +54,7 @@ def scripted(
     from .scripted import Scripted
 
     workspace = tmp_path_factory.mktemp("workspace")
-    (workspace / ".podium").mkdir()  # makes the folder a repository of its own, even inside another one
+    (workspace / ".podium").mkdir()  # makes the folder a separate repository, even inside another one
     report = partial(request.node.add_report_section, "call", "podium")
     settings = Settings.load(repo=podium_repo, store=podium_home / "podium.db")
     return Scripted(settings, repo=podium_repo, workspace=workspace, report=report)

@@ -1,4 +1,4 @@
-"""A script set that a test can change while a run is in progress."""
+"""Define a script set that a test can change while a run is in progress."""
 
 from __future__ import annotations
 

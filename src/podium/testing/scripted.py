@@ -42,11 +42,11 @@ E = TypeVar("E", bound=Event)
 
 
 class Scripted:
-    """Scripted agents, their runs and the results.
+    """Defines scripted agents, runs them, and reads their timelines.
 
     Agents that the test does not define are loaded from `repo`. Runs work in `workspace`, which is
-    an empty folder unless the test fills it. `patience` holds the turn limits and may be replaced
-    before a run. `report` receives the timeline of every run as readable text.
+    an empty folder unless the test fills it. `patience` contains the turn limits, which can be
+    replaced before a run. `report` receives the timeline of every run as readable text.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Scripted:
         """Send a request to an agent and wait for the result.
 
         With `dies_after`, nothing is written after that many entries, as if the process had been
-        killed there: the run is `interrupted` and can be resumed.
+        killed then: the run is `interrupted` and can be resumed.
         """
         __tracebackhide__ = True
         return _run_blocking("run", partial(self.arun, agent, request, agents=agents, dies_after=dies_after))
@@ -131,7 +131,7 @@ class Scripted:
             return reader.read_entries(_run_id(run))
 
     def events(self, run: str | Result, kind: type[E]) -> list[E]:
-        """Return the events of a run of this type, such as `podium.values.event.HandedOff`."""
+        """Return the events of this type in a run, such as `podium.values.event.HandedOff`."""
         return [entry.event for entry in self.entries(run) if isinstance(entry.event, kind)]
 
     def kinds(self, run: str | Result) -> list[str]:

@@ -1,4 +1,4 @@
-"""A model server with its own event loop, so that synchronous tests can use it too."""
+"""Run a model server in its own event loop, so that synchronous tests can use it too."""
 
 from __future__ import annotations
 

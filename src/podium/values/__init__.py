@@ -1,4 +1,4 @@
-"""Frozen data types that are stored, sent and returned. They import nothing else from Podium.
+"""Define the frozen data types that are stored, sent and returned. They import nothing else from Podium.
 
 These modules do not postpone their annotations (`from __future__ import annotations`): msgspec would have to compile
 each of them from its text, which takes a tenth of the time of a short command.

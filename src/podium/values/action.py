@@ -1,6 +1,6 @@
-"""An action that a tool is about to take, in the single form that is shown, approved, recorded and executed.
+"""Define actions. A tool call is shown, approved, recorded and executed as the same action.
 
-Its `id` covers every field, so that only the approved action can be executed under it. Its `digest`
+An action's `id` covers every field, so that an approval applies only to exactly that action. Its `digest`
 excludes times and nonce, so that an identical action is recognised when it is requested again.
 """
 
@@ -24,7 +24,7 @@ class Action(Struct, frozen=True, kw_only=True, omit_defaults=True):
     inputs: dict[str, str] = {}
     """The current hash of each file that the action changes, by path; empty if there is no file."""
     outputs: dict[str, str] = {}
-    """The hash of each changed file after the action, to detect after a crash whether it was executed."""
+    """The hash of each changed file after the action, to detect after a crash whether the action was executed."""
     diff: str = ""
     asked_at: float = 0.0
     expires_at: float = 0.0
@@ -38,12 +38,12 @@ class Action(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def digest(self) -> str:
-        """The hash of all fields except times and nonce; identical actions share it."""
+        """The hash of all fields except times and nonce; it is the same for identical actions."""
         return _hash_action(structs.replace(self, asked_at=0.0, expires_at=0.0, nonce=""))
 
     @property
     def repeat_key(self) -> str:
-        """The hash that an approval for the whole run covers: the same action, even if files that it reads change."""
+        """The hash to which an approval for the whole run applies; it ignores changes to files that are only read."""
         same = structs.replace(self, asked_at=0.0, expires_at=0.0, nonce="")
         return _hash_action(same if self.outputs else structs.replace(same, inputs={}))
 

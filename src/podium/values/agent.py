@@ -1,4 +1,4 @@
-"""Agents: their prompt, model, tools, limits, and the agents they work with.
+"""Define agents: their prompts, models, tools and limits, and the agents that they work with.
 
 An agent lists only the agents that it calls or hands off to directly; the whole workflow results from
 that at run time. The roster reads agents from files and checks their references.
@@ -24,7 +24,7 @@ MODE_ALIASES = {"orchestrator": "orchestrate", "orchestrator-reflect": "reflect"
 
 
 class Router(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Routing: the agent chooses which agent answers instead of answering itself."""
+    """The options of a router, which chooses the agent that answers instead of answering itself."""
 
     destinations: tuple[str, ...] = ()
     fallback: str | None = None
@@ -97,7 +97,7 @@ class Permissions(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Reference(Struct, frozen=True):
-    """An edge of the workflow: another agent that this one uses, and how."""
+    """An edge of the workflow: an agent that another agent uses, and how it is used."""
 
     kind: Edge
     name: str
@@ -226,7 +226,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def is_terminal(self) -> bool:
-        """Whether the agent gives its own answer, and neither hands off nor routes."""
+        """Whether the agent's own answer is final, because it neither hands off nor routes."""
         return self.handoff is None and self.router is None
 
 
@@ -268,12 +268,12 @@ def choose_default_mode(options: Iterable[str]) -> Mode:
 
 
 def as_budget(value: Budget | Mapping[str, Any]) -> Budget:
-    """Return a budget, which can be given as a mapping. Raise BadAgent for an invalid key or value."""
+    """Return the value as a budget; it can also be a mapping. Raise BadAgent for an invalid key or value."""
     return value if isinstance(value, Budget) else _parse_mapping(value, Budget, of="budget")
 
 
 def collect_agent_names(agents: Iterable[Agent]) -> list[str]:
-    """Return the names that agents work under: their own, and the names that teams give to members."""
+    """Return all names that these agents can have: their own, and those that teams assign to members."""
     given = list(agents)
     members = [member.name for agent in given if agent.team is not None for member in agent.team.members]
     return list(dict.fromkeys([*(agent.name for agent in given), *(name for name in members if name)]))

@@ -1,4 +1,4 @@
-"""Validate values against untrusted JSON schemas, in bounded time whatever a schema contains.
+"""Validate values against untrusted JSON schemas, in bounded time, whatever the schema contains.
 
 A regular expression can take forever on a short text, and nested alternatives can take exponential time. So patterns
 are not checked, and the number of checks is limited. The server that sent the schema checks the values again.

@@ -24,7 +24,7 @@ MAX_DIAGNOSTICS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParseContext:
-    """The file being read: its path, its path as shown to people, and the diagnostics so far.
+    """The file being read: its path, its path as shown to people, and the diagnostics about it.
 
     `lines` maps every known key to its line; nested keys are spelled as `team.members`. A `foreign`
     file was written for another program, so names in it do not have to follow Podium's rules.
@@ -50,7 +50,7 @@ class ParseContext:
         return any(diagnostic.severity == "error" for diagnostic in self.diagnostics)
 
     def add_diagnostic(self, severity: Severity, message: str, *, line: int | None = None, key: str = "") -> None:
-        """Add a diagnostic about this file. When the list is full, add only the first error."""
+        """Add a diagnostic about this file. If the list is full, ignore everything except the first error."""
         if self.is_full and (severity != "error" or self.has_error):
             return
         place = truncate_text(" ".join(key.split()))
@@ -61,7 +61,7 @@ class ParseContext:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FieldReader:
-    """A value in the file. `key` is its path as spelled in the file; `known_key` uses the standard spelling."""
+    """Reads a value in the file. `key` is its path as spelled in the file; `known_key` uses the standard spelling."""
 
     context: ParseContext
     node: LocatedNode
@@ -75,7 +75,7 @@ class FieldReader:
         self.context.add_diagnostic("warning", message, line=self.node.line, key=self.key)
 
     def report_expected(self, expected: str) -> None:
-        """Add the error that says what was expected and what was found."""
+        """Add an error that says what was expected and what was found."""
         self.add_error(f"expected {expected}, got {describe_node(self.node)}")
 
     @property
@@ -100,14 +100,14 @@ class FieldReader:
         return " ".join(self.read_text(allow_blank=True).split())
 
     def read_secret(self) -> str:
-        """Return a string as written; no message repeats it."""
+        """Return a string unchanged. It is a secret, so no message contains it."""
         if isinstance(self.node, ScalarNode) and self.node.kind == "text":
             return self.node.raw
         self.add_error("expected a string, got another type")
         return ""
 
     def read_url(self) -> str:
-        """Return an HTTP URL. It may contain a password, so no message repeats it."""
+        """Return an HTTP URL. It may contain a password, so no message contains it."""
         text = self.read_secret().strip()
         host = text.partition("://")[2]
         if not text.startswith(("http://", "https://")) or not host or any(sign.isspace() for sign in text):
@@ -173,7 +173,7 @@ class FieldReader:
             yield FieldReader(context=self.context, key=self.key, known_key=self.known_key, node=item)
 
     def iter_entries(self, expected: str) -> Iterator[tuple[str, FieldReader]]:
-        """Yield the entries of a mapping by the names in the file; `expected` describes the mapping in an error."""
+        """Yield the name and a reader for each entry of a mapping; `expected` describes the mapping in an error."""
         if not isinstance(self.node, MappingNode):
             self.report_expected(expected)
             return
@@ -191,7 +191,7 @@ class FieldReader:
     def read_fields(
         self, known: Collection[str], *, also: Mapping[str, str] | None = None, below: Mapping[str, str] | None = None
     ) -> dict[str, FieldReader]:
-        """Return the entries of a mapping by their known keys, which may be spelled in camelCase, without empty ones.
+        """Return the entries of a mapping that have a value, by known key. The file can spell keys in camelCase.
 
         A key that is not `known` is ignored with a warning. `also` maps other spellings to known keys,
         and `below` maps keys of nested mappings to the key that they belong under.
@@ -225,7 +225,7 @@ class FieldReader:
         return FieldReader(context=self.context, key=key, known_key=known_key, node=node)
 
     def _warn_unknown_key(self, spelled: str, known: Collection[str], below: Mapping[str, str]) -> None:
-        """Add a warning about an unknown key, with the key that it belongs under or the closest known key."""
+        """Add a warning about an unknown key, and name the key that it belongs under or the closest known key."""
         if self.context.is_full or self.context.ignores_unknown_keys:
             return
         if spelled in below:

@@ -1,4 +1,4 @@
-"""Hidden characters: control characters, and characters that are invisible or look like a space."""
+"""Find hidden characters: control characters, and characters that are invisible or look like a space."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LAYOUT = frozenset(" \n\t")
 
 
 def is_hidden(character: str) -> bool:
-    """Return whether a person cannot see this character. Spaces, line breaks and tabs are not hidden."""
+    """Return whether this character is hidden from a reader. Spaces, line breaks and tabs are not hidden."""
     if character.isascii():
         return not character.isprintable() and character not in LAYOUT
     is_selector = "\u180b" <= character <= "\u180f" or "\ufe00" <= character <= "\ufe0f"

@@ -1,11 +1,11 @@
-"""A turn's limits: how long it can be silent, how long it can take, and how often it can call tools."""
+"""Define a turn's limits: how long it can be silent, how long it can take, and how often it can call tools."""
 
 from typing import Literal
 
 from msgspec import Struct
 
 Unattended = Literal["deny", "park"]
-"""How to handle a request when nobody is available to answer: deny it, or keep it and pause the run."""
+"""How to handle a request when nobody is available to answer: deny it, or queue it and pause the run."""
 
 
 class TurnLimits(Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""Providers that are model servers on this machine. They need no key, and any program may listen on their ports."""
+"""Name the providers that are model servers on this machine. They need no key, and any program can use their ports."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""A YAML parser that keeps the kind and the line of every value.
+"""Parse YAML, and record the kind and the line of every value.
 
-It rejects aliases, anchors, tags, duplicate keys and deep nesting. Unquoted words are numbers, booleans
+The parser rejects aliases, anchors, tags, duplicate keys and deep nesting. Unquoted words are numbers, booleans
 or dates as in YAML 1.2, plus `yes` and `no` from YAML 1.1. Callers check whether a value is of the
 expected kind.
 """
@@ -129,7 +129,7 @@ class MalformedText(Exception):
 
 @dataclass(slots=True, kw_only=True)
 class _OpenCollection:
-    """A list or mapping that is still being parsed; `key` is a key whose value is still missing."""
+    """A list or mapping that is still being parsed; `key` is the key whose value has not been parsed yet."""
 
     line: int
     is_mapping: bool = False

@@ -1,4 +1,4 @@
-"""The definition of an MCP server: a program to start, or a URL to call.
+"""Define MCP servers: programs to start, or URLs to call.
 
 Variables such as `${NAME}` are resolved only when the server starts; their values are neither stored
 nor shown. The settings read these definitions, and the MCP client talks to the servers.
@@ -30,7 +30,7 @@ _NAME = re.compile(r"[A-Za-z0-9]+(?:(?:_|-+)[A-Za-z0-9]+)*")
 
 
 class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The definition of an MCP server. `source` is the file that it comes from: the user's or the repository's."""
+    """The definition of an MCP server. `source` says whose file contains it: the user's or the repository's."""
 
     name: str
     command: str = ""
@@ -48,7 +48,7 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def launch_summary(self) -> str:
-        """One line that says what starting the server does, with variables unresolved."""
+        """A one-line description of what is started or called, with variables unresolved."""
         if self.url:
             names = f" with the headers {', '.join(self.headers)}" if self.headers else ""
             return escape_unprintable(f"call {self.url}{names}")
@@ -56,7 +56,7 @@ class McpServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return escape_unprintable(f"start {env}{shlex.join([self.command, *self.args])}")
 
     def resolve_variables(self, environ: Mapping[str, str]) -> "ResolvedServer":
-        """Return the server with its variables replaced by their values. Raise Mistake if one is not set."""
+        """Return the server with its variables replaced by their values. Raise Mistake if a variable is not set."""
         secrets: dict[str, str] = {}
 
         def resolve_variable(match: re.Match[str]) -> str:
@@ -96,7 +96,7 @@ class ResolvedServer:
 
 
 def build_trust_name(server: McpServer, directory: Path | None) -> str:
-    """Return the name under which trust in a server is stored. A repository's server is trusted only there."""
+    """Return the name under which trust in a server is stored. Repositories do not share trust in their servers."""
     return server.name if server.source == "user" else qualify_with_directory(server.name, directory)
 
 
@@ -111,5 +111,5 @@ def qualify_with_directory(name: str, directory: Path | None) -> str:
 
 
 def is_server_name(name: str) -> bool:
-    """Return whether this is a valid server name, which tool names can contain."""
+    """Return whether this is a valid server name, which can be part of a tool name."""
     return len(name) <= LONGEST_NAME and _NAME.fullmatch(name) is not None

@@ -1,4 +1,4 @@
-"""The path of an operation in its run, such as `lead/advice:legal#1`."""
+"""Parse the path of an operation in its run, such as `lead/advice:legal#1`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ def parse_agent_name(operation: str) -> str:
 
 
 PLAN_STEP = "plan_step:"
-"""How the segment of a plan step starts in a path."""
+"""The prefix of a path segment that belongs to a plan step."""
 
 
 def parse_plan_step(path: str) -> str:

@@ -1,4 +1,4 @@
-"""Text that people read or write: escaping, shortening, counts, word lists, and names without emoji."""
+"""Escape, shorten and split text, format counts and lists of words, and remove emoji from names."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def split_at_commas(text: str) -> Iterator[str]:
 
 @cache
 def emoji_characters() -> str:
-    """Return the characters of emoji, and spaces: they can surround a name but are not part of it."""
+    """Return all emoji characters, spaces and tabs; they can surround a name but are not part of it."""
     blocks = "".join(chr(code) for first, end in _EMOJI_BLOCKS for code in range(first, end))
     return f"{blocks}{_EMOJI_MODIFIERS} \t"
 

@@ -1,4 +1,4 @@
-"""A plan for a piece of work: steps with owners, acceptance criteria, dependencies and limits."""
+"""Define plans for a piece of work: steps with owners, acceptance criteria, dependencies and limits."""
 
 from typing import Literal
 
@@ -18,7 +18,7 @@ class Criterion(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_un
 
 
 class StepPolicy(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The tools and limits of one step. None means that the step adds no limit of its own.
+    """The tools and limits of one step. None means that the step adds no limit.
 
     A policy narrows what the owner can do. `allow` is the exception: these rules apply only if a person approved the
     plan that contains them.

@@ -1,4 +1,4 @@
-"""Requests to agents and their answers."""
+"""Define the requests to agents, and the agents' answers."""
 
 import re
 from typing import Any, Literal
@@ -20,7 +20,7 @@ class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A request to an agent.
 
-    `text` reaches the agent verbatim. `origin` holds the user's own request if `text` is something
+    `text` reaches the agent verbatim. `origin` is the user's own request if `text` is something
     else, such as another agent's answer or the request with advice added.
     """
 
@@ -84,5 +84,5 @@ def replace_surrogates(text: str) -> str:
 
 
 def quote_lines(text: str) -> str:
-    """Return each line of a text on a new line, prefixed with "> "."""
+    """Return each line of `text` after a line break and the prefix "> "."""
     return "".join(f"\n> {line}" for line in text.splitlines())

@@ -1,4 +1,4 @@
-"""The result of a run."""
+"""Define the result of a run."""
 
 from typing import Any
 

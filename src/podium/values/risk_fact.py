@@ -1,4 +1,4 @@
-"""Risk facts about an action, which a person should notice before answering a request for it."""
+"""Define the facts about an action that a person should notice before approving it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ RISK_KINDS: tuple[RiskKind, ...] = get_args(RiskKind)
 
 
 class RiskFact(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One fact about an action. `examples` are the paths, hosts, programs or characters; `more` counts the others."""
+    """One fact about an action. `examples` are some paths, hosts, programs or characters; `more` counts the rest."""
 
     kind: RiskKind
     examples: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""Model usage: tokens, money, calls and time.
+"""Define model usage: tokens, money, calls and time.
 
 Usage is recorded only with the outcomes of model calls; every total is the sum of those.
 """

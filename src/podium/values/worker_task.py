@@ -1,4 +1,4 @@
-"""A worker task: where the worker works, which commit it starts from, and which workers must succeed first."""
+"""Define a worker's task: where the worker works, which commit it starts from, and which workers must succeed first."""
 
 from msgspec import Struct
 

@@ -1,4 +1,4 @@
-"""Entry point of the model server: prints its address and serves until SIGTERM or SIGINT."""
+"""Run the model server as a program: print its address, and serve until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 

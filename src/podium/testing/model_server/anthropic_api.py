@@ -1,4 +1,4 @@
-"""Anthropic's Messages API for the model server: request parsing and reply rendering."""
+"""Implement Anthropic's Messages API for the model server: parse requests, and render replies."""
 
 from __future__ import annotations
 

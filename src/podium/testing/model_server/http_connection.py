@@ -87,7 +87,7 @@ def _reason_phrase(status: int) -> str:
 
 
 class ConnectionTracker:
-    """The open connections, the calls in flight, and the tasks that wait for these to change."""
+    """Tracks the open connections and the calls in flight, and wakes tasks that wait for a change in either."""
 
     def __init__(self) -> None:
         self.in_flight = 0
@@ -116,7 +116,7 @@ class ConnectionTracker:
                 event.set()
 
     async def wait_until(self, holds: Callable[[], bool]) -> None:
-        """Wait until `holds()` is true. It is checked again on every call of `notify_waiters`."""
+        """Wait until `holds()` returns true. `notify_waiters` checks it again."""
         while not holds():
             event = anyio.Event()
             self._waiting[event] = holds
@@ -165,7 +165,7 @@ class Connection(asyncio.Protocol):
         self._transport.abort()
 
     def _answer_requests(self) -> None:
-        """Answer the requests that have arrived, until a response has to be sent later."""
+        """Answer the requests that have arrived. Stop at a response that has to be sent later."""
         while self._response is None and not self._transport.is_closing():
             try:
                 request = self._take_request()

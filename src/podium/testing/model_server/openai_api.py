@@ -1,4 +1,4 @@
-"""OpenAI's Chat Completions API for the model server: request parsing and reply rendering."""
+"""Implement OpenAI's Chat Completions API for the model server: parse requests, and render replies."""
 
 from __future__ import annotations
 

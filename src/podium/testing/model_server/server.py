@@ -1,4 +1,4 @@
-"""The model server: chooses the script for each call and records the calls."""
+"""Implement the model server, which chooses the script for each call and records the calls."""
 
 from __future__ import annotations
 

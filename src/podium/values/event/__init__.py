@@ -295,7 +295,7 @@ Event = (
 class Entry(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An event and its position on a run's timeline.
 
-    `operation` is the path of the operation that it belongs to, and `scope` is the exact path at or below it.
+    `operation` is the path of the operation that the event belongs to; `scope` is the exact path, at or below that.
     An entry with a `key` is the outcome of a step; each key is used at most once.
     """
 

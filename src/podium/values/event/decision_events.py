@@ -9,7 +9,7 @@ class DecisionProposed(EventBase, frozen=True, kw_only=True, tag="decision_propo
     """Somebody proposed a decision between options.
 
     `eligible` lists the members that can vote, with `weights` other than 1. `rule` is `majority`, `unanimous`,
-    `weighted` or `quorum:N`. If the vote gives no result, `decide_by` decides. `window` is how many seconds the vote
+    `weighted` or `quorum:N`. If the vote has no result, `decide_by` decides. `window` is how many seconds the vote
     is open. `supersedes` is the id of an earlier decision that this one replaces. `repo` is the repository to which
     the decision applies.
     """
@@ -32,7 +32,7 @@ class DecisionProposed(EventBase, frozen=True, kw_only=True, tag="decision_propo
 
 
 class BallotCast(EventBase, frozen=True, kw_only=True, tag="ballot_cast"):
-    """A member voted for an option, or abstained with an empty option. Its last ballot before the end counts."""
+    """A member voted for an option, or abstained with an empty option. Its last ballot before the close counts."""
 
     survives_power_loss: ClassVar[bool] = True
 

@@ -24,8 +24,8 @@ class PermissionAsked(EventBase, frozen=True, kw_only=True, tag="permission_aske
 
     `shown` shows what the action would do, such as a diff. `reason` is the rule that requires permission, or says
     that no rule matches. `always` is the rule that would allow this and similar actions permanently; it is empty
-    if that is not safe to offer. `denied` lists earlier denials of the same action. `risks` are the facts that a
-    person should notice, found when the permission was requested. `agent_reason` is the agent's own text for the
+    if that is not safe to offer. `denied` lists earlier denials of the same action. `risks` are facts about the
+    action that a person should notice. `agent_reason` is the agent's own text for the
     call; it is untrusted, like everything that an agent writes.
     """
 

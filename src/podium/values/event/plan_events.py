@@ -184,7 +184,7 @@ class ArtifactStored(EventBase, frozen=True, kw_only=True, tag="artifact_stored"
 
 
 class SnapshotTaken(EventBase, frozen=True, kw_only=True, tag="snapshot_taken"):
-    """The state of the work was kept: this position on the timeline, and a commit of each checkout.
+    """A snapshot of the work was taken: this position on the timeline, and a commit of each checkout.
 
     `commits` maps branches to commits; the run's own checkout has the empty name.
     """

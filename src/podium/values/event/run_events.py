@@ -35,7 +35,7 @@ class RunStarted(EventBase, frozen=True, kw_only=True, tag="run_started"):
 
 
 class RunResumed(EventBase, frozen=True, kw_only=True, tag="run_resumed"):
-    """A process resumed the run where the last one left off."""
+    """A process resumed the run where the previous process stopped."""
 
     host: str
     pid: int
@@ -70,7 +70,7 @@ class PauseAsked(EventBase, frozen=True, kw_only=True, tag="pause_asked"):
 
 
 class BudgetChanged(EventBase, frozen=True, kw_only=True, tag="budget_changed"):
-    """Somebody changed the run's limits from now on; limits that are not in `budget` stay unchanged."""
+    """Somebody changed the run's limits; limits that are not in `budget` stay unchanged."""
 
     survives_power_loss: ClassVar[bool] = True
 

@@ -98,7 +98,7 @@ class ReflectEnded(EventBase, frozen=True, kw_only=True, tag="reflect_ended"):
 
     @property
     def is_success(self) -> bool:
-        """Whether the loop met its goal; any other end is not a success."""
+        """Whether the loop met its goal."""
         return self.end == "goal_met"
 
     @property

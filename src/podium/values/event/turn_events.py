@@ -12,7 +12,7 @@ from .base_event import EventBase
 
 
 class ToolUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A tool call as the model made it."""
+    """A tool call by the model."""
 
     id: str
     name: str
@@ -43,7 +43,7 @@ class TurnEnded(EventBase, frozen=True, kw_only=True, tag="turn_ended"):
 
 
 class SessionRevived(EventBase, frozen=True, kw_only=True, tag="session_revived"):
-    """A new engine session replaced one that gave an empty reply; it gets the whole prompt again."""
+    """A new engine session replaced a session that returned an empty reply; the prompt is sent again."""
 
     agent: str
     reason: str
