@@ -115,7 +115,7 @@ class Allowance:
             await released.wait()
 
     def reserve_call(self, estimate: CallEstimate) -> Reservation:
-        """Return a context manager that reserves budget for a model call. Check first that there is room for it."""
+        """Return a context manager that reserves budget for a model call. Check with `has_room` first."""
         longest = self._longest_reply(estimate)
         reserved = estimate.least if longest is None else estimate.with_reply(longest)
         # Allowances without limits are counted too: they can get limits before the call ends.

@@ -289,7 +289,7 @@ class Gate:
 
 
 def find_agent_reason(reply: ModelReplied | None, call: ToolUse) -> str:
-    """Return the end of the text that the agent wrote before a call, or of its reasoning if it wrote none."""
+    """Return the end of the text in the reply with this call, or of its reasoning if it has no text, on one line."""
     if reply is None or all(one.id != call.id for one in reply.calls):
         return ""
     said = " ".join((reply.text.strip() or reply.reasoning).split())

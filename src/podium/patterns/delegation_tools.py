@@ -56,7 +56,7 @@ class BudgetArguments(Struct, frozen=True, kw_only=True):
 
 
 class DelegateTaskArguments(Struct, frozen=True, kw_only=True):
-    """Arguments of `delegate_task`. None of them gives the worker more rights than its sender has."""
+    """Arguments of `delegate_task`. They cannot extend the worker's rights beyond those of its sender."""
 
     branch: str
     task: str

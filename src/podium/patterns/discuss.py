@@ -152,7 +152,7 @@ class Discussion:
                 news=news[name],
             )
             asked = Request(text=words, origin=self._request.original)
-            # A member gets the context once and keeps its conversation; a worker starts a new one in each round.
+            # A member gets the context once, because its conversation continues; a worker starts anew in each round.
             if name not in self.channel.read_until or runs_in_worker(stage):
                 asked = add_shared_context(self._own, asked, stage.agent)
             requests.append(asked)

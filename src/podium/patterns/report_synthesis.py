@@ -23,7 +23,7 @@ MIN_BLOCK_CHARACTERS = 400
 
 
 class Excerpt(NamedTuple):
-    """The part of a text that fits, and the number of characters that are omitted."""
+    """The part of a report that fits into a request, and the number of omitted characters."""
 
     text: str
     left_out: int

@@ -160,7 +160,7 @@ _INLINE = re.compile(rf"[*_]{{0,3}}{_ANY_SENTINEL.pattern}", re.IGNORECASE | re.
 
 
 def _has_sentinel(sentinel: str, text: str) -> bool:
-    """Return whether a text contains a sentinel at a valid position."""
+    """Return whether `text` contains a sentinel at a valid position."""
     return _LINES[sentinel].search(text.replace("\r\n", "\n").replace("\r", "\n")) is not None
 
 

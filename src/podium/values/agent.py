@@ -263,7 +263,7 @@ def _parse_mapping(written: Mapping[str, Any], kind: type[S], *, of: str) -> S:
 
 
 def choose_default_mode(options: Iterable[str]) -> Mode:
-    """Return the mode for a team without one: `discuss` with `termination` or `max_rounds`, otherwise `orchestrate`."""
+    """Return the default mode: `discuss` if `termination` or `max_rounds` is set, otherwise `orchestrate`."""
     return "discuss" if {"termination", "max_rounds"} & {*options} else "orchestrate"
 
 

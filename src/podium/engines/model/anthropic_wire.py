@@ -1,7 +1,7 @@
 """Call models through Anthropic's Messages API.
 
 Cache breakpoints are set after the parts of the prompt that stay the same from call to call: the
-tools, the system prompt and the conversation so far. The model decides how much to think. Thinking
+tools, the system prompt and the earlier messages. The model decides how much to think. Thinking
 blocks are sent back unchanged, because they are signed.
 """
 
