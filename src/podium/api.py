@@ -20,10 +20,10 @@ async def run(
 ) -> Result:
     """Send a request to an agent and wait for the result.
 
-    `agent` is an Agent, or the name of one defined in a file in the repository, in the user's home directory or
-    in Podium itself. `agents` are further agents, built in code, that `agent` refers to. With a `repo`, agents work
-    on its files within the permission rules. `tools` are functions that agents can call. `budget` limits the
-    whole run.
+    `agent` is an Agent, or the name of an agent that is defined in the repository, in the user's home directory or in
+    Podium itself. `agents` are other agents, built in code, that `agent` refers to. If `repo` is given, agents can
+    work on its files, subject to the permission rules. `tools` are functions that agents can call. `budget` limits
+    the whole run.
     """
     async with App(settings or _load_settings(options)) as app:
         return await app.run(agent, request, **options)
@@ -33,9 +33,9 @@ async def run(
 async def start(
     agent: str | Agent, request: str, *, settings: Settings | None = None, **options: Unpack[RunOptions]
 ) -> AsyncIterator[Run]:
-    """Send a request to an agent and yield the run. Leaving the block early stops the run.
+    """Send a request to an agent and yield the run. Leaving the block before the run ends stops the run.
 
-    With `is_attended`, the run waits when agents ask for something: respond with the run's `answer` and `reply`.
+    With `is_attended`, the run waits when an agent makes a request: respond with the run's `answer` or `reply`.
     """
     async with App(settings or _load_settings(options)) as app, app.start(agent, request, **options) as started:
         yield started

@@ -1,6 +1,6 @@
-"""The composition root: builds the parts of Podium and connects them.
+"""Create the parts of Podium and connect them.
 
-Programs and user interfaces open an App and start, resume or stop runs with it.
+Programs and user interfaces open an `App`, and use it to start, resume and stop runs.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class App:
     """
 
     launcher: RunLauncher
-    """Starts, takes over and ends the runs of the store while the App is open."""
+    """Starts, takes over and ends the store's runs. Available while the App is open."""
 
     def __init__(
         self,
@@ -126,7 +126,7 @@ class App:
         budget: Budget | Mapping[str, float] | None = None,
         by: str = "",
     ) -> str:
-        """Create a fork, which shares the timeline of `run` up to a position, and return the fork's id for `resume`.
+        """Fork `run`: create a run that shares its timeline up to a position. Return the new run's id for `resume`.
 
         `at` is a snapshot or the sequence number of an entry; by default the last snapshot, or the last entry if there
         is none. `request` is a message to the first agent. `decide` is a decision and the option to choose instead.
@@ -140,7 +140,7 @@ class App:
     async def retry(
         self, run: str, *, start: str = "", budget: Budget | Mapping[str, float] | None = None, by: str = ""
     ) -> str:
-        """Fork a run that has ended, from just before its failure, and return the fork's id for `resume`.
+        """Fork a run that has ended, just before the point where it failed. Return the new run's id for `resume`.
 
         If `start` names a plan step or an agent, retry from the start of that step or agent instead.
         """
@@ -150,7 +150,7 @@ class App:
         return (await retry_run(self.launcher, run, start=start, budget=limits, by=by)).id
 
     async def stop(self, run: str, by: str = "") -> None:
-        """Stop a run and keep its partial results, whichever process is working on it."""
+        """Stop a run, whichever process is working on it. Its partial results are kept."""
         await self.launcher.stop_run(run, by)
 
     def _start_in_thread(self, work: Callable[[], None]) -> None:

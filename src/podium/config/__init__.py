@@ -1,1 +1,1 @@
-"""Define the keys of settings files, and read, check and layer the files."""
+"""Define the keys of settings files, and read, check and merge these files."""

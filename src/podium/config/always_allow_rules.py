@@ -22,7 +22,7 @@ LOCK = ".allowed.lock"
 
 
 class AllowedRule(Struct, frozen=True, kw_only=True):
-    """A permanently allowed rule. `at` is the time when it was allowed, and `run` is the run that asked.
+    """A permanently allowed rule. `at` is the time when it was allowed, and `run` is the id of the run that asked.
 
     `repo` is the root folder of the repository in which the rule applies. If it is empty, the rule applies everywhere.
     """
@@ -34,12 +34,12 @@ class AllowedRule(Struct, frozen=True, kw_only=True):
     repo: str = ""
 
     def applies_in(self, repo: Path | None) -> bool:
-        """Return whether the rule applies in `repo`. None means no repository."""
+        """Return whether the rule applies in `repo`, or outside any repository if `repo` is None."""
         return not self.repo or (repo is not None and self.repo == identify_repo(repo))
 
 
 def identify_repo(repo: Path) -> str:
-    """Return the text that identifies a repository: its root folder, with symbolic links resolved."""
+    """Return the string that identifies a repository: its root folder, with symbolic links resolved."""
     return os.path.realpath(repo)
 
 
@@ -62,10 +62,10 @@ def save_allowed_rule(home: Path, rule: AllowedRule) -> None:
 
 
 def revoke_allowed_rule(home: Path, named: str, repo: Path) -> AllowedRule:
-    """Delete a permanently allowed rule, given as its text or its number in the list, and return it.
+    """Delete a permanently allowed rule and return it. `named` is the text of the rule or its number in the list.
 
-    If the rule is stored for several repositories, the one for `repo` is deleted. Raise Mistake if no rule is found
-    or `repo` does not decide between several.
+    If the same rule is stored for several repositories, delete the rule for `repo`. Raise Mistake if no rule matches,
+    or if several match and none of them is for `repo`.
     """
     with hold_file_lock(home / LOCK, protects=home / FILE):
         rules = load_allowed_rules(home)

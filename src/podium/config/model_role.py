@@ -11,7 +11,7 @@ from ..values.errors import Mistake
 
 
 class Role(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A role. `model` is the name of a model or of another role.
+    """A model role. `model` is the name of a model or of another role.
 
     `fallbacks` are tried in order if the model cannot answer. `prompt` is added to the prompts of
     agents with this role. `rules` are the actions that a worker with this role can take without asking.
@@ -32,7 +32,7 @@ class ModelChoice(Struct, frozen=True, kw_only=True):
 
 
 def resolve_models(text: str, models: Mapping[str, Role]) -> ModelChoice:
-    """Resolve a role name to its models. Any other text is a model name.
+    """Resolve a role name to its models. Any other name is returned as a model.
 
     A role can refer to other roles, including in its fallbacks. Raise Mistake if roles form a cycle.
     """
@@ -49,7 +49,7 @@ def resolve_models(text: str, models: Mapping[str, Role]) -> ModelChoice:
         if word in way:
             path = " -> ".join((*way[way.index(word) :], word))
             raise Mistake(f"the role {word} refers to itself ({path}); one of these roles must specify a model")
-        # Each role is expanded once, so roles that share other roles do not result in a long list.
+        # Each role is expanded once, so the list stays short even if several roles refer to the same role.
         if word in done:
             return
         for named in (models[word].model, *models[word].fallbacks):

@@ -24,7 +24,7 @@ Value = McpServer | Struct | tuple[str, ...] | str | int
 
 
 class Proposal(Struct, frozen=True, kw_only=True):
-    """A key from the repository's files, with its value. Trust in it is recorded by `name` and `digest`."""
+    """A key in the repository's files, and its value. The user's trust is recorded under `name`, with `digest`."""
 
     key: str
     kind: Literal["server", "settings"]
@@ -34,12 +34,12 @@ class Proposal(Struct, frozen=True, kw_only=True):
 
 
 def list_proposals(document: SettingsDocument, repo: Path) -> tuple[Proposal, ...]:
-    """Return a repository's proposals that can be trusted."""
+    """Return the proposals in a repository's document that the user can trust."""
     return tuple(_make_proposal(key, value, repo) for key, value in _iter_values(document))
 
 
 def trust_id_for_key(key: str, repo: Path) -> tuple[Literal["server", "settings"], str]:
-    """Return the kind and name under which trust in a repository's key is recorded."""
+    """Return the kind and name under which the user's trust in a repository's key is recorded."""
     if key.startswith(SERVER):
         return "server", qualify_with_directory(key.removeprefix(SERVER), repo)
     return "settings", qualify_with_directory(key, repo)

@@ -1,4 +1,4 @@
-"""Represent the content of a settings file as a document, and merge documents. Later ones override earlier ones."""
+"""Define the document that represents the content of a settings file, and merge two documents."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PermissionMode = Literal["default", "accept-edits", "plan", "dont-ask", "bypass"
 MODES: tuple[PermissionMode, ...] = ("default", "accept-edits", "plan", "dont-ask", "bypass")
 
 NEEDS_TRUST = ("engines", "mcp_servers", "permission_mode", "sandbox", "store", "checks", "worktrees", "notify")
-"""Keys that a repository cannot set by itself. It cannot set `permissions.allow` and provider URLs either."""
+"""Keys that a repository cannot set by itself. Nor can it set `permissions.allow` and provider URLs."""
 
 SPELLED = {
     "mcp_servers": "mcpServers",
@@ -37,7 +37,7 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NotifyCommand(Struct, frozen=True, kw_only=True):
-    """A program with its arguments that notifies the user."""
+    """A program that notifies the user, with its arguments."""
 
     command: tuple[str, ...]
 

@@ -54,13 +54,13 @@ class SettingsFiles(Struct, frozen=True, kw_only=True):
         return filter_errors(self.diagnostics)
 
     def require_no_errors(self) -> None:
-        """Raise Mistake with the first error, if there is any."""
+        """Raise Mistake if there are errors, with the first of them as its message."""
         if self.errors:
             raise Mistake(summarise_errors(self.errors, command="podium config validate"))
 
 
 def read_settings_files(home: Path, repo: Path | None = None) -> SettingsFiles:
-    """Read the settings files in Podium's home folder `home` and in a repository, without raising errors."""
+    """Read the settings files in Podium's home folder `home` and in a repository. Errors become diagnostics."""
     user_file = home / USER_FILE
     repo_files = () if repo is None else (repo / REPO_FILE, repo / MCP_FILE)
     if not any(map(os.path.lexists, (user_file, *repo_files))):

@@ -1,4 +1,4 @@
-"""Read the keys of a settings file, each with its own reader."""
+"""Read the values in a settings file, with one function for each key."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def read_document(top: FieldReader, side: Side) -> SettingsDocument:
 
 
 def read_roles(reader: FieldReader, side: Side) -> dict[str, Role]:
-    """Read roles by name. A string stands for a role with only a model."""
+    """Read roles by name. A string is short for a role that sets only `model`."""
     found: dict[str, Role] = {}
     for name, entry in reader.iter_entries("roles such as fast: openai:gpt-5-mini"):
         if not isinstance(entry.node, MappingNode):
@@ -75,7 +75,7 @@ def ignore_role_rules(reader: FieldReader) -> tuple[str, ...]:
 
 
 def read_engines(reader: FieldReader) -> dict[str, Launch]:
-    """Read engines by name, with the command that starts each."""
+    """Read engines by name. Each has a command that starts it."""
     found: dict[str, Launch] = {}
     for name, entry in reader.iter_entries("entries such as mine: {command: PROGRAM}"):
         values = entry.read_values(LAUNCH_READERS)
@@ -108,7 +108,7 @@ def read_mcp_servers(reader: FieldReader, side: Side) -> dict[str, McpServer]:
 
 
 def warn_unfilled_variable(fields: Mapping[str, FieldReader]) -> None:
-    """Warn about a variable in `command`. It is not expanded, so that no variable changes which program is started."""
+    """Warn about a variable in `command`, which is not expanded: no variable may change which program is started."""
     node = fields["command"].node if "command" in fields else None
     named = VARIABLE.search(node.raw) if isinstance(node, ScalarNode) else None
     if named:
@@ -124,7 +124,7 @@ def read_secrets(reader: FieldReader) -> dict[str, str]:
 
 
 def read_permissions(reader: FieldReader) -> dict[str, Any]:
-    """Read rules by decision, and the permission mode."""
+    """Read the permission mode, and the rules that allow, ask and deny."""
     # For start-up time: most files have no rules.
     from ..policy.rule_entry import KINDS, read_rule_lists
 
@@ -136,7 +136,7 @@ def read_permissions(reader: FieldReader) -> dict[str, Any]:
 
 
 def read_checks(reader: FieldReader) -> dict[str, tuple[str, ...]]:
-    """Read commands by name."""
+    """Read check commands by name."""
     return {name: read_command(entry) for name, entry in reader.iter_entries("commands such as tests: pytest -q")}
 
 
@@ -166,7 +166,7 @@ def read_worktree_folder(reader: FieldReader) -> str:
 
 
 def read_providers(reader: FieldReader) -> dict[str, ProviderLimits]:
-    """Read providers by name, with the URL and rate limits of each."""
+    """Read providers by name. Each has a URL and rate limits."""
     entries = reader.iter_entries("providers such as openai: {concurrent: 8}")
     return {name.lower(): ProviderLimits(**entry.read_values(PROVIDER_READERS)) for name, entry in entries}
 
@@ -180,12 +180,12 @@ def read_store(reader: FieldReader) -> str:
 
 
 def read_notify(reader: FieldReader) -> tuple[NotifyTarget, ...]:
-    """Read how the user is notified: words such as `bell`, URLs to call, and commands to run."""
+    """Read the list of ways to notify the user: words such as `bell`, URLs to call, and commands to run."""
     return tuple(target for item in reader.iter_items() if (target := _read_notify_target(item)) is not None)
 
 
 def _read_notify_target(reader: FieldReader) -> NotifyTarget | None:
-    """Return one way to notify the user, or None if it is invalid. A URL may be secret, so no message repeats it."""
+    """Read one way to notify the user. Return None if it is empty. A URL may be secret, so no message repeats it."""
     if isinstance(reader.node, MappingNode):
         command = reader.read_values({"command": read_command}).get("command")
         if not command:

@@ -66,7 +66,7 @@ def read_settings_file(path: Path, *, path_shown: str, side: Side, root: Path | 
 
 
 def is_placeholder(path: Path) -> bool:
-    """Return whether `path` is an empty folder, put there so that sandboxed commands cannot create the file."""
+    """Return whether `path` is an empty folder: the sandbox creates it so that commands cannot create the file."""
     try:
         return not path.is_symlink() and path.is_dir() and not any(path.iterdir())
     except OSError:
@@ -115,7 +115,7 @@ _NO_TEXT = re.compile("[\0\ud800-\udfff]")
 
 
 def compose_json(text: str) -> MappingNode:
-    """Parse `text` as a JSON object. Raise MalformedText if it is not one."""
+    """Parse `text` as a JSON object. Raise MalformedText if that fails."""
     try:
         found = json.loads(text, object_pairs_hook=_Pairs, parse_constant=_refuse_constant)
     except json.JSONDecodeError as error:
@@ -140,7 +140,7 @@ def _refuse_constant(word: str) -> object:
 
 
 def _iter_key_lines(text: str) -> Iterator[int]:
-    """Yield the line of each key, in file order."""
+    """Yield the line number of each key, in file order."""
     line, place = 1, 0
     for match in _STRING.finditer(text):
         if match[1]:

@@ -1,7 +1,7 @@
-"""Store what the user trusts: proposals from repositories, and the tools of MCP servers as they were first seen.
+"""Store what the user trusts: proposals from repositories, and the descriptions of MCP tools when first seen.
 
 Trust is stored in a small file in Podium's home folder. The file is read for each query, so an answer
-given in another terminal takes effect at once. It is replaced atomically.
+given in another terminal takes effect at once. Writing replaces the file atomically.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ Kind = Literal["server", "settings", "tool"]
 
 
 class TrustRecord(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The hash of the content trusted under a name, and the content itself if later changes to it should be shown."""
+    """The hash of trusted content, and the content itself if later changes to it should be shown."""
 
     digest: str
     content: str = ""
@@ -39,7 +39,7 @@ class _TrustFile(Struct, frozen=True, kw_only=True):
 
 
 class Trust:
-    """Reads and changes the user's trust in the file."""
+    """Reads and writes the file that records the user's trust."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -52,7 +52,7 @@ class Trust:
         return trust
 
     def find_record(self, kind: Kind, name: str) -> TrustRecord | None:
-        """Return the trust record for this name."""
+        """Return the trust record for this name, or None if nothing is trusted under it."""
         return self._read_file().trusted.get(kind, {}).get(name)
 
     def is_trusted(self, kind: Kind, name: str, digest: str) -> bool:
@@ -61,11 +61,11 @@ class Trust:
         return known is not None and known.digest == digest
 
     def trust(self, kind: Kind, name: str, digest: str, *, content: str = "") -> None:
-        """Trust this content under this name, in place of any content that was trusted before."""
+        """Trust this content under this name. Content that was trusted under the name before no longer is."""
         self.trust_all(kind, {name: TrustRecord(digest=digest, content=content)})
 
     def trust_all(self, kind: Kind, given: Mapping[str, TrustRecord]) -> None:
-        """Trust several items at once."""
+        """Trust the content of several records, each under its name."""
         with self._hold_file_lock():
             records = self._read_file()
             trusted = {**records.trusted, kind: {**records.trusted.get(kind, {}), **given}}
@@ -114,7 +114,7 @@ class Trust:
 def _update_changed(
     records: _TrustFile, changed: Mapping[str, TrustRecord], unchanged: Collection[str]
 ) -> _TrustFile | None:
-    """Return the records updated with these tools, or None if nothing changes."""
+    """Return the records with these tools updated, or None if nothing changes."""
     now = {**_without_names(records.changed, unchanged), **changed}
     return None if now == records.changed else structs.replace(records, changed=now)
 

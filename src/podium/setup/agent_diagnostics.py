@@ -24,7 +24,7 @@ from .settings import Settings
 
 
 class AgentDiagnostics:
-    """Checks agents for one repository, environment and settings."""
+    """Checks agents in one repository, with one environment and one set of settings."""
 
     def __init__(self, settings: Settings, environ: Mapping[str, str], repo: Path | None) -> None:
         self._settings = settings
@@ -44,7 +44,7 @@ class AgentDiagnostics:
                 yield _diagnose(agent, "tools", f"tool {entry!r} not found; runs continue without it", "warning")
 
     def _check_start(self, agent: Agent) -> Iterator[Diagnostic]:
-        """Yield a diagnostic for everything that would keep a run of this agent from starting."""
+        """Yield a diagnostic for each reason why a run of this agent could not start."""
         checks: list[tuple[str, Callable[[Agent], object]]] = [
             ("team.mode", find_pattern),
             ("team", validate_team_options),
@@ -55,7 +55,7 @@ class AgentDiagnostics:
             try:
                 check(agent)
             except KeyNotSet as error:
-                # The agent's file is valid; the key may be set where the agent runs.
+                # The agent's file is valid, and the API key may be set on the machine where the agent runs.
                 yield _diagnose(agent, key, str(error), "warning")
             except Mistake as error:
                 yield _diagnose(agent, key, str(error), "error")
@@ -80,7 +80,7 @@ class AgentDiagnostics:
 def make_agent_check(
     settings: Settings, environ: Mapping[str, str], repo: Path | None
 ) -> Callable[[Iterable[Agent]], Iterator[Diagnostic]]:
-    """Return a function that checks agents in the same way as a run with these settings."""
+    """Return a function that checks agents in the same way as a run with these settings does."""
     return partial(AgentDiagnostics.check_agents, AgentDiagnostics(settings, environ, repo))
 
 

@@ -1,7 +1,7 @@
 """Run the commands that must pass on a clean checkout of the work before the work counts as complete.
 
 The work is a given commit, or the current working tree, including new files but not files that git ignores. The
-commands run in a temporary checkout of it, in the sandbox, and do not change the work itself.
+commands run in the sandbox, in a temporary checkout of the work, so they do not change the work itself.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from ..workspace.git.snapshot import take_snapshot, temporary_checkout
 
 
 class CleanChecks:
-    """The check commands of one team as one tool, subject to the same rules and requests as any other command."""
+    """A tool that runs a team's check commands. The same rules and permission requests apply as for any command."""
 
     name = "bash"
     description = "Run the commands that must pass for the work to be complete, on a clean checkout of it."

@@ -1,4 +1,4 @@
-"""Find the engine of an agent, for the agent's own model or the default model, with roles resolved."""
+"""Find the models and the engine of an agent. Roles are resolved; agents without a model use the default model."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from .settings import Settings
 
 
 def list_models(settings: Settings, agent: Agent) -> tuple[str, ...]:
-    """Return the models of an agent in the order in which they are tried; empty if none is configured."""
+    """Return the models to try for an agent, in order. Return none if no model is configured."""
     name = ("" if agent.model == "inherit" else agent.model) or settings.model
     names = (name, *agent.fallback_models) if name else ()
     return tuple(dict.fromkeys(model for one in names for model in resolve_models(one, settings.models).models))
 
 
 def find_engine(engines: Engines, settings: Settings, agent: Agent, environ: Mapping[str, str]) -> Engine:
-    """Return the engine of an agent. Raise Mistake if the agent cannot use it."""
+    """Return the engine for an agent. Raise Mistake if the agent cannot use it."""
     models = list_models(settings, agent)
     default = resolve_models(settings.model, settings.models).models[0] if settings.model else ""
     engine = engines.for_agent(agent, models, model=default, url=settings.base_url)

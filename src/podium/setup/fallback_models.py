@@ -1,6 +1,6 @@
-"""Fallback models, which an agent uses if its own model is not available when a run starts.
+"""Choose fallback models for agents whose own models are not available when a run starts.
 
-An agent's file, the charter of a squad's member or a team can list fallback models. A model that is only missing from
+Agent files, the charters of squad members, and teams can list fallback models. A model that is only missing from
 the price list is still called first, because the list may be older than the model. If the provider rejects the model,
 the model caller falls back in the same order.
 """
@@ -20,11 +20,11 @@ SQUAD_FOLDERS = (".squad/", ".ai-team/")
 TEAM_OPTION = "fallback_models"
 
 FindModelError = Callable[[Agent], str]
-"""Returns why an agent cannot use its models, or an empty string."""
+"""Returns why an agent cannot use its models, or an empty string if it can."""
 
 
 def apply_team_fallbacks(agents: Iterable[Agent]) -> tuple[Agent, ...]:
-    """Return the agents; those without fallback models get the ones of the first team that they belong to."""
+    """Return the agents. An agent without fallback models gets those of the first team that it belongs to."""
     given = tuple(agents)
     found: dict[str, tuple[str, ...]] = {}
     for lead in given:
@@ -41,7 +41,7 @@ def apply_team_fallbacks(agents: Iterable[Agent]) -> tuple[Agent, ...]:
 
 
 def choose_available_models(agent: Agent, find_error: FindModelError, notices: list[str]) -> Agent:
-    """Return the agent with only the models that are available, and add a notice for each other model.
+    """Return the agent with only the available models, and add a notice for each model that is not available.
 
     If the agent's own model is not available, the agent gets the first available fallback model. If there is none, a
     squad's member gets the default model, and any other agent is returned unchanged, so that the run is rejected.
@@ -70,7 +70,7 @@ def choose_available_models(agent: Agent, find_error: FindModelError, notices: l
 
 
 def describe_unlisted_model(name: str, environ: Mapping[str, str]) -> str:
-    """Return a sentence about a model that its provider is not known to offer, or an empty string.
+    """Return a sentence if the model's provider is not known to offer the model; otherwise an empty string.
 
     The string is also empty if nothing is known about the provider's models, or if the provider has a custom address.
     """

@@ -1,8 +1,8 @@
 """Require the user's consent to model servers on this machine.
 
-Any program can listen on a port. So files of a repository, and models that delegate tasks, cannot have prompts
-sent to a local server unless the user has agreed to it: by confirming the server, by using it in their own
-settings, environment or options, or by trusting the repository's setting that uses it.
+Any program can listen on a port. Therefore, neither a repository's files nor a model that delegates a task can have
+prompts sent to a local server unless the user has agreed to use the server: by confirming it, by naming it in their
+own settings, environment or options, or by trusting the repository's setting that names it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .settings import Settings
 
 
 def require_consent(models: Iterable[str], settings: Settings, environ: Mapping[str, str], *, chooser: str) -> None:
-    """Raise Mistake if a model is on a local server that the user has not agreed to. `chooser` says who chose it."""
+    """Raise Mistake if a model is on a local server that the user has not agreed to. `chooser` chose the model."""
     for model in models:
         provider = find_local_provider(model)
         if provider is not None and provider not in _list_agreed_providers(settings, environ):

@@ -62,7 +62,7 @@ def _is_in_git(repo: Path | None) -> bool:
 
 
 def apply_run_mode(agent: Agent, mode: Mode | None, max_iterations: int | None) -> Agent:
-    """Return the first agent of a run with the mode for this run. Raise Mistake if it does not support the mode."""
+    """Return a run's first agent with the mode for this run. Raise Mistake if the agent does not support the mode."""
     team = agent.team
     if team is None and mode != "reflect":
         what = "has no team" if mode is None else f"has no team for mode {mode}"
@@ -82,7 +82,7 @@ def apply_run_mode(agent: Agent, mode: Mode | None, max_iterations: int | None) 
 
 
 def add_constraints(agent: Agent, constraints: Iterable[str]) -> Agent:
-    """Return a run's first agent with more constraints for its team. Raise Mistake if they would have no effect."""
+    """Return a run's first agent with constraints added to its team. Raise Mistake if they would have no effect."""
     team = agent.team
     if team is None or team.mode != "collaborate":
         what = "has no team" if team is None else f"leads a team in mode {team.mode}"
@@ -94,7 +94,7 @@ def add_constraints(agent: Agent, constraints: Iterable[str]) -> Agent:
 
 
 def without_traces(agent: Agent) -> Agent:
-    """Return the agent for a run that creates no worktrees, branches or records."""
+    """Return the agent without the options that would make a run create worktrees, branches or records."""
     team = agent.team
     if team is not None:
         kept = {key: value for key, value in team.options.items() if key not in ("worktrees", "adr")}
@@ -103,9 +103,9 @@ def without_traces(agent: Agent) -> Agent:
 
 
 def apply_team_defaults(agent: Agent) -> Agent:
-    """Return an agent of a new run with the current defaults set explicitly in its team's options.
+    """Return an agent for a new run, with the current defaults set explicitly in its team's options.
 
-    Options that a stored team does not set keep the defaults of `TeamOptions`, so that old runs resume unchanged.
+    In the stored teams of old runs, unset options have the defaults of `TeamOptions`, so old runs resume unchanged.
     """
     if agent.team is None:
         return agent
@@ -120,7 +120,7 @@ def apply_team_defaults(agent: Agent) -> Agent:
 
 
 def validate_decision(decision: DecisionProposed, team: Sequence[Agent]) -> None:
-    """Raise Mistake if the decision cannot be made with the first agent's team as voters."""
+    """Raise Mistake if the decision is invalid. The voters are the members of the first agent's team, if it has one."""
     from ..core.decision_state import find_proposal_problem  # for start-up time: few runs decide something
     from ..patterns.member_tasks import list_members
 

@@ -32,7 +32,7 @@ MAX_CACHED_TEAMS = 256
 
 
 class AgentSelection(NamedTuple):
-    """The selected agent first, then the agents that it needs, and notices for the user."""
+    """The selected agent, followed by the agents that it needs, and notices for the user."""
 
     agents: tuple[Agent, ...]
     notices: list[str]
@@ -41,7 +41,7 @@ class AgentSelection(NamedTuple):
 class CachedSelection(NamedTuple):
     """A checked team that was built in code.
 
-    `agents` keeps its agents alive, so that the object ids in the cache key stay valid.
+    `agents` refers to the original objects, so that their ids, which form the cache key, are not reused.
     """
 
     agents: tuple[Agent, ...]
@@ -109,7 +109,7 @@ class RunAgents:
         return AgentSelection(team, [*notices, *self._describe_unlisted_models(team)])
 
     def _find_model_error(self, agent: Agent) -> str:
-        """Return why an agent cannot use its models, or an empty string."""
+        """Return why an agent cannot use its models, or an empty string if it can."""
         try:
             self._engine_for(self._settings, agent)
         except Mistake as error:
@@ -117,7 +117,7 @@ class RunAgents:
         return ""
 
     def _describe_unlisted_models(self, agents: Iterable[Agent]) -> Iterator[str]:
-        """Yield a notice for each agent that may have to use its fallback model."""
+        """Yield a notice for each agent whose first model may be refused, so that the agent needs its fallback model."""
         for agent in agents:
             models = list_models(self._settings, agent) if agent.engine == "model" else ()
             if len(models) < 2 or self._engine_for(self._settings, agent).name == REHEARSAL:
@@ -165,7 +165,7 @@ class RunAgents:
 
 
 class AgentWithFunctions(NamedTuple):
-    """An agent whose tools are all referred to by name, and the functions among them."""
+    """An agent whose tools are all listed by name, and the functions that some of these names stand for."""
 
     agent: str | Agent
     functions: tuple[Callable[..., object], ...]
@@ -182,7 +182,7 @@ def extract_functions(agent: str | Agent) -> AgentWithFunctions:
 
 
 def _with_forced_model(agent: Agent, model: str) -> Agent:
-    """Return a copy of the agent that uses only this model, without the models that its team sets for members."""
+    """Return a copy of the agent that uses only this model. If it leads a team, remove the members' own models too."""
     team = agent.team
     if team is not None:
         members = tuple(structs.replace(member, model="") if member.model else member for member in team.members)

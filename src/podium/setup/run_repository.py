@@ -1,4 +1,4 @@
-"""Commit, compare, snapshot and merge a team's work in the repository of a run."""
+"""Commit, compare, snapshot and merge a team's work in the repository that a run works in."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class RunRepository:
         head = await call_git(place, "symbolic-ref", "--quiet", "--short", "HEAD")
         if head.code != 0:
             raise Mistake(f"no branch is checked out in {self._directory}, so the work cannot be merged onto one")
-        # The name contains the run's id, so an existing branch with it is from an interrupted attempt.
+        # The name contains the run's id, so an existing branch with this name is from an interrupted attempt.
         await call_git(place, "update-ref", "-d", HEADS + name)
         train = await build_train(
             place,
@@ -66,7 +66,7 @@ class RunRepository:
         await to_thread.run_sync(partial(_write_records, self._directory, records))
 
     async def _read_folder(self, commit: str, folder: str) -> dict[str, str]:
-        """Return the contents of the files in a folder of a commit, by path."""
+        """Return the content of each file in a folder of a commit, by path."""
         listing = ("ls-tree", "-z", "--name-only", "--end-of-options", commit, f"{folder}/")
         paths = split_nul_paths(await read_git_output(self._directory, *listing))
         blobs = {path: await call_git(self._directory, "cat-file", "blob", f"{commit}:{path}") for path in paths}

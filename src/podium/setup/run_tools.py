@@ -1,6 +1,6 @@
 """Provide the tools of one run to its agents.
 
-The packages `tools` and `mcp_client` define the tools; an operation's gate decides whether one may be used. The
+The packages `tools` and `mcp_client` define the tools; an operation's gate decides whether a tool may be used. The
 sandbox is chosen and tested while the model generates its first reply; tool calls wait until that is done.
 """
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 class RunTools:
-    """The tools of one run. Everything started for them stops when the block ends.
+    """The tools of one run. When the block ends, everything that was started for these tools is stopped.
 
     A run without a directory and without functions has no tools and starts nothing.
     """
@@ -56,7 +56,7 @@ class RunTools:
         self._directory = directory
         self._functions = functions
         self._for_all = tuple(tool.name for tool in functions[:for_all])
-        """The functions that agents without a list of tools get. Other functions are for agents that list them."""
+        """The functions for agents without a list of tools. Only agents that list the other functions can call them."""
         self._environ = environ
         self._unattended = unattended
         self._notice = notice
@@ -70,7 +70,7 @@ class RunTools:
         self._notices_sent: set[str] = set()
 
     async def offer_tools(self, op: Operation) -> tuple[Tool, ...]:
-        """Return the tools of an operation's agent, each wrapped by the operation's gate."""
+        """Return the tools of an operation's agent. All but plain tools are wrapped by the operation's gate."""
         agent = op.agent
         if self._directory is None and not self._functions and agent.tools is None:
             return ()
@@ -134,9 +134,10 @@ class RunTools:
         ready.set()
 
     def _defer_until_sandbox(self, tool: ActingTool, in_sandbox: Callable[[], ActingTool] | None = None) -> ActingTool:
-        """Return a tool whose calls wait until the sandbox is tested, because the test leaves temporary files.
+        """Return a tool whose calls wait until the sandbox has been tested.
 
-        `in_sandbox` returns a version of the tool that runs its commands in the sandbox.
+        They wait because the test creates temporary files. `in_sandbox` returns a version of the tool that runs its
+        commands in the sandbox.
         """
         sandbox_ready = self._sandbox_ready
         if sandbox_ready is None or sandbox_ready.is_set():
@@ -167,7 +168,7 @@ class RunTools:
         )
 
     def make_check_tool(self, commands: tuple[str, ...], commit: str = "") -> ActingTool:
-        """Return a tool that runs commands on a clean checkout of a commit, by default of the current working tree."""
+        """Return a tool that runs commands on a clean checkout of `commit`, or of the working tree if it is empty."""
         from .clean_checks import CleanChecks  # imported here for start-up time: most runs do not need it
 
         assert self._directory is not None
@@ -229,7 +230,7 @@ class _DeferredTool:
 
 @asynccontextmanager
 async def _open_task_group() -> AsyncIterator[TaskGroup]:
-    """Run tasks while the block runs, then wait for them. An exception from the block is raised unwrapped."""
+    """Open a task group, and wait for its tasks when the block ends. Raise an exception from the block unwrapped."""
     trouble: Exception | None = None
     async with create_task_group() as group:
         try:

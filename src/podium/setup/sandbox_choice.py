@@ -1,4 +1,4 @@
-"""Choose the sandbox for a checkout. If it is disabled, commands run without it; if it is missing, no command runs."""
+"""Choose the sandbox for a checkout. If sandboxing is disabled, commands run without a sandbox."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ async def choose_sandbox(
     is_read_only: bool = False,
     report: Callable[[str], None] = lambda text: None,
 ) -> CommandSandbox:
-    """Return the sandbox for commands in a checkout. If one is required but not available, all commands are refused.
+    """Return the sandbox for commands in a checkout. If a sandbox is wanted but not available, refuse all commands.
 
-    `report` receives notes for the user about a command, which are also added to the command's output.
+    `report` receives notes about a command for the user. The notes are also added to the command's output.
     """
     if not is_wanted or sys.platform != "linux":
         return CommandSandbox(name="none", notice=NO_SANDBOX_NOTICE)

@@ -84,7 +84,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     max_restarts: int = 1
     notify: tuple[NotifyTarget, ...] = ()
     squad_inbox: bool = False
-    """Whether the decisions of a squad's runs are written to the squad's inbox."""
+    """Whether decisions that a squad makes in runs are written to the squad's inbox."""
     proposed: SettingsDocument = SettingsDocument()
     notices: tuple[str, ...] = ()
     sources: dict[str, Origin] = {}
@@ -137,7 +137,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         return settings if settings.base_url else settings._with_base_url(environ)
 
     def add_provider_addresses(self, environ: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the environment plus the provider addresses in the settings that it does not override."""
+        """Return the environment with the provider addresses from the settings added. Variables that are set take precedence."""
         moved = {
             PROVIDERS[name].url_name: limits.base_url
             for name, limits in self.providers.items()
@@ -146,7 +146,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         return moved | {key: value for key, value in environ.items() if value or key not in moved}
 
     def _with_base_url(self, environ: Mapping[str, str]) -> Settings:
-        """Return the settings with the address of the model's provider."""
+        """Return the settings with `base_url` set to the address of the model's provider."""
         first = resolve_models(self.model, self.models).models[0]
         if first in ("", REHEARSAL):
             return self
@@ -157,24 +157,24 @@ class Settings(Struct, frozen=True, kw_only=True):
         return structs.replace(self, base_url=url, sources={**self.sources, "base_url": origin})
 
     def role_of(self, agent: Agent) -> Role | None:
-        """Return the role that an agent uses as its model, or None if it does not use one."""
+        """Return the role that an agent uses as its model, or None if it uses no role."""
         named = agent.model if agent.model not in ("", "inherit") else self.model
         return self.models.get(named)
 
     def apply_role_budget(self, agent: Agent) -> Agent:
-        """Return the agent with the budget of its role, unless it has its own."""
+        """Return the agent with the budget of its role, unless the agent sets a budget itself."""
         role = self.role_of(agent)
         if role is None or role.budget is None or agent.budget is not None:
             return agent
         return structs.replace(agent, budget=role.budget)
 
     def build_system_prompt(self, agent: Agent) -> str:
-        """Return the agent's system prompt: its own prompt followed by that of its role."""
+        """Return the agent's system prompt: its own prompt, followed by the prompt of its role."""
         role = self.role_of(agent)
         return agent.prompt if role is None or not role.prompt else f"{agent.prompt}\n\n{role.prompt}"
 
     def build_turn_limits(self) -> TurnLimits:
-        """Return the turn limits, including how long a person has to answer."""
+        """Return the turn limits, including the time limit for answering requests."""
         return structs.replace(self.patience, approval=self.approval_seconds)
 
     def build_rules(self) -> Rules:
@@ -191,7 +191,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         return kept | {"base_url": without_credentials(self.base_url)}
 
     def with_record(self, recorded: Mapping[str, Any]) -> Settings:
-        """Return these settings, overridden by those that a run recorded. Anything forbidden now stays forbidden."""
+        """Return these settings, overridden by those that a run recorded. Current ask and deny rules still apply."""
         mine = structs.replace(self, base_url=without_credentials(self.base_url))
         then = {key: msgspec.convert(recorded[key], kind) for key, kind in RECORDED_FIELDS.items() if key in recorded}
         other = {key: value for key, value in then.items() if value != getattr(mine, key)}
@@ -202,12 +202,12 @@ class Settings(Struct, frozen=True, kw_only=True):
         return structs.replace(self, **other) if other else self
 
     def _may_keep_mode(self, mode: PermissionMode) -> bool:
-        """Return whether a run can keep its recorded mode: not if a mode is set now, and never if it is `bypass`."""
+        """Return whether a run keeps its recorded mode. It does not if a mode is set now, or if the mode is `bypass`."""
         return mode != "bypass" and "permissions.mode" not in self.sources
 
 
 FLAGS = frozenset(SettingsDocument.__struct_fields__) - {"store"}
-"""Settings that can be passed as arguments, which override those in files."""
+"""Settings that can be passed as arguments. Arguments override settings in files."""
 
 RECORDED_FIELDS: dict[str, Any] = {
     "model": str,
@@ -244,7 +244,7 @@ def _read_confirmed_addresses(home: Path) -> SettingsDocument:
 
 
 def _detect_model(environ: Mapping[str, str], home: Path) -> tuple[str, Origin] | None:
-    """Return the model to use if none is configured, from an API key or a server that the user confirmed."""
+    """Find a model to use if none is configured: by an API key, or on a server that the user confirmed."""
     if (by_key := find_configured_provider(environ)) is not None:
         return f"{by_key.name}:{by_key.default_model}", "environment"
     agreed = [one for one in load_confirmed_servers(home) if one.provider in PROVIDERS]

@@ -22,7 +22,7 @@ TrustState = Literal["new", "changed", "trusted"]
 
 
 class TrustItem(Struct, frozen=True, kw_only=True):
-    """An item to trust: its current content, and the content that was trusted before, both as JSON."""
+    """An item that the user can trust. `content` is its current content and `was` the trusted one, both as JSON."""
 
     key: str
     state: TrustState
@@ -35,7 +35,7 @@ class TrustItem(Struct, frozen=True, kw_only=True):
 
 
 class TrustOverview(Struct, frozen=True, kw_only=True):
-    """Everything to trust in a repository. `ignored` settings never apply, even if the repository is trusted."""
+    """All items of a repository that the user can trust. Settings in `ignored` never apply, even if trusted."""
 
     repo: Path
     items: tuple[TrustItem, ...]
@@ -48,7 +48,7 @@ class TrustOverview(Struct, frozen=True, kw_only=True):
 
 
 def build_trust_overview(files: SettingsFiles, repo: Path, trust: Trust) -> TrustOverview:
-    """Return everything that can be trusted in a repository, with its state. Raise Mistake for files with errors."""
+    """Return all items of a repository that the user can trust. Raise Mistake if its files have errors."""
     files.require_no_errors()
     # Trusted settings are in `files.repo` and the others in `files.proposed`; together they are all proposals.
     everything = merge_documents(files.repo, files.proposed)
@@ -73,7 +73,7 @@ def build_trust_overview(files: SettingsFiles, repo: Path, trust: Trust) -> Trus
 
 
 def _iter_changed_tools(files: SettingsFiles, repo: Path, trust: Trust) -> Iterator[TrustItem]:
-    """Yield the tools whose descriptions had changed when their servers were last used."""
+    """Yield an item for each tool whose description had changed when its server was last used."""
     servers = files.proposed.mcp_servers | files.repo.mcp_servers | files.user.mcp_servers
     changed = trust.list_changed_tools()
     for server in servers.values():
@@ -94,7 +94,7 @@ def _iter_changed_tools(files: SettingsFiles, repo: Path, trust: Trust) -> Itera
 
 
 def find_item(name: str, items: Sequence[TrustItem]) -> TrustItem:
-    """Return the item that a name refers to. Raise Mistake unless there is exactly one."""
+    """Return the item that matches a name. Raise Mistake unless exactly one matches."""
     matches = match_items(name, items)
     if len(matches) == 1:
         return matches[0]
@@ -111,12 +111,12 @@ def match_items(name: str, items: Sequence[TrustItem]) -> list[TrustItem]:
 
 
 def trust_item(item: TrustItem, trust: Trust) -> None:
-    """Trust an item with the content that was shown."""
+    """Record that the user trusts this item with exactly this content."""
     trust.trust(item.kind, item.name, item.digest, content=item.content)
 
 
 def revoke_trust(name: str, overview: TrustOverview, trust: Trust) -> list[str]:
-    """Revoke the trust in an item, proposed or not. Return the keys that were trusted; raise Mistake if none was."""
+    """Revoke the trust in the items that match a name, and return their keys. Raise Mistake if none was trusted."""
     keys = [item.key for item in match_items(name, overview.items)] or [name]
     revoked_keys = [key for key in keys if trust.revoke(*trust_id_for_key(key, overview.repo))]
     if not revoked_keys:
@@ -143,7 +143,7 @@ def overview_fields(overview: TrustOverview) -> dict[str, Any]:
 
 
 def _parse_content(item: TrustItem, content: str) -> Any:
-    """Return the content of an item without the parts that its key already shows."""
+    """Parse the JSON content of an item. For a server, omit the fields `name` and `source`."""
     value = json.loads(content)
     if item.kind != "server":
         return value
