@@ -1,6 +1,6 @@
-"""Check the rules between agents before a run starts.
+"""Check how agents refer to each other before a run starts.
 
-These are pure functions over agents by name and do not read files. The content of a single file is
+The functions get a mapping of agents by name and do not read files. The content of a single file is
 checked when the file is read. No function recurses over agents, so a chain of thousands of agents only
 results in a long message.
 """
@@ -28,10 +28,10 @@ Agents = Mapping[str, Agent]
 def check_agents(
     agents: Agents, *, known: Collection[str] = (), broken: Collection[str] = ()
 ) -> tuple[Diagnostic, ...]:
-    """Return every problem with the rules between `agents`.
+    """Return every problem in how `agents` refer to each other.
 
-    `known` are other existing names, which are suggested when a name is not found. `broken` are
-    agents whose files have errors; they do not count as missing.
+    `known` are the names of other existing agents, which can be suggested if a name is not found. `broken` are
+    the names of agents whose files have errors; these agents do not count as missing.
     """
     found = [
         *check_references(agents, known=known, broken=broken),
@@ -83,7 +83,7 @@ def _check_advisors(advisors: Advisors, agent: Agent) -> Iterator[Diagnostic]:
 
 
 def _check_router(agent: Agent) -> Iterator[Diagnostic]:
-    """Yield an error for each rule that a router breaks."""
+    """Yield an error for each invalid setting of a router."""
     assert agent.router is not None
     named = agent.router.destinations
     if agent.team is not None:
@@ -95,7 +95,7 @@ def _check_router(agent: Agent) -> Iterator[Diagnostic]:
 
 
 def _check_team(agent: Agent) -> Iterator[Diagnostic]:
-    """Yield an error for each rule that a team breaks."""
+    """Yield an error for each invalid setting of a team."""
     assert agent.team is not None
     if agent.handoff is not None:
         message = (
@@ -126,7 +126,7 @@ def check_handoffs(agents: Agents) -> Iterator[Diagnostic]:
 
 
 def _find_output_agents(agents: Agents, agent: Agent) -> list[Agent]:
-    """Return the agents whose output `agent` hands off: itself, or for a router the agents it routes to."""
+    """Return the agents whose output `agent` hands off: the agent itself or, for a router, those that answer for it."""
     if agent.router is None:
         return [agent]
     names = dict.fromkeys(name for start in agent.destinations for name in find_terminal_agents(agents, start))
@@ -150,7 +150,7 @@ def check_cycles(agents: Agents) -> Iterator[Diagnostic]:
 
 
 def find_cycles(agents: Agents) -> Iterator[list[str]]:
-    """Yield each cycle found by one traversal of all edges, with its first agent at both ends."""
+    """Traverse all edges once, and yield each cycle as a path that starts and ends with the same agent."""
     done: set[str] = set()
     for start in agents:
         if start in done:
@@ -186,7 +186,7 @@ def check_depth(agents: Agents) -> Iterator[Diagnostic]:
 
 
 def _count_levels(agents: Agents) -> dict[str, int]:
-    """Return the number of levels of agents below each agent, including the agent itself."""
+    """Return, for each agent, the number of levels in the tree of agents that it needs. The agent is level 1."""
     levels: dict[str, int] = {}
     begun: set[str] = set()
     waiting = list(agents)
@@ -218,7 +218,7 @@ def find_reference_key(agent: Agent, reference: Reference) -> str:
 
 
 def _list_dependencies(agents: Agents, name: str) -> Sequence[str]:
-    """Return the existing agents that an agent needs, without duplicates."""
+    """Return the agents that an agent refers to directly, without duplicates and missing agents."""
     return list(dict.fromkeys(edge.name for edge in iter_edges(agents[name]) if edge.name in agents))
 
 
@@ -251,7 +251,7 @@ MAX_SCHEMA_DEPTH = 16
 
 
 def find_schema_mismatches(output: object, needed: object, *, place: str = "", depth: int = 0) -> Iterator[str]:
-    """Yield a sentence for each property in `needed` that may be missing or have the wrong type in `output`."""
+    """Yield a sentence for each value in `output` that may be missing, or may have a type that `needed` rejects."""
     if not (isinstance(output, dict) and isinstance(needed, dict)) or depth > MAX_SCHEMA_DEPTH:
         return
     if any(word in schema for schema in (output, needed) for word in UNSUPPORTED_KEYWORDS):
@@ -266,7 +266,7 @@ def find_schema_mismatches(output: object, needed: object, *, place: str = "", d
 
 
 def _compare_properties(output: dict[str, Any], needed: dict[str, Any], *, place: str, depth: int) -> Iterator[str]:
-    """Yield the required properties that are missing, then mismatches between the two schemas."""
+    """Yield a sentence for each required property that may be missing, then for each property that does not match."""
     given, wanted = _as_mapping(output.get("properties")), _as_mapping(needed.get("properties"))
     sure = _as_names(output.get("required"))
     for name in _as_names(needed.get("required")):
@@ -281,7 +281,7 @@ def _compare_properties(output: dict[str, Any], needed: dict[str, Any], *, place
 
 
 def list_types(schema: dict[str, Any]) -> frozenset[str]:
-    """Return the types that a schema allows, or nothing if the schema has no type. `number` includes `integer`."""
+    """Return the types that a schema allows, or an empty set if it has no `type`. `number` includes `integer`."""
     named = schema.get("type")
     found = {named} if isinstance(named, str) else set(_as_names(named))
     if "number" in found:

@@ -1,7 +1,7 @@
 """Read an agent's file: YAML frontmatter between two `---` lines, then the prompt.
 
-Reading returns diagnostics and never raises, whatever the file contains: these files come from other
-people, other programs and unfinished edits.
+Reading returns diagnostics and never raises, whatever the file contains: it may be written by other people
+or programs, or be only half edited.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def parse_agent_file(data: bytes, *, path: Path, source: Source, foreign: bool =
 
 
 def _parse_agent(context: ParseContext, data: bytes, *, source: Source) -> AgentFile:
-    """Parse the file's content; every error becomes a diagnostic."""
+    """Parse the file's content. Errors become diagnostics."""
     try:
         parts = split_frontmatter(bounded_file.decode_text(data))
         if parts is None:
@@ -129,7 +129,7 @@ def strip_agent_suffix(path: Path) -> str:
 
 
 def extract_first_sentence(prompt: str) -> str:
-    """Return the first sentence of the first paragraph, on one line. Without a paragraph, return the first heading."""
+    """Return the first sentence of the first paragraph, on one line. If there is none, return the first heading."""
     paragraphs = [" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", prompt[:10_000])]
     prose = [paragraph for paragraph in paragraphs if paragraph and not paragraph.startswith("#")]
     text = (prose or [paragraphs[0].lstrip("# ")])[0]

@@ -1,4 +1,4 @@
-"""Read the keys of an agent's file, each with its own reader."""
+"""Read the frontmatter of an agent's file, with one function for each key."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ def read_foreign_key(reader: FieldReader) -> Any:
 
 
 def read_tools(reader: FieldReader) -> tuple[str, ...]:
-    """Return tools by name; `Agent(a, b)` is read as `Agent(a)` and `Agent(b)`."""
+    """Return the names of tools. `Agent(a, b)` is read as `Agent(a)` and `Agent(b)`."""
     found: dict[str, None] = {}
     for word in reader.read_comma_list():
         if word.count("(") != word.count(")"):
@@ -127,7 +127,7 @@ def read_tools(reader: FieldReader) -> tuple[str, ...]:
 
 
 def read_permissions(reader: FieldReader) -> Permissions:
-    """Return rules by decision. `allow` rules are stored, but have no effect."""
+    """Return the rules that allow, ask and deny. `allow` rules are stored, but have no effect."""
     # For start-up time: most files have no rules.
     from ..policy.rule_entry import KINDS, read_rule_lists
 
@@ -138,7 +138,7 @@ def read_permissions(reader: FieldReader) -> Permissions:
 
 
 def read_handoff(reader: FieldReader) -> str:
-    """Return the name of one agent; a list is rejected, because only one agent can give the final answer."""
+    """Return the name of the agent to hand off to. Lists are rejected: only one agent can give the final answer."""
     is_list = isinstance(reader.node, ListNode) or (isinstance(reader.node, ScalarNode) and "," in reader.node.raw)
     if is_list:
         reader.add_error("expected the name of one agent, got a list; only one agent can give the final answer")
@@ -147,7 +147,7 @@ def read_handoff(reader: FieldReader) -> str:
 
 
 def read_router(reader: FieldReader) -> Router | bool:
-    """Return the router, or True if `agents` are its destinations."""
+    """Return the router, or True if the key `agents` lists its destinations."""
     if isinstance(reader.node, ScalarNode) and reader.node.kind == "flag":
         return reader.read_bool()
     if not isinstance(reader.node, MappingNode):
@@ -225,7 +225,7 @@ def check_schema_type(reader: FieldReader, found: dict[str, Any]) -> dict[str, A
 
 
 def read_permission_mode(reader: FieldReader) -> str:
-    """Return the permission mode; a mode that permits more than the run does is rejected."""
+    """Return the permission mode. Modes that permit more than the run does are rejected."""
     spelled = reader.read_text(join_words(list(PERMISSION_MODES), last="or"))
     if spelled in PERMISSION_MODES:
         return PERMISSION_MODES[spelled]

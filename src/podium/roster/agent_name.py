@@ -35,7 +35,7 @@ def to_agent_name(text: str) -> str:
 
 
 def make_unique_name(name: str, is_taken: Callable[[str], bool], *, longest: int | None = None) -> str:
-    """Return `name`. If the name is taken, append a number, and limit the result to `longest` characters."""
+    """Return `name`. If it is taken, append a number, and shorten the result to at most `longest` characters."""
     number, free = 1, name
     while is_taken(free):
         number += 1
@@ -46,7 +46,7 @@ def make_unique_name(name: str, is_taken: Callable[[str], bool], *, longest: int
 
 
 def read_agent_name(reader: FieldReader) -> str:
-    """Return the name of one agent."""
+    """Return the agent name in this field. Report an error if the field is empty."""
     if reader.text:
         return resolve_agent_name(reader, reader.text)
     reader.report_expected("the name of one agent")
@@ -64,14 +64,14 @@ def read_agent_names(reader: FieldReader) -> tuple[str, ...]:
 
 
 def resolve_agent_name(reader: FieldReader, word: str) -> str:
-    """Return `word` as an agent name. In another program's file, a display name is converted to an agent name."""
+    """Return `word`. In another program's file, convert a display name to an agent name."""
     if reader.context.foreign and not is_agent_name(word) and not word.startswith(_SOURCES):
         return to_agent_name(word) or word
     return word
 
 
 def sort_by_similarity(name: str, known: Sequence[str]) -> list[str]:
-    """Sort the alphabetical list `known` by similarity to `name`. If it is long, use only the neighbours of `name`."""
+    """Sort names by similarity to `name`. `known` must be sorted; if it is long, return only neighbours of `name`."""
     if len(known) > MANY:
         place = bisect_left(known, name)
         known = known[max(0, place - NEIGHBOURS) : place + NEIGHBOURS]
@@ -85,9 +85,9 @@ def sort_by_similarity(name: str, known: Sequence[str]) -> list[str]:
 
 
 def suggest_names(name: str, known: Sequence[str], *, but: str = "") -> str:
-    """Return a list of existing names, most similar to `name` first: `available: builder, reviewer and 3 more`.
+    """Return a phrase that lists existing names, the most similar first: `available: builder, reviewer and 3 more`.
 
-    `known` must be sorted. `but` is not suggested, because an agent cannot refer to itself.
+    `known` must be sorted. `but` is not suggested; pass the name of the agent that contains the reference.
     """
     place = bisect_left(known, but)
     count = len(known) - (known[place : place + 1] == [but])

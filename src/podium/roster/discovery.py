@@ -47,7 +47,7 @@ class Folder:
     repo: Path | None = None
 
     def format_path(self, path: Path) -> str:
-        """Return a path in this folder as it is shown to users."""
+        """Return a path in this folder in the form that messages use."""
         if self.source == "built-in":
             return f"podium/{path.relative_to(BUILTIN_AGENTS.parent.parent).as_posix()}"
         return format_path(path, repo=self.repo)
@@ -121,7 +121,7 @@ class Roster:
         return found[0] if found else None
 
     def resolve_team(self, name: str, extra: Iterable[Agent] = ()) -> tuple[Agent, ...]:
-        """Check an agent and all agents it needs, and return them. The agent itself is first.
+        """Check an agent and all agents that it needs, and return them. The agent itself comes first.
 
         `extra` are agents built in code; they override files of the same name.
         """
@@ -144,7 +144,7 @@ class Roster:
         return (*broken, *self._check_agents(team, {}))
 
     def with_overrides(self, overrides: AgentCollection) -> Roster:
-        """Return this roster with entries replaced by those in `overrides` with the same name."""
+        """Return this roster with the entries of `overrides` added. They replace entries with the same name."""
         agents = {name: entry for name, entry in overrides.entries.items() if isinstance(entry, Agent)}
         broken = {name: entry for name, entry in overrides.entries.items() if isinstance(entry, tuple)}
         others = {name: agent for name, agent in self.agents.items() if name not in broken}
@@ -185,14 +185,14 @@ class Roster:
         return structs.replace(entry, name=name) if isinstance(entry, Agent) else entry
 
     def with_line(self, diagnostic: Diagnostic) -> Diagnostic:
-        """Add the line number of the diagnostic's key, or of the enclosing key."""
+        """Add the line number of the diagnostic's key or, if it is not known, of the enclosing key."""
         lines = self.lines.get(diagnostic.path, {})
         line = lines.get(diagnostic.key) or lines.get(diagnostic.key.split(".")[0])
         return structs.replace(diagnostic, line=diagnostic.line or line)
 
 
 def _find_matching_names(name: str, known: Mapping[str, Agent | BrokenAgent]) -> list[str]:
-    """Return the names that match by display name, otherwise by slug, otherwise by display name ignoring case."""
+    """Return the agents that match `name`: by display name, else by slug, else by display name ignoring case."""
     displayed = {own: entry.display_name for own, entry in known.items() if isinstance(entry, Agent)}
     made = to_agent_name(name)
     found = [own for own, display_name in displayed.items() if display_name == name]
@@ -227,7 +227,7 @@ def load_roster(repo: Path | None, home: Path) -> Roster:
 
 
 def _read_all_sources(repo: Path | None, home: Path) -> list[tuple[Source, AgentCollection]]:
-    """Read the agents from every source, in order of precedence: files, presets and the repository's squad."""
+    """Read the agents from files, presets and the repository's squad, each with its source, lowest precedence first."""
     files = [(folder, read_folder(folder)) for folder in list_agent_folders(repo, home)]
     if not _may_have_teams(repo, home):
         return [(folder.source, collection) for folder, collection in files]
@@ -266,7 +266,7 @@ def _collect_team_agents(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCollection:
-    """The agents of one source by name, including those with broken files, and all diagnostics about the source."""
+    """All agents from one source, by name, and the diagnostics. A broken agent is represented by its diagnostics."""
 
     entries: Mapping[str, Agent | BrokenAgent]
     diagnostics: tuple[Diagnostic, ...]
@@ -274,7 +274,7 @@ class AgentCollection:
 
 
 def read_folder(folder: Folder) -> AgentCollection:
-    """Read all agent files in `folder`, which does not have to exist."""
+    """Read all agent files in `folder`. If the folder does not exist, there are none."""
     try:
         return collect_agents(folder.read_file(path) for path in list_agent_files(folder))
     except OSError as error:
@@ -284,7 +284,7 @@ def read_folder(folder: Folder) -> AgentCollection:
 
 
 def collect_agents(reads: Iterable[AgentFile]) -> AgentCollection:
-    """Collect the files of one folder by agent name; two files with the same name are both broken."""
+    """Collect the agents of one folder by name. If two files define the same name, that agent is broken."""
     diagnostics: list[Diagnostic] = []
     entries: dict[str, Agent | BrokenAgent] = {}
     first: dict[str, AgentFile] = {}
@@ -306,7 +306,7 @@ def collect_agents(reads: Iterable[AgentFile]) -> AgentCollection:
 
 
 def list_agent_files(folder: Folder) -> list[Path]:
-    """Return the agent files in `folder`, sorted by name; hidden files belong to other programs."""
+    """Return the agent files in `folder`, sorted by name. Hidden files are skipped: they belong to other programs."""
     if folder.repo is not None and not is_inside(folder.path, folder.repo):
         raise OSError(0, "it is outside the repository and is not read")
     try:
@@ -328,7 +328,7 @@ class CheckReport:
 
 
 def check_path(path: Path, home: Path, check_more: CheckMore = lambda agents: ()) -> CheckReport:
-    """Check the repository, folder or file at `path`. A folder or file is checked together with all other agents.
+    """Check the repository, folder or file at `path`. References to other agents are resolved.
 
     `check_more` returns further diagnostics about valid agents.
     """

@@ -31,13 +31,13 @@ from .team_keys import OPTION_READERS
 PRESETS_FILE = "presets.json"
 LOCK_FILE = ".presets.lock"
 CHECKED_KEYS = ("worktrees", "max_iterations")
-"""Keys of a preset that have the same meaning as under `team:` in an agent's file. So do all keys of `manner`."""
+"""Keys that mean the same in a preset as under `team:` in an agent's file. The keys of `manner` do, too."""
 MAX_NUMBER = 10**18
 """Numbers of this size or larger are rejected, as in agent files."""
 
 
 class PresetWorker(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A worker in a preset. Without a prompt, it is a generic worker; without tools, it gets the default tools."""
+    """A worker in a preset. It is generic if it has no prompt, and gets the default tools if `tools` is None."""
 
     name: str = ""
     role: str = ""
@@ -72,7 +72,7 @@ class ModeOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     prompts: dict[str, str] | None = None
 
     def to_team_options(self) -> dict[str, Any]:
-        """Return the options that are set, by their keys under `team:`."""
+        """Return the options that are set. Their names are the keys under `team:`."""
         return {key: value for key, value in structs.asdict(self).items() if value is not None}
 
 
@@ -96,7 +96,7 @@ class Preset(Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_repo_level: bool = False
 
     def to_members(self, taken: Collection[str] = ()) -> tuple[Member, ...]:
-        """Return the workers as members, each with a role and with a name that is not in `taken`."""
+        """Return the workers as members. Each gets a role, and a unique name that is not in `taken`."""
         names = {*(name.casefold() for name in taken)}
         found: list[Member] = []
         for number, worker in enumerate(self.workers, 1):
@@ -117,7 +117,7 @@ class InvalidPreset(Struct, frozen=True):
 
 
 class Presets(Struct, frozen=True):
-    """The content of the presets file, in order, and notices about it."""
+    """The content of the presets file, in file order, and notices about the file."""
 
     entries: tuple[Preset | InvalidPreset, ...]
     notices: tuple[str, ...] = ()
@@ -173,7 +173,7 @@ def save_preset(home: Path, preset: Preset) -> None:
 
 
 def check_preset(preset: Preset) -> None:
-    """Raise Mistake if the preset could not be loaded again after it is saved."""
+    """Raise Mistake if the preset could not be loaded again after saving."""
     context = ParseContext(file=Path(PRESETS_FILE), display_path=PRESETS_FILE)
     _read_options(msgspec.to_builtins(preset), context)
     for diagnostic in context.diagnostics:
@@ -218,7 +218,7 @@ def build_workers(models: Sequence[str], prompts: Sequence[str] = ()) -> tuple[P
 
 
 def _read_preset(entry: Any, context: ParseContext, notices: list[str]) -> Preset | InvalidPreset:
-    """Read a stored preset; an unknown mode becomes `broadcast`, with a notice."""
+    """Read a stored preset. An unknown mode is replaced by `broadcast`, and a notice is added."""
     if isinstance(entry, dict) and isinstance(called := entry.get("name"), str):
         entry = {**entry, **_read_options(entry, context)}
         if context.has_error:
@@ -235,7 +235,7 @@ def _read_preset(entry: Any, context: ParseContext, notices: list[str]) -> Prese
 
 
 def _read_options(entry: dict[str, Any], context: ParseContext) -> dict[str, Any]:
-    """Read the options of a preset's mode as in an agent's file, adding diagnostics to `context`."""
+    """Read a preset's team options with the same checks as in an agent's file. Diagnostics are added to `context`."""
     name = entry["name"]
     said = {key: entry[key] for key in CHECKED_KEYS if entry.get(key) not in (None, "")}
     found = {key: OPTION_READERS[key](_make_reader(context, f"{name}.{key}", value)) for key, value in said.items()}

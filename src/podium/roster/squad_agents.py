@@ -1,8 +1,8 @@
 """Build the agents of squads and presets: a lead for each team, and an agent for each of its members.
 
-A lead has the team's name and overrides other agents, as an agent file with that name would. A member
-overrides nothing: if its name is taken, the agent gets the lead's name as a prefix, and has the member's
-own name only inside the team.
+A lead has the team's name, and overrides other agents of that name in the same way as an agent file. A member
+overrides nothing: if its name is taken, its agent gets the lead's name as a prefix, and the member's own name
+applies only inside the team.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ DEFAULT_AGENT_TOOLS = ("read_file", "glob", "grep", "git_diff", "ask_person", "r
 """The tools for an agent whose file has no list of tools."""
 
 DEFAULT_WORKER_TOOLS = (*DEFAULT_AGENT_TOOLS, "write_file", "edit_file", "bash", "run_checks")
-"""The tools for a worker without its own list. Workers do the team's work, so they can write files and run commands."""
+"""The tools for a worker that lists none. Workers do the team's work, so they can write files and run commands."""
 
 LEAD_PROMPT = (
     "You lead the team {name}. Give each part of a request to the member whose role fits it best, "
@@ -43,7 +43,7 @@ MAX_NAMES_SHOWN = 6
 
 
 class TeamAgents(NamedTuple):
-    """The agents from one source of teams, with diagnostics. `broken` maps unusable leads to their errors."""
+    """Agents from presets or from a squad, with diagnostics. `broken` maps the names of unusable leads to errors."""
 
     agents: tuple[Agent, ...] = ()
     diagnostics: tuple[Diagnostic, ...] = ()
@@ -58,7 +58,7 @@ class TeamAgentsBySource(NamedTuple):
 
 
 class _TeamLocation(NamedTuple):
-    """Where a team is stored, and its lead's name. `hidden` are members that a squad of the same name overrides."""
+    """Where a team is stored, and its lead's name. `hidden` are members that a squad with that name overrides."""
 
     source: Source
     path: str
@@ -145,7 +145,7 @@ def _build_preset_agents(
 
 
 def _truncate_preset(preset: Preset) -> Preset:
-    """If a preset is also stored as a squad, truncate its texts to the lengths that are read from a squad."""
+    """If a preset is also stored as a squad, truncate its prompts and contexts to the lengths that squads allow."""
     if not preset.source:
         return preset
     return structs.replace(

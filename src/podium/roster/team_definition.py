@@ -1,4 +1,4 @@
-"""Find where a team is stored, and save, change or delete the stored team.
+"""Find, save, change and delete stored teams.
 
 A team is stored as a squad's folder, a preset, or agent files. Only squads and presets are written.
 Agent files are the user's own text and are never changed. Callers ask the user for confirmation first.
@@ -36,7 +36,7 @@ PLAIN_OPTIONS = ("worktrees", "max_iterations")
 
 
 class TeamDefinition(NamedTuple):
-    """A stored team: its lead, its members as agents, and where it is stored."""
+    """A stored team: the agents of its lead and its members, and the form in which it is stored."""
 
     lead: Agent
     members: tuple[Agent, ...]
@@ -54,7 +54,7 @@ class TeamDefinition(NamedTuple):
         return self.preset if self.preset is not None else preset_from_agents(self.lead, self.members)
 
     def as_own_copy(self, home: Path) -> Preset:
-        """Return the team as a preset to save, with the settings that only the user's copy of a squad can store."""
+        """Return the team as a preset to save. If the user has a copy of this squad, keep the copy's extra settings."""
         preset = self.as_preset()
         copy = presets.load_presets(home).get(preset.name)
         is_copy = self.squad is not None and copy is not None and copy.source == str(self.squad.source)
@@ -92,7 +92,7 @@ def _find_lead(name: str, roster: Roster) -> Agent:
 
 
 def preset_from_agents(lead: Agent, members: tuple[Agent, ...]) -> Preset:
-    """Convert a team of agent files to a preset. Raise Mistake if a preset cannot store all keys of the files."""
+    """Convert a team that agent files define to a preset. Raise Mistake if a preset cannot store all their keys."""
     assert lead.team is not None
     _refuse_extra_keys(lead, lead, LEAD_KEYS)
     own = {*CONTEXT_FIELDS, *PLAIN_OPTIONS, *ModeOptions.__struct_fields__}
@@ -147,7 +147,7 @@ def _make_extra_keys_error(lead: Agent, agent: Agent, keys: list[str]) -> Mistak
 
 
 def squad_team_from_preset(preset: Preset, repo: Path) -> squad.Team:
-    """Convert a preset to a squad team in this repository."""
+    """Convert a preset to a team that can be saved as this repository's squad."""
     # A copy of this repository's squad may be older than the squad's files, so saving the copy must not empty them.
     source = Path(preset.source) if preset.source and Path(preset.source).parent != repo.absolute() else None
     context = preset.shared_context, preset.routing_context
@@ -190,7 +190,7 @@ def describe_save_losses(preset: Preset, *, repo: Path | None, home: Path, team:
 
 
 def find_overridden_builtin(name: str, roster: Roster) -> str | None:
-    """Return the qualified name of the built-in agent that a team of this name overrides, or None."""
+    """Return the qualified name of the built-in agent that a team with this name overrides, or None."""
     qualified_name = f"builtin:{to_agent_name(name)}"
     return qualified_name if qualified_name in roster.by_qualified_name else None
 
@@ -238,7 +238,7 @@ def delete_team(found: TeamDefinition, *, repo: Path, home: Path) -> None:
 def change_team_member(
     found: TeamDefinition, member: str, *, repo: Path, home: Path, model: str | None = None, prompt: str | None = None
 ) -> TeamKind:
-    """Change a member's model or prompt, and return where the change is saved. A built-in team is saved as a preset."""
+    """Change a member's model or prompt, and return how the team is now stored. A built-in team becomes a preset."""
     place = _find_member_index(found, member)
     changes: dict[str, str] = {key: value for key, value in (("model", model), ("prompt", prompt)) if value is not None}
     if found.kind == "files":
@@ -273,7 +273,7 @@ def _replace_member(team: squad.Team, place: int, changes: Mapping[str, str]) ->
 
 
 def _find_member_index(found: TeamDefinition, member: str) -> int:
-    """Return the index of the member with this name in the team or in the roster."""
+    """Return the index of a member, given by its name in the team or the name of its agent."""
     assert found.lead.team is not None
     names = [one.name or one.agent.rpartition(":")[2] for one in found.lead.team.members]
     for known in (names, [one.agent for one in found.lead.team.members]):

@@ -126,7 +126,7 @@ def warn_about_idle_keys(fields: Mapping[str, FieldReader], mode: Mode) -> None:
 
 
 def describe_idle_key(key: str, mode: Mode) -> str:
-    """Return why a team key has no effect in this mode, or an empty string if it has one."""
+    """Return why a team key has no effect in this mode, or an empty string if it has an effect."""
     modes = ACTING_MODES.get(key, MODES)
     if mode in modes or mode not in MODES:
         return ""
@@ -134,7 +134,7 @@ def describe_idle_key(key: str, mode: Mode) -> str:
 
 
 def read_members(reader: FieldReader) -> tuple[Member, ...]:
-    """Read members. Each is a name, or a mapping with the team's changes to an agent."""
+    """Read the members. Each is an agent's name, or a mapping that also changes the agent for this team."""
     if isinstance(reader.node, ScalarNode):
         return tuple(Member(agent=name) for name in read_agent_names(reader))
     if not isinstance(reader.node, ListNode):

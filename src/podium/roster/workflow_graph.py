@@ -14,10 +14,10 @@ LEGEND = "* may give the final answer"
 
 
 def iter_edges(agent: Agent) -> Iterator[Reference]:
-    """Yield references to the agents that run inside or after this one.
+    """Yield references to the agents that run within or after this agent.
 
-    A lead's reference to itself is skipped if the lead is a member of its own discussion or its own
-    evaluator. `agent_check` rejects the latter.
+    A lead's reference to itself is skipped if the lead takes part in its own discussion, or is its own
+    evaluator, which `agent_check` rejects.
     """
     for reference in agent.references():
         is_self = reference.name == agent.name
@@ -59,7 +59,7 @@ def format_edge_label(agent: Agent, edge: Reference) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeLine:
-    """A line of the tree that has not been drawn yet."""
+    """A line of the tree that is still to be drawn."""
 
     name: str
     start: str = ""
@@ -106,7 +106,7 @@ def _build_child_lines(agent: Agent, parent: TreeLine) -> list[TreeLine]:
 
 
 def describe_agent_kind(agent: Agent) -> str:
-    """Return the suffix that marks a team or a router."""
+    """Return the suffix that marks a team or a router, or an empty string."""
     if agent.team is not None:
         return f"  [team: {agent.team.mode}]"
     return "  [router]" if agent.router is not None else ""
@@ -130,7 +130,7 @@ def render_mermaid(agents: Agents, name: str) -> str:
 
 
 def find_reachable_agents(agents: Agents, name: str) -> tuple[str, ...]:
-    """Return `name` and all agents that it needs, even indirectly, nearest first. Missing agents are included."""
+    """Return the names of an agent and of all agents that it needs, even indirectly, including missing agents."""
     found = {name: None}
     for current in (queue := [name]):
         for edge in iter_edges(agents[current]) if current in agents else ():

@@ -1,6 +1,6 @@
 """Draw the graph of agents as a self-contained SVG, with a box for each node of the tree.
 
-Edges and their labels come from `workflow_graph`.
+`workflow_graph` provides the edges and their labels.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _STYLE = (
 
 
 class Box(NamedTuple):
-    """An agent in the drawing: the row of its parent, its depth, and the label of its edge."""
+    """A box for an agent. `edge` is the label of the line from its parent, and `above` is the row of the parent."""
 
     name: str
     text: str

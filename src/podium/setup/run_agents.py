@@ -117,7 +117,7 @@ class RunAgents:
         return ""
 
     def _describe_unlisted_models(self, agents: Iterable[Agent]) -> Iterator[str]:
-        """Yield a notice for each agent whose first model may be refused, so that the agent needs its fallback model."""
+        """Yield a notice for each agent whose first model may be refused and replaced by its fallback model."""
         for agent in agents:
             models = list_models(self._settings, agent) if agent.engine == "model" else ()
             if len(models) < 2 or self._engine_for(self._settings, agent).name == REHEARSAL:

@@ -137,7 +137,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         return settings if settings.base_url else settings._with_base_url(environ)
 
     def add_provider_addresses(self, environ: Mapping[str, str]) -> Mapping[str, str]:
-        """Return the environment with the provider addresses from the settings added. Variables that are set take precedence."""
+        """Return the environment plus the provider addresses from the settings. Existing variables take precedence."""
         moved = {
             PROVIDERS[name].url_name: limits.base_url
             for name, limits in self.providers.items()
@@ -202,7 +202,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         return structs.replace(self, **other) if other else self
 
     def _may_keep_mode(self, mode: PermissionMode) -> bool:
-        """Return whether a run keeps its recorded mode. It does not if a mode is set now, or if the mode is `bypass`."""
+        """Return whether a run keeps its recorded mode: not if the mode is `bypass` or the current settings set one."""
         return mode != "bypass" and "permissions.mode" not in self.sources
 
 

@@ -1,1 +1,1 @@
-"""Views of a run that are computed from its timeline, shared by the command line and the web."""
+"""Compute views of a run from its timeline. The command line and the web share these views."""

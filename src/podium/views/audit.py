@@ -1,4 +1,4 @@
-"""Audit a run: which actions needed permission, which person or rule decided, and what ran."""
+"""List the actions of a run that were allowed or refused, who or which rule decided, and the outcome."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..values.operation_path import parse_agent_name
 
 
 def audit_actions(entries: Iterable[Entry]) -> Iterator[dict[str, Any]]:
-    """Return every action that needed permission, in order, with its request, its decision and its outcome."""
+    """Yield the fields of every action that was allowed or refused, in order. The outcome is set when the tool has answered."""
     asked: dict[str, list[PermissionAsked]] = {}
     answers: dict[str, PermissionAnswered] = {}
     open_acts: dict[str, dict[str, Any]] = {}

@@ -1,4 +1,4 @@
-"""Build records of decisions (what was decided, by whom and why), and render them in Markdown.
+"""Build records of decisions, which state the outcome, the participants and the reasons, and render them in Markdown.
 
 The text has the form of an architecture decision record (ADR). Text from agents and people is quoted, so that it cannot
 imitate a heading of the record.
@@ -31,7 +31,7 @@ IN_FORCE = "It applies to all later work in this repository, until another decis
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionRecord:
-    """A decision, the run in which it was made, and when."""
+    """A decision, the run in which it was made, and the times when it was proposed and committed."""
 
     state: DecisionState
     run: str = ""
@@ -46,17 +46,17 @@ class DecisionRecord:
 
     @property
     def status(self) -> RecordStatus:
-        """The status of the decision: `accepted` means that it applies."""
+        """The status of the decision. An `accepted` decision is in force."""
         if self.state.committed is None:
             return "proposed"
         return "superseded" if self.superseded_by else "accepted"
 
 
 def collect_decisions(entries: Iterable[Entry]) -> list[DecisionRecord]:
-    """Return the decisions in these entries, which can come from several runs, in the order of their proposals.
+    """Return the decisions in these entries, which can be from several runs, in the order in which they were proposed.
 
     A fork also contains decisions of the original run. Each decision is returned once: the version that was committed
-    last, or the first one if none was committed.
+    last or, if none was committed, the first version.
     """
     found: dict[tuple[str, str], DecisionRecord] = {}
     for entry in entries:
@@ -77,13 +77,13 @@ def _apply_entry(record: DecisionRecord, entry: Entry) -> DecisionRecord:
     try:
         state = record.state.apply(entry.event)
     except InvalidTransition:
-        return record  # a list must stay readable, whatever another release wrote
+        return record  # decisions must be listed even if another release wrote an entry that this one does not accept
     is_commit = record.state.committed is None and state.committed is not None
     return replace(record, state=state, committed_at=entry.at if is_commit else record.committed_at)
 
 
 def _link_superseded(records: list[DecisionRecord]) -> Iterator[DecisionRecord]:
-    """Yield the records; a record that was replaced refers to the decision that replaced it."""
+    """Yield the records, with `superseded_by` set in those that another decision replaced."""
     replacements = {
         (one.state.proposal.repo, one.state.proposal.supersedes): one.id
         for one in records
@@ -98,7 +98,7 @@ def _link_superseded(records: list[DecisionRecord]) -> Iterator[DecisionRecord]:
 
 
 def render_decision(record: DecisionRecord, *, number: str = "", files: Mapping[str, str] | None = None) -> str:
-    """Return the record of a decision in Markdown. `files` are the file names of other decisions, by id."""
+    """Render the record of a decision in Markdown. `files` maps the ids of other decisions to their files."""
     state = record.state
     proposal = state.proposal
     title = f"{number}. {escape_inline(proposal.topic)}" if number else escape_inline(proposal.topic)
@@ -144,7 +144,7 @@ def _link_decision(id: str, files: Mapping[str, str]) -> str:
 
 
 def list_participants(state: DecisionState) -> list[str]:
-    """Return who took part: those who proposed, voted and decided."""
+    """Return the names of those who proposed the decision, voted on it or made it."""
     if state.committed is not None and state.committed.participants:
         return list(state.committed.participants)
     by = "" if state.committed is None else state.committed.by
@@ -201,9 +201,9 @@ def _iter_outcome(state: DecisionState) -> Iterator[str]:
 def render_adr_files(decisions: Iterable[DecisionRecord], existing: Mapping[str, str]) -> dict[str, str]:
     """Return the files to write for these decisions, by path: new records, and records whose status has changed.
 
-    `existing` maps the paths of the files in the target tree to their texts; only the texts of decision records are
-    read. A decision gets the next free number, so records that are written when a branch reaches its target never
-    collide. A decision that already has a file is not written again.
+    `existing` maps the paths of the files in the target tree to their content; only the content of decision records is
+    read. A decision gets the next free number in the target, so records from different branches never collide. A
+    decision that already has a file is not written again.
     """
     made = [one for one in decisions if one.state.committed is not None]
     texts = {path: text for path, text in existing.items() if _parse_number(path)}
@@ -225,7 +225,7 @@ def render_adr_files(decisions: Iterable[DecisionRecord], existing: Mapping[str,
 def _update_superseded(
     made: list[DecisionRecord], files: Mapping[str, str], texts: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the existing files of decisions that these decisions replace, with their new status."""
+    """Return the existing files of the decisions that these decisions replace, with the new status in their content."""
     changed: dict[str, str] = {}
     for record in made:
         path = files.get(record.state.proposal.supersedes, "")

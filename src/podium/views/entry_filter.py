@@ -11,7 +11,7 @@ from ..values.operation_path import parse_agent_name, parse_plan_step
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EntryFilter:
-    """The criteria that select entries. An empty criterion selects every entry."""
+    """Criteria that select entries. An empty criterion accepts every entry."""
 
     agents: Collection[str] = ()
     steps: Collection[str] = ()

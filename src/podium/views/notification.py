@@ -1,8 +1,8 @@
-"""Notifications that the user gets when a run needs an answer, finishes or fails.
+"""Build the notifications that the user gets when a run needs an answer, finishes or fails.
 
 Notifications are derived from the entries of runs. A notification contains no text from agents, tools or files:
-only fixed words, ids and numbers. So it can be shown in a terminal title, passed to a command or sent to another
-machine as it is.
+only fixed words, ids and numbers. Therefore, it can safely be shown in a terminal title, passed to a command or sent
+to another machine.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ NotificationEvent = Literal["needs-input", "finished", "failed"]
 
 
 class Notification(Struct, frozen=True, kw_only=True):
-    """A change of a run's state that is worth reporting to the user.
+    """A change in a run that is worth reporting to the user.
 
-    `waiting` is the number of the run's open requests, and `request` is the id of the new one. `outcome` is empty
+    `waiting` is the number of the run's open requests, and `request` is the id of the new request. `outcome` is empty
     until the run has ended.
     """
 
@@ -48,7 +48,7 @@ class Notification(Struct, frozen=True, kw_only=True):
 
 
 def notify_of_end(entry: Entry) -> Notification | None:
-    """Return the notification about an ended run; None if it has not ended, or if a person stopped it."""
+    """Return the notification if this entry ends its run. Return None for other entries, and if the run was stopped."""
     match entry.event:
         case RunEnded(outcome="cancelled"):
             return None
@@ -59,13 +59,13 @@ def notify_of_end(entry: Entry) -> Notification | None:
 
 
 class NotificationBuilder:
-    """Derives notifications from the entries of runs, and counts the requests that wait for a person."""
+    """Derives notifications from the entries of runs, and counts the open requests."""
 
     def __init__(self) -> None:
         self._requests: dict[str, RunRequests] = {}
 
     def apply(self, entry: Entry) -> Notification | None:
-        """Apply the next entry of a run, and return the notification about it, if there is one."""
+        """Apply the next entry of a run. Return a notification if the entry is worth reporting."""
         requests = self._requests.setdefault(entry.run, RunRequests())
         requests.apply(entry)
         match entry.event:

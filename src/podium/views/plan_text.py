@@ -1,4 +1,4 @@
-"""Format a plan as text, for the members that review it and for the user who approves it."""
+"""Format a plan as text. Team members review this text, and the user approves it."""
 
 from __future__ import annotations
 

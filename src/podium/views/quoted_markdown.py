@@ -17,18 +17,18 @@ _TAG = re.compile(r"<(?=[A-Za-z/!?])")
 
 
 def format_bullets(lines: Iterable[str]) -> list[str]:
-    """Return lines as one bulleted list in a single block, or no block if there are no lines."""
+    """Return one block with `lines` as a bulleted list, or no block if there are no lines."""
     points = [f"- {escape_inline(line)}" for line in lines]
     return ["\n".join(points)] if points else []
 
 
 def escape_inline(text: str) -> str:
-    """Return a text as one line in which no character has a special meaning in Markdown."""
+    """Return `text` as one line, with all characters escaped that have a special meaning in Markdown."""
     return _SIGNS.sub(r"\\\1", escape_for_terminal(" ".join(text.split())))
 
 
 def quote_block(text: str) -> str:
-    """Return a text as a block quote, with headings, tags, images and link definitions escaped."""
+    """Return `text` as a block quote, with headings, tags, images and link definitions escaped."""
     lines = [_escape_block_syntax(line) for line in escape_for_terminal(text).strip("\n").splitlines()]
     return quote_lines("\n".join(lines)).lstrip("\n")
 

@@ -1,6 +1,6 @@
 """Format a permission request so that text from an agent or a tool cannot be mistaken for Podium's own.
 
-The terminal, the inbox and its JSON show the same lines.
+The terminal, the list of open requests and its JSON output show the same lines.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..values.hidden_characters import escape_if_hidden
 from ..values.risk_fact import RiskFact, RiskKind
 
 AT_A_GLANCE = 72
-"""The number of characters above which a text is shown with its length."""
+"""An argument with more characters than this is shown with its length."""
 LONGEST_NAME = 60
 
 SANDBOXES = {
@@ -50,7 +50,7 @@ _SPACES = re.compile(r"(?<=\S) {20,}(?=\S)")
 
 
 def format_request_lines(asked: PermissionAsked) -> list[str]:
-    """Return the lines of a request: the full arguments, the directory, the reason, the risks and the changes."""
+    """Return the lines that describe a request: the full arguments, the reason, the directory, the risks and so on."""
     action = asked.action
     lines = [
         *(
@@ -73,13 +73,13 @@ def format_request_lines(asked: PermissionAsked) -> list[str]:
 
 
 def format_risk(fact: RiskFact) -> str:
-    """Return a risk fact as a phrase on one line, in which its examples cannot be mistaken for Podium's words."""
+    """Format a risk fact as one line. Its examples are quoted, so that they cannot be mistaken for Podium's words."""
     more = f" and {fact.more} more" if fact.more else ""
     return f"{RISKS[fact.kind]}: {', '.join(map(_quote_example, fact.examples))}{more}"
 
 
 def format_agent_reason(text: str) -> list[str]:
-    """Return an agent's own reason as quoted lines, short enough that a terminal does not wrap them."""
+    """Format the reason that an agent gave as quoted lines that are short enough not to be wrapped by a terminal."""
     shown = " ".join("".join(map(escape_if_hidden, text)).split())
     # A wide character takes two columns, so a filler character follows it while the lines are wrapped.
     padded = "".join(f"{one}\0" if east_asian_width(one) in "WF" else one for one in shown)
@@ -100,7 +100,7 @@ def _quote_example(text: str) -> str:
 
 
 def escape_hidden_text(text: str) -> str:
-    """Escape invisible characters, and replace each long sequence of spaces with its length. Line breaks are kept."""
+    """Escape invisible characters except line breaks, and replace each long sequence of spaces with its length."""
     return _SPACES.sub(lambda run: f" [{len(run[0])} spaces] ", "".join(map(escape_if_hidden, text)))
 
 
@@ -111,7 +111,7 @@ def escape_in_line(name: str) -> str:
 
 
 def _format_length(value: object) -> str:
-    """Return the length of a text that is too long to judge at a glance."""
+    """Return the length of an argument that is too long to judge at a glance; otherwise an empty string."""
     return f" ({len(value)} characters)" if isinstance(value, str) and len(value) > AT_A_GLANCE else ""
 
 

@@ -1,7 +1,7 @@
-"""Groups of runs: a default group, one for each repository and one for each team.
+"""Assign runs to groups, and sort groups and runs for display.
 
-This module decides which group a run belongs to, and the order of groups and runs. It consists of
-pure functions without I/O. The user's manual changes are kept, and a team's runs stay together.
+There is a default group, a group for each repository and a group for each team. This module performs no I/O.
+Changes that the user makes are preserved, and the runs of a team stay together.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _ID = re.compile(r"[gG](\d{1,18})")
 
 
 class GroupKey(NamedTuple):
-    """The key of the group that a run belongs to by default; there is one group for each key."""
+    """The key of the group that a run belongs to by default. Each group has a unique key."""
 
     kind: Kind
     repo: str = ""
@@ -58,7 +58,7 @@ class Group(Struct, frozen=True, kw_only=True):
 
     @property
     def tag(self) -> str:
-        """The group's id as people type it, such as `g3`; run ids never look like that."""
+        """The group's id in the form that users type, such as `g3`. Run ids never have this form."""
         return f"g{self.id}"
 
     def __str__(self) -> str:
@@ -66,7 +66,7 @@ class Group(Struct, frozen=True, kw_only=True):
 
 
 class GroupedRun(Struct, frozen=True, kw_only=True):
-    """A run's place in its group. A `group` of None removes the run from all lists permanently."""
+    """A run's place in its group. If `group` is None, the run was removed from all lists permanently."""
 
     run: str
     group: int | None
@@ -117,7 +117,7 @@ class Arrangement(Struct, frozen=True, kw_only=True):
         return None if grouped is None or grouped.group is None else self.groups.get(grouped.group)
 
     def is_archived(self, run: str) -> bool:
-        """Return whether a run is archived, by itself or with its group."""
+        """Return whether a run or its group is archived."""
         group = self.group_of(run)
         return self.grouped_runs[run].is_archived or (group is not None and group.is_archived)
 
@@ -148,12 +148,12 @@ class Arrangement(Struct, frozen=True, kw_only=True):
         return self.grouped_runs[found[0]]
 
     def find_group_or_run(self, name: str) -> Group | GroupedRun:
-        """Return the group with this name or id, or the run whose id starts with it.
+        """Return the group with this name or id, or the run whose id starts with `name`.
 
-        Raise Mistake unless exactly one matches.
+        Raise Mistake unless exactly one group or run matches.
         """
         groups, runs = self._match_groups(name), self._match_runs(name)
-        # A complete run id means the run: a group with that name can still be selected by its own id.
+        # A complete run id selects the run. A group with the same name can still be selected by its id.
         if name in self.grouped_runs or (runs and not groups):
             return self.find_run(name)
         if runs:

@@ -1,6 +1,6 @@
-"""Build a run's report, which contains all its results so far, whatever its state.
+"""Build a report of a run's results, at any time and in any state of the run.
 
-Like the run view, the report is computed from the timeline. The command line and the web decide how to show it.
+Like the run view, the report is computed from the timeline. The command line and the web format it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class ReportPart(Struct, frozen=True, kw_only=True):
     """The result of one operation.
 
     `number` is the iteration of a loop or the round of a discussion, otherwise 0. `depth` is the number
-    of operations above it in the run's tree. `usage` includes everything below it.
+    of reported operations above this one. `usage` includes the operations below it.
     """
 
     agent: str
@@ -111,14 +111,14 @@ class OpenPoint(Struct, frozen=True, kw_only=True):
 
 
 class ChangedFile(Struct, frozen=True, kw_only=True):
-    """A file that agents changed with file tools; changes by commands are not known."""
+    """A file that agents changed with file tools. Changes made by commands are not tracked."""
 
     path: str
     agents: tuple[str, ...]
 
 
 class Report(Struct, frozen=True, kw_only=True):
-    """The results of a run. Without an `answer`, `why` says why there is none, and `draft` is a partial answer."""
+    """The results of a run. If `answer` is None, `why` is the reason, and `draft` is the partial answer."""
 
     run: str
     agent: str
@@ -177,7 +177,7 @@ class _DiscussionRecord:
 
 @dataclass(slots=True)
 class ReportBuilder:
-    """Builds a report, entry by entry; `view` is the run view of the same entries."""
+    """Builds a report entry by entry. `view` is the run view of the same entries."""
 
     view: RunView = field(default_factory=RunView)
     budget: Budget | None = None
@@ -188,7 +188,7 @@ class ReportBuilder:
     _discussion_records: dict[str, _DiscussionRecord] = field(default_factory=dict)
     _numbers: dict[str, int] = field(default_factory=dict)
     _own_texts: dict[str, str] = field(default_factory=dict)
-    """The operations' own answers, before their handoffs."""
+    """The answers that operations gave before they handed off, by path."""
 
     def apply(self, entry: Entry) -> None:
         """Apply the next entry."""
@@ -267,9 +267,9 @@ class ReportBuilder:
         return self._discussion_records.setdefault(node.path, _DiscussionRecord())
 
     def _find_coordinator(self, node: OperationNode) -> OperationNode:
-        """Return the coordinator of the discussion that a message at this operation belongs to.
+        """Return the operation that leads the discussion to which a message at `node` belongs.
 
-        Messages of a member that leads its own discussion belong to that discussion until it ends.
+        If `node` leads a discussion itself, its messages belong to that discussion until `node` ends.
         """
         leads = node.path in self._discussion_records and node.ended is None
         parent = self.view.find_parent(node)
@@ -278,7 +278,7 @@ class ReportBuilder:
     # The report
 
     def build_report(self) -> Report:
-        """Return the report of the entries so far."""
+        """Return the report of the entries that were applied."""
         view, started, root = self.view, self.view.started, self.view.root
         assert started is not None, "the first entry of a run is RunStarted"
         answered = root is not None and root.outcome == "succeeded"
@@ -380,7 +380,7 @@ class ReportBuilder:
             )
 
     def _infer_loop_end(self, node: OperationNode) -> ReflectEnd | None:
-        """Return how a loop without a recorded end has ended, or None if it may continue."""
+        """Return how a loop ended if its end is not recorded, or None if it may continue."""
         if node.ended is None:
             return "paused" if self.view.is_paused else None
         failure = node.failure or (None if self.view.ended is None else self.view.ended.failure)
@@ -404,7 +404,7 @@ class ReportBuilder:
         for id, entry in self.view.requests.unanswered.items():
             node = self.view.find_node(entry.operation)
             agent = "" if node is None else node.agent
-            # An agent that succeeded anyway no longer needs the answer.
+            # An agent that has succeeded no longer needs an answer.
             if node is not None and node.outcome == "succeeded":
                 continue
             match entry.event:

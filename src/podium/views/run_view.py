@@ -1,6 +1,6 @@
-"""Build a run's view, which is its tree of operations, from the timeline.
+"""Build a view of a run, with its tree of operations, from the timeline.
 
-A view is built by applying the entries in order, so the same entries always give the same view.
+A view is built by applying the entries in order, so the same entries always result in the same view.
 """
 
 from __future__ import annotations
@@ -53,11 +53,11 @@ from ..values.result import Result
 from ..values.usage import NO_USAGE, Usage
 
 USAGE_KINDS = frozenset(KINDS[event] for event in (ModelReplied, CallFailed, CallCut))
-"""The kinds of events that contain model call usage; a run's usage is their sum."""
+"""The kinds of events that record the usage of model calls. A run's usage is the sum of these records."""
 
 
 def usage_of_event(event: Event) -> Usage:
-    """Return the model call usage in an event."""
+    """Return the usage of the model call that an event reports, or no usage for other events."""
     return event.usage if isinstance(event, ModelReplied | CallFailed | CallCut) else NO_USAGE
 
 
@@ -75,14 +75,14 @@ class OperationNode:
     texts: list[str] = field(default_factory=list)
     data: Any = None
     parts: tuple[Part, ...] = ()
-    """Individual agents' contributions to the answer."""
+    """The contributions of individual agents to the answer."""
     failure: Failure | None = None
     engine: str = ""
     activity: str = "starting"
     status: str = ""
     """The status that the agent last reported."""
     judged_text: str = ""
-    """The text when the team's work was last evaluated."""
+    """The operation's text at the time when the team's work was last evaluated."""
     has_dispatched: bool = False
     own_usage: Usage = NO_USAGE
     children: list[OperationNode] = field(default_factory=list)
@@ -93,12 +93,12 @@ class OperationNode:
 
     @property
     def text(self) -> str:
-        """The answer, or the text so far."""
+        """The answer or, until the operation ends, the text that it has produced."""
         return "".join(self.texts)
 
     @property
     def draft(self) -> str:
-        """The partial answer: the last evaluated work, not a later plan."""
+        """The partial answer: the work that was last evaluated, if any, otherwise all text."""
         return self.judged_text or self.text
 
     @property
@@ -115,7 +115,7 @@ class OperationNode:
 
 @dataclass(slots=True)
 class RunView:
-    """A run's state as of the entries applied so far."""
+    """A run's state after the entries that have been applied."""
 
     run: str = ""
     started: RunStarted | None = None
@@ -209,7 +209,7 @@ class RunView:
         return NO_USAGE if self.root is None else self.root.usage
 
     def build_result(self) -> Result:
-        """Return the run's result, or its result so far."""
+        """Return the run's result. If the run has not ended, the outcome is `paused` or `interrupted`."""
         outcome: Outcome = self.ended.outcome if self.ended else "paused" if self.is_paused else "interrupted"
         answered = self.root if self.root is not None and self.root.outcome == "succeeded" else None
         failure = self.ended.failure if self.ended else None
@@ -246,7 +246,7 @@ def map_member_names(team: Team) -> dict[str, str]:
 
 
 def find_parent_path(path: str, known: Container[str]) -> str | None:
-    """Return the path of the nearest operation above a path, or None if there is none."""
+    """Return the longest parent of `path` that is in `known`, or None if there is none."""
     while path := path.rpartition("/")[0]:
         if path in known:
             return path
@@ -293,7 +293,7 @@ def _apply_to_node(node: OperationNode, entry: Entry) -> None:
 
 
 def _end_subtree(node: OperationNode, at: float) -> None:
-    """Mark a node as ended, and everything below it that has not ended as cancelled."""
+    """Mark the unfinished operations of a subtree as ended. Those without an outcome count as cancelled."""
     for below in node.walk():
         if below.ended is None:
             below.ended = at

@@ -1,4 +1,4 @@
-"""Read the work of a run's collaborating teams from its timeline: their plans and the progress of each step."""
+"""Read the plans of a run's collaborating teams, and the progress of each step, from the timeline."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..values.event import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeamWork:
-    """The work of one team. `draft` is the last draft of its plan; it may not be committed yet."""
+    """The work of one team. `draft` is the last draft of its plan, which may not be committed yet."""
 
     operation: str
     progress: WorkProgress
@@ -31,7 +31,7 @@ class TeamWork:
 
 
 class TeamWorkBuilder:
-    """Builds the work of every collaborating team of a run from the entries applied so far."""
+    """Builds the work of every collaborating team of a run, entry by entry."""
 
     def __init__(self) -> None:
         self._found: dict[str, TeamWork] = {}
@@ -52,7 +52,7 @@ class TeamWorkBuilder:
 
 
 def read_team_work(entries: Iterable[Entry]) -> list[TeamWork]:
-    """Return the work of every collaborating team of a run, in the order in which they were formed."""
+    """Return the work of each collaborating team of a run, in the order in which the teams were formed."""
     builder = TeamWorkBuilder()
     for entry in entries:
         builder.apply(entry)
@@ -67,13 +67,13 @@ def _apply(work: TeamWork, entry: Entry) -> TeamWork:
             return replace(work, artifacts=(*work.artifacts, stored))
         case SnapshotTaken() as taken:
             return replace(work, snapshots=(*work.snapshots, (entry.seq, taken)))
-    with suppress(InvalidTransition):  # a list of many runs is shown even if one of them has an odd timeline
+    with suppress(InvalidTransition):  # an invalid timeline must not prevent a list of many runs from being shown
         return replace(work, progress=work.progress.apply(entry.event))
     return work
 
 
 def _cancel(work: TeamWork) -> TeamWork:
-    """Return the work as cancelled, unless it had ended before."""
+    """Return the work with its state changed to cancelled, unless it has already ended."""
     with suppress(InvalidTransition):
         return replace(work, progress=work.progress.apply(WorkStateChanged(state="cancelled")))
     return work

@@ -1,7 +1,7 @@
-"""A worker's state: its status, and the details that lists and reports show.
+"""Build a worker's state: its status, and the details that lists and reports show.
 
-Like the run view, it is computed from the timeline of the worker's run. The timeline does not show whether a process
-is working on the run, so the caller passes that in.
+Like the run view, the state is computed from the timeline of the worker's run. The timeline does not show whether a
+process is working on the run, so the caller passes this information.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ RELEVANT_KINDS = tuple(name for event, name in KINDS.items() if event not in (Te
 """The kinds of events that affect a worker's state: all but streamed text and reasoning."""
 
 WORKERS_TOOL = "workers"
-"""The tool name shown for a worker that waits for its own workers."""
+"""The tool name that is shown for a worker while it waits for workers that it started."""
 
 CHECKS_TOOL = "run_checks"
 VERDICT = re.compile(r"(PASS|FAIL) (.+?)(?=, (?:PASS|FAIL) |$)")
@@ -90,8 +90,8 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     """A worker's state. If `answer` is None, `why` explains why there is none.
 
     `waiting_since` is the time of the oldest unanswered request or question, or 0 if there is none; `waiting_for`
-    lists the ids of all unanswered ones. The branch fields are set once the work is committed. `counts` lists the
-    runs of workers that this worker started and that have returned; `usage` includes theirs.
+    lists the ids of all unanswered ones. The branch fields are set once the work is committed. `counts` lists the runs
+    of workers that this worker started and that have returned. `usage` includes the usage of these runs.
     """
 
     run: str
@@ -149,7 +149,7 @@ class WorkerStateBuilder:
     _begun_at: float = 0.0
     _restarts: int = 0
     _is_under_way: bool = False
-    """Whether the current or last process on the run has made any progress."""
+    """Whether the process that last worked on the run has made any progress."""
     _stopped_by: str | None = None
     _has_turned: bool = False
     _turns: set[str] = field(default_factory=set)
@@ -184,7 +184,7 @@ class WorkerStateBuilder:
                 self._apply_progress(entry)
 
     def _apply_resume(self, at: float) -> None:
-        """Apply a resume by a new process; the previous process's running turns and tools no longer count."""
+        """Record that a new process resumed the run. Turns and tools that were running no longer count."""
         self._restarts += self._is_under_way
         self._begun_at = self._begun_at or at
         self._is_under_way = self._has_turned = False
@@ -282,7 +282,7 @@ class WorkerStateBuilder:
         return "idle" if self._has_turned else "starting"
 
     def _find_current_tool(self, asked: dict[str, Entry]) -> str:
-        """Return the tool that the worker requests permission for, or the last tool that it started."""
+        """Return the tool that waits for the user or, if there is none, the running tool that was started last."""
         for entry in asked.values():
             match entry.event:
                 case PermissionAsked(action=action):

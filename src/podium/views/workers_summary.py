@@ -1,6 +1,6 @@
 """Summarise workers: their states, the files that more than one of them changed, and their total usage.
 
-A summary contains only what the timelines record. Other code tests with git whether branches merge.
+A summary contains only facts from the timelines. Other code tests with git whether branches merge.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class SharedFile(Struct, frozen=True, kw_only=True):
 
 
 class SentWorker(Struct, frozen=True, kw_only=True):
-    """A worker that a run started; `why` is the error that the run recorded for it, if any."""
+    """A worker that a run started. `why` is the error that the run recorded for the worker, if any."""
 
     run: str
     branch: str
@@ -49,7 +49,7 @@ class WorkersSummary(Struct, frozen=True, kw_only=True):
         all_workers = tuple(workers)
         counted = {run for worker in all_workers for run in worker.counts}
         begun = [worker for worker in all_workers if worker.begun_at]
-        # Workers on the same branch each report everything on it, so only the latest one is counted.
+        # Each worker reports all changes on its branch, so only the latest worker of each branch is counted.
         last = {worker.name: worker for worker in sorted(all_workers, key=lambda one: one.at)}.values()
         by_file: dict[str, dict[str, None]] = {}
         for worker in all_workers:

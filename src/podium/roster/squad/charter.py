@@ -34,7 +34,7 @@ class Charter(Struct, frozen=True):
     shortened: bool
     fallbacks: list[str] = []
     unread_fallback: str = ""
-    """The text of a fallback that should list models, but cannot be read as model names."""
+    """A fallback that should list models, but does not consist of model names."""
 
     @property
     def model(self) -> str:
@@ -43,7 +43,7 @@ class Charter(Struct, frozen=True):
 
 
 class CharterParts(NamedTuple):
-    """A charter's own text, and the model that Podium appended."""
+    """A charter's own text, and the model in the section that Podium appended, if any."""
 
     body: str
     model: str | None
@@ -94,14 +94,14 @@ def parse_charter(text: str) -> Charter:
 
 
 def _parse_fallbacks(text: str) -> list[str]:
-    """Return the models in a charter's fallback, such as `opus -> sonnet (cheaper)`. A fallback in prose has none."""
+    """Return the models in a fallback such as `opus -> sonnet (cheaper)`. Return none if the fallback is prose."""
     found = [strip_markup(_REMARK.sub("", f" {part}").strip()) for part in _NEXT_MODEL.split(text)]
     names = [one for one in found if one]
     return names if all(MODEL_NAME.fullmatch(one) for one in names) and not _NO_CHAIN.match(text) else []
 
 
 def _store_field(fields: dict[str, str], line: str) -> None:
-    """Store the field in a line such as `- **Role:** Lead`, unless the field is already set."""
+    """Parse a line such as `- **Role:** Lead` and store the field, unless it is already set."""
     if found := _FIELD.match(line):
         fields.setdefault(normalise_heading(found[1]), strip_markup(found[2]))
 

@@ -1,7 +1,7 @@
-"""A squad's decision inbox: new decisions are files of their own there, until they are merged into `decisions.md`.
+"""Write decisions to a squad's inbox, and merge the inbox into `decisions.md`.
 
-Merging only appends to `decisions.md`. A file is removed from the inbox after its text is in `decisions.md`, so an
-interrupted merge loses and repeats nothing.
+Each new decision is a separate file in the inbox. Merging only appends to `decisions.md`. A file is removed from the
+inbox after its text was appended, so an interrupted merge neither loses nor duplicates a decision.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _MARK = "<!-- podium decision {id} -->"
 
 
 class InboxMerge(NamedTuple):
-    """The result of merging an inbox: the files that were merged, and notices for the person."""
+    """The names of the inbox files that were merged, and notices for the user."""
 
     merged: tuple[str, ...]
     notices: tuple[str, ...]
 
 
 def find_squad_folder(repo: Path) -> Path:
-    """Return the squad's folder of a repository. Raises Mistake if there is none."""
+    """Return the folder of a repository's squad. Raise Mistake if there is none."""
     for name in (SQUAD_FOLDER, LEGACY_SQUAD_FOLDER):
         folder = locate_squad_folder(repo / name)
         if folder.is_dir() and is_inside(folder, repo):
@@ -49,7 +49,7 @@ def find_squad_folder(repo: Path) -> Path:
 
 
 def write_inbox_decisions(repo: Path, decisions: Iterable[DecisionRecord]) -> list[Path]:
-    """Write a file to the squad's inbox for each decision that is not in the squad's folder yet. Raises Mistake."""
+    """Write each decision that the squad does not have yet to its inbox. Raise Mistake if there is no squad."""
     folder = find_squad_folder(repo)
     inbox = folder / INBOX_FOLDER
     if not is_inside(inbox, repo):
@@ -66,13 +66,13 @@ def write_inbox_decisions(repo: Path, decisions: Iterable[DecisionRecord]) -> li
 
 
 def make_inbox_name(record: DecisionRecord) -> str:
-    """Return the file name of a decision in the inbox: who proposed it, its topic and its id."""
+    """Return the file name for a decision in the inbox. It contains the proposer, the topic and the id."""
     words = (slug(record.state.proposal.by) or "podium", slug(record.state.proposal.topic)[:LONGEST_NAME].strip("-"))
     return f"{'-'.join(filter(None, words))}-{slug(record.id)}.md"
 
 
 def render_inbox_decision(record: DecisionRecord) -> str:
-    """Return a decision in the form in which squads write decisions."""
+    """Return a decision as Markdown in the layout that squads use."""
     made = record.state.committed
     assert made is not None
     day = time.strftime("%Y-%m-%d", time.gmtime(record.committed_at))
@@ -90,10 +90,10 @@ def render_inbox_decision(record: DecisionRecord) -> str:
 
 
 def merge_inbox(repo: Path, *, lock: Path) -> InboxMerge:
-    """Append the decisions in the squad's inbox to `decisions.md` and empty the inbox. Raises Mistake.
+    """Append the decisions in the squad's inbox to `decisions.md` and empty the inbox. Raise Mistake on failure.
 
-    What is in `decisions.md` already is not appended again. Two decisions with the same title and different text are
-    both kept. A file that cannot be read, or that changes meanwhile, stays in the inbox.
+    Decisions that `decisions.md` already contains are not appended again. If two decisions have the same title but
+    different text, both are kept. A file that cannot be read, or that changes during the merge, stays in the inbox.
     """
     folder = find_squad_folder(repo)
     target = folder / DECISIONS_FILE
@@ -128,7 +128,7 @@ def _read_inbox(inbox: Path, repo: Path) -> _Inbox:
 
 
 def _read_decisions(folder: Path, repo: Path) -> bytes:
-    """Return the content of `decisions.md`; empty if it does not exist. Raises Mistake if it cannot be read."""
+    """Return the content of `decisions.md`, empty if it does not exist. Raise Mistake if it cannot be read."""
     path = folder / DECISIONS_FILE
     if not path.is_symlink() and not path.exists():
         return b""
@@ -147,7 +147,7 @@ def _decode_decisions(data: bytes, folder: Path, repo: Path) -> str:
 
 
 def _select_new_blocks(files: dict[Path, str], known: str, repo: Path) -> tuple[list[str], list[str]]:
-    """Return the decisions that are not in `decisions.md` yet, each once, and notices about equal titles."""
+    """Return the decisions that `decisions.md` does not contain, without duplicates, and notices about equal titles."""
     text = _strip_line_ends(known)
     new: list[str] = []
     notices: list[str] = []
@@ -165,7 +165,7 @@ def _select_new_blocks(files: dict[Path, str], known: str, repo: Path) -> tuple[
 
 
 def split_inbox_text(text: str, *, title: str) -> list[str]:
-    """Split the text of an inbox file into decisions, each with a heading. A text without one gets this title."""
+    """Split the text of an inbox file into decisions at its headings. Text above the first heading gets this title."""
     lines = split_lines(text)
     starts: list[int] = []
     for place, line in iter_content_lines(lines):
@@ -186,12 +186,12 @@ def _strip_line_ends(text: str) -> str:
 
 
 def _contains_lines(text: str, block: str) -> bool:
-    """Return whether a text contains these lines, whatever spaces are at their ends."""
+    """Return whether `text` contains the lines of `block`. Spaces at line ends are ignored."""
     return f"\n{_strip_line_ends(block)}\n" in f"\n{text}\n"
 
 
 def _append_blocks(before: bytes, blocks: list[str]) -> bytes:
-    """Return the content of `decisions.md` with the decisions appended, keeping its line endings."""
+    """Return the content of `decisions.md` with the decisions appended. They get the line endings of the file."""
     ending = "\r\n" if b"\r\n" in before else "\n"
     start = before or FIRST_LINE.encode()
     gap = "\n" if start.endswith((b"\n", b"\r")) else "\n\n"

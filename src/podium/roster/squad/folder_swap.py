@@ -55,7 +55,7 @@ def replace_folder(target: Path, base: Path | None) -> Iterator[Path]:
     except BaseException:
         shutil.rmtree(new, ignore_errors=True)
         raise
-    if new.is_dir():  # now holds the old content of `target`
+    if new.is_dir():  # `new` now contains the old content of `target`
         _move_late_files(new, target, seen)
         shutil.rmtree(new, ignore_errors=True)
 
@@ -70,7 +70,7 @@ def delete_folder(folder: Path) -> None:
 
 
 def copy_folder(old: Path, new: Path) -> dict[str, int]:
-    """Fill `new` with the same files as `old`. Return their inode numbers by path."""
+    """Create `new` with the same files as `old`. Return the files' inode numbers by path."""
     seen: dict[str, int] = {}
     made: list[tuple[str, Path]] = []
     for place, folders, names in os.walk(old, onerror=_raise_error):
@@ -87,7 +87,7 @@ def copy_folder(old: Path, new: Path) -> dict[str, int]:
 
 
 def _raise_error(error: OSError) -> None:
-    """Raise the error. Otherwise, a folder that cannot be listed would be missing from the copy."""
+    """Raise the error. If it were ignored, a folder that cannot be listed would be missing from the copy."""
     raise error
 
 
@@ -100,7 +100,7 @@ def _link_or_copy(source: Path, copy: Path) -> None:
 
 
 def write_new_file(path: Path, text: str) -> None:
-    """Write `text` to a new file at `path`. An existing file may be a hard link to the old one, so it is replaced."""
+    """Write `text` to a new file at `path`. Replace an existing file, because it may be a hard link to the old one."""
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
     with fresh.open("x", encoding="utf-8", newline="") as file:
@@ -155,7 +155,7 @@ def _exchange_folders(one: Path, other: Path) -> bool:
 
 
 def _move_late_files(old: Path, target: Path, seen: dict[str, int]) -> None:
-    """Move files to the new folder that another program added to the old folder while the new one was being built."""
+    """Move files to the new folder that another program wrote to the old folder while the new one was being built."""
     for place, _, names in os.walk(old):
         for name in names:
             path = Path(place) / name

@@ -43,14 +43,14 @@ class MemberListing(NamedTuple):
 
 
 class RosterRow(NamedTuple):
-    """A table row that lists a worker."""
+    """A row that lists a worker, and its table."""
 
     table: Table
     row: Row
 
 
 def update_team_file(text: str, *, name: str, mode: Mode, members: Sequence[MemberListing]) -> str:
-    """Return `text`, the content of a `team.md`, updated to this name, mode and members."""
+    """Return the content of a `team.md`, given as `text`, with this name, mode and members."""
     whole = _LINE.findall(text)
     end = "\r\n" if whole and whole[0].endswith("\r\n") else "\n"
     lines = [line.rstrip("\r\n") for line in whole]
@@ -104,7 +104,7 @@ class _LineEdits:
             self.after[place] = [*said, *self.after.get(place, ())]
 
     def set_members(self, members: Sequence[MemberListing]) -> None:
-        """List these members in order, reusing the table's rows."""
+        """Set the rows of the table to these members, in order. Existing rows are reused."""
         tables = find_member_tables(self.lines)
         if not tables:
             new = [
@@ -149,7 +149,7 @@ class _LineEdits:
             self.changes[roster_row.row.line] = _render_member_row(line, roster_row.table, was)
 
     def _add_columns(self, table: Table) -> Table:
-        """Add any of Podium's columns that are missing, and a Members heading above the table. Return the table."""
+        """Add the columns and the Members heading that Podium expects, if they are missing. Return the new table."""
         if not table.is_under(MEMBER_SECTION):
             self._set_section_heading(table)
         if table.header is None or table.rule is None:
@@ -197,7 +197,7 @@ def _lists_worker(found: Row, table: Table) -> bool:
 
 
 def _is_up_to_date(roster_row: RosterRow, line: MemberListing) -> bool:
-    """Return whether a row already matches `line`."""
+    """Return whether a row already lists the member in the same way as `line`."""
     one = read_member(roster_row.row, roster_row.table)
     listed = find_status_column(roster_row.table)
     is_whole = len(roster_row.row.cells) >= len(roster_row.table.header.cells) if roster_row.table.header else True
@@ -226,7 +226,7 @@ def _render_member_row(line: MemberListing, table: Table, was: RosterRow | None)
 
 
 def _read_previous_cell(was: RosterRow | None, column: str) -> str:
-    """Return the cell in a column of a member's old row."""
+    """Return the cell of a member's old row in this column, or an empty string."""
     return "" if was is None else get_cell(was.row.cells, was.table.find_column(column))
 
 

@@ -28,7 +28,7 @@ _EXAMPLE = re.compile(r'(?:"[^"]*"|“[^”]*”|[^,"“]|["“])+')
 
 
 class Route(Struct, frozen=True):
-    """A kind of work, and the agents that it is assigned to."""
+    """A kind of work, and the agents that do it."""
 
     work_type: str
     agents: list[str]
@@ -44,7 +44,7 @@ class Ownership(Struct, frozen=True):
 
 
 class Noted(Struct, frozen=True):
-    """A team decision: its heading and the text below it."""
+    """A decision in `decisions.md`: its heading and the text below the heading."""
 
     title: str
     level: int

@@ -24,7 +24,7 @@ from .team_file import MEMBER_LAYOUTS, find_mode_lines, parse_mode, parse_team
 SQUAD_FOLDER = ".squad"
 LEGACY_SQUAD_FOLDER = ".ai-team"
 BACKUP_SUFFIX = ".before"
-"""The suffix of the old folder during a replacement, on systems that cannot exchange folders atomically."""
+"""The suffix of the old folder while it is being replaced, on systems that cannot exchange folders atomically."""
 MAX_CONTEXT_LENGTH = 8000
 TEAM_FILE, CHARTER_FILE, DECISIONS_FILE, ROUTING_FILE, AGENTS_FOLDER = (
     "team.md",
@@ -50,12 +50,12 @@ class SquadWorker(NamedTuple):
 
 
 def discover(path: Path) -> Team | None:
-    """Return the team of the repository at `path`. `path` can also be the squad's own folder."""
+    """Return the team of the repository or squad folder at `path`, or None if there is no team."""
     return discover_with_notices(path).team
 
 
 def discover_with_notices(path: Path) -> Discovery:
-    """Return a repository's team, with notices. If there is no team, the notices say why a squad cannot be read."""
+    """Return a repository's team, with notices. If its squad cannot be read, the notices say why."""
     path = Path(path).absolute()
     repo, names = (
         (path.parent, [path.name])
@@ -99,7 +99,7 @@ def with_full_texts(team: Team) -> Team:
 
 
 def _read_charter_body(folder: Path, folder_name: str | None, repo: Path) -> str:
-    """Return the full charter in a worker's folder, without the model section."""
+    """Return the full text of a worker's charter, without the model section that Podium appended."""
     return (
         split_charter(_read_text_or_empty(folder / AGENTS_FOLDER / folder_name / CHARTER_FILE, repo)).body
         if folder_name
@@ -108,7 +108,7 @@ def _read_charter_body(folder: Path, folder_name: str | None, repo: Path) -> str
 
 
 def _read_text_or_empty(path: Path, repo: Path) -> str:
-    """Return a file's text, or an empty string if the file cannot be read. That error has already been reported."""
+    """Return a file's text. If it cannot be read, return an empty string: the error has already been reported."""
     try:
         return read_squad_file(path, repo) or ""
     except UnreadableFile:
@@ -122,7 +122,7 @@ def locate_squad_folder(folder: Path) -> Path:
 
 
 def _read_team(folder: Path, repo: Path, why_none: list[str]) -> Team | None:
-    """Return the team in a folder, or None. If there is a team file but no team, add the reason to `why_none`."""
+    """Return the team in a folder, or None. If a team file exists but defines no team, add the reason to `why_none`."""
     text = read_squad_file(folder / TEAM_FILE, repo)
     if text is None:
         return None
@@ -157,7 +157,7 @@ def _read_team(folder: Path, repo: Path, why_none: list[str]) -> Team | None:
 
 
 def read_workers(folder: Path, repo: Path, text: str, notices: list[str]) -> list[SquadWorker]:
-    """Return the workers listed in `team.md` or, if it lists no members, those with a charter. Names are unique."""
+    """Return the workers that `team.md` lists or, if it lists no members, all workers that have a charter."""
     folder_names = index_member_folders(folder, repo)
     listed = [one for one in parse_team(text).members if is_worker(one.name, one.status)]
     if not parse_team(text).members:

@@ -21,7 +21,7 @@ DASHES = frozenset({"", "-", "--", "---", "–", "—"})
 
 
 class Heading(NamedTuple):
-    """A heading: its level, from 1, and its text."""
+    """A heading. Levels start at 1."""
 
     level: int
     text: str
@@ -35,7 +35,7 @@ class Row(NamedTuple):
 
 
 class Table(NamedTuple):
-    """A table: the headings above it, its header row if it has one, and its rows."""
+    """A table. `under` are the headings above it, and `rule` is the line number of the separator below its header."""
 
     under: tuple[Heading, ...]
     header: Row | None
@@ -65,7 +65,7 @@ def normalise_heading(text: str) -> str:
 
 
 def parse_heading(line: str) -> Heading | None:
-    """Parse a line as a heading."""
+    """Parse a line as a heading. Return None if it is not a heading."""
     found = _HEADING.match(line)
     return Heading(len(found[1]), found[2].rstrip()) if found else None
 
@@ -87,7 +87,7 @@ def iter_content_lines(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def iter_section_lines(lines: Sequence[str]) -> Iterator[tuple[int, str, tuple[Heading, ...]]]:
-    """Yield the lines outside code fences and comments, each with the headings above it."""
+    """Yield the lines outside code fences and comments, each with its number and the headings above it."""
     above: tuple[Heading, ...] = ()
     for place, line in iter_content_lines(lines):
         if found := parse_heading(line):

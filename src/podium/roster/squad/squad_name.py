@@ -25,7 +25,7 @@ def make_member_key(name: str) -> str:
 
 
 def agent_name(session: str, team: str) -> str:
-    """Return the agent name for a session in a team, without the team's name as a prefix."""
+    """Return the agent name for a session. If the session's name starts with the team's name, remove this prefix."""
     prefix = re.match(rf"{re.escape(team.strip())}(?![^\W_])", session.strip(), re.IGNORECASE) if team.strip() else None
     return slug(session.strip()[prefix.end() :] if prefix else session) or "agent"
 

@@ -39,7 +39,7 @@ MAX_FOLDER_NAME_LENGTH = 60
 
 
 class MemberFolder(NamedTuple):
-    """A member, the name of its folder if it needs one, and whether `team.md` already listed it."""
+    """A member, the name of its folder if it needs a folder, and whether the old `team.md` lists it."""
 
     member: Member
     folder_name: str | None
@@ -47,7 +47,7 @@ class MemberFolder(NamedTuple):
 
 
 def write(team: Team, repo: Path) -> Path:
-    """Save `team` as the repository's squad and return its folder. A crash leaves the old folder or the new one."""
+    """Save `team` as the repository's squad and return its folder. After a crash, its content is old or new."""
     repo = Path(repo).absolute()
     if not team.members:
         raise Mistake(f"the team {team.name} has no members and cannot be saved; add a member")
@@ -91,7 +91,7 @@ def delete(team: Team, repo: Path) -> None:
 
 
 def _resolve_target(repo: Path) -> Path:
-    """Return the folder to write, following a link inside the repository."""
+    """Return the folder to write. A link is followed if its target is inside the repository."""
     path = repo / SQUAD_FOLDER
     if not is_inside(path, repo):
         raise Mistake(f"{SQUAD_FOLDER} is outside the repository and is not written; replace the link with a folder")
@@ -105,7 +105,7 @@ def _is_squad_folder(folder: Path, repo: Path) -> bool:
 
 
 def _apply_team(team: Team, new: Path, repo: Path) -> None:
-    """Write the team to the copied folder."""
+    """Write the team to `new`, which is a copy of the current folder."""
     text = read_squad_file(new / TEAM_FILE, repo)
     before = read_workers(new, repo, text or "", []) if text is not None else []
     listed = {make_member_key(worker.member.name): worker.folder_name for worker in before}
@@ -175,7 +175,7 @@ def _save_charter(member_folder: MemberFolder, team: Team, new: Path, repo: Path
 
 
 def _choose_charter_body(member: Member, there: str | None, source: str | None, default: str) -> str | None:
-    """Return the text of a member's charter, or None if only part of the text is known and it must not be written."""
+    """Return the text of a member's charter, or None if only part of it is known, so that it must not be written."""
     if not member.prompt and not member.shortened:
         return default
     for text in (there, source):
@@ -190,7 +190,7 @@ def _is_same_charter(text: str, body: str, member: Member) -> bool:
 
 
 def _save_context(name: str, context: str, team: Team, new: Path, repo: Path) -> None:
-    """Write a context file, unless the file is up to date. If the text was removed, the file is emptied."""
+    """Write a context file, unless it is up to date. If the team no longer has the context, empty the file."""
     try:
         there = read_squad_file(new / name, repo)
     except UnreadableFile:
@@ -204,14 +204,14 @@ def _save_context(name: str, context: str, team: Team, new: Path, repo: Path) ->
         context = source
     elif len(context) == MAX_CONTEXT_LENGTH and len(normalise_text(there or "")) > MAX_CONTEXT_LENGTH:
         return  # a truncated copy of an earlier version of this file
-    # A team that was not read from this folder may lack the file's text, so saving it must not empty the file.
+    # A team that was not read from this folder may lack the file's text, so saving that team must not empty the file.
     is_known = team.source is not None and team.source.absolute() in (repo / SQUAD_FOLDER, repo / LEGACY_SQUAD_FOLDER)
     if context or (there is not None and is_known):
         _write_squad_file(new / name, f"{context}\n" if context else "", new)
 
 
 def _read_source_file(team: Team, repo: Path, *parts: str) -> str | None:
-    """Read a file from the folder that the team was read from, if that is not the folder to be written."""
+    """Read a file from the folder that the team was read from. Return None if that is the folder to write."""
     if team.source is None or team.source.absolute() == repo / SQUAD_FOLDER:
         return None
     try:
@@ -251,7 +251,7 @@ def _write_squad_file(path: Path, text: str, new: Path) -> None:
 
 
 def _require_own_folder(new: Path, *parts: str) -> Path:
-    """Return a folder inside `new`. Raise Mistake if it is a link, because a link's target must not be changed."""
+    """Return a folder inside `new`. Raise Mistake if the path contains a link: link targets must not be changed."""
     path = new
     for part in parts:
         path = path / part

@@ -1,7 +1,7 @@
 """Define a squad's team: its members and their shared context.
 
-Texts are normalised to the form in which they are read back from a file, so that a team is equal to
-itself after it is written and read again.
+Strings are normalised in the same way as when a file is read, so that a team is equal to itself after it
+is written and read again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ACTIVE = "Active"
 
 
 class Member(Struct, frozen=True):
-    """A worker. `shortened` is set if `prompt` is only the start of its charter."""
+    """A worker. `shortened` is set if `prompt` contains only the start of the charter."""
 
     name: str
     role: str = ""
@@ -62,6 +62,6 @@ def to_single_line(text: str) -> str:
 
 
 def normalise_text(text: str) -> str:
-    """Normalise `text` to what reading it from a file returns: UTF-8, `\\n` line endings, no surrounding whitespace."""
+    """Normalise `text` in the same way as file content: UTF-8, `\\n` line endings, no surrounding whitespace."""
     text = replace_surrogates(text).replace("\r\n", "\n").replace("\r", "\n").replace("\0", "\ufffd")
     return re.sub(r"\A[\s\ufeff]+", "", text).rstrip()

@@ -27,7 +27,7 @@ DEFAULT_MODE: Mode = "reflect"
 MODE_LINE = re.compile(r"(\s*(?:[-*+]\s+)?[*_]*mode[*_]*\s*:[*_`\s]*)([\w-]+)", re.IGNORECASE)
 MEMBER_SECTION = "members"
 OLDER_MEMBER_SECTIONS = ("team members", "roster", "team roster")
-"""Other titles of the section that lists the members. Saving a team renames the section to `Members`."""
+"""Other titles for the section that lists the members. Saving a team renames the section to `Members`."""
 MEMBER_LAYOUTS = (
     "a table under ## Members, ## Team Members, ## Roster or ## Team Roster, or one with the columns Name and Role"
 )
@@ -52,7 +52,7 @@ def parse_team(text: str) -> TeamFile:
 
 
 def parse_title(line: str) -> str:
-    """Return the team's name from its heading."""
+    """Return the team's name, given the line of its heading."""
     found = parse_heading(line)
     return found.text if found else ""
 
@@ -65,25 +65,25 @@ def find_title_line(lines: Sequence[str]) -> int | None:
 
 
 def find_mode_lines(lines: Sequence[str]) -> list[tuple[int, str]]:
-    """Return the number of each line that sets a mode, with the word for the mode."""
+    """Return the number of each line that sets a mode, with the name of the mode in that line."""
     found = [(place, MODE_LINE.match(line)) for place, line in iter_content_lines(lines)]
     return [(place, match[2]) for place, match in found if match]
 
 
 def find_mode(lines: Sequence[str]) -> Mode:
-    """Return the first known mode, or the default."""
+    """Return the first valid mode, or the default mode."""
     return next((known for _, word in find_mode_lines(lines) if (known := parse_mode(word))), DEFAULT_MODE)
 
 
 def parse_mode(word: str) -> Mode | None:
-    """Return the mode for a word. The word can be another system's name for the mode."""
+    """Return the mode with this name, or None. The names that other programs use for modes are accepted, too."""
     name = word.strip("-_").lower()
     name = MODE_ALIASES.get(name, name)
     return cast(Mode, name) if name in MODES else None
 
 
 def find_member_tables(lines: Sequence[str]) -> list[Table]:
-    """Find the member tables: under `Members`, under a similar title, or with columns for name and role."""
+    """Find the tables that list members: under `Members`, under a similar title, or with the columns name and role."""
     found = [table for table in parse_tables(lines) if not table.is_under(*_OTHER_SECTIONS)]
     kinds = [
         [table for table in found if table.is_under(MEMBER_SECTION)],
