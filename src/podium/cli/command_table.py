@@ -1,7 +1,7 @@
 """Define the table of commands, and build the text of `podium --help`.
 
-Printing the help must take no longer than starting the interpreter, so this module imports only the
-version. Each command is implemented in the module of the same name.
+Printing the help must add almost nothing to the start-up time of the interpreter, so this module imports only
+the version. Each command is implemented in the module of the same name.
 """
 
 from .. import __version__
@@ -68,11 +68,11 @@ NAMES = tuple(name for name, _, _, _ in COMMANDS)
 LOOKING_NAMES = tuple(
     name for name, section, _, _ in COMMANDS if section not in ("Work", "Steer") or name == "approvals"
 )
-"""The commands that change nothing by themselves."""
+"""The commands that a mistyped name can suggest, because they change nothing by themselves."""
 LOOKING_SUBCOMMANDS = frozenset(
     ("check", "diff", "explain", "export", "list", "logs", "output", "path", "show", "test", "validate", "wait")
 )
-"""The subcommands that change nothing."""
+"""The subcommands that a mistyped name can suggest, because they change nothing."""
 EXAMPLES = {name: example for name, _, _, example in COMMANDS}
 
 
@@ -98,7 +98,7 @@ def build_version_text() -> str:
 
 
 def answer_help_or_version(arguments: list[str]) -> str | None:
-    """Return the help or version text if these arguments ask for it, otherwise None."""
+    """Return the help or the version if these arguments request it, otherwise None."""
     match arguments:
         case [] | ["--help" | "-h" | "help"]:
             return build_help_text()

@@ -1,6 +1,6 @@
 """Find and run a `podium` command, and report its errors.
 
-Commands are imported when they are called. This module handles all errors that a command raises.
+Each command is imported only when it is called. All errors that commands raise are handled here.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class GlobalOptions:
 
 
 class RootCommandGroup(click.Group):
-    """The group of all commands; each is imported when it is first needed."""
+    """The group of all commands. Each command is imported when it is first needed."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(NAMES)
@@ -119,7 +119,7 @@ def _format_error(error: BaseException) -> str:
 
 def _format_usage_error(error: click.ClickException) -> str:
     """Return a usage error from click as one sentence in the style of our own messages."""
-    # Click's own suggestions are dropped: if nothing is similar, they only mention --help.
+    # Click's own suggestions are not used: if nothing is similar, they only mention --help.
     text = (error.message if hasattr(error, "possibilities") else error.format_message()).rstrip(".")
     ctx: click.Context | None = getattr(error, "ctx", None)
     command = "podium" if ctx is None else ctx.command_path
@@ -127,7 +127,7 @@ def _format_usage_error(error: click.ClickException) -> str:
 
 
 def _suggest_similar(error: click.ClickException, ctx: click.Context | None) -> str:
-    """Return a suggestion for a mistyped option or subcommand, or an empty string."""
+    """Return a suggestion for a mistyped option or subcommand, or an empty string if nothing is similar."""
     if ctx is None:
         return ""
     wrong = getattr(error, "option_name", None) or getattr(error, "command_name", None) or ""
@@ -145,7 +145,7 @@ def _suggest_command(name: str) -> str:
 
 
 def _find_closest(word: str, known: Sequence[str], *, cutoff: float = 0.6) -> str:
-    """Return the known word that is most similar, or an empty string."""
+    """Return the known word that is most similar to `word`, or an empty string if none is similar enough."""
     from difflib import get_close_matches  # imported here for start-up time: most commands are spelled right
 
     return next(iter(get_close_matches(word, known, n=1, cutoff=cutoff)), "")

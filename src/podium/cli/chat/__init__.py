@@ -1,1 +1,1 @@
-"""Chat with an agent: consoles, slash commands, and the output of runs."""
+"""Implement the chat with an agent: its consoles, slash commands and output."""

@@ -1,7 +1,7 @@
 """Print a run in a chat: the answer as it is streamed, and one line for each other event.
 
-If a single agent answers, its text is shown as it is streamed. If several agents work in parallel, each event
-is printed on its own line and the answer follows at the end.
+If a single agent answers, its text is printed as it is streamed. If several agents work in parallel, each event
+is printed on a separate line and the answer follows at the end.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ HIDDEN_EVENTS = (
 
 
 class TranscriptPrinter:
-    """Prints one run on a console. `known` contains the notices already printed; the printer adds new ones to it."""
+    """Prints one run on a console. `known` contains the notices that were already printed; new notices are added."""
 
     def __init__(self, console: ChatConsole, *, columns: Callable[[], int], known: set[str]) -> None:
         self.answer = ""
         """The final answer of the first agent."""
         self.has_streamed = False
-        """Whether any text was shown while it was streamed."""
+        """Whether any text of the answer was printed as it was streamed."""
         self._console = console
         self._reply: ReplyPrinter = (
             MarkdownReplyPrinter(console) if console.can_render else LineReplyPrinter(console, columns)
@@ -86,7 +86,7 @@ class TranscriptPrinter:
             self._console.print_agent_text(self.answer)
 
     def shorten_error(self, error: str) -> str:
-        """Return the run's error without the parts that were printed."""
+        """Return the run's error without the messages that this printer has already printed."""
         return self._lines.shorten_error(error)
 
     def _print_event_lines(self, lines: list[str]) -> None:
@@ -117,8 +117,8 @@ class TranscriptPrinter:
     def _is_answering(self, operation: str) -> bool:
         """Return whether the text of this operation is the answer.
 
-        This is true if the agent has no team, router or handoff, and is the first agent or was reached from the first
-        agent only by routing.
+        This is true if the agent has no team, router or handoff, and is the first agent or received the request only
+        through routers.
         """
         first, *below = operation.split("/")
         agent = self._agents.get(parse_agent_name(operation))
@@ -144,7 +144,7 @@ class TranscriptPrinter:
 
 
 def skip_printed_text(printed: str, text: str) -> str:
-    """Return the text without its beginning if `printed` already ends with that. Otherwise, begin on a new line."""
+    """Return `text` without the beginning that `printed` already ends with. If nothing overlaps, start a new line."""
     for size in range(min(len(printed), len(text)), 0, -1):
         if printed.endswith(text[:size]):
             return text[size:]

@@ -1,8 +1,8 @@
 """Run a chat between a user and an agent.
 
 Every message starts a new run that continues the conversation of the previous run. Therefore, each message is listed
-as a run, can be inspected, and is kept when this process exits. A message that is sent while an agent is working goes
-to that agent; if the agent does not receive it, it becomes the next message.
+as a run, can be inspected, and is not lost when this process exits. A message that the user sends while an agent is
+working is delivered to that agent; if the agent ends before it receives the message, the message starts the next run.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class ChatSession:
             self._console.print_line(f"interrupted; continue with: podium resume {self._turn.run.id}")
 
     def handle_interrupt(self) -> None:
-        """Handle Ctrl-C: leave the open request unanswered or, if there is none, stop the turn.
+        """Handle Ctrl-C: close the current prompt without an answer or, if no prompt is open, stop the turn.
 
         Between turns, clear the line. While a turn is being stopped, or after the line was cleared, exit.
         """
@@ -116,7 +116,7 @@ class ChatSession:
             self.exit_chat(exit_codes.SIGNALLED + 2)
 
     def exit_chat(self, code: int = exit_codes.GOAL_MET) -> None:
-        """End the chat. An active run stays resumable."""
+        """End the chat. A run that is active can be resumed later."""
         self.code = code
         if self._group is not None:
             self._group.cancel_scope.cancel()
@@ -246,7 +246,7 @@ class ChatTurn:
 
     @property
     def pending_messages(self) -> list[str]:
-        """The messages sent during the turn that the agent has not received."""
+        """The messages that the user sent during the turn and the agent has not received."""
         return [*self._received.values(), *self._sent]
 
     async def follow_run(self, run: Run, printer: TranscriptPrinter) -> Result:
@@ -272,7 +272,7 @@ class ChatTurn:
         try:
             await self.run.send(text, by=BY)
         except Mistake:
-            return True  # the run ended first, so the message stays pending
+            return True  # the run has ended, so the message stays pending
         self._console.print_line("  the agent will receive your message at its next step")
         return True
 

@@ -1,7 +1,7 @@
 """Define the interface between a chat and its terminal.
 
-There are two implementations: a prompt that stays at the bottom while output scrolls above it, and plain
-lines for terminals that do not support that.
+There are two implementations: a prompt that stays at the bottom while output scrolls above it, and a plain,
+line-based console for terminals that do not support such a prompt.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ class ChatConsole(Keyboard, Protocol):
         ...
 
     def print_line(self, text: str) -> None:
-        """Print a text and end the line. Control characters are escaped."""
+        """Print `text` and end the line. Control characters are escaped."""
         ...
 
     def print_agent_text(self, text: str) -> None:
-        """Print a text from an agent, rendered as Markdown if the console can do that."""
+        """Print text from an agent, rendered as Markdown if `can_render` is true."""
         ...
 
     def show_partial_text(self, text: str) -> None:
-        """Show the last lines of an incomplete text, or nothing if `text` is empty."""
+        """Show the last lines of text that is still incomplete, or nothing if `text` is empty."""
         ...
 
     def show_activity(self, activity: str) -> None:
-        """Show an activity and how long it has taken so far, or nothing if `activity` is empty."""
+        """Show an activity and its duration, or nothing if `activity` is empty."""
         ...
 
     def show_prompt(self, name: str) -> None:
@@ -49,7 +49,7 @@ class ChatConsole(Keyboard, Protocol):
         ...
 
     def restore_line(self, text: str) -> None:
-        """Insert an undelivered line into the input, before any text typed since."""
+        """Put a line that was not delivered back into the input, before any text that is being typed."""
         ...
 
     def clear_line(self) -> None:

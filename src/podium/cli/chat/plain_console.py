@@ -1,4 +1,4 @@
-"""A line-based chat console, for terminals without cursor control.
+"""Implement a line-based chat console for terminals without cursor control.
 
 The terminal handles line editing, and a key is entered as a line: `y`, then Enter.
 """
@@ -81,7 +81,7 @@ class PlainConsole:
         return "\n" if was_prompted else ""
 
     def restore_line(self, text: str) -> None:
-        """Print the line: the terminal's own input line cannot be changed."""
+        """Print the line, because text cannot be put into the terminal's own input line."""
         self.print_line(f"  not sent: {text}")
 
     def clear_line(self) -> None:
@@ -103,7 +103,7 @@ class PlainConsole:
         return said if len(said) == 1 else ""
 
     async def discard_line(self) -> None:
-        """Do nothing: a key was read as a whole line."""
+        """Do nothing: reading a key has already read the whole line."""
 
     async def read_line(self) -> str:
         self._answers = Queue()

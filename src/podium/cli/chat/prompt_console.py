@@ -1,7 +1,7 @@
-"""A console with a prompt that stays at the bottom of the terminal while output scrolls above it.
+"""Implement a console with a prompt that stays at the bottom of the terminal while output scrolls above it.
 
-The prompt for a permission request reads the next key, but never one meant for a message: it waits until the line is
-empty and no key has been pressed for a moment.
+The prompt for a permission request reads a single key. So that a key typed for a message never counts as an answer,
+the prompt waits until the line is empty and no key has been pressed for a moment.
 """
 
 from __future__ import annotations
@@ -114,7 +114,7 @@ class PromptConsole:
         self._print_above(format_agent_text(text, self._stdout))
 
     def _print_above(self, text: str) -> None:
-        """Print a text above the prompt. Untrusted control characters must already be escaped."""
+        """Print text above the prompt. Untrusted control characters must already be escaped."""
         app = self._session.app
         if app.is_running:
             # run_in_terminal is not used: it briefly enables the terminal's line editing, which swallows a Ctrl-D.
@@ -152,7 +152,7 @@ class PromptConsole:
         self._insert_restored_line()
 
     def _insert_restored_line(self) -> None:
-        """Put a restored line into the input, unless the input is being used for an answer or is not shown."""
+        """Put a restored line into the input if the prompt for messages is shown."""
         if self._restored and self._mode == "talk" and self._session.app.is_running:
             typed = self._session.default_buffer.text
             self._session.default_buffer.document = Document(f"{self._restored} {typed}".rstrip())
@@ -254,7 +254,7 @@ class LineCompleter(Completer):
 
 
 class ChatHistory(FileHistory):
-    """The lines entered so far, in a file that only its owner can read. Answers to requests are not saved."""
+    """The history of entered lines, in a file that only its owner can read. Answers to requests are not saved."""
 
     def __init__(self, path: Path, *, is_kept: Callable[[], bool]) -> None:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -9,7 +9,7 @@ from ..terminal.text import count_fitting, display_width
 from .console import ChatConsole
 
 LONGEST_BLOCK = 50_000
-"""A longer block is printed in parts."""
+"""A block with more characters than this is printed in parts."""
 GROWTH = 1.2
 """An unfinished block is parsed again when it has grown by this factor, to avoid parsing long blocks too often."""
 
@@ -27,7 +27,7 @@ class ReplyPrinter(Protocol):
 
 
 class LineReplyPrinter:
-    """Prints the lines of a reply as they are written, wrapped between words."""
+    """Prints the lines of a reply without rendering them, wrapped between words."""
 
     def __init__(self, console: ChatConsole, columns: Callable[[], int]) -> None:
         self._console = console
@@ -88,7 +88,7 @@ class MarkdownReplyPrinter:
 
 
 class LineWrapper:
-    """Wraps text that arrives in pieces into lines of limited width."""
+    """Wraps text that arrives in pieces into lines that fit the console."""
 
     def __init__(self, columns: Callable[[], int]) -> None:
         self.partial_line = ""

@@ -1,6 +1,6 @@
-"""Define slash commands, the commands that a user can enter in a chat.
+"""Define slash commands, which a user can enter in a chat.
 
-Most of them call a `podium` command with the same arguments as on the command line, and print its output.
+Most of them run a `podium` command with the same arguments as on the command line, and print its output.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ...workspace.git.repository import Repository
 from ..terminal.text import align_columns
 
 ENDLESS = frozenset({"wait", "-f", "--follow"})
-"""Arguments with which `podium workers` does not return until workers end or pause."""
+"""Arguments that make `podium workers` wait until workers end or pause."""
 
 _OPTION = re.compile(r"(?:^|\s)--[A-Za-z]")
 _QUOTED = re.compile(r"""(?:"(?:[^"\\]|\\.)*"|'[^']*')(?=\s+--[A-Za-z]|\s*$)""", re.DOTALL)
@@ -35,9 +35,9 @@ _QUOTED = re.compile(r"""(?:"(?:[^"\\]|\\.)*"|'[^']*')(?=\s+--[A-Za-z]|\s*$)""",
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlashCommand:
-    """A slash command: its arguments, its description, and the `podium` call that it maps to.
+    """A slash command: its arguments, its description, and the `podium` command that it runs.
 
-    A command without `calls` is handled by the chat itself. A command with `is_local` applies to the chat's
+    The chat itself handles a slash command without `calls`. With `is_local`, the command applies to the chat's
     repository.
     """
 
@@ -162,15 +162,15 @@ def build_arguments(slash: SlashCommand, rest: str, *, place: Path) -> list[str]
 
 
 def add_repo_option(words: list[str], place: Path) -> list[str]:
-    """Add the option `--repo` to a `podium` call, so that it does not depend on the current folder."""
+    """Add the option `--repo` to `podium` arguments, so that the command does not depend on the current folder."""
     command = 2 if words[:2] == ["team", "show"] else 1
     return [*words[:command], f"--repo={place}", *words[command:]]
 
 
 def capture_podium_output(words: list[str]) -> str:
-    """Call `podium` with these arguments and return its output. Its standard input is empty.
+    """Run a `podium` command in this process, with empty standard input, and return its output.
 
-    While it runs, the standard streams are redirected for every thread of the process.
+    While the command runs, the standard streams are redirected for all threads of the process.
     """
     from ..root import podium  # imported here to avoid a cycle: root imports the commands, and they import this module
 

@@ -1,1 +1,1 @@
-"""The commands of `podium`, one module each."""
+"""Implement the commands of `podium`, each in a separate module."""

@@ -28,7 +28,7 @@ def agents_command(repo: Path | None, is_json: bool) -> None:
 
 
 def format_agents_table(roster: Roster, *, most: int) -> str:
-    """Return a table of names, sources and descriptions, with descriptions truncated to fit `most` columns."""
+    """Return a table of names, sources and descriptions. Descriptions are truncated to fit `most` columns."""
     rows: list[tuple[str, str, str]] = [
         (agent.name, agent.source, agent.description) for agent in roster.agents.values()
     ]
@@ -53,7 +53,7 @@ def format_agents_json(roster: Roster) -> str:
 
 
 def agent_fields(agent: Agent) -> dict[str, str]:
-    """Return the fields of an agent in the JSON list."""
+    """Return the fields of an agent for the JSON list."""
     return {
         "name": agent.name,
         "source": agent.source,

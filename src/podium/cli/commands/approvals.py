@@ -43,7 +43,7 @@ def approvals_command(id: str | None, is_json: bool) -> None:
 
 
 def request_fields(one: OpenRequest) -> dict[str, Any]:
-    """Return the fields of a request in the JSON list."""
+    """Return the fields of a request for the JSON list."""
     return {
         "id": one.asked.id,
         "run": one.summary.id,
@@ -82,7 +82,7 @@ def format_request(one: OpenRequest) -> str:
 
 
 def format_answer_commands(requests: Sequence[OpenRequest]) -> str:
-    """Return the commands that answer these requests."""
+    """Return the commands with which the user can answer these requests."""
     id = requests[0].asked.id if len(requests) == 1 else "ID"
     kinds = {isinstance(one.asked, PermissionAsked) for one in requests}
     answers = [f"podium approve {id}, podium deny {id} --why TEXT"] if True in kinds else []
@@ -90,7 +90,7 @@ def format_answer_commands(requests: Sequence[OpenRequest]) -> str:
 
 
 def request_key(one: OpenRequest) -> str:
-    """Return a key that identical requests share."""
+    """Return a key that is the same for identical permission requests."""
     return one.asked.action.effect_hash if isinstance(one.asked, PermissionAsked) else one.asked.id
 
 

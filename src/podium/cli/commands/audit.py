@@ -1,4 +1,4 @@
-"""`podium audit`: list the allowed and denied actions of a run, and who or which rule decided."""
+"""`podium audit`: list the allowed and denied actions of a run, and the person or rule that decided."""
 
 from __future__ import annotations
 

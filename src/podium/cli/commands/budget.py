@@ -1,4 +1,4 @@
-"""`podium budget`: show or change the budget of a run, even while it is running."""
+"""`podium budget`: show or change the budget of a run, even while the run is active."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def budget_command(run: str, limits: Budget | None, is_json: bool) -> None:
 
 
 def change_budget(store: Path, summary: RunSummary, limits: Budget) -> str:
-    """Request new limits for a run and return a message with the result. Raise Mistake if they cannot be changed."""
+    """Change the limits of a run and return a message for the user. Raise Mistake if they cannot be changed."""
     run = summary.id
     if is_over(summary):
         again = (
@@ -78,7 +78,7 @@ def change_budget(store: Path, summary: RunSummary, limits: Budget) -> str:
 
 
 def describe_effective_time(limits: Budget) -> str:
-    """Return when changed limits take effect: a time limit immediately, other limits from the next model call."""
+    """Describe when new limits take effect: a time limit immediately, other limits from the next model call."""
     if limits.seconds is None:
         return "from the next model call"
     return (
@@ -91,10 +91,10 @@ def describe_effective_time(limits: Budget) -> str:
 async def wait_for_reply(
     store: Path, run: str, after: int, change: BudgetChanged
 ) -> BudgetChanged | Noticed | RunEnded | None:
-    """Wait for the run's process to reply to a change; return None if it exits without a reply."""
+    """Wait until the run's process replies to a change. Return None if the process exits without a reply."""
     with StoreReader(store) as reader:
         while True:
-            # A new entry wakes the follower, but a process that exits does not, so the state is polled.
+            # New entries wake the follower, but the exit of a process does not, so the state is polled.
             with move_on_after(POLL_SECONDS), Follower(store, run, after) as entries:
                 async for entry in entries:
                     after = entry.seq
@@ -124,7 +124,7 @@ def format_budget(report: Report) -> str:
 
 
 def budget_fields(report: Report) -> dict[str, Any]:
-    """Return the budget and the usage of a run as JSON fields; a limit that is not set is null."""
+    """Return the budget and the usage of a run as JSON fields. Limits that are not set are null."""
     return {
         "schema": SCHEMA,
         "run": report.run,

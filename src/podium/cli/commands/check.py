@@ -51,7 +51,7 @@ def format_severity_counts(found: CheckReport) -> str:
 
 
 def format_count(number: int, word: str) -> str:
-    """Return a count with its noun, e.g. `1 agent` or `2 agents`."""
+    """Return a count and its noun, e.g. `1 agent` or `2 agents`."""
     return f"{number} {word}" if number == 1 else f"{number} {word}s"
 
 

@@ -103,7 +103,7 @@ def config_validate_command(repo: Path | None, is_json: bool) -> int:
 
 
 def find_settings_problems(home: Path, repo: Path) -> list[Diagnostic]:
-    """Return all problems with the settings files, both within each file and when they are combined."""
+    """Return all problems with the settings files, both in each file and in the combined settings."""
     files = read_settings_files(home, repo)
     findings = list(files.diagnostics)
     if not files.errors:
@@ -159,7 +159,7 @@ def _struct_fields(value: Struct | None) -> dict[str, Any]:
 
 
 def _without_secrets(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return the command or URL and the names of variables and headers, without values that may be secret."""
+    """Return a server's command or URL and the names of its variables and headers. Omit values that may be secret."""
     address = without_credentials(fields.get("url", "")).partition("?")[0]
     shown = {"command": fields["command"], "url": address}
     names = {key: sorted(fields[key]) for key in ("env", "headers") if fields.get(key)}
@@ -167,7 +167,7 @@ def _without_secrets(fields: dict[str, Any]) -> dict[str, Any]:
 
 
 def _format_notify_target(target: NotifyTarget) -> str:
-    """Return a notification target as text, without arguments and paths, which may be secret."""
+    """Format a notification target, without its arguments or path, which may be secret."""
     if isinstance(target, NotifyCommand):
         return f"command {target.command[0]}"
     url = urlsplit(target)

@@ -90,14 +90,14 @@ class CostLine(NamedTuple):
 
 
 class TreeLabel(NamedTuple):
-    """A label in a tree: the guide lines before it, and its text, which can be truncated."""
+    """A label in a tree: the guide lines in front of it, and the text, which can be truncated."""
 
     guide: str
     text: str
 
 
 def format_cost_tree(run_view: RunView, *, now: float, most: int, signs: TreeSymbols) -> list[str]:
-    """Return the tree of operations with their total usage; operations with children also show their own usage."""
+    """Return the tree of operations with their total usage. Operations with children also show their own usage."""
     if run_view.root is None:
         return [f"run {run_view.run} has not started, so it has no cost"]
     lines = list(walk_cost_lines(run_view.root, now=now, signs=signs))
@@ -110,10 +110,10 @@ def format_cost_tree(run_view: RunView, *, now: float, most: int, signs: TreeSym
 def walk_cost_lines(
     node: OperationNode, *, now: float, signs: TreeSymbols, before: str = "", below: str = ""
 ) -> Iterator[CostLine]:
-    """Yield the lines of an operation and all operations below it."""
+    """Yield the lines for an operation and all operations below it."""
     yield CostLine(TreeLabel(before, escape_for_terminal(node.agent)), node_usage(node, now))
     if node.children and node.own_usage.calls:
-        # An operation's time includes its children's, so its own time is not known.
+        # An operation's time includes the time of its children, so its own time is not known.
         yield CostLine(TreeLabel(below + signs.through, "own"), node.own_usage)
     for child in node.children:
         corner, side = (signs.last, "   ") if child is node.children[-1] else (signs.between, signs.through)
@@ -187,5 +187,5 @@ def format_usage_table(title: str, names: Sequence[TreeLabel], columns: Sequence
 
 
 def sum_column_widths(columns: Sequence[Column]) -> int:
-    """Return the total width of the columns with their gaps."""
+    """Return the total width of the columns, including the gaps between them."""
     return sum(column.width + 2 for column in columns)

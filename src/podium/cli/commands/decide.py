@@ -87,7 +87,7 @@ def decide_command(
 
 
 def _require_team(settings: Settings, place: Path, name: str) -> str:
-    """Return `name` if the agent with that name leads a team. Raise Mistake if it does not."""
+    """Return `name`. Raise Mistake if the agent with this name does not lead a team."""
     agent = load_roster(place, settings.home).get(name)
     if agent.team is None:
         raise Mistake(
@@ -97,7 +97,7 @@ def _require_team(settings: Settings, place: Path, name: str) -> str:
 
 
 def _find_superseded(settings: Settings, place: Path, id: str | None) -> str:
-    """Return the id of the decision to supersede, empty if none is given. Raise Mistake if it is not in force."""
+    """Return the full id of the decision to supersede, or an empty string. Raise Mistake if it is not in force."""
     if id is None:
         return ""
     record = find_decision(settings.store, find_decision_repo(place), id)

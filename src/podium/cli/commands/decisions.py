@@ -24,7 +24,7 @@ NO_DECISIONS = 'no decisions yet; make one with: podium decide "topic" --option 
 
 
 class DecisionsCommandGroup(click.Group):
-    """The subcommands of `podium decisions`. If an id is given instead of a subcommand, show that decision."""
+    """The subcommands of `podium decisions`. An id in place of a subcommand shows that decision."""
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -115,9 +115,9 @@ def decision_fields(record: DecisionRecord) -> dict[str, Any]:
 
 
 def format_decision_row(record: DecisionRecord, *, names_run: bool = False) -> tuple[str, ...]:
-    """Return the columns of a decision: its id, date, status, and what was decided.
+    """Return the table row for a decision: its id, date and status, and its topic with the outcome.
 
-    With `names_run`, the id has the form `RUN/ID`, for a decision that a fork made differently.
+    With `names_run`, the id has the form `RUN/ID`, which is needed if a fork made the decision differently.
     """
     made = record.state.committed
     day = time.strftime("%Y-%m-%d", time.localtime(record.committed_at or record.proposed_at))

@@ -27,7 +27,7 @@ from ..terminal.text import as_json, print_to_stderr
 
 
 class FiniteSeconds(click.FloatRange):
-    """A number of seconds that is neither infinite nor NaN."""
+    """A parameter type for a number of seconds that is neither infinite nor NaN."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
         seconds = float(super().convert(value, param, ctx))
@@ -75,7 +75,7 @@ def delegate_command(
     require_known_tools(rules)
     options = WorkerOptions(**option_values, approved=rules, is_unattended=is_input_disabled())
     if options.model and not settings.model:
-        # If a model is specified, an unreachable provider is an error instead of a reason to rehearse.
+        # If a model is specified, an unreachable provider is an error; the run is not rehearsed instead.
         settings = Settings.load(repo=place, model=options.model)
     run = anyio.run(_delegate_task, settings, place, agent, branch, read_text_argument(task), options)
     if is_json:

@@ -1,4 +1,4 @@
-"""`podium demo`: run a team, kill its process midway, resume the run and check that nothing was lost."""
+"""`podium demo`: run a team, kill the process midway, resume the run and check that nothing was lost."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ REQUEST = "May we cache prices for a day without leaking a discount?"
 TEAM = "release"
 GOAL = "Is the price cache ready to ship?"
 PODIUM_PREFIX = "PODIUM_"
-"""Prefix of the environment variables that are removed so that the demo stays in its own folder."""
+"""Prefix of the environment variables that are removed so that the demo uses only its own folder."""
 
 
 @click.command("demo")
@@ -55,7 +55,7 @@ def demo_command(is_kept: bool) -> int:
 
 @dataclass(frozen=True, slots=True)
 class DemoFolder:
-    """The folder of a demo, with a repository and a home folder for Podium."""
+    """The folder of a demo, which contains a repository and a home folder for Podium."""
 
     root: Path
 
@@ -100,7 +100,7 @@ class CommandResult:
 
 
 class Demo:
-    """Runs the demo section by section; each section first prints what it does."""
+    """Runs the demo in sections. Each section starts with a description of what happens."""
 
     def __init__(self, console: Console, folder: DemoFolder) -> None:
         self._console = console
@@ -167,7 +167,7 @@ class Demo:
     # Processes
 
     def _run_podium(self, *arguments: str, fault: int | None = None) -> CommandResult:
-        """Run a command in its own process and print its standard error as it arrives."""
+        """Run `podium` in a separate process and print its standard error as it arrives."""
         variables = {} if fault is None else {"PODIUM_FAULT": str(fault)}
         self._print_command(variables, arguments)
         with subprocess.Popen(
@@ -236,5 +236,5 @@ class Demo:
 
 
 def list_reply_keys(entries: Sequence[Entry]) -> list[str]:
-    """Return the step keys of the model calls that got a reply."""
+    """Return the step keys of the model calls that received a reply."""
     return [entry.key for entry in entries if isinstance(entry.event, ModelReplied)]

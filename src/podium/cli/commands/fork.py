@@ -1,4 +1,4 @@
-"""`podium fork`: start a new run that shares the timeline of another one up to a position."""
+"""`podium fork`: start a new run that shares the timeline of another run up to a position."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def open_source(run: str, overrides: dict[str, Any]) -> Source:
 
 
 def work_on_fork(settings: Settings, create_fork: CreateFork, shown: OutputOptions, overrides: dict[str, Any]) -> int:
-    """Create a fork, print a description of it, work on it until it ends, and return the exit code."""
+    """Create a fork, print its description, work on the fork until it ends, and return the exit code."""
 
     async def create_with_app() -> ForkedRun:
         async with App(settings) as app:

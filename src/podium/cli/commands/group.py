@@ -1,7 +1,7 @@
 """`podium group`: organise the list of runs into groups.
 
-Most subcommands accept both groups and runs; some accept only groups or only runs. A run is given by a prefix of its
-id.
+Most subcommands accept both groups and runs; some accept only groups or only runs. A prefix of a run's id selects the
+run.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ def group_order_command(names: tuple[str, ...], is_newest: bool) -> None:
 
 
 def clear_order(groups: Groups, named: Sequence[Group], runs: Sequence[GroupedRun]) -> None:
-    """Sort the runs in the given groups newest first again. If no group is given, reset the order of the groups."""
+    """Sort the runs in the given groups newest first again. If no group is given, sort the groups themselves."""
     if runs:
         raise Mistake("--newest sorts all runs in a group; give the group instead of the run")
     for group in named:
@@ -231,7 +231,7 @@ def end_group_runs(settings: Settings, groups: Groups, group: Group) -> None:
 
 
 def remove_clean_worktrees(repo: Path, runs: Sequence[str]) -> None:
-    """Remove the worktrees of runs that have ended, and print which were removed and which were kept."""
+    """Remove worktrees of runs that have ended, and print which worktrees were removed and which were kept."""
     # Imported here, because the other subcommands do not need git.
     import anyio
 
@@ -248,7 +248,7 @@ def remove_clean_worktrees(repo: Path, runs: Sequence[str]) -> None:
 
 
 def end_runs_and_wait(settings: Settings, runs: Sequence[str]) -> None:
-    """Stop runs, whichever process is working on them, and wait until they have ended."""
+    """Stop runs, even if other processes are working on them, and wait until they have ended."""
     # Imported here for start-up time: the other subcommands do not need it.
     import anyio
 
@@ -313,5 +313,5 @@ def find_groups_and_runs(groups: Groups, names: Sequence[str]) -> list[Group | G
 
 
 def describe_target(thing: Group | GroupedRun) -> str:
-    """Return the description of a group or a run for messages."""
+    """Describe a group or a run for use in messages."""
     return f"run {thing.run}" if isinstance(thing, GroupedRun) else f"group {thing.name!r} ({thing.tag})"

@@ -72,7 +72,7 @@ def logs_command(
 async def follow_timeline(
     store: Path, run: str, after: int, show: Callable[[Entry], None], notices: RunNotices
 ) -> None:
-    """Show the existing entries and then each new one, and notify the user about new entries."""
+    """Show the existing entries and then each new entry. Notify the user about new entries."""
     begun = time.time()
     with Follower(store, run, after) as entries:
         async for entry in entries:
@@ -84,7 +84,7 @@ async def follow_timeline(
 
 
 def parse_since(text: str, *, now: datetime) -> float:
-    """Return the time that a text such as `10m`, `14:30` or `2026-05-01 14:30` refers to; 0 for an empty text."""
+    """Parse a time such as `10m` (ago), `14:30` or `2026-05-01 14:30`. Return 0 if `text` is empty."""
     if not text:
         return 0.0
     try:
@@ -103,7 +103,7 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def print_entry(entry: Entry, *, is_jsonl: bool) -> None:
-    """Print an entry as text or as JSON. An entry without a text form is printed only as JSON."""
+    """Print an entry as text or as JSON. An entry that has no text form is printed only as JSON."""
     if is_jsonl:
         click.echo(format_entry_json(entry))
     elif (said := format_entry(entry)) is not None:

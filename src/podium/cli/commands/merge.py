@@ -121,7 +121,7 @@ def _report_nothing_to_merge(there: RepoContext, target: str, options: MoveOptio
 async def _build_train(
     there: RepoContext, candidates: Sequence[MergeCandidate], target: str, checks: Checks, is_json: bool
 ) -> TrainOutcome:
-    """Print the forecast and merge the branches into an integration branch."""
+    """Print the forecast, and merge the branches one after another into an integration branch."""
     place = there.repository
     train_branches = [
         TrainBranch(branch=one.branch, commit=await branch_tip(place, one.branch), after=one.after)
@@ -140,7 +140,7 @@ async def _build_train(
 
 
 class _CheckRunner:
-    """Runs the checks on a step of the merge train. They run in the sandbox, because they execute workers' code."""
+    """Runs the checks on a step of the merge train. Checks execute workers' code, so they run in the sandbox."""
 
     def __init__(self, settings: Settings, checks: Checks) -> None:
         self._settings = settings

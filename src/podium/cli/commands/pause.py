@@ -15,7 +15,7 @@ from ..terminal.text import print_to_stderr
 
 
 async def _pause_idle_run(settings: Settings, run: str) -> bool:
-    """Pause a run that no process works on. Return False if a process has claimed the run in the meantime."""
+    """Pause a run that no process is working on. Return False if a process has claimed the run in the meantime."""
     from ...app import App  # imported here for start-up time: pausing a run in another process does not need it
 
     async with App(settings) as app:

@@ -96,7 +96,7 @@ def edit_plan(
 
 
 def work_fields(work: TeamWork) -> dict[str, Any]:
-    """Return the fields of a team's work in JSON."""
+    """Return a team's work as JSON fields."""
     progress = work.progress
     return {
         "agent": parse_agent_name(work.operation),
@@ -126,7 +126,7 @@ def work_fields(work: TeamWork) -> dict[str, Any]:
 
 
 def format_team_work(work: TeamWork, *, is_full: bool) -> Iterator[str]:
-    """Yield the lines about a team's work: its state, and a line for each step."""
+    """Yield lines about a team's work: its state, then its steps or, before the plan is approved, the draft."""
     progress = work.progress
     goal = "" if progress.formed is None else truncate_line(" ".join(progress.formed.goal.split()), LONGEST_DESCRIPTION)
     yield f"{parse_agent_name(work.operation)}: {progress.state.replace('_', ' ')}; {goal}"
@@ -162,7 +162,7 @@ def _iter_full_lines(plan: WorkPlan, steps: Any) -> Iterator[str]:
 
 
 def _format_details(one: StepProgress) -> str:
-    """Return further details of a step, such as its dependencies, attempts and met criteria, and why it failed."""
+    """Return details of a step, such as its dependencies, the number of attempts and criteria met, or why it failed."""
     parts = [f"after {', '.join(one.step.depends_on)}"] if one.step.depends_on and one.state == "planned" else []
     if one.attempt > 1:
         parts.append(f"attempt {one.attempt}")

@@ -60,7 +60,7 @@ class EffectiveRules:
     places: Mapping[str, tuple[str, ...]]
 
     def check_action(self, what: str | Action) -> dict[str, Any]:
-        """Return the verdict on an action, with the places that define the deciding rule."""
+        """Return the verdict on an action, with the locations of the rule that decided."""
         verdict = check(what, self.rules, self.mode)
         return {
             "decision": verdict.decision,
@@ -70,13 +70,13 @@ class EffectiveRules:
         }
 
     def _rule_places(self, verdict: Verdict) -> tuple[str, ...]:
-        # If nobody can be asked, an ask rule denies the action.
+        # If there is nobody to ask, an ask rule denies the action.
         kinds = (verdict.decision, "ask") if verdict.decision == "deny" else (verdict.decision,)
         return next((found for kind in kinds if (found := self.places.get(f"permissions.{kind}.{verdict.rule}"))), ())
 
 
 def load_effective_rules(repo: Path | None, agent: str | None, mode: PermissionMode | None) -> EffectiveRules:
-    """Return the combined rules of the user, the repository and the agent."""
+    """Load and combine the rules of the user, the repository and the agent."""
     home = find_home_folder()
     place = repo or find_repo(Path.cwd(), home=home)
     files = read_settings_files(home, place)
@@ -102,7 +102,7 @@ def load_effective_rules(repo: Path | None, agent: str | None, mode: PermissionM
 
 
 def _without_allow_rules(lines: Mapping[str, str]) -> dict[str, str]:
-    """Return `lines` without allow rules, for a file that can only make the rules stricter."""
+    """Return `lines` without allow rules, which have no effect in files that can only tighten permissions."""
     return {key: where for key, where in lines.items() if not key.startswith("permissions.allow.")}
 
 
@@ -246,7 +246,7 @@ class RuleTestRun:
         self.failed: list[dict[str, Any]] = []
 
     def try_file(self, path: Path, root: Path | None) -> None:
-        """Test all rules of a file. If `root` is given, the file must be inside it after symlinks are resolved."""
+        """Test all rules in a file. If `root` is given, the file must be inside `root` after symlinks are resolved."""
         name = format_path(path)
         for kind, written in find_rule_entries(_read_mapping(path, root)):
             self.rules += 1
@@ -264,7 +264,7 @@ class RuleTestRun:
 
 
 def _find_rule_files(home: Path, repo: Path | None) -> Iterator[tuple[Path, Path | None]]:
-    """Yield every file that can contain rules, with the folder that the resolved file must be in, if any."""
+    """Yield every file that can contain rules, with the folder that the resolved path must be in, if there is one."""
     place = repo or find_repo(Path.cwd(), home=home)
     for path, root in ((home / USER_FILE, None), (place / REPO_FILE, place)):
         if path.exists():

@@ -46,7 +46,7 @@ def ps_command(is_all: bool, is_flat: bool, is_json: bool) -> None:
     arrangement = Arrangement()
     if store.exists():
         with open_reader(store) as reader, Groups(store) as groups:
-            # The runs are read first, so that each of them is in a group when the groups are read.
+            # Read the runs first: then each of them is in a group when the groups are read.
             runs, arrangement = reader.list_runs(), groups.load_arrangement()
     runs = [run for run in runs if arrangement.group_of(run.id)]
     listed = runs if is_all else [run for run in runs if not arrangement.is_archived(run.id)]
@@ -69,7 +69,7 @@ def ps_command(is_all: bool, is_flat: bool, is_json: bool) -> None:
 
 
 def format_omissions(*, older: int, archived: int) -> str:
-    """Return how many older and how many archived runs the list omits."""
+    """Format the numbers of older and of archived runs that the list omits."""
     counts = ((older, "older ended"), (archived, "archived"))
     return ", ".join(f"{count} {what}" for count, what in counts if count)
 
@@ -129,7 +129,7 @@ def format_group_origin(group: Group) -> str:
 
 
 def format_flags(group_or_run: Group | GroupedRun) -> str:
-    """Return the prefix for the name of a pinned or archived group or run."""
+    """Return a prefix such as `[pinned] ` for a group or run, or an empty string."""
     words = [
         word for word, holds in (("pinned", group_or_run.is_pinned), ("archived", group_or_run.is_archived)) if holds
     ]

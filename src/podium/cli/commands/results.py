@@ -1,4 +1,4 @@
-"""`podium results`: show the results of a run so far, whether it is running, paused or finished."""
+"""`podium results`: show the current results of a run, whether the run is active, paused or finished."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ ICONS: dict[ReflectEnd | None, tuple[str, str]] = {
     "paused": ("‖", "|"),
     None: ("●", "*"),
 }
-"""A symbol for each way that a loop can end, in Unicode and in ASCII."""
+"""A symbol for each way in which a loop can end, in Unicode and in ASCII."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResultsPage:
-    """A report as JSON fields, text and Markdown.
+    """A report in three formats: JSON fields, lines of text and blocks of Markdown.
 
-    `make_author` chooses the agent that summarises the report. `empty_message` replaces an empty report in text output.
+    `make_author` chooses the agent that summarises the report. `empty_message` is printed if the report is empty.
     """
 
     fields: dict[str, Any]
@@ -114,7 +114,7 @@ def _print_synthesis(page: ResultsPage, author: SynthesisAuthor, *, is_json: boo
 
 
 def build_run_page(run: str, repo: Path | None) -> ResultsPage:
-    """Build the report of a run."""
+    """Build the report on a run and the workers that it started."""
     store = Settings.load(repo=repo).store
     with open_reader(store) as reader:
         id = reader.find_run(run)
@@ -136,7 +136,7 @@ def build_run_page(run: str, repo: Path | None) -> ResultsPage:
 
 
 def build_workers_page(context: RepoContext) -> ResultsPage:
-    """Build the report of all workers of a repository."""
+    """Build the report on all workers in a repository."""
     workers = build_workers_report(context.store, (worker.run for worker in context.load_workers()))
     return ResultsPage(
         fields={"schema": SCHEMA, "repo": context.root, **workers_report_fields(workers)},
@@ -230,7 +230,7 @@ def _format_part(part: ReportPart, report: Report) -> list[str]:
 
 
 def _explain_part(part: ReportPart, report: Report) -> str:
-    """Return why a part has no result, or an empty string if the report already states that reason."""
+    """Return why a part has no result, or an empty string if the run has no answer for the same reason."""
     return "" if part.why in report.why else part.why
 
 

@@ -87,7 +87,7 @@ def resume_command(
 
 
 def _require_intact_run(store: Path, run: str, *, accepts_loss: bool) -> None:
-    """Raise StoreCorrupt if the run was altered or has lost entries. With `accepts_loss`, accept lost entries."""
+    """Raise StoreCorrupt if a run was altered or has lost entries. With `accepts_loss`, lost entries are accepted."""
     with open_reader(store) as reader:
         rows = reader.read_rows(run)
     if accepts_loss:
@@ -116,12 +116,12 @@ def load_run_settings(settings: Settings, started: RunStarted, overrides: dict[s
     if not started.repo:
         return settings
     # Like a worker, a fork uses the settings of the repository itself, because the user trusts only that folder. The
-    # store is passed explicitly, because the repository may have a store of its own.
+    # store is passed explicitly, because the repository's settings may name another store.
     return Settings.load(repo=Path(find_main_folder(started)), store=settings.store, **overrides)
 
 
 def _load_workers(store: Path, runs: list[str]) -> list[WorkerState]:
-    """Return the states of those of the given runs that belong to workers."""
+    """Return the states of the workers among the given runs."""
     if not runs:
         return []
     with open_reader(store) as reader:
@@ -135,7 +135,7 @@ def _worker_id_fields(workers: Sequence[WorkerState]) -> list[dict[str, str]]:
 def _resume_interrupted_runs(
     settings: Settings, shown: OutputOptions, overrides: dict[str, Any], *, is_all: bool
 ) -> int:
-    """Resume the interrupted run or, if there are several, those that the user chooses. With --all, resume all."""
+    """Resume the interrupted run. If there are several, resume all with --all; otherwise ask the user to choose."""
     found = find_resumable_runs(settings.store)
     if found.choices > 1 and not is_all:
         if not is_attended():
@@ -167,7 +167,7 @@ def _resume_runs(
     shown: OutputOptions,
     overrides: dict[str, Any],
 ) -> int:
-    """Resume runs one after another. Return the exit code for a signal, if any, or else the first that is not 0."""
+    """Resume runs one after another. Return the exit code for a signal, if any, else the first non-zero exit code."""
     codes: list[int] = []
     results = []
     for run in own_runs:

@@ -87,7 +87,7 @@ def run_command(
         unattended="park" if parks else None,
         sandbox=False if is_bare else None,
     )
-    # The estimate of a dry run is for the models that the real run would use.
+    # The estimate is for the models that the real run would use.
     real_settings = Settings.load(repo=place, model=chosen) if is_dry else None
     require_compatible_options(mode, reflects=reflects, most=most)
     run_options: RunOptions = {
@@ -115,7 +115,7 @@ def run_command(
 
 
 def _print_ending(shown: OutputOptions, ending: RunEnding, store: Path, real_settings: Settings | None) -> int:
-    """Print how a run ended, and with `real_settings` what the real run would cost. Return the exit code."""
+    """Print how a run ended and return the exit code. With `real_settings`, also print what the real run would cost."""
     code = shown.print_ending(ending)
     fields = result_fields(ending.result)
     if real_settings is not None and fields is not None:
@@ -131,9 +131,9 @@ def _print_ending(shown: OutputOptions, ending: RunEnding, store: Path, real_set
 def choose_run_model(
     place: Path, provider: str | None, model: str | None, force_model: str | None, *, is_dry: bool = False
 ) -> str | None:
-    """Return the model that the options specify, if any. Raise UsageError if they conflict.
+    """Return the model that the options specify, if any. Raise UsageError if the options conflict.
 
-    A dry run does not query any server for its models.
+    For a dry run, no server is asked for its list of models.
     """
     if force_model is not None and (model is not None or provider is not None):
         raise click.UsageError("--force-model cannot be combined with --model or --provider; it replaces all models")
@@ -155,7 +155,7 @@ def require_compatible_options(mode: Mode | None, *, reflects: bool, most: int |
 def start_detached_run(
     settings: Settings, place: Path, agent: str, request: str, run_options: RunOptions, *, is_json: bool
 ) -> int:
-    """Queue a run for the commander and print its id."""
+    """Queue a run for the commander and print the run's id."""
     run = anyio.run(_enqueue_run, settings, place, agent, request, run_options)
     click.echo(as_json({"schema": SCHEMA, "id": run}) if is_json else run)
     print_to_stderr(
@@ -165,7 +165,7 @@ def start_detached_run(
 
 
 async def _enqueue_run(settings: Settings, place: Path, agent: str, request: str, run_options: RunOptions) -> str:
-    """Queue a run that the commander starts in the repository itself, and return the id of the run."""
+    """Queue a run, which the commander starts in the repository itself, and return the run's id."""
     from ...app import App  # imported here for start-up time: the help does not need it
     from ...workers.background_run import enqueue_background_run
 

@@ -51,7 +51,7 @@ def send_command(run: str, text: str, paths: tuple[Path, ...]) -> None:
 
 
 def find_run_and_agent(store: Path, reader: StoreReader, recipient: str) -> tuple[str, str]:
-    """Return the recipient's run id and agent name, empty for the first agent. Branch names can contain slashes."""
+    """Return the run id and the agent in `RUN/AGENT` or `BRANCH/AGENT`. The agent is empty if it is not given."""
     branch, _, last = recipient.rpartition("/")
     if id := find_worker_run(store, recipient):
         return id, ""

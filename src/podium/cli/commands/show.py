@@ -1,4 +1,4 @@
-"""`podium show`: show one run, its tree of agents and its answer."""
+"""`podium show`: show a run with its tree of agents and its answer."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def format_run(run_state: RunState, run_view: RunView) -> list[str]:
 
 
 def format_run_header(run_state: RunState, run_view: RunView, *, now: float, most: int) -> list[str]:
-    """Return the header of a run, a line for each fact."""
+    """Return the header lines of a run, one for each fact."""
     started = run_view.started
     assert started is not None
     began = datetime.fromtimestamp(run_view.started_at).astimezone().strftime("%Y-%m-%d %H:%M:%S %z")
@@ -105,7 +105,7 @@ def format_run_requests(run_view: RunView) -> list[str]:
 
 
 def describe_origin(started: RunStarted) -> str:
-    """Return the run and the entry that a run was forked from."""
+    """Describe the run and the entry from which a run was forked."""
     run, _, seq = started.forked_from.partition("@")
     return f"run {run} at entry {seq}"
 
@@ -166,7 +166,7 @@ def request_fields(run_view: RunView) -> list[dict[str, Any]]:
 
 
 def operation_fields(node: OperationNode) -> dict[str, Any]:
-    """Return the fields of an operation and of all operations below it. Usage includes the operations below."""
+    """Return the fields of an operation and, recursively, of its children. The usage includes the children's."""
     return {
         "path": node.path,
         "agent": node.agent,
@@ -183,5 +183,5 @@ def operation_fields(node: OperationNode) -> dict[str, Any]:
 
 
 def colour_row(row: Row) -> str:
-    """Return a row of the tree with its styles as terminal escape codes."""
+    """Return a row of the tree as text, with terminal escape codes for its styles."""
     return "".join(click.style(words, **COLOURS.get(style, {})) for words, style in row)

@@ -1,4 +1,4 @@
-"""`podium status`: show the requests that need you, active agents and finished runs of a store."""
+"""`podium status`: show open requests, active agents and finished runs."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def stop_command(run: str) -> None:
 
 
 async def stop_run_and_wait(settings: Settings, run: str) -> RunEnded:
-    """Stop a run, wait until it has ended and return the last event."""
+    """Stop a run, wait until it has ended and return its last event."""
     async with App(settings) as app:
         await app.stop(run)
         print_to_stderr(f"stopping run {run}")

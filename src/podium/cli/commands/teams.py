@@ -41,7 +41,7 @@ def teams_command(repo: Path | None, is_json: bool) -> None:
 
 
 def list_teams(roster: Roster) -> Iterator[dict[str, Any]]:
-    """Yield the fields of every team, shadowed teams last."""
+    """Yield the fields of every team. Shadowed teams come last."""
     yield from (team_summary_fields(agent, agent.name) for agent in roster.agents.values() if is_team(agent))
     yield from (
         team_summary_fields(agent, format_shadowed_name(roster, agent), True)
@@ -51,7 +51,7 @@ def list_teams(roster: Roster) -> Iterator[dict[str, Any]]:
 
 
 def team_summary_fields(agent: Agent, name: str, is_hidden: bool = False) -> dict[str, Any]:
-    """Return the fields of a team in the JSON list."""
+    """Return the fields of a team for the JSON list."""
     members = [one.name or one.agent for one in agent.team.members] if agent.team else list(agent.destinations)
     return {
         "name": name,
@@ -66,7 +66,7 @@ def team_summary_fields(agent: Agent, name: str, is_hidden: bool = False) -> dic
 
 
 def format_teams(rows: list[dict[str, Any]], *, most: int) -> Iterator[str]:
-    """Yield the teams in sections, with descriptions truncated to fit `most` columns."""
+    """Yield lines that list the teams in sections. Descriptions are truncated to fit `most` columns."""
     for source, title in SECTIONS:
         yield title
         cells = [

@@ -1,7 +1,7 @@
 """`podium trust`: show what a repository would start or change, and record which items the user trusts.
 
 Each item is shown in full, as ASCII JSON, so that it cannot control the terminal or imitate Podium's
-own output. Trust covers what was shown, not later versions of the files.
+own output. Trust covers the content that was shown, not later versions of the files.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ MEANINGS = {
     "model": "a model on a server of this machine, which receives agents' prompts",
     "mcp__": "a tool that its server now describes differently than when it was trusted",
 }
-"""What a trusted item is used for, by the prefix of its key."""
+"""Descriptions of how items are used, by the prefix of their keys."""
 
 
 @click.command("trust")
@@ -90,7 +90,7 @@ def trust_command(
 
 
 def trust_and_report(item: TrustItem, trust: Trust) -> None:
-    """Trust an item and report it on standard error."""
+    """Trust an item and confirm this on standard error."""
     trust_item(item, trust)
     print_to_stderr(f"trusted: {_escape_line_breaks(item.key)}")
 
@@ -143,7 +143,7 @@ def format_state_counts(overview: TrustOverview) -> str:
 
 
 def format_item(item: TrustItem) -> Iterator[str]:
-    """Yield the lines that show one item in full, with its old content if it changed."""
+    """Yield lines that show one item in full. If the item has changed, also show the content that was trusted."""
     yield f"{item.state}: {_escape_line_breaks(item.key)}{f' ({item.where})' if item.where else ''}"
     yield f"  {next(words for beginning, words in MEANINGS.items() if item.key.startswith(beginning))}"
     if item.state == "changed":
@@ -154,7 +154,7 @@ def format_item(item: TrustItem) -> Iterator[str]:
 
 
 def _format_content(item: TrustItem, content: str) -> list[str]:
-    """Return JSON content as lines in which line breaks are escaped."""
+    """Format JSON content as one line for each key. Line breaks are escaped."""
     value = _parse_content(item, content)
     if not isinstance(value, dict):
         return [json.dumps(value)]

@@ -93,7 +93,7 @@ def filter_recent_workers(workers: list[WorkerState]) -> list[WorkerState]:
 
 
 def format_worker_branch(worker_task: WorkerTask) -> str:
-    """Return the branch of a worker, or its name and kind if it has no branch."""
+    """Return a worker's branch. For a worker without its own checkout, return its name and kind."""
     if worker_task.has_checkout:
         return worker_task.branch
     return f"{worker_task.name} {'(here)' if worker_task.is_here else '(reader)'}".lstrip()
@@ -107,7 +107,7 @@ def format_workers_table(
     most: int,
     with_place: bool = False,
 ) -> str:
-    """Return a table of workers. The task takes the remaining width; on a narrow terminal columns are dropped."""
+    """Return a table of workers. The task gets the remaining width. On a narrow terminal, columns are dropped."""
     rows = [["WORKER", "BRANCH", "STATE", "TOOL", "LINES", "TOKENS", "COST", "WAITS", "TASK"]]
     for worker in workers:
         where = f"{format_path(Path(worker.worker_task.root))}: " if with_place else ""

@@ -65,7 +65,7 @@ def worktrees_command(ctx: click.Context, repo: Path | None, is_json: bool) -> N
 
 
 async def _load_worktrees(worktrees: Worktrees) -> tuple[list[WorktreeSummary], WorktreeDiskUsage]:
-    """Return the worktrees of the repository, and the disk usage of all worktrees in the store."""
+    """Return the repository's worktrees, and the disk usage of all worktrees of the store."""
     return await list_worktrees(worktrees), await read_disk_usage(worktrees.ledger, worktrees.quota)
 
 
@@ -120,7 +120,7 @@ def worktrees_remove_command(worktrees: Worktrees, branch: str, force: bool, del
 
 
 async def delete_merged_branch(repository: Repository, branch: str) -> str:
-    """Delete a branch if all its commits are on the current branch, and return a message that says what was done."""
+    """Delete a branch if all its commits are on the current branch. Return a message about the result."""
     tip = await branch_tip(repository, branch)
     head = await resolve_commit(repository, "HEAD")
     if not await contains_commit(repository, head, tip):
@@ -138,7 +138,7 @@ def list_unfinished_runs(store: Path) -> set[str]:
 
 
 def worktree_fields(one: WorktreeSummary) -> dict[str, Any]:
-    """Return the fields of a worktree in the JSON list."""
+    """Return the fields of a worktree for the JSON list."""
     status = one.status
     values: dict[str, Any] = {
         "branch": one.branch,

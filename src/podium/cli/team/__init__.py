@@ -1,1 +1,1 @@
-"""The subcommands of `podium team`, one module each."""
+"""Implement the subcommands of `podium team`, each in a separate module."""

@@ -1,4 +1,4 @@
-"""`podium team delete`: delete the folder of a squad, or a preset, after confirmation."""
+"""`podium team delete`: delete a squad's folder or a preset, after confirmation."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def describe_team(found: TeamDefinition, context: TeamContext) -> str:
 
 
 def describe_team_location(found: TeamDefinition, context: TeamContext) -> str:
-    """Return where the team is stored."""
+    """Describe where the team is stored, for messages."""
     if found.squad is None or found.squad.source is None:
         return f"{found.name} in {format_path(context.home / presets.PRESETS_FILE)}"
     return f"{format_path(found.squad.source, repo=context.repo)} in {context.repo}"

@@ -40,5 +40,5 @@ def team_export_command(name: str, file: Path | None, repo: Path | None) -> None
 
 
 def format_portable_preset(preset: Preset) -> str:
-    """Return a preset as JSON, without fields that apply only to this machine."""
+    """Return a preset as JSON, without the fields that are valid only on this machine."""
     return as_json(msgspec.structs.replace(preset, source=""))

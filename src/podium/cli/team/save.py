@@ -1,4 +1,4 @@
-"""`podium team save`: save a team as the squad of the repository, and a copy as a preset."""
+"""`podium team save`: save a team as the repository's squad, and a copy of the team as a preset."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def team_save_command(name: str, file: str | None, is_mine: bool, is_agreed: boo
 
 
 def read_team_file(file: str) -> Preset:
-    """Return the team in a file. Raise Mistake if it contains no team."""
+    """Read a team from a file or, if `file` is `-`, from standard input. Raise Mistake if it contains no team."""
     try:
         text = read_text_argument("-") if file == "-" else Path(file).read_text(encoding="utf-8")
         preset = msgspec.json.decode(text, type=Preset)

@@ -85,7 +85,7 @@ def validate_model_name(model: str, repo: Path) -> str:
 
 
 def change_running_member(name: str, *, model: str, prompt: str) -> None:
-    """Post the change for RUN/MEMBER to the run's mailbox. Raise Mistake if there is no such member."""
+    """Change the member RUN/MEMBER of an unfinished run. Raise Mistake if there is no such member."""
     prefix, _, member = name.partition("/")
     store = Settings.load().store
     with open_reader(store) as reader:
@@ -102,7 +102,7 @@ def change_running_member(name: str, *, model: str, prompt: str) -> None:
 
 
 def _require_not_first_agent(name: str, summary: RunSummary) -> None:
-    """Raise Mistake if `name` is the first agent of the run: its only operation has already started."""
+    """Raise Mistake if `name` is the run's first agent, whose only operation has already started."""
     started = summary.first.event
     assert isinstance(started, RunStarted)
     if name != started.agent:

@@ -1,4 +1,4 @@
-"""Load the context of the `team` commands: the repository, the home folder and the agents in both."""
+"""Load the repository, the home folder and the agents in both, for the `team` commands."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class TeamContext(NamedTuple):
     roster: Roster
 
     def list_notices(self) -> list[str]:
-        """Return the diagnostics of presets and squads, except name conflicts, which the list of agents shows."""
+        """Return the diagnostics about presets and squads, except name conflicts, which the list of agents shows."""
         own = format_path(self.home / PRESETS_FILE)
         return [
             f"{diagnostic.severity}: {diagnostic}"
@@ -46,13 +46,13 @@ def load_team_context(repo: Path | None) -> TeamContext:
 
 
 def print_overridden_builtin(name: str, context: TeamContext) -> None:
-    """If a saved team overrides a built-in agent, print the name under which that agent is still available."""
+    """If a saved team overrides a built-in agent, print the qualified name by which that agent is still available."""
     if builtin := find_overridden_builtin(name, context.roster):
         print_to_stderr(f"note: {name} is now this team; the built-in one is still available as {builtin}")
 
 
 def confirm_action(question: str, *, is_agreed: bool) -> None:
-    """Ask for confirmation unless --yes was given. Exit if the user refuses. Raise Mistake without a terminal."""
+    """Ask for confirmation unless --yes was given. Exit if the user refuses. Raise Mistake if there is no terminal."""
     if is_agreed:
         return
     from ..terminal.terminal_input import is_attended  # imported here for start-up time: only this function needs it

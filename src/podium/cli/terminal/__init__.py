@@ -1,1 +1,1 @@
-"""Draw output, prompt the user, and format text for commands on a terminal."""
+"""Format and draw the output of commands on a terminal, and prompt the user."""

@@ -1,4 +1,4 @@
-"""Format text from agents in the output of a command: as rendered Markdown on a terminal, otherwise as plain text."""
+"""Format text from agents for the output of a command: as rendered Markdown on a terminal, otherwise as plain text."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from .text import escape_for_terminal
 
 
 class AgentText(str):
-    """A text from an agent among other lines of output."""
+    """Text from an agent. The type marks it among other lines of output."""
 
     __slots__ = ()
 
 
 def can_render(stream: TextIO | None, *, is_plain: bool = False) -> bool:
-    """Return whether to render Markdown on a stream, which must be a terminal that can show styles."""
+    """Return whether Markdown is rendered on a stream: only on a terminal that can show styles."""
     # The stream is None after `podium show RUN >&-`.
     return not is_plain and stream is not None and stream.isatty() and os.environ.get("TERM", "dumb") != "dumb"
 
@@ -38,7 +38,7 @@ def format_agent_text(text: str, stream: TextIO | None, *, is_plain: bool = Fals
 
 
 def format_output(lines: Iterable[str], stream: TextIO | None, *, is_plain: bool = False) -> str:
-    """Return lines in the form to print on a stream. Only lines of type `AgentText` can be rendered as Markdown."""
+    """Join lines for printing to a stream. Only lines of type `AgentText` can be rendered as Markdown."""
     return "\n".join(
         format_agent_text(line, stream, is_plain=is_plain) if isinstance(line, AgentText) else escape_for_terminal(line)
         for line in lines

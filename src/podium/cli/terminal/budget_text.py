@@ -16,7 +16,7 @@ FRACTIONS = ("usd", "seconds")
 
 
 class BudgetParamType(click.ParamType[Budget]):
-    """Limits as `NAME=AMOUNT`, separated by commas. A bare number is an amount in dollars."""
+    """A parameter type for limits: `NAME=AMOUNT`, separated by commas. A bare number is an amount in dollars."""
 
     name = "limits"
 
@@ -30,7 +30,7 @@ class BudgetParamType(click.ParamType[Budget]):
 
 
 def parse_budget(text: str) -> Budget:
-    """Return the budget that a text describes. Raise ValueError with the reason if it is invalid."""
+    """Parse a budget. Raise ValueError with the reason if it is invalid."""
     limits: dict[str, str] = {}
     for part in filter(None, map(str.strip, text.split(","))):
         name, equals, amount = part.partition("=")
@@ -69,6 +69,6 @@ def _is_huge(amount: str) -> bool:
 
 
 def format_limits(budget: Budget | None) -> str:
-    """Return the limits of a budget as they are written on the command line, or `none`."""
+    """Format the limits of a budget in the syntax of the command line. Without limits, return `none`."""
     limits = {} if budget is None else structs.asdict(budget)
     return ",".join(f"{name}={limit:.15g}" for name, limit in limits.items() if limit is not None) or "none"

@@ -43,7 +43,7 @@ no_sandbox_option = click.option(
 
 
 def build_overrides(*, permission_mode: str | None, is_bare: bool, parks: bool) -> dict[str, Any]:
-    """Return the settings that the options of a command override. None means that a setting is not overridden."""
+    """Return the settings that a command's options override. None means that the setting is not overridden."""
     return {
         "unattended": "park" if parks else None,
         "permission_mode": permission_mode,

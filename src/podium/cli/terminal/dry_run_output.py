@@ -1,4 +1,4 @@
-"""Format the estimate that `podium run --dry-run` prints: what the real run would use and cost."""
+"""Format the estimate that `podium run --dry-run` prints: the usage and cost of the real run."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def format_estimate(estimate: RunEstimate) -> str:
 
 
 def _format_known_cost(estimate: RunEstimate) -> str:
-    """Return the cost of the models whose prices are known, or an empty string if no price is known."""
+    """Format the cost of the models whose prices are known. Return an empty string if no price is known."""
     if estimate.usd is None:
         return ""
     shares = [f"{format_money(one.usd)} with {one.model}" for one in estimate.models if one.usd is not None]
@@ -34,7 +34,7 @@ def _format_known_cost(estimate: RunEstimate) -> str:
 
 
 def _format_unknown_cost(estimate: RunEstimate) -> str:
-    """Return why part of the cost is not known, or an empty string if all of it is known."""
+    """Return why part of the cost is not known, or an empty string if the whole cost is known."""
     names = [one.model for one in estimate.models if one.usd is None]
     if not names:
         return ""

@@ -23,9 +23,9 @@ class EntryLines:
     def __init__(self, is_shown: Callable[[Entry], bool] = lambda _: True) -> None:
         self._is_shown = is_shown
         self._told: dict[str, str] = {}
-        """The errors printed so far, each with the operation for which it was first printed."""
+        """The errors that were printed, each with the operation for which it was printed first."""
         self._held: dict[str, Entry] = {}
-        """By operation: a failed call that is not printed yet, because it may be the reason why the operation ends."""
+        """Failed calls by operation. Each is held back, because it may be the reason why the operation ends."""
 
     def add_entry(self, entry: Entry) -> list[str]:
         """Return the lines to print for the next entry."""
@@ -36,7 +36,7 @@ class EntryLines:
         return held + self._format_line(entry)
 
     def take_held_lines(self) -> list[str]:
-        """Return the lines that were held back. Call this when no more entries follow."""
+        """Return the lines that were held back. Call this after the last entry."""
         held, self._held = list(self._held.values()), {}
         return [line for entry in held for line in self._format_line(entry)]
 
@@ -47,7 +47,7 @@ class EntryLines:
         return error if short == clean_message(error) else short if ": " in short else f"{short} failed"
 
     def _take_held_call(self, entry: Entry) -> list[str]:
-        """Return the line of a failed call that was held back, once it is known not to be why its operation ended."""
+        """Return the line for a failed call that was held back, unless the failure is why its operation ended."""
         event = entry.event
         if entry.operation not in self._held or (isinstance(event, TurnEnded) and event.failure is not None):
             return []
@@ -77,7 +77,7 @@ class EntryLines:
         return [short]
 
     def _shorten_tool_answer(self, entry: Entry) -> Entry:
-        """Remove messages that were already printed from a tool's error. Return other entries unchanged."""
+        """Remove messages that were already printed from the error of a tool. Return other entries unchanged."""
         if not (isinstance(entry.event, ToolAnswered) and entry.event.is_error):
             return entry
         text = _remove_messages(clean_message(entry.event.text), self._told)
@@ -85,7 +85,7 @@ class EntryLines:
 
 
 def clean_message(message: str) -> str:
-    """Return a message as it appears in a line."""
+    """Return a message on one line, with control characters escaped."""
     return escape_for_terminal(" ".join(message.split()))
 
 

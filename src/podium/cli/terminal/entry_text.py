@@ -69,7 +69,7 @@ LONGEST_QUOTE = 72
 
 
 def format_entry(entry: Entry) -> str | None:
-    """Describe an entry in one line; return None if it does not change any state, e.g. for a piece of streamed text."""
+    """Describe an entry in one line. Return None if it changes no state, like a piece of streamed text."""
     text = _format_run_event(entry)
     if text is None and (text := _format_operation_event(entry)) is not None:
         text = f"{parse_agent_name(entry.operation) or f'run {entry.run}'}: {text}"
@@ -222,7 +222,7 @@ def _format_team_event(entry: Entry) -> str | None:
 
 
 def _find_parent_path(operation: str) -> str:
-    """Return the operation that started this one, skipping the scopes in between, such as turns and tool calls."""
+    """Return the path of the operation that started this one. Scopes between them, such as turns, are skipped."""
     parent = operation.rpartition("/")[0]
     while parent.partition("/")[1] and parent.rpartition("/")[2].partition(":")[0] not in _TRIGGERS:
         parent = parent.rpartition("/")[0]

@@ -26,7 +26,7 @@ CONFLICT = 6
 MISSING = 7
 INTEGRITY = 8
 SIGNALLED = 128
-"""The exit code after a signal is this plus the signal's number, e.g. 130 for SIGINT and 143 for SIGTERM."""
+"""After a signal, the exit code is this value plus the signal's number, e.g. 130 for SIGINT and 143 for SIGTERM."""
 
 # The first match wins.
 _BY_ERROR: tuple[tuple[type[BaseException], int], ...] = (

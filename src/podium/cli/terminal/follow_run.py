@@ -1,4 +1,4 @@
-"""Work on a run from a command: start or resume it, show it, handle signals, and return how it ended."""
+"""Work on a run for a command: start or resume the run, show its progress, handle signals, and return how it ended."""
 
 from __future__ import annotations
 
@@ -40,9 +40,10 @@ OpenRun = Callable[[App], AbstractAsyncContextManager[Run]]
 class RunEnding:
     """How work on a run ended. `result` is None if the run did not start.
 
-    `error` is the error that kept this process from continuing. `error_text` is the result's error without the parts
-    that the view has already printed. `refusals` are the actions that were refused. `is_parked` means that the run is
-    paused until somebody answers a request. `is_aborted` means that the user stopped the run when answering a request.
+    `error` is the error that prevented this process from continuing. `error_text` is the result's error without the
+    parts that the view has already printed. `refusals` are the actions that were refused. `is_parked` means that the
+    run is paused until somebody answers a request. `is_aborted` means that the user stopped the run when answering a
+    request.
     """
 
     result: Result | None = None
@@ -65,8 +66,8 @@ def work_on_run(
 ) -> RunEnding:
     """Work on the run that `open_run` opens until it ends, pauses or is interrupted.
 
-    `past` contains the entries that the run already has, which are not shown again. With `shows_notifications`, the
-    user is notified on the terminal as well as by commands and webhooks.
+    `past` contains the entries that the run already has; they are not shown again. With `shows_notifications`, the user
+    is notified on the terminal as well as by commands and webhooks.
     """
     is_fast = find_spec("uvloop") is not None
     work = partial(_work_on_run, settings, open_run, make_view, past=past, shows_notifications=shows_notifications)
@@ -119,7 +120,7 @@ async def _work_on_run(
 async def _follow_run(
     run: Run, run_view: RunView, view: ProgressView, past: Sequence[Entry], settings: Settings, notices: RunNotices
 ) -> None:
-    """Show the run and prompt for its requests until this process stops working on it."""
+    """Show the run and prompt the user for its requests, until this process stops working on the run."""
     prompter = RunPrompter(run, view, settings, notices) if is_attended() else None
 
     async def refresh_periodically() -> None:
@@ -164,7 +165,7 @@ def cancel_on_signal(scope: CancelScope) -> Iterator[Interruption]:
     def handle_first_signal(number: int) -> None:
         interruption.signal = number
         for each in _SIGNALS:
-            # The cancellation may keep the event loop too busy to handle a second signal.
+            # Not handled by the event loop, because the cancellation may keep it too busy.
             loop.remove_signal_handler(each)
             signal.signal(each, _exit_at_once)
         scope.cancel()
@@ -190,7 +191,7 @@ def _exit_at_once(number: int, frame: FrameType | None) -> None:
 
 
 class RunPrompter:
-    """Prompts for the requests from a run and its workers while a user is at the terminal."""
+    """Prompts the user at the terminal for requests from a run and its workers."""
 
     def __init__(self, run: Run, view: ProgressView, settings: Settings, notices: RunNotices) -> None:
         self._run = run
@@ -210,7 +211,7 @@ class RunPrompter:
         """Prompt for requests as they arrive, until cancelled."""
         async with create_task_group() as group:
             group.start_soon(self._prompter.serve_requests)
-            # Watch workers only after the run has started one: most runs never do.
+            # Watch workers only after the run has started a worker: most runs never do.
             await self._has_workers.wait()
             await self._watcher.watch_requests()
 

@@ -46,7 +46,7 @@ SCROLLS_ABOVE = (
 
 
 class LiveTree:
-    """A view that redraws the tree of a run at every tick. Events that the tree does not show are printed above it."""
+    """A view that redraws the tree of a run periodically. Events that the tree does not show are printed above it."""
 
     def __init__(self, run_view: RunView, *, console: Console | None = None) -> None:
         self._run_view = run_view
@@ -92,7 +92,7 @@ class LiveTree:
             self._live.start()
 
     def shorten_error(self, error: str) -> str:
-        return error  # the tree does not repeat what the error contains
+        return error  # the tree does not repeat the messages in the error
 
     def _draw_tree(self, *, is_live: bool) -> None:
         self._live.update(draw_run_tree(self._run_view, self._console, self._signs, is_live=is_live), refresh=True)
@@ -116,7 +116,7 @@ def draw_run_tree(run_view: RunView, console: Console, signs: TreeSymbols, *, is
 
 
 def style_row(row: Row) -> Text:
-    """Return a row with its styles, always on one line."""
+    """Return a row as styled text that is never wrapped."""
     text = Text(no_wrap=True, overflow="ellipsis")
     for words, style in row:
         text.append(words, STYLES.get(style, ""))

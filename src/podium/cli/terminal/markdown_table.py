@@ -9,7 +9,7 @@ from .styled_text import Line, Span, TextStyle, measure_line, wrap_spans
 
 GAP = 2
 NARROWEST = 8
-"""If a table column would be narrower than this many terminal columns, each cell is printed on its own line."""
+"""If a table column would be narrower than this many terminal columns, each cell is printed on a separate line."""
 
 BOLD, DIM = frozenset[TextStyle]({"bold"}), frozenset[TextStyle]({"dim"})
 
@@ -28,7 +28,7 @@ def layout_table(rows: Sequence[Sequence[Cell]], width: int, *, is_right: Sequen
 
 
 def choose_widths(rows: Sequence[Sequence[Cell]], width: int) -> list[int] | None:
-    """Return the width of each column so that the table fits, or None if the columns would become too narrow."""
+    """Return column widths with which the table fits, or None if the columns would become too narrow."""
     widths = [max(map(measure_cell, column)) for column in zip(*rows, strict=True)]
     room = width - GAP * (len(widths) - 1)
     while sum(widths) > room:
@@ -64,7 +64,7 @@ def layout_row(row: Sequence[Cell], widths: Sequence[int], is_right: Sequence[bo
 
 
 def list_cells(rows: Sequence[Sequence[Cell]], width: int) -> list[Line]:
-    """Return the lines of a table with its cells one below the other, each after the header of its column."""
+    """Return the lines of a table with one cell below the other, each labelled with the header of its column."""
     lines: list[Line] = []
     for number, row in enumerate(rows[1:]):
         lines += [[]] if number else []

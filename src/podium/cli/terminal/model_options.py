@@ -13,9 +13,9 @@ from ...values.errors import Mistake
 
 
 def choose_model(provider: str | None, model: str | None, settings: Settings, environ: Mapping[str, str]) -> str | None:
-    """Return the model that the options specify, or None. If a provider is given, the form is `provider:model`.
+    """Return the model that the options specify, or None. If a provider is given, return `provider:model`.
 
-    If only a provider is given, use its default model or, if there is none, the only model on the provider's server.
+    If only a provider is given, use its default model or, if it has none, the only model on its server.
     """
     if model is not None and not model.strip():
         raise click.UsageError("--model is empty; specify a model, or omit the option to use the agent's own")
@@ -28,7 +28,7 @@ def choose_model(provider: str | None, model: str | None, settings: Settings, en
 
 
 def _find_only_model(provider: Provider, environ: Mapping[str, str]) -> str:
-    """Return the only model of a provider's server. Raise Mistake unless there is exactly one."""
+    """Return the only model on a provider's server. Raise Mistake unless there is exactly one model."""
     # imported here for start-up time: most commands query no server
     from ...engines.local_model_servers import ServerAddress, find_servers
 

@@ -1,8 +1,8 @@
 """Render Markdown from agents for a terminal: headings, lists, emphasis, code, links and tables.
 
-All text is shown, except the titles of links and the languages of code blocks. HTML is shown as it is written, a link
-is followed by its address, and code is not wrapped. The text is untrusted: every piece is escaped after parsing,
-because entities and encoded addresses can contain characters that the source does not.
+All text is shown, except the titles of links and the languages of code blocks. HTML is shown as source text, a link is
+followed by its address, and code is not wrapped. The text is untrusted: every piece is escaped after parsing, because
+entities and encoded addresses can produce characters that the source does not contain.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .styled_text import Line, Span, TextStyle, format_styled_line, wrap_spans
 from .text import escape_for_terminal
 
 LONGEST_TEXT = 100_000
-"""A longer text is not rendered, because parsing it could take seconds."""
+"""Text with more characters than this is not rendered, because parsing it could take seconds."""
 NARROWEST = 20
 """Deeply nested blocks are not made narrower than this; the terminal wraps their lines."""
 LONGEST_RULE = 40
@@ -27,7 +27,7 @@ LONGEST_RULE = 40
 INLINE_STYLES: dict[str, TextStyle] = {"em": "italic", "strong": "bold", "s": "strike"}
 CODE, DIM = frozenset[TextStyle]({"code"}), frozenset[TextStyle]({"dim"})
 
-# Reference links are disabled, because a definition can arrive long after the text that uses it was shown.
+# Reference links are disabled, because a link may be shown long before its definition arrives.
 _PARSER = MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"]).disable("reference")
 
 _LANGUAGE = re.compile(r"[\w+#.-]*")
@@ -151,13 +151,13 @@ class _BlockRenderer:
         assert block[0].map is not None
         source = self._source[slice(*block[0].map)]
         if any(_count_cells(line) > len(is_right) for line in source[2:]):
-            # The parser drops cells that have no header, so show the table as it is written.
+            # The parser drops cells that have no header, so show the source text of the table.
             return [[Span(escape_for_terminal(line))] for line in source]
         return layout_table(rows, width, is_right=is_right, rule=self._symbols.rule)
 
 
 def _split_source(source: str) -> list[str]:
-    """Split Markdown into lines at the same line breaks as the parser does."""
+    """Split Markdown into lines in the same way as the parser."""
     return re.split(r"\r\n?|\n", source)
 
 
@@ -177,7 +177,7 @@ def _heading_styles(token: Token) -> Iterable[TextStyle]:
 
 
 def format_inline(tokens: Iterable[Token], styles: Iterable[TextStyle] = ()) -> Iterator[Span]:
-    """Yield the text of inline tokens with its styles. Line breaks in the source are kept."""
+    """Yield the text of inline tokens with its styles. Line breaks in the source are preserved."""
     inline = _InlineFormatter(styles)
     for token in (child for parent in tokens for child in parent.children or ()):
         if text := escape_for_terminal(inline.take_text(token)):
@@ -190,7 +190,7 @@ class _InlineFormatter:
     def __init__(self, styles: Iterable[TextStyle]) -> None:
         self._styles = frozenset(styles)
         self._open: list[TextStyle | None] = []
-        """The emphasis around the current token. None means a mark inside a word, shown as written, as in `2*3*4`."""
+        """The emphasis around the current token. None stands for a mark inside a word, which is shown: `2*3*4`."""
         self._last = self._address = self._link_text = ""
 
     def find_styles(self, token: Token) -> frozenset[TextStyle]:

@@ -2,9 +2,9 @@
 
 Each request is shown in full, with control characters made visible. Keys typed before the prompt appeared are
 discarded, and Enter alone decides nothing. After any other key that is not an answer, input is ignored up to
-the next Enter, so that no character in the middle of a sentence counts as an answer. Esc leaves the request
-open. If a request is answered elsewhere, its prompt closes and the user is notified. Postponed requests are
-asked again after the others.
+the next Enter, so that no character in the middle of a sentence counts as an answer. Esc closes the
+prompt and leaves the request open. If a request is answered elsewhere, its prompt closes and the user is notified.
+Postponed requests are asked again after the others.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ LATER = "s"
 HELP = "?"
 ESC = "\x1b"
 KEY_ROWS = ("yrp", f"nxa{LATER}{HELP}")
-"""The keys as they are shown: first those that allow the action, then those that do not."""
+"""The keys in display order: the first row allows the action, and the second row does not."""
 HELP_LINES = {
     "y": "allow it this time; ask again next time",
     "r": "allow this exact action until the run ends",
@@ -71,7 +71,7 @@ GUARD_SECONDS = 0.5
 SEQUENCE_SECONDS = 0.1
 """The maximum time between the characters of one key."""
 LONG_SECONDS = 5.0
-"""A request that has waited for longer than this shows its waiting time."""
+"""If a request has waited for longer than this, its prompt shows the waiting time."""
 NO_ANSWER = "that is not an answer; press Enter, then one of the keys"
 
 
@@ -79,7 +79,7 @@ class Keyboard(Protocol):
     """The source of typed answers."""
 
     def discard_input(self) -> None:
-        """Discard everything typed so far."""
+        """Discard everything that was already typed."""
         ...
 
     async def read_key(self) -> str:
@@ -106,7 +106,7 @@ class AnswerReceiver(Protocol):
 
 
 PromptOutcome = Literal["answered", "later", "open"]
-"""The outcome of a prompt: answered, to be asked again after the others, or left open."""
+"""The outcome of a prompt: answered, postponed until after the other requests, or left open."""
 
 
 class QueuedRequest(NamedTuple):
@@ -117,9 +117,9 @@ class QueuedRequest(NamedTuple):
 
 
 class RequestPrompter:
-    """Shows requests to the user with `tell` and submits the answers. `view` is suspended during a prompt.
+    """Prompts the user for requests, one at a time, and submits the answers. `view` is suspended during a prompt.
 
-    Each answer records the user's name and the `channel`.
+    Requests are printed with `tell`. Each answer records the user's name and `channel`.
     """
 
     def __init__(
@@ -143,7 +143,7 @@ class RequestPrompter:
         self._by = get_username()
         self._queue: dict[str, QueuedRequest] = {}
         self._closings: dict[str, str] = {}
-        """How requests were closed elsewhere, by id."""
+        """By request id: a description of how the request was closed elsewhere."""
         self._has_requests = Flag()
         self._current: tuple[str, CancelScope] | None = None
 
@@ -225,7 +225,7 @@ class RequestPrompter:
         """Return the first key that answers the request, postpones it or leaves it open."""
         offered = list_answer_keys(asked)
         while True:
-            # A key still held down from the last answer, or remaining pasted text, must not decide this request.
+            # A key that is still held down from the last answer, or the rest of pasted text, must not count.
             await sleep(GUARD_SECONDS)
             self._keyboard.discard_input()
             rows = ("  ".join(f"[{key}] {offered[key]}" for key in row if key in offered) for row in KEY_ROWS)
@@ -294,14 +294,14 @@ def _is_printable_key(key: str) -> bool:
 
 
 def format_question(entry: Entry, asked: QuestionAsked, worker: str = "", *, others: int = 0) -> str:
-    """Return a question with the text that it is about, if any, and its numbered choices."""
+    """Return a question with the text that it refers to, if any, and its numbered choices."""
     choices = [f"  {number}. {choice}" for number, choice in enumerate(asked.choices, 1)]
     asks = f"{format_asker(entry, worker)} asks ({asked.id}): {asked.text}"
     return "\n".join([*_format_queue_length(others), *_format_shown(asked), asks, *choices])
 
 
 def _format_shown(asked: QuestionAsked) -> list[str]:
-    """Return the plan, decision or review that a question is about. Each line is marked as text from agents."""
+    """Return the plan, decision or review that a question refers to. Each line is marked as text from agents."""
     return [f"  │ {line}" for line in asked.shown.splitlines()] if asked.shown else []
 
 
@@ -319,8 +319,8 @@ _ENTER = re.compile(r"[\r\n]")
 _SEQUENCE = re.compile(r"\x1b(\[[0-?]*[ -/]*[@-~]|O.|[^\[O])", re.DOTALL)
 """The escape sequence of a key that is not a character, such as an arrow key, or of a character with Alt.
 
-prompt_toolkit is not used here: it reads a sequence that is not in its table, such as a focus report, as Esc
-and single characters. Esc closes a prompt and a character can answer it, so a whole sequence must be one key.
+prompt_toolkit is not used here: it parses a sequence that it does not know, such as a focus report, as Esc followed
+by single characters. Esc closes a prompt and a character can answer it, so a sequence must be read as one key.
 """
 
 

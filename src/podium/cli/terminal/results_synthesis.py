@@ -22,12 +22,12 @@ from .agent_text import AgentText
 from .text import print_to_stderr
 
 MODEL_SETTINGS = ("model", "base_url", "models")
-"""The recorded settings of a run that decide which models its agents use."""
+"""The recorded settings of a run that determine which models its agents use."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SynthesisAuthor:
-    """The agent that writes a synthesis, the subject, and the repository and settings to use.
+    """The agent that writes a synthesis, the subject of the synthesis, and the repository and settings to use.
 
     `repo` is None if the repository no longer exists.
     """
@@ -78,9 +78,9 @@ class Synthesis:
 
 
 def choose_run_author(entries: Sequence[Entry], agent_name: str | None) -> SynthesisAuthor:
-    """Return the given agent as author, or by default the first agent of the run, with changes made during the run.
+    """Return the author of a synthesis of a run: the given agent or, by default, the run's first agent.
 
-    Raise Mistake if the given agent does not exist.
+    Changes that were made to the first agent during the run apply. Raise Mistake if the given agent does not exist.
     """
     started = entries[0].event
     assert isinstance(started, RunStarted)
@@ -104,7 +104,7 @@ def _apply_member_changes(entries: Iterable[Entry], agent: Agent) -> Agent:
 
 
 def choose_workers_author(place: Path, agent_name: str | None) -> SynthesisAuthor:
-    """Return the given agent as author, or by default the agent for workers. Raise Mistake if it does not exist."""
+    """Return the author of a synthesis of workers: the given agent or a default. Raise Mistake if it does not exist."""
     settings = _load_readonly_settings(place)
     agent = _find_agent(place, settings, agent_name or DEFAULT_WORKER_AGENT)
     return SynthesisAuthor(agent=agent, about=f"the workers of {place.name}", repo=place, settings=settings)
@@ -120,7 +120,7 @@ def _find_agent(place: Path, settings: Settings, name: str) -> Agent:
 
 
 def run_synthesis(author: SynthesisAuthor, report: Iterable[str]) -> Synthesis:
-    """Run an agent that summarises a report, and wait for it. A failure is reported in the result, not raised."""
+    """Run an agent that summarises a report, and return its synthesis. Podium's errors are returned, not raised."""
     # Imported here for start-up time: most reports need no synthesis.
     from ...patterns.report_synthesis import as_writer, make_synthesis_request
     from .follow_run import work_on_run

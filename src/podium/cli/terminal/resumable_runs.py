@@ -1,4 +1,4 @@
-"""Find the runs that `podium resume` can resume if no run is given, and ask the user which of them to resume."""
+"""Find the runs that `podium resume` can resume without a given run, and ask the user which of them to resume."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ NONE = "none"
 
 
 class ResumableRuns(NamedTuple):
-    """The interrupted runs, oldest first. Runs in `paused` are resumed only if their ids are given.
+    """The interrupted runs, oldest first. Runs in `paused` are resumed only if the user gives their ids.
 
-    The workers are resumed together, because one commander continues all of them.
+    All workers are resumed together, because one commander continues all of them.
     """
 
     own: Sequence[RunSummary] = ()
@@ -35,7 +35,7 @@ class ResumableRuns(NamedTuple):
 
     @property
     def choices(self) -> int:
-        """The number of choices; all workers together are one choice."""
+        """The number of choices. All workers together count as one choice."""
         return len(self.own) + bool(self.workers)
 
     def select(self, number: int) -> ResumableRuns:
@@ -44,7 +44,7 @@ class ResumableRuns(NamedTuple):
 
 
 def find_resumable_runs(store: Path) -> ResumableRuns:
-    """Return the runs that have not ended and that no process works on."""
+    """Return the runs that have not ended and on which no process is working."""
     if not store.exists():
         return ResumableRuns()
     with open_reader(store) as reader:
@@ -102,7 +102,7 @@ def _format_row(number: int, summary: RunSummary, now: float) -> list[str]:
 
 
 def describe_nothing_to_resume(paused: Sequence[str]) -> str:
-    """Return a message that there is nothing to resume and, if runs are paused, how to resume them."""
+    """Return a message that there is nothing to resume. If runs are paused, the message explains how to resume them."""
     if not paused:
         return "nothing to resume"
     if len(paused) == 1:

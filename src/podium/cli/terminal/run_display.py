@@ -1,4 +1,4 @@
-"""Views that show a run while this process works on it."""
+"""Define the views that show a run while this process works on it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ProgressView(Protocol):
         ...
 
     def refresh(self) -> None:
-        """Redraw the parts that depend on the time."""
+        """Redraw the parts that change with time."""
         ...
 
     def suspend(self) -> AbstractContextManager[object]:
@@ -64,7 +64,7 @@ class SilentView:
 
 
 class LineView(SilentView):
-    """A view that prints a line to standard error for each change of state. The caller reports how the run ended."""
+    """A view that prints a line to standard error for each change of state. The caller prints how the run ended."""
 
     def __init__(self) -> None:
         self._lines = EntryLines(lambda entry: not isinstance(entry.event, RunEnded | RunPaused))

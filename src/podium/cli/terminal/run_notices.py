@@ -25,10 +25,10 @@ SETTLE_SECONDS = 0.2
 
 
 class RunNotices:
-    """Notifies the user at this terminal about a run, and about the workers of the run.
+    """Notifies the user at this terminal about a run and its workers.
 
-    `notifier` sends notifications about the run itself, if this process works on the run. The commander sends those
-    about workers.
+    If this process works on the run, `notifier` also sends notifications about the run to commands and webhooks. The
+    commander sends the notifications about workers.
     """
 
     def __init__(self, terminal: TerminalNotifier, notifier: Notifier | None = None) -> None:
@@ -37,7 +37,7 @@ class RunNotices:
         self._builder = NotificationBuilder()
         self._shown_waiting = 0
         self._pending: dict[str, Callable[[], None]] = {}
-        """By request id: a function that notifies the user, called if the request is still open after a moment."""
+        """By request id: a function that notifies the user. It is called if the request stays open for a moment."""
 
     def __enter__(self) -> Self:
         return self
@@ -49,7 +49,7 @@ class RunNotices:
             self._settle_request(id)
 
     def apply_past(self, entry: Entry) -> None:
-        """Apply an entry that is not new, without a notification."""
+        """Apply an entry that is not new. The user is not notified."""
         self._builder.apply(entry)
         self._show_waiting()
 
@@ -64,12 +64,12 @@ class RunNotices:
             self._notifier.send(notification)
 
     def report_error(self, run: Run) -> None:
-        """Notify the user if an error keeps this process from continuing the run."""
+        """Notify the user if an error prevents this process from continuing the run."""
         if run.error is not None:
             self.notify(Notification(event="failed", run=run.id, at=time.time(), outcome="interrupted"))
 
     def handle_entry(self, entry: Entry, worker: str = "") -> None:
-        """Handle a request from a worker."""
+        """Handle a new entry of a worker's run."""
         self._handle_new_entry(entry, self._terminal.show)
 
     def withdraw_request(self, id: str, by: str) -> None:
@@ -106,9 +106,9 @@ class RunNotices:
 async def open_run_notices(
     settings: Settings, *, is_shown: bool, tell: Callable[[str], object] = print_to_stderr
 ) -> AsyncIterator[RunNotices]:
-    """Yield an object that notifies the user about a run that this process works on.
+    """Yield the notices for a run that this process works on.
 
-    With `is_shown`, the terminal may be used for notifications. `tell` prints a message to the user.
+    With `is_shown`, notifications may be shown on the terminal. `tell` prints a message to the user.
     """
     from ...runs.notifier import open_notifier  # imported here for start-up time: following a run sends nothing
 

@@ -81,7 +81,7 @@ class OutputOptions:
 
 
 def output_options(command: F) -> F:
-    """Add the output options to a command that works on runs; they are passed as `is_json` and so on."""
+    """Add the output options to a command that works on runs. Their values are passed as `is_json` and so on."""
     for option in (
         click.option(
             "--strict",
@@ -101,7 +101,7 @@ def output_options(command: F) -> F:
 
 
 def format_refusals(run: str, refusals: Sequence[ActionRefused]) -> str:
-    """Return a sentence that reports the actions that were refused in a run."""
+    """Return a sentence about the actions that were refused in a run."""
     first, others = refusals[0], len(refusals) - 1
     more = f" and {others} more" if others else ""
     verb = "were" if others else "was"
@@ -109,7 +109,7 @@ def format_refusals(run: str, refusals: Sequence[ActionRefused]) -> str:
 
 
 def _print_follow_up(result: Result, ending: RunEnding) -> int:
-    """Print why there is no answer and how to continue, and return the exit code."""
+    """If there is no answer, print why and how to continue. Return the exit code."""
     go_on = f"continue with: podium resume {result.run_id}"
     match result.outcome:
         case "paused":

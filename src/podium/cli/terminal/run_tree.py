@@ -60,7 +60,7 @@ def build_tree_rows(
 ) -> list[Row]:
     """Return a row for each operation, and a second row with details if the operation is active or has failed.
 
-    `most` is the maximum width of a row in columns. Pass `is_live=False` if no process works on the run. With
+    `most` is the maximum width of a row in columns. Pass `is_live=False` if no process is working on the run. With
     `is_brief`, finished operations are omitted. The rows do not repeat the error of a run that has ended: the caller
     prints it in full below the tree.
     """
@@ -126,7 +126,7 @@ def _style_cells(position: _TreePosition, cells: list[str], is_live: bool) -> Ro
 
 
 def describe_activity(node: OperationNode, *, is_live: bool) -> str:
-    """Return a short description of what an operation is doing."""
+    """Return a short description of an operation's activity or outcome."""
     if node.ended is not None:
         return node.outcome or "ended"
     if not is_live:
@@ -138,7 +138,7 @@ def describe_activity(node: OperationNode, *, is_live: bool) -> str:
 def _format_detail(node: OperationNode, most: int, is_live: bool, error: str) -> StyledText | None:
     """Return why an operation failed or, while it is active, the end of its text.
 
-    Return None if there is nothing to show, or if the run's error or a child already shows it.
+    Return None if there is nothing to show, or if the run's error or a child's row already shows the message.
     """
     if (failure := node.failure) is not None:
         if failure.message in error or any(

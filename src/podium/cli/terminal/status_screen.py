@@ -1,4 +1,4 @@
-"""Show the screen of `podium status --watch`: requests and runs, details of the selected one, and keys to answer."""
+"""Show the screen of `podium status --watch`: requests and runs, details of the selected line, and keys to answer."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ HEADINGS = ("Needs you", "Working", "Finished")
 
 
 class StatusScreen(App[None]):
-    """The overview of a store, which follows its runs until the user closes it."""
+    """A screen with the overview of a store. It is updated until the user closes it."""
 
     TITLE = "podium"
     ENABLE_COMMAND_PALETTE = False
@@ -75,12 +75,12 @@ class StatusScreen(App[None]):
 
     async def on_mount(self) -> None:
         await self.action_refresh()
-        # Ages and durations grow even if nothing is written.
+        # Ages and durations change even if nothing is written.
         self.set_interval(AGE_SECONDS, self.action_refresh)
         self.run_worker(self._follow_store())
 
     async def _follow_store(self) -> None:
-        """Show the overview again whenever a process has written to the store."""
+        """Refresh the overview whenever a process has written to the store."""
         wakeup = WakeupSocket(ensure_socket_folder(self._store), "follower")
         try:
             while True:
@@ -154,7 +154,7 @@ class StatusScreen(App[None]):
         self.query_one("#details", VerticalScroll).scroll_page_down(animate=False)
 
     def _explain_hasty_answer(self) -> str:
-        """Return why the selected request cannot be answered yet, or an empty string."""
+        """Return why the selected request cannot be answered yet, or an empty string if it can."""
         if monotonic() - self._selected_at < GUARD_SECONDS:
             return "the request has only just appeared; press the key again"
         details = self.query_one("#details", VerticalScroll)
@@ -189,7 +189,7 @@ class StatusScreen(App[None]):
 
 
 def _submit(store: Path, one: OpenRequest, decision: Decision) -> str:
-    """Answer a permission request, and return the message to show. Questions are not answered."""
+    """Answer a permission request, and return a message for the user. For a question, return the command to use."""
     if not isinstance(one.asked, PermissionAsked):
         return f"answer it with: podium answer {one.asked.id} TEXT"
     given = PermissionAnswered(

@@ -29,12 +29,12 @@ Line = list[Span]
 
 
 def measure_line(line: Iterable[Span]) -> int:
-    """Return how many columns a line takes."""
+    """Return the width of a line in columns."""
     return sum(display_width(span.text) for span in line)
 
 
 def wrap_spans(spans: Iterable[Span], width: int, *, cuts_words: bool = False) -> list[Line]:
-    """Break spans into lines of `width` columns, between words and at line breaks.
+    """Break spans into lines of at most `width` columns, between words and at line breaks.
 
     A word that is wider than `width` gets its own line, which the terminal wraps, so that the word can be copied in one
     piece. With `cuts_words`, the word is cut instead.
@@ -78,7 +78,7 @@ def _split_pieces(line: Line) -> Iterator[Span]:
 
 
 def _cut_word(word: Line, width: int) -> list[Line]:
-    """Return a word in parts of at most `width` columns."""
+    """Split a word into parts of at most `width` columns."""
     parts: list[Line] = [[]]
     for text, styles in word:
         while text:

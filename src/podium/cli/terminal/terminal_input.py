@@ -24,7 +24,7 @@ def no_input_option(command: F) -> F:
 
 
 def is_input_disabled() -> bool:
-    """Return whether the command line disables prompts."""
+    """Return whether `--no-input` was given."""
     ctx = click.get_current_context(silent=True)
     return ctx is not None and bool(ctx.find_root().meta.get(NO_INPUT_KEY))
 

@@ -17,7 +17,7 @@ from ...views.notification import Notification
 
 BELL = "\a"
 PUSH_TITLE, POP_TITLE = "\x1b[22;2t", "\x1b[23;2t"
-"""Save and restore the title. Terminals that cannot do that ignore both."""
+"""Save and restore the title. Terminals that do not support these sequences ignore them."""
 IDLE_TITLE = "podium"
 WITHOUT_SEQUENCES = ("", "dumb", "unknown")
 """Values of TERM for which nothing is written."""
@@ -30,7 +30,7 @@ _UNSAFE = re.compile(r"[^ \w:()-]", re.ASCII)
 
 
 class TerminalNotifier:
-    """Writes notifications to a terminal in the ways listed in `targets`. Restores the title when its block ends."""
+    """Shows notifications on a terminal in the ways that `targets` lists. Restores the title when its block ends."""
 
     def __init__(self, stream: TextIO, targets: Collection[NotifyTarget], environ: Mapping[str, str]) -> None:
         self._stream = stream
@@ -56,7 +56,7 @@ class TerminalNotifier:
         self._write(f"\x1b]9;Podium: {_remove_unsafe(notification.text)}{BELL}" if self._has_desktop else "")
 
     def show_waiting(self, count: int) -> None:
-        """Show the number of open requests in the title, or the earlier title if there are none."""
+        """Show the number of open requests in the title. If there are none, restore the earlier title."""
         if not self._has_title or count == self._waiting:
             return
         is_first, self._waiting = self._waiting == 0, count
@@ -72,7 +72,7 @@ class TerminalNotifier:
 
 
 def make_terminal_notifier(targets: Collection[NotifyTarget], *, is_shown: bool = True) -> TerminalNotifier:
-    """Return a notifier for the terminal on standard error. It does nothing without a terminal or `is_shown`."""
+    """Return a notifier for standard error. It does nothing if that is not a terminal, or if `is_shown` is False."""
     can_show = is_shown and sys.stderr.isatty() and os.environ.get("TERM", "") not in WITHOUT_SEQUENCES
     return TerminalNotifier(sys.stderr, targets if can_show else (), os.environ)
 
@@ -88,5 +88,5 @@ def format_title_sequence(title: str) -> str:
 
 
 def _remove_unsafe(text: str) -> str:
-    """Return a text without anything that could end or extend an escape sequence."""
+    """Remove all characters that could end or extend an escape sequence."""
     return _UNSAFE.sub("", text)

@@ -15,9 +15,9 @@ from ...values.plain_text import format_count
 from ...values.usage import Usage
 
 _NARROW = re.compile(r"[\x00-\u02ff\u2010-\u2027\u2500-\u257f]*")
-"""Text in which each character takes one column: Latin letters, punctuation, and the lines of a drawn tree.
+"""Text in which each character is one column wide: Latin letters, punctuation, and the lines of a drawn tree.
 
-Such text needs no width table, so most commands never load one.
+For such text, no width table is needed, so most commands never load it.
 """
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 
@@ -74,7 +74,7 @@ def format_money(usd: float) -> str:
 
 
 def display_width(text: str) -> int:
-    """Return how many terminal columns a text takes."""
+    """Return the width of `text` in terminal columns."""
     if text.isascii() or _NARROW.fullmatch(text):
         return len(text)
     from wcwidth import wcswidth  # imported here for start-up time: only text in other scripts needs it
@@ -84,7 +84,7 @@ def display_width(text: str) -> int:
 
 
 def count_fitting(text: str, most: int) -> int:
-    """Return how many characters of a text fit into `most` columns, without splitting a grapheme."""
+    """Return how many characters of `text` fit into `most` columns, without splitting a grapheme."""
     if _NARROW.fullmatch(text):
         return max(min(len(text), most), 0)
     from wcwidth import iter_graphemes  # imported here for start-up time: only text in other scripts needs it
@@ -98,7 +98,7 @@ def count_fitting(text: str, most: int) -> int:
 
 
 def truncate_line(text: str, most: int) -> str:
-    """Return a text as one line of at most `most` columns."""
+    """Return `text` as one line of at most `most` columns."""
     line = " ".join(text.split())
     if display_width(line) <= most:
         return line
@@ -106,7 +106,7 @@ def truncate_line(text: str, most: int) -> str:
 
 
 def truncate_start(text: str, most: int) -> str:
-    """Return the end of a text as one line of at most `most` columns."""
+    """Return the end of `text` as one line of at most `most` columns."""
     # Only the end is processed: the text may be long, and this is called often.
     line = " ".join(text[-4 * most :].split())
     start = _find_fitting_end(line, most - 1)
@@ -114,7 +114,7 @@ def truncate_start(text: str, most: int) -> str:
 
 
 def _find_fitting_end(line: str, most: int) -> int:
-    """Return the index at which the longest suffix that fits into `most` columns starts."""
+    """Return the start index of the longest suffix that fits into `most` columns."""
     if _NARROW.fullmatch(line):
         return max(len(line) - most, 0)
     from wcwidth import iter_graphemes_reverse  # imported here for start-up time: only text in other scripts needs it
@@ -137,7 +137,7 @@ def align_columns(rows: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 def fit_columns(rows: Sequence[Sequence[str]], *, most: int, least: int = 20) -> list[str]:
-    """Return rows as aligned lines. The last cell is cut to the remaining width, or to `least` columns."""
+    """Return rows as aligned lines. The last cell is truncated to the remaining width, at least to `least` columns."""
     padded = align_columns(rows)
     room = max([least, *(most - display_width("  ".join([*row[:-1], ""])) for row in padded[:1])])
     return ["  ".join([*row[:-1], truncate_line(row[-1], room)]).rstrip() for row in padded]

@@ -1,1 +1,1 @@
-"""The subcommands of `podium workers`, and functions that format text about workers for other commands."""
+"""Implement the subcommands of `podium workers`, and format output about workers for other commands."""

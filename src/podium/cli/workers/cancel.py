@@ -1,4 +1,4 @@
-"""`podium workers cancel`: stop a worker now and keep its partial results."""
+"""`podium workers cancel`: stop a worker and keep its partial results."""
 
 from __future__ import annotations
 
@@ -26,14 +26,14 @@ def workers_cancel_command(context: RepoContext, branch: str) -> int:
 
 
 def cancel_worker(context: RepoContext, worker: WorkerState) -> int:
-    """Stop a worker and report how it ended. Raise Mistake if it has already ended."""
+    """Stop a worker, print how it ended and return the exit code. Raise Mistake if the worker has already ended."""
     _require_not_over(worker)
     try:
         ended = anyio.run(stop_run_and_wait, context.settings, worker.run)
     except RunOver:
         _require_not_over(*load_worker_states(context.store, [worker.run]))
         raise
-    # A commander would record this too, but might not be running.
+    # A commander would also record this, but may not be running.
     WorkerIndex(context.store).mark_closed(worker.run)
     print_to_stderr(f"{worker.name} has ended ({ended.outcome}); podium workers diff {worker.name} shows its changes")
     return exit_codes.GOAL_MET if ended.outcome == "cancelled" else exit_codes.GOAL_NOT_MET

@@ -1,4 +1,4 @@
-"""Start resolvers for `podium merge --resolve`: workers that repair branches that conflict or fail a check."""
+"""Start workers for `podium merge --resolve`, which repair branches that conflict or fail a check."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def load_resolver_team(context: RepoContext, name: str) -> tuple[Agent, ...]:
 
 
 async def send_resolvers(context: RepoContext, result: Train, team: tuple[Agent, ...]) -> list[ResolverRun]:
-    """Start a resolver for each branch that conflicts or fails a check, unless the branch needs none."""
+    """Start a resolver for each branch that conflicts or fails a check, unless it is resolved or being resolved."""
     unresolved_branches = [one for one in result.left_out if one.reason in ("conflict", "check")]
     if not unresolved_branches:
         return []
@@ -61,7 +61,7 @@ async def send_resolvers(context: RepoContext, result: Train, team: tuple[Agent,
 async def _reason_to_skip(
     context: RepoContext, left_out: LeftOutBranch, resolvers_by_branch: Mapping[str, Resolver]
 ) -> str:
-    """Return why a branch needs no resolver, or an empty string if it needs one."""
+    """Return why a branch needs no new resolver, or an empty string if it needs a resolver."""
     for branch, resolver in reversed(list(resolvers_by_branch.items())):
         if resolver.resolves.theirs != left_out.commit:
             continue
@@ -76,7 +76,7 @@ async def _reason_to_skip(
 
 
 def print_resolvers(resolver_runs: Iterable[ResolverRun], *, is_json: bool) -> None:
-    """Print which workers were started and what to do when they are done."""
+    """Print which workers were started, and the commands to use when they are done."""
     for one in resolver_runs:
         if not is_json:
             click.echo(escape_for_terminal(f"resolving: {one.branch}: worker {one.run} on {one.on}"))

@@ -1,4 +1,4 @@
-"""`podium workers diff`: show what a worker changed."""
+"""`podium workers diff`: show a worker's changes."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def workers_diff_command(context: RepoContext, branch: str, is_stat: bool) -> No
 
 
 async def diff_worker(context: RepoContext, worker: WorkerState, is_stat: bool, in_checkout: bool) -> str:
-    """Return the diff from the worker's base to its checkout or, without `in_checkout`, to its branch."""
+    """Return the diff between the worker's base and its branch or, with `in_checkout`, its checkout."""
     location: GitLocation = context.repository
     if not in_checkout:
         now = await branch_tip(location, worker.worker_task.branch)

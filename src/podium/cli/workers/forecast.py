@@ -11,7 +11,7 @@ MOST_FILES = 5
 
 
 def format_forecast(merge_forecast: Forecast) -> Iterator[str]:
-    """Return the forecast as lines: first each branch, then each pair of branches."""
+    """Yield the forecast as lines, first for each branch, then for each pair of branches."""
     for one in merge_forecast.onto_target:
         change = merge_forecast.changes[one.first]
         files, commits = format_count(len(change.files), "file"), format_count(len(change.commits), "commit")

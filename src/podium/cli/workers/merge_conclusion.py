@@ -1,4 +1,4 @@
-"""Finish `podium merge`: move the target if the user agrees, and tidy up integration branches."""
+"""Finish `podium merge`: move the target if the user agrees, and remove integration branches that are not needed."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class MoveOptions:
 def conclude_merge(there: RepoContext, outcome: TrainOutcome, options: MoveOptions) -> int:
     """Move the target if the user agrees, remove integration branches, and return the exit code.
 
-    Keep the new integration branch for inspection if the target does not contain it, unless the user refused it.
+    If the target does not contain the new integration branch, the branch is kept, unless the user refused the result.
     """
     result = outcome.train
     refusal: int | None = None
@@ -73,7 +73,7 @@ def conclude_merge(there: RepoContext, outcome: TrainOutcome, options: MoveOptio
 
 
 def _find_refusal(repository: Repository, result: Train, options: MoveOptions) -> int | None:
-    """Return the exit code if the target must not move, and print why; None if it can move."""
+    """Return None if the target can move. Otherwise, print why it cannot and return the exit code."""
     assert result.ref is not None
     branch = result.ref.removeprefix(HEADS)
     if options.tree is not None and not result.tree.startswith(options.tree):
@@ -99,7 +99,7 @@ def _ask_person(repository: Repository, result: Train) -> bool:
     try:
         is_agreed = click.confirm(escape_for_terminal(question), default=None, err=True)
     except click.Abort:
-        click.echo(err=True)  # the question has no line end yet
+        click.echo(err=True)  # end the line of the question
         _discard_result(repository, result)
         raise
     if not is_agreed:
@@ -117,7 +117,7 @@ def _discard_result(repository: Repository, result: Train) -> None:
 
 
 def _try_to_move(repository: Repository, result: Train) -> PodiumError | None:
-    """Move the target to the result. Return the error if it cannot be moved."""
+    """Move the target to the result. If that fails, return the error."""
     try:
         anyio.run(_move_target, repository, result)
     except PodiumError as error:

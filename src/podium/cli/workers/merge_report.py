@@ -37,7 +37,7 @@ class TrainOutcome:
 
 
 def format_train_report(result: Train) -> list[str]:
-    """Return a line for each branch: merged, or left out with the reason."""
+    """Return a line for each branch, which says that it was merged, or why it was left out."""
     lines = [f"merged: {one.branch} at {one.commit[:SHORT]}" for one in result.merged]
     for one in result.left_out:
         files = f" ({', '.join(map(escape_unprintable, one.files))})" if one.files else ""
@@ -47,9 +47,9 @@ def format_train_report(result: Train) -> list[str]:
 
 
 def format_changes(outcome: TrainOutcome, *, most: int) -> list[str]:
-    """Return the checks that passed, and the changes to the target: the total and the first files.
+    """Return lines about the checks that passed and the changes to the target: the total, and the first files.
 
-    The lines about files have at most `most` columns.
+    The lines about files are at most `most` columns wide.
     """
     changes = outcome.changes
     if not changes.files:
@@ -74,7 +74,7 @@ def _format_path(file: FileChange) -> str:
 
 
 def format_checked_tree(result: Train) -> str:
-    """Return the merged tree and whether checks ran on it."""
+    """Describe the merged tree: its hash, and whether it was checked."""
     return f"the tree {result.tree[:SHORT]}{', as checked' if result.checks else ' (not checked)'}"
 
 
@@ -86,9 +86,9 @@ def format_agree_command(result: Train, commands: Sequence[str]) -> str:
 
 
 def format_remaining_branches(branches: Sequence[str], folder: Path | None) -> list[str]:
-    """Return which integration branches are left, with the command that removes them.
+    """Return lines about the remaining integration branches, with the command that removes them.
 
-    `folder` is the repository, or None if the current folder is in it.
+    `folder` is the repository, or None if it contains the current folder.
     """
     if not branches:
         return []

@@ -83,7 +83,7 @@ def workers_wait_command(context: RepoContext, branches: tuple[str, ...], timeou
 
 
 class WorkerWaiter:
-    """Waits for workers to end, and tracks all workers that they may depend on."""
+    """Waits until workers have ended, and tracks all workers that they may depend on."""
 
     def __init__(self, settings: Settings, runs: Iterable[str], terminal: TerminalNotifier) -> None:
         self._settings = settings
@@ -106,11 +106,11 @@ class WorkerWaiter:
         return [self._states[run] for run in self._wanted]
 
     async def wait_until_over(self, timeout: float | None) -> bool:
-        """Wait until the workers cannot make further progress. Return whether the timeout expired first."""
+        """Wait until the workers have ended or can make no more progress. Return whether the timeout expired first."""
         folder = ensure_socket_folder(self._store)
         wakeup = WakeupSocket(folder, "follower")
         try:
-            send_wakeup(folder, "owner")  # so that owners send wakeups from now on
+            send_wakeup(folder, "owner")  # from now on, the processes that work on runs send wakeups
             self._states = await to_thread.run_sync(self._load_states)  # at least once, however short the timeout
             with move_on_after(timeout) as limit:
                 while True:
@@ -121,7 +121,7 @@ class WorkerWaiter:
                         return False
                     if not self._ensure_commander():
                         return False
-                    # New entries wake this process, but a process that dies does not, so poll for that.
+                    # New entries wake this process, but the death of another process does not, so poll.
                     with move_on_after(POLL_SECONDS):
                         await wait_readable(wakeup)
             return limit.cancelled_caught
@@ -151,7 +151,7 @@ class WorkerWaiter:
         return builder.build_state(owner_alive=is_alive, posted=reader.read_mailbox_refs(run))
 
     def _ensure_commander(self) -> bool:
-        """Start a commander if one is needed and none is running. Return False if no worker can make progress."""
+        """Start a commander if it is needed and not running. Return False if no worker can make progress."""
         if not can_progress(self._states.values()):
             return False
         now = current_time()

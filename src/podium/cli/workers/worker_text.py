@@ -1,4 +1,4 @@
-"""Format text about workers for several commands."""
+"""Format facts about workers, for use in several commands."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ NO_WORKERS = 'no workers yet; start one with: podium delegate BRANCH "task"'
 
 
 def format_line_count(worker: WorkerState, status: WorktreeStatus | None = None) -> str:
-    """Return how many lines a worker added and removed, in its checkout if `status` is given, else on its branch."""
+    """Format how many lines a worker added and removed: in its checkout if `status` is given, else on its branch."""
     if status is not None:
         new = f" ({status.untracked} new)" if status.untracked else ""
         return f"+{status.added} -{status.removed}{new}"
@@ -18,7 +18,7 @@ def format_line_count(worker: WorkerState, status: WorktreeStatus | None = None)
 
 
 def format_worker_cost(worker: WorkerState) -> str:
-    """Return the cost of a worker's model calls that have a known price."""
+    """Format the cost of a worker's model calls, as far as their prices are known."""
     if worker.usage.usd:
         return format_money(worker.usage.usd)
     return "unpriced" if worker.usage.unpriced else "-"
