@@ -68,11 +68,11 @@ NAMES = tuple(name for name, _, _, _ in COMMANDS)
 LOOKING_NAMES = tuple(
     name for name, section, _, _ in COMMANDS if section not in ("Work", "Steer") or name == "approvals"
 )
-"""The commands that a mistyped name can suggest, because they change nothing by themselves."""
+"""The commands that change nothing by themselves. Only these are suggested for a mistyped command."""
 LOOKING_SUBCOMMANDS = frozenset(
     ("check", "diff", "explain", "export", "list", "logs", "output", "path", "show", "test", "validate", "wait")
 )
-"""The subcommands that a mistyped name can suggest, because they change nothing."""
+"""The subcommands that change nothing. Only these are suggested for a mistyped subcommand."""
 EXAMPLES = {name: example for name, _, _, example in COMMANDS}
 
 

@@ -29,7 +29,7 @@ class ConfirmedServers(Struct, frozen=True, kw_only=True):
 
 
 def load_confirmed_servers(home: Path) -> tuple[ConfirmedServer, ...]:
-    """Load the confirmed servers. Return none if the file is missing or invalid."""
+    """Load the confirmed servers. A missing or invalid file counts as empty."""
     try:
         return msgspec.json.decode((home / NAME).read_bytes(), type=ConfirmedServers).servers
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError):

@@ -1,4 +1,4 @@
-"""Store what the user trusts: proposals from repositories, and the descriptions of MCP tools when first seen.
+"""Store the user's trust in proposals from repositories, and in MCP tools, whose first descriptions are trusted.
 
 Trust is stored in a small file in Podium's home folder. The file is read for each query, so an answer
 given in another terminal takes effect at once. Writing replaces the file atomically.
@@ -61,7 +61,7 @@ class Trust:
         return known is not None and known.digest == digest
 
     def trust(self, kind: Kind, name: str, digest: str, *, content: str = "") -> None:
-        """Trust this content under this name. Content that was trusted under the name before no longer is."""
+        """Trust this content under this name. It replaces any content that was trusted under the name before."""
         self.trust_all(kind, {name: TrustRecord(digest=digest, content=content)})
 
     def trust_all(self, kind: Kind, given: Mapping[str, TrustRecord]) -> None:

@@ -218,7 +218,7 @@ def find_reference_key(agent: Agent, reference: Reference) -> str:
 
 
 def _list_dependencies(agents: Agents, name: str) -> Sequence[str]:
-    """Return the agents that an agent refers to directly, without duplicates and missing agents."""
+    """Return the agents that an agent refers to directly, without duplicates or missing agents."""
     return list(dict.fromkeys(edge.name for edge in iter_edges(agents[name]) if edge.name in agents))
 
 

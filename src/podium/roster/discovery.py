@@ -328,7 +328,7 @@ class CheckReport:
 
 
 def check_path(path: Path, home: Path, check_more: CheckMore = lambda agents: ()) -> CheckReport:
-    """Check the repository, folder or file at `path`. References to other agents are resolved.
+    """Check the repository, folder or file at `path`. References to agents outside `path` are resolved.
 
     `check_more` returns further diagnostics about valid agents.
     """

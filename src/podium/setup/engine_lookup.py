@@ -14,7 +14,7 @@ from .settings import Settings
 
 
 def list_models(settings: Settings, agent: Agent) -> tuple[str, ...]:
-    """Return the models to try for an agent, in order. Return none if no model is configured."""
+    """Return the models to try for an agent, in order. The result is empty if no model is configured."""
     name = ("" if agent.model == "inherit" else agent.model) or settings.model
     names = (name, *agent.fallback_models) if name else ()
     return tuple(dict.fromkeys(model for one in names for model in resolve_models(one, settings.models).models))

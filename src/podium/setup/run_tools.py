@@ -56,7 +56,7 @@ class RunTools:
         self._directory = directory
         self._functions = functions
         self._for_all = tuple(tool.name for tool in functions[:for_all])
-        """The functions for agents without a list of tools. Only agents that list the other functions can call them."""
+        """The functions that agents without a list of tools can use. Agents must list any other function by name."""
         self._environ = environ
         self._unattended = unattended
         self._notice = notice
@@ -168,7 +168,7 @@ class RunTools:
         )
 
     def make_check_tool(self, commands: tuple[str, ...], commit: str = "") -> ActingTool:
-        """Return a tool that runs commands on a clean checkout of `commit`, or of the working tree if it is empty."""
+        """Return a tool that runs commands on a clean checkout of `commit` or, by default, of the working tree."""
         from .clean_checks import CleanChecks  # imported here for start-up time: most runs do not need it
 
         assert self._directory is not None

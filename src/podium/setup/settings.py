@@ -202,7 +202,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         return structs.replace(self, **other) if other else self
 
     def _may_keep_mode(self, mode: PermissionMode) -> bool:
-        """Return whether a run keeps its recorded mode: not if the mode is `bypass` or the current settings set one."""
+        """Return whether a run keeps its recorded mode. `bypass` is never kept, and a newly set mode replaces it."""
         return mode != "bypass" and "permissions.mode" not in self.sources
 
 

@@ -22,7 +22,7 @@ TrustState = Literal["new", "changed", "trusted"]
 
 
 class TrustItem(Struct, frozen=True, kw_only=True):
-    """An item that the user can trust. `content` is its current content and `was` the trusted one, both as JSON."""
+    """An item that the user can trust. `content` is its current content and `was` is the trusted content, as JSON."""
 
     key: str
     state: TrustState

@@ -46,7 +46,7 @@ def describe_team(found: TeamDefinition, context: TeamContext) -> str:
 
 
 def describe_team_location(found: TeamDefinition, context: TeamContext) -> str:
-    """Describe where the team is stored, for messages."""
+    """Return a phrase that says where the team is stored."""
     if found.squad is None or found.squad.source is None:
         return f"{found.name} in {format_path(context.home / presets.PRESETS_FILE)}"
     return f"{format_path(found.squad.source, repo=context.repo)} in {context.repo}"

@@ -11,7 +11,7 @@ from .text import escape_for_terminal
 
 
 class AgentText(str):
-    """Text from an agent. The type marks it among other lines of output."""
+    """A line of output that is text from an agent and can be rendered as Markdown."""
 
     __slots__ = ()
 

@@ -14,7 +14,7 @@ from .text import print_to_stderr
 
 
 def submit_answer(store: Path, one: OpenRequest, new_answer: Answered) -> int:
-    """Submit an answer, print a confirmation and return the exit code. Raise AlreadyAnswered if it came too late."""
+    """Submit an answer, print a confirmation and return the exit code. Raise AlreadyAnswered if it is not the first."""
     counts = answer_request(store, one, new_answer)
     if counts != new_answer:
         raise as_answered_error(counts)

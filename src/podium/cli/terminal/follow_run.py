@@ -165,7 +165,7 @@ def cancel_on_signal(scope: CancelScope) -> Iterator[Interruption]:
     def handle_first_signal(number: int) -> None:
         interruption.signal = number
         for each in _SIGNALS:
-            # Not handled by the event loop, because the cancellation may keep it too busy.
+            # The cancellation may block the event loop, so a second signal is handled without it.
             loop.remove_signal_handler(each)
             signal.signal(each, _exit_at_once)
         scope.cancel()

@@ -137,7 +137,7 @@ def align_columns(rows: Sequence[Sequence[str]]) -> list[list[str]]:
 
 
 def fit_columns(rows: Sequence[Sequence[str]], *, most: int, least: int = 20) -> list[str]:
-    """Return rows as aligned lines. The last cell is truncated to the remaining width, at least to `least` columns."""
+    """Return rows as aligned lines. The last cell is cut to the remaining width, but keeps at least `least` columns."""
     padded = align_columns(rows)
     room = max([least, *(most - display_width("  ".join([*row[:-1], ""])) for row in padded[:1])])
     return ["  ".join([*row[:-1], truncate_line(row[-1], room)]).rstrip() for row in padded]

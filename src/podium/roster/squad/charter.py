@@ -94,7 +94,7 @@ def parse_charter(text: str) -> Charter:
 
 
 def _parse_fallbacks(text: str) -> list[str]:
-    """Return the models in a fallback such as `opus -> sonnet (cheaper)`. Return none if the fallback is prose."""
+    """Return the models in a fallback such as `opus -> sonnet (cheaper)`. If it is prose, the list is empty."""
     found = [strip_markup(_REMARK.sub("", f" {part}").strip()) for part in _NEXT_MODEL.split(text)]
     names = [one for one in found if one]
     return names if all(MODEL_NAME.fullmatch(one) for one in names) and not _NO_CHAIN.match(text) else []

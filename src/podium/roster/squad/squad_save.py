@@ -47,7 +47,7 @@ class MemberFolder(NamedTuple):
 
 
 def write(team: Team, repo: Path) -> Path:
-    """Save `team` as the repository's squad and return its folder. After a crash, its content is old or new."""
+    """Save `team` as the repository's squad and return its folder. A crash never leaves a partly written folder."""
     repo = Path(repo).absolute()
     if not team.members:
         raise Mistake(f"the team {team.name} has no members and cannot be saved; add a member")
