@@ -1,7 +1,7 @@
-"""Clients: the processes that are ready to answer agents' requests.
+"""Register and list clients, the processes that are ready to answer agents' requests.
 
-Each client keeps a wakeup socket open for as long as it is connected. Nothing has to wake the client: the open
-socket only shows that it is connected. The next call to `list_clients` removes the sockets of processes that died.
+Each client has an open wakeup socket while it is connected. The client ignores wakeups: the open socket only shows
+that the client is connected. The next call to `list_clients` removes the sockets of processes that died.
 """
 
 from __future__ import annotations

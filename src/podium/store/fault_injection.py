@@ -17,7 +17,7 @@ Fault = Callable[[], None]
 
 
 def parse_fault(environ: Mapping[str, str]) -> Fault | None:
-    """Return the fault that the environment requests, or None. Raise Mistake if its number is invalid."""
+    """Return the fault that PODIUM_FAULT sets, or None if it is not set. Raise Mistake if its value is invalid."""
     wanted = environ.get("PODIUM_FAULT")
     if not wanted:
         return None
@@ -29,12 +29,12 @@ def parse_fault(environ: Mapping[str, str]) -> Fault | None:
 
 
 def refuse_after(number: int) -> Fault:
-    """Return a fault that makes the store reject writes after this many entries, as if the process had died."""
+    """Return a fault that makes the store reject all writes after `number` entries, as if the process had died."""
     return trigger_at_entry(number, _refuse_writes)
 
 
 def trigger_at_entry(number: int, action: Callable[[], None]) -> Fault:
-    """Return a fault that runs `action` right after the entry with this number."""
+    """Return a fault that runs `action` right after the store has written `number` entries."""
     left = number
 
     def count_entry() -> None:

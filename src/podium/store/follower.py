@@ -1,4 +1,4 @@
-"""Follow a run from any process: read its timeline so far, then each new entry as it is written."""
+"""Follow a run from any process: read its existing entries, then each new entry as it is written."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Follower:
         self._reader.close()
 
     def finish(self) -> None:
-        """End after the entries that are already written. Called when this process stops working on the run."""
+        """Stop after the entries that are already written. Called when this process stops working on the run."""
         self._is_finishing = True
         if not self._is_closed:
             self._wakeup.wake()

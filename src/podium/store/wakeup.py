@@ -1,4 +1,4 @@
-"""Wakeup sockets: how a process learns immediately that the store has new data.
+"""Notify other processes immediately, through wakeup sockets, that the store has new data.
 
 A waiting process binds a datagram socket in a private directory; a writing process sends a datagram to every
 socket there. The datagram contains no data: the receiver reads the store. There are three kinds of sockets:
@@ -49,7 +49,7 @@ class WakeupSocket:
                 self._socket.shutdown(socket.SHUT_RD)
 
     def drain(self) -> None:
-        """Discard the wakeups received so far."""
+        """Discard all received wakeups."""
         with suppress(BlockingIOError):
             while self._socket.recv(16):
                 pass
@@ -93,7 +93,7 @@ class WakeupSender:
 
 
 def send_wakeup(folder: Path, kind: WaiterKind) -> None:
-    """Wake every socket of a kind that exists now."""
+    """Wake every existing socket of one kind."""
     sender = WakeupSender(folder, kind)
     sender.wake_all()
     sender.close()

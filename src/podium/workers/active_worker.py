@@ -1,4 +1,4 @@
-"""The state of a worker that a commander supervises."""
+"""Define the data that a commander has about each worker that it supervises."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .wire.wire_message import Order, Report
 
 @dataclass(slots=True, kw_only=True)
 class ActiveWorker:
-    """The data that a commander keeps about one of its workers."""
+    """A worker that a commander supervises."""
 
     run: str
     worker_task: WorkerTask
@@ -26,7 +26,7 @@ class ActiveWorker:
     model: str = ""
     engine: str = ""
     restrictions: Rules = field(default_factory=Rules)
-    """The deny and ask rules that the run started with; they apply whatever the settings say now."""
+    """The deny and ask rules that the run started with; they apply even if the settings have changed since."""
     process: ForkedProcess | FreshProcess | None = None
     link: Link[Report, Order] | None = None
     checkout: Checkout | None = None
@@ -37,7 +37,7 @@ class ActiveWorker:
 
     @classmethod
     def from_run_started(cls, run: str, started: RunStarted) -> ActiveWorker:
-        """Return the worker of the run `run`, whose first event is `started`."""
+        """Return the worker for the run `run`, whose first event is `started`."""
         assert started.errand is not None
         first = started.agents[0]
         return cls(

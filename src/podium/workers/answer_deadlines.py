@@ -1,6 +1,6 @@
-"""Deny a worker's request if a client was connected for long enough and nobody has answered.
+"""Deny a worker's request if nobody answers it in time.
 
-Time counts only while a client is connected. Without clients a request waits, for days if necessary.
+Time counts only while a client is connected. While no client is connected, a request waits, for days if necessary.
 """
 
 from __future__ import annotations
@@ -40,16 +40,16 @@ class ApprovalDeadlines:
     def add_request(
         self, id: str, *, by: str, allowed: Callable[[], float], deny: Callable[[float], Awaitable[None]]
     ) -> None:
-        """Add a request, to be denied at its deadline. If it is answered earlier, the denial has no effect."""
+        """Add a request, which is denied at its deadline. If it is answered earlier, the denial has no effect."""
         self._open[id] = PendingRequest(by=by, asked=time.monotonic(), allowed=allowed, deny=deny)
         self.recheck()
 
     def discard_requests(self, by: str) -> None:
-        """Forget the requests from a worker that can no longer receive answers."""
+        """Discard the requests from a worker whose connection has closed."""
         self._open = {id: one for id, one in self._open.items() if one.by != by}
 
     def recheck(self) -> None:
-        """Check the connected clients and the deadlines again now."""
+        """Have `enforce_forever` check the connected clients and the deadlines again now."""
         self._changed.set()
 
     async def enforce_forever(self) -> None:

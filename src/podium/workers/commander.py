@@ -1,8 +1,8 @@
-"""The commander: one background process per store that runs the workers of delegated tasks.
+"""Run the commander, a background process that supervises the workers of a store.
 
-It is started when there is work and exits when there is none. Its decisions are based only on the timelines
-of its workers' runs and on the index of workers. If it dies, its workers exit, and the next commander resumes
-their runs.
+There is at most one commander per store. It is started when a task is delegated, and exits when there is no more
+work. Its decisions are based only on the timelines of its workers' runs and on the index of workers. If it dies, its
+workers exit, and the next commander resumes their runs.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ GRACE_SECONDS = 1.0
 
 
 class Commander:
-    """Runs the workers of one store, from delegation until they end."""
+    """Supervises the workers of one store."""
 
     def __init__(
         self,
@@ -146,7 +146,7 @@ class Commander:
                 await wait_readable(wakeup)
 
     def _read_worker_limit(self, root: str = "") -> int:
-        """Return how many workers can run at once, in total or in a repository, according to the current settings."""
+        """Return the current limit on workers that run at once, in the repository `root` or, by default, in total."""
         try:
             return self._settings_cache.get_settings(root).workers
         except PodiumError:
@@ -155,7 +155,7 @@ class Commander:
     # One worker
 
     async def _supervise_worker(self, worker: ActiveWorker, wakeup: WakeupSocket) -> None:
-        """Supervise a worker from its checkout to its end, and restart it after crashes within its limit."""
+        """Run a worker until it ends, restart it if it crashes, and then notify the user and clean up."""
         try:
             await self._run_isolated(worker)
             await self._notifications.notify_end(worker.run)
@@ -166,7 +166,7 @@ class Commander:
             wakeup.wake()
 
     async def _run_isolated(self, worker: ActiveWorker) -> None:
-        """Run a worker to its end. If the commander has an error, only this worker fails."""
+        """Run a worker until it ends. If an internal error occurs, only this worker fails."""
         try:
             await self._run_with_restarts(worker)
             await record_checkout_size(self._store, worker.checkout)
@@ -179,7 +179,7 @@ class Commander:
     async def _run_with_restarts(self, worker: ActiveWorker) -> None:
         try:
             with worker.checkout_scope:
-                # If several workers share a checkout, the first creates it and the others find it.
+                # If several workers share a checkout, the first worker creates it and the others find it.
                 async with self._shared_checkout_lock if worker.worker_task.is_shared else nullcontext():
                     worker.checkout = await ensure_worker_checkout(
                         self._launcher, self._environ, worker.run, worker.worker_task
@@ -203,9 +203,9 @@ class Commander:
         await self._end_run(worker.run, partial(self._launcher.fail_run, worker.run, why))
 
     async def _run_process_once(self, worker: ActiveWorker) -> str:
-        """Run a worker's process once and return how it crashed, or an empty string if it paused its run.
+        """Run a worker's process once. Return an empty string if it paused its run, and otherwise how it ended.
 
-        A paused run may already be open again because somebody resumed it. That is not a crash; the next scan
+        The run may be open again because somebody resumed it after the pause. That is not a crash; the next scan
         handles it.
         """
         try:
@@ -259,7 +259,7 @@ class Commander:
                 await process.wait()
 
     async def _stop_worker(self, run: str, group: TaskGroup) -> None:
-        """Carry out a request to stop a worker, whether it is active or waiting."""
+        """Stop a worker. If it is not active, end its run."""
         worker = self._active_workers.get(run)
         if worker is None:
             await self._end_run(run, partial(self._launcher.stop_run, run))
@@ -268,7 +268,7 @@ class Commander:
             group.start_soon(self._terminate_worker, worker)
 
     async def _terminate_worker(self, worker: ActiveWorker) -> None:
-        """Ask a worker to exit, then terminate it, then kill it together with its process group."""
+        """Ask a worker to exit. If it does not, send SIGTERM and then SIGKILL to its process group."""
         worker.checkout_scope.cancel()
         for sign in (signal.SIGTERM, signal.SIGKILL):
             with move_on_after(GRACE_SECONDS):
@@ -281,9 +281,9 @@ class Commander:
                 await worker.process.kill(sign)
 
     async def _end_run(self, run: str, how: Callable[[], object]) -> None:
-        """End a run that no process is working on.
+        """End a run that no process is working on, by calling `how`.
 
-        If another process has claimed the run, or if it has ended, do nothing.
+        Do nothing if another process has claimed the run or if the run has already ended.
         """
         try:
             with suppress(RunHeld, RunOver):
@@ -311,7 +311,7 @@ class Commander:
                 await self._request_answers.handle_request(worker, report.request)
         finally:
             self._request_answers.deadlines.discard_requests(worker.run)
-            # A worker whose connection is closed is exiting or hanging; if hanging, it is killed and counts as crashed.
+            # A worker whose connection is closed is exiting or hangs. If it hangs, it is killed and counts as crashed.
             # Checked only now: a worker can connect before `process` is set, and may have been restarted since.
             if worker.link is link and worker.process is not None:
                 await self._wait_or_kill(worker, worker.process, link.end_reason)
@@ -351,7 +351,7 @@ async def run_commander(launcher: RunLauncher, environ: Mapping[str, str], deliv
 
 
 def _read_notify_targets(settings_cache: SettingsCache) -> tuple[NotifyTarget, ...]:
-    """Return the current commands and webhooks; none if the settings cannot be read."""
+    """Return the notification commands and webhooks in the current settings; none if the settings cannot be read."""
     try:
         return settings_cache.get_settings().notify
     except PodiumError:

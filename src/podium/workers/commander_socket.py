@@ -1,8 +1,8 @@
 """Open a commander's socket, with a lock that allows only one commander at a time.
 
-The socket is in the private folder of the store's wakeup sockets: beside the store, or in the runtime
-directory if that path is too long for a socket. The process that holds the lock owns the socket. The operating system
-releases the lock when the process exits; a lock file that is not locked has no effect.
+The socket is in the private folder of the store's wakeup sockets: next to the store, or in /tmp if that path is too
+long for a socket. The process that holds the lock owns the socket. The operating system releases the lock when the
+process exits; a lock file that is not locked has no effect.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def commander_socket_path(store: Path) -> Path:
 def bind_socket(path: Path) -> Iterator[socket.socket]:
     """Listen at a commander's socket path until the block ends. Raise SocketInUse if the path is in use.
 
-    A socket in use is never taken over; one left behind by a dead process is replaced.
+    A socket that a dead process left behind is replaced, but never a socket in use.
     """
     lock = _acquire_lock(path)
     try:
@@ -91,7 +91,7 @@ def _acquire_lock(path: Path) -> int:
 
 
 def _remove_stale_socket(path: Path) -> None:
-    """Remove a socket on which no process listens."""
+    """Remove the socket if no process listens on it. Raise SocketInUse if one does, or if the path is not a socket."""
     try:
         found = os.lstat(path)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
 """Start a worker that resolves the conflict of a branch, or fixes a check that the branch fails.
 
-The worker starts from a commit of the merge, on a new branch. This branch contains both sides and is merged instead of
-the original branch. Otherwise, the worker is like any other.
+The worker starts on a new branch, at a commit that contains both sides of the merge. This branch is then merged
+instead of the original branch. In all other respects, the worker is like any other worker.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ SUFFIX = "-resolved"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolverRun:
-    """A worker that fixes `branch`, which was left out of a merge: its run, and its own branch, `on`."""
+    """A worker that fixes `branch`, which was left out of a merge. `run` is its run, and `on` is the new branch."""
 
     branch: str
     run: str
@@ -88,7 +88,7 @@ async def delegate_resolution(
 def format_conflict_task(
     left_out: LeftOutBranch, conflicts: Sequence[Conflict], *, ours: MergeSide, marked: Collection[str]
 ) -> str:
-    """Return the task of a worker that resolves a conflict. `marked` are the files with conflict markers."""
+    """Return the task for a worker that resolves a conflict. `marked` are the files with conflict markers."""
     branch, other = escape_unprintable(left_out.branch), escape_unprintable(ours.name)
     parts = [
         f"Resolve the conflict between {branch} and {other}",
@@ -115,7 +115,7 @@ def format_conflict_task(
 
 
 def format_failed_check_task(left_out: LeftOutBranch, *, ours: MergeSide) -> str:
-    """Return the task of a worker that fixes a branch that fails a check."""
+    """Return the task for a worker that fixes a failed check on a branch."""
     branch, other = escape_unprintable(left_out.branch), escape_unprintable(ours.name)
     parts = [
         f"Fix {branch}: a check fails when it is merged into {other}",
@@ -135,7 +135,7 @@ def format_failed_check_task(left_out: LeftOutBranch, *, ours: MergeSide) -> str
 
 
 def _format_unmarked_files(files: Sequence[str], conflicts: Sequence[Conflict], *, sides: tuple[str, str]) -> str:
-    """Return instructions for conflicting files without conflict markers: binary, removed and renamed ones."""
+    """Return instructions for files that conflict but have no markers, such as binary, removed and renamed files."""
     about = dict.fromkeys(escape_unprintable(one.text) for one in conflicts if not set(files).isdisjoint(one.files))
     reasons = "\n".join(f"- {text}" for text in about)
     # If a folder is in the way of a file, git gives the file a temporary name.
@@ -153,7 +153,7 @@ def _format_unmarked_files(files: Sequence[str], conflicts: Sequence[Conflict], 
 
 
 async def _choose_branch_name(repository: Repository, worker_index: WorkerIndex, branch: str) -> str:
-    """Return a name for the branch of a resolution. No existing branch or worker has this name."""
+    """Return a name for a resolution's branch that no existing branch or worker has."""
     stem = re.sub(rf"{SUFFIX}(-\d+)?$", "", branch) + SUFFIX
     there = set(await list_branches(repository))
     root = str(repository.main_folder)

@@ -1,8 +1,8 @@
 """Answer a worker's permission request according to the current rules.
 
-The rules may have changed since the worker started, because a person has allowed or denied something
-permanently. Restrictions that its run and agents started with still apply: if they require asking, no later
-rule can allow the action.
+The rules may have changed since the worker started, because a person may have allowed or denied an action
+permanently. The restrictions with which the run and its agents started still apply: if they require a person's
+approval, no later rule can allow the action.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from ..values.agent import Permissions
 from ..values.event import PermissionAnswered, PermissionAsked, RunStarted
 
 COMMANDER = "commander"
-"""The value of `by` in answers that do not come from a person."""
+"""The value of `by` in answers from the commander."""
 
 
 def decide_by_rules(
     asked: PermissionAsked, settings: Settings, restrictions: Rules, *, run: str, now: float
 ) -> PermissionAnswered | None:
-    """Return the answer that the rules give to a worker's request, or None if a person must decide."""
+    """Return an answer to a worker's request according to the rules, or None if a person must decide."""
     if asked.action.run != run:
         return None  # a worker cannot ask on behalf of another run
     changed = sum(line.startswith(("+", "-")) for line in asked.shown.splitlines())
@@ -37,7 +37,7 @@ def decide_by_rules(
 
 
 def collect_restrictions(started: RunStarted) -> Rules:
-    """Return the deny and ask rules that a run and its agents started with."""
+    """Return the deny and ask rules with which a run and its agents started."""
     recorded = [
         msgspec.convert(started.settings[name], Permissions)
         for name in ("permissions", "narrowing")

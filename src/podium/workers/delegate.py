@@ -1,4 +1,4 @@
-"""Delegate tasks: write a run for a worker to the store, and make sure that a commander is running."""
+"""Delegate tasks to workers: write a worker's run to the store, and make sure that a commander is running."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ async def _place_checkout(
     worker_task: WorkerTask,
     worktree_settings: WorktreeSettings,
 ) -> WorkerTask:
-    """Return the task with its checkout path and its base commit. Raise Mistake if it cannot have a checkout."""
+    """Return the task with its checkout path and its base commit. Raise Mistake if no checkout can be created."""
     base = worker_task.base
     worktrees = Worktrees(
         repository=repository,
@@ -142,7 +142,7 @@ async def enqueue_worker_run(
 async def _choose_checkout_path(
     store: Path, worker_index: WorkerIndex, of: Worktrees, branch: str, base: str, *, is_shared: bool
 ) -> Path:
-    """Return the path for a worker's own checkout, or of its team's shared one. Raise Mistake if there can be none."""
+    """Return the path for a worker's checkout, which its team may share. Raise Mistake if it cannot be created."""
     root = str(of.repository.main_folder)
     if is_shared:
         if (shared := await to_thread.run_sync(_find_shared_checkout, store, worker_index, root, branch)) is not None:
@@ -159,7 +159,7 @@ async def _choose_checkout_path(
 
 
 def _find_shared_checkout(store: Path, worker_index: WorkerIndex, root: str, branch: str) -> Path | None:
-    """Return the path of the checkout shared by the workers on a branch. The checkout may not exist yet."""
+    """Return the path of the checkout that workers on a branch share, or None. The checkout may not exist yet."""
     with StoreReader(store) as reader:
         worker_tasks = [
             get_run_started(reader.read_summary(row.run)).errand for row in worker_index.find_by_name(root, branch)
@@ -171,7 +171,7 @@ def _find_shared_checkout(store: Path, worker_index: WorkerIndex, root: str, bra
 
 
 def _is_branch_taken(store: Path, worker_index: WorkerIndex, root: str, branch: str) -> bool:
-    """Return whether a worker uses a branch, or will use it."""
+    """Return whether a branch belongs to a worker that has not ended. The worker may not have started yet."""
     with StoreReader(store) as reader:
         return any(
             _is_on_branch(reader.read_summary(row.run))
@@ -187,7 +187,7 @@ def _is_on_branch(summary: RunSummary) -> bool:
 
 
 def _list_other_tasks(store: Path, worker_index: WorkerIndex, root: str, branch: str) -> list[WorkerTask]:
-    """Return the tasks of all workers that have, or will have, a checkout of another branch or repository."""
+    """Return the tasks of unfinished workers that use, or will use, a checkout of another branch or repository."""
     found: list[WorkerTask] = []
     with StoreReader(store) as reader:
         for row in worker_index.list_open():

@@ -1,7 +1,7 @@
-"""The fork server: a process that has loaded everything a worker needs, so that forking a worker is fast.
+"""Run the fork server, a process that has loaded everything a worker needs, so that workers start quickly.
 
-It has a single thread, holds no keys, and only waits, forks and reaps. Its standard input is a socket:
-requests arrive on it as one line of JSON each, and replies go back the same way. It requires Linux.
+It has a single thread and no keys. Its standard input is a socket, on which it receives requests and sends replies,
+each as one line of JSON. It requires Linux.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .worker_process import EXIT_FAILED
 
 
 class SpawnRequest(Struct, frozen=True, kw_only=True, tag="spawn"):
-    """A request to fork a worker: the line for its standard input, the path of its log, and its working directory."""
+    """A request to fork a worker, with the line for its standard input, its log's path and its working directory."""
 
     number: int
     line: str
@@ -39,7 +39,7 @@ class KillRequest(Struct, frozen=True, kw_only=True, tag="kill"):
 
 
 class Spawned(Struct, frozen=True, kw_only=True, tag="spawned"):
-    """The reply to a SpawnRequest: the worker's process id, or why it could not be started."""
+    """The reply to a SpawnRequest: the worker's process id, or the reason why it could not be started."""
 
     number: int
     pid: int = 0
@@ -47,7 +47,7 @@ class Spawned(Struct, frozen=True, kw_only=True, tag="spawned"):
 
 
 class Exited(Struct, frozen=True, kw_only=True, tag="exited"):
-    """The notice that a worker's process has exited and its process group was killed."""
+    """A notice that a worker's process has exited and that its process group was killed."""
 
     pid: int
     code: int
@@ -149,7 +149,7 @@ def _run_forked_worker(
 
 
 def _set_up_streams(request: SpawnRequest) -> None:
-    """Change to the worker's folder, redirect output to its log, and provide its line on standard input."""
+    """Change to the worker's folder, redirect output to its log, and make the line readable on standard input."""
     log = os.open(request.log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
     told, tell = os.pipe()
     os.write(tell, request.line.encode() + b"\n")

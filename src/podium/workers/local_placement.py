@@ -1,4 +1,4 @@
-"""Delegate the workers that a run in this process starts, and wait for their results."""
+"""Delegate tasks to workers for a run in this process, and wait for the results."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ MAX_DEPTH = 3
 
 
 class LocalPlacement:
-    """Places the workers of one run, in its repository and with its settings.
+    """Starts workers for one run, in its repository and with its settings.
 
     The workers of an unattended run are unattended too.
     """
@@ -121,7 +121,7 @@ class LocalPlacement:
             await to_thread.run_sync(partial(start_commander, self._launcher.settings, environ, delivery=delivery))
 
     def _must_not_be_too_deep(self) -> None:
-        """Raise Mistake if another worker would be nested too deeply."""
+        """Raise Mistake if a worker of this run would be nested too deeply."""
         depth, worker_task = 0, self._worker_task
         with StoreReader(self._store) as reader:
             while worker_task is not None and worker_task.parent:
@@ -148,7 +148,7 @@ class LocalPlacement:
             waiting.close()
 
     async def _next_entry(self, entries: Follower) -> Entry | None:
-        """Return the next entry, or None after the last one. If the commander has exited, start another."""
+        """Return the next entry, or None after the last entry. If the commander has exited, start another commander."""
         while True:
             with move_on_after(POLL_SECONDS):
                 return await anext(entries, None)
@@ -203,7 +203,7 @@ class LocalPlacement:
 
 
 class IdleTracker:
-    """Keeps a context open while a worker waits to be started, to be resumed, or for answers."""
+    """Keeps a context open while a worker waits to be started or resumed, or waits for answers."""
 
     def __init__(self, idle: Idle) -> None:
         self._idle = idle

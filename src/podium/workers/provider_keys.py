@@ -1,7 +1,7 @@
-"""Deliver provider keys for workers' tasks to the commander, which keeps them only in memory.
+"""Deliver the provider keys for workers' runs to the commander, which stores them only in memory.
 
 A commander has the keys of the shell that started it. A later caller can delegate a task with other keys and
-addresses, or with none. The caller sends them over a socket that only its user can reach, before the task is
+addresses, or without any. The caller sends them over a socket that only its user can access, before the task is
 written to the store. If no commander is running, the caller starts one, which gets the keys from its environment.
 If another commander was just starting or exiting, the new process sends the keys to that commander, which waits for
 them while their delivery is registered.
@@ -36,20 +36,20 @@ POLL_SECONDS = 0.02
 
 
 class ProviderKeys(Struct, frozen=True):
-    """The environment variables with the keys and addresses for one run's models. `environ` may be empty."""
+    """The environment variables that contain the keys and addresses for one run's models. `environ` may be empty."""
 
     run: str
     environ: dict[str, str]
 
 
 def send_keys(store: Path, run: str, environ: Mapping[str, str]) -> bool:
-    """Send the keys for a run to the commander of a store. Return whether a running commander has received them."""
+    """Send a run's keys to the commander of a store. Return whether a running commander has received them."""
     path = _keys_socket_path(store)
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ours:
         before = path.lstat()
         ours.settimeout(SEND_TIMEOUT_SECONDS)
         ours.sendto(msgspec.json.encode(ProviderKeys(run, dict(environ))), str(path))
-        # A closing commander removes the socket first and then reads what is still buffered.
+        # A closing commander removes the socket first and then reads the buffered messages.
         return os.path.samestat(before, path.lstat())
     return False
 
@@ -87,7 +87,7 @@ class KeyReceiver:
         raise OutsideFailed(f"{what} did not arrive within {within:g} s; delegate it again")
 
     def get_keys(self, run: str) -> dict[str, str]:
-        """Return the keys received for a run; empty if the commander's own keys apply."""
+        """Return the keys received for a run; empty if there are none, so that only the commander's own keys apply."""
         self._receive_pending()
         return self._keys.get(run, {})
 
@@ -96,7 +96,7 @@ class KeyReceiver:
         self._keys.pop(run, None)
 
     def close(self) -> None:
-        """Stop receiving, but keep the keys received so far: their runs may be found only afterwards."""
+        """Close the socket, but keep the received keys, because their runs may be found only later."""
         self._path.unlink(missing_ok=True)
         self._receive_pending()
         self._socket.close()
@@ -114,7 +114,7 @@ def _keys_socket_path(store: Path) -> Path:
 
 
 class KeyDelivery(NamedTuple):
-    """A run whose keys are being delivered, and the descriptor of its lock, which a child can inherit as its stdin."""
+    """A delivery of keys: its run, and the descriptor of its lock, which a child process can inherit as its stdin."""
 
     run: str
     descriptor: int

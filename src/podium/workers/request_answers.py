@@ -1,8 +1,8 @@
 """Answer the permission requests of a commander's workers.
 
-The commander learns of a request over the wire, reads it from the timeline, and posts its answer to the mailbox of the
-worker's run, where a person's answer goes too. It answers according to the current rules. If they leave the decision to
-a person, the commander notifies that person, and denies the request when the time for an answer is up.
+The worker announces a request over the wire. The commander reads the request from the timeline and, if the current
+rules decide it, posts the answer to the mailbox of the worker's run. Otherwise the commander notifies a person, whose
+answer goes to the same mailbox, and denies the request if no answer is given in time.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class RequestAnswers:
     async def handle_request(self, worker: ActiveWorker, id: str) -> None:
         """Answer a worker's request according to the rules, or notify a person and set a deadline for the answer.
 
-        The id is ignored unless it belongs to an open request or question of the worker's own run.
+        Open questions only cause a notification. Ids that are not in the worker's run are ignored.
         """
         try:
             asked = await to_thread.run_sync(find_open_permission, self._store, worker.run, id)
@@ -63,7 +63,7 @@ class RequestAnswers:
         await self._notifications.notify_request(worker.run, id)
 
     def _decide_by_rules(self, worker: ActiveWorker, asked: PermissionAsked) -> PermissionAnswered | None:
-        """Return the answer that the current rules give, or None if a person must decide."""
+        """Return an answer according to the current rules, or None if a person must decide."""
         try:
             settings = self._settings_cache.get_settings(worker.worker_task.root)
             return decide_by_rules(asked, settings, worker.restrictions, run=worker.run, now=time.time())

@@ -1,7 +1,7 @@
 """Cache the current settings, and read them again only if one of their files has changed.
 
-A rule that the user adds applies to all later requests. Reading all files for each request would take
-longer than all other work on the request.
+A rule that the user adds must apply to all later requests, but reading all files for each request would take longer
+than everything else that is done for the request.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class FileStamp(NamedTuple):
 
 
 class CachedSettings(NamedTuple):
-    """Settings, and the stamps of the files that they were read from. The stamp of a missing file is None."""
+    """Settings, with the stamps of the files from which they were read. The stamp of a missing file is None."""
 
     stamps: list[FileStamp | None]
     settings: Settings
@@ -49,7 +49,7 @@ class SettingsCache:
         self._cached: dict[str, CachedSettings] = {}
 
     def get_settings(self, repo: str = "") -> Settings:
-        """Return the current settings, in a repository or outside of any. Raise Mistake if they are invalid."""
+        """Return the current settings for a repository, or for none. Raise Mistake if they are invalid."""
         # Stat before reading: a change in between is then seen by the next call.
         repo_files = (f"{repo}/{REPO_FILE}", f"{repo}/{MCP_FILE}") if repo else ()
         stamps = [_stat_file(path) for path in (*self._user_files, *repo_files)]

@@ -1,4 +1,4 @@
-"""The spawner: starts the worker processes of a commander.
+"""Start the worker processes of a commander.
 
 Workers are forked from a fork server, a small process that has loaded everything a worker needs. The
 fork server is started on demand, restarted if it has exited, and exits with its commander; its workers exit
@@ -102,7 +102,7 @@ class Spawner:
         self._opening = Lock()
 
     async def warm_up(self) -> int:
-        """Start the fork server, if one is used, and return the parent pid of the next workers.
+        """Start the fork server, if one is used, and return the pid of the process that will be the workers' parent.
 
         Raise OutsideFailed if the fork server cannot be started.
         """
@@ -128,14 +128,14 @@ class Spawner:
 
 @asynccontextmanager
 async def open_spawner(environ: Mapping[str, str], *, is_forking: bool = CAN_FORK) -> AsyncIterator[Spawner]:
-    """Open a spawner until the block ends. Forked workers are then killed; the caller must stop other workers."""
+    """Open a spawner until the block ends, which kills forked workers. The caller must stop other workers."""
     async with create_task_group() as group:
         yield Spawner(group, environ, is_forking=is_forking)
         group.cancel_scope.cancel()
 
 
 class ForkServerClient:
-    """A connection to a fork server, and the workers forked by it."""
+    """A connection to a fork server, with the workers that this server has forked."""
 
     def __init__(self, pid: int, stream: LineStream) -> None:
         self.pid = pid
@@ -255,5 +255,5 @@ async def _start_fresh_process(line: str, *, log: Path, folder: Path, environ: M
 
 
 def _python_command(module: str) -> list[str]:
-    """Return the command that runs a module of Podium and does not import modules from the current folder."""
+    """Return the command that runs a `podium.processes` module, without the current folder on the import path."""
     return [sys.executable, "-P", "-m", f"podium.processes.{module}"]

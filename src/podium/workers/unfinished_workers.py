@@ -1,6 +1,6 @@
-"""Find the workers of a store that have not ended, and read their states and those of the workers that they wait for.
+"""Find the workers of a store that have not ended, and derive their statuses from their timelines.
 
-All states are read from the timelines each time. The worker queue and the commander decide what to do.
+The timelines are read again on every call. The worker queue and the commander decide what to do.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .worker_queue import Job, RunStatus, StartPlan, plan_worker_starts
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnfinishedWorkers:
-    """The workers that have not ended. `end_texts` describes how the workers that they wait for ended."""
+    """The workers that have not ended. `end_texts` describes how preceding workers ended."""
 
     started: Mapping[str, RunStarted]
     statuses: Mapping[str, RunStatus]
@@ -29,7 +29,7 @@ class UnfinishedWorkers:
 
     @property
     def roots(self) -> frozenset[str]:
-        """The repositories that the workers work in."""
+        """The repositories of the workers."""
         return frozenset(started.errand.root for started in self.started.values() if started.errand is not None)
 
     def plan_starts(
@@ -79,13 +79,13 @@ def load_unfinished_workers(store: Path, *, ours: Collection[str], excluded: Col
 
 
 def has_work(store: Path, excluded: Collection[str] = ()) -> bool:
-    """Return whether there is work for a commander: workers to start, stop, end as failed, or watch."""
+    """Return whether a commander is needed, because a worker must be started, stopped, ended as failed or watched."""
     unfinished = load_unfinished_workers(store, ours=(), excluded=excluded)
     return any(unfinished.plan_starts(most=1)) or unfinished.has_taken_runs or bool(unfinished.stop_requested)
 
 
 def derive_worker_status(summary: RunSummary, *, is_ours: bool) -> RunStatus:
-    """Return the status of a worker's run; `taken` if a live process holds it that is not this commander's worker."""
+    """Return the status of a worker's run. It is `taken` if a live process owns the run and `is_ours` is False."""
     status = derive_run_status(summary.last)
     is_held = summary.owner is not None and summary.owner.is_alive and not is_ours
     return "taken" if status in ("open", "paused") and is_held else status
@@ -111,7 +111,7 @@ def derive_run_status(last: Entry) -> RunStatus:
 
 
 def was_paused_by(store: Path, run: str, pid: int) -> bool:
-    """Return whether process `pid` paused the run while working on it, whatever has happened since."""
+    """Return whether the run was paused after process `pid` resumed it, even if it was resumed again later."""
     is_paused = False
     with StoreReader(store) as reader:
         for row in reversed(reader.read_rows_of_kinds(run, (KINDS[RunPaused], KINDS[RunResumed]))):
@@ -123,7 +123,7 @@ def was_paused_by(store: Path, run: str, pid: int) -> bool:
 
 
 def describe_ending(summary: RunSummary) -> str:
-    """Describe a worker and how it ended, for the workers that wait for it."""
+    """Return a clause that says how a worker ended, for the workers that wait for it."""
     how, why = "did not succeed", ""
     if isinstance(summary.last.event, RunEnded):
         outcome, failure = summary.last.event.outcome, summary.last.event.failure
@@ -133,7 +133,7 @@ def describe_ending(summary: RunSummary) -> str:
 
 
 def make_job(run: str, started: RunStarted) -> Job:
-    """Return a worker as a job for the queue."""
+    """Return the job for a worker's run."""
     name, worker_task = get_worker_name(run, started), started.errand
     if worker_task is None:
         return Job(run, name)

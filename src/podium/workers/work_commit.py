@@ -24,11 +24,11 @@ from ..workspace.worktrees.worktree import Worktrees
 from ..workspace.worktrees.worktree_status import read_worktree_status
 
 TRIES = 10
-"""How many times to try to commit in a checkout that other workers are still using."""
+"""The maximum number of attempts to commit in a checkout that other workers still use."""
 
 
 async def commit_worker_changes(timeline: Timeline, started: RunStarted, settings: Settings, *, succeeded: bool) -> str:
-    """Commit a worker's changes, if any. Return why that failed, or an empty string."""
+    """Commit a worker's changes, if there are any. Return the reason if that failed, otherwise an empty string."""
     worker_task = started.errand
     assert worker_task is not None
     if not worker_task.has_checkout or not timeline.has_outcome(f"/{KINDS[WorkerPlaced]}#1"):
@@ -65,7 +65,7 @@ async def commit_worker_changes(timeline: Timeline, started: RunStarted, setting
 
 
 async def _commit_with_retries(checkout: Checkout, subject: str, body: str, *, tries: int) -> WorkCommit:
-    """Commit the changes in a checkout, with retries: git fails if another worker writes a file at the same time."""
+    """Commit the changes in a checkout. Retry on failure, because git fails if a file changes at the same time."""
     for _ in range(tries - 1):
         with suppress(OutsideFailed):
             return await commit_work(checkout, subject=subject, body=body)
@@ -105,7 +105,7 @@ async def commit_work(checkout: Checkout, *, subject: str, body: str = "") -> Wo
             author = await read_person(checkout)
             head = await write_commit(checkout, tree, [old], _format_message(subject, body), author=author)
             await advance_branch(checkout, checkout.branch, old=old, new=head, tree=tree)
-        # Update the index even without a new commit: after a crash it may still match the previous commit.
+        # Update the index even if there is no new commit: after a crash it may still match the previous commit.
         await read_git_output(checkout, "read-tree", head)
     status = await read_worktree_status(checkout, main=checkout.base)
     return WorkCommit(

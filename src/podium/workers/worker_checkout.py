@@ -24,7 +24,7 @@ from ..workspace.worktrees.worktree import Worktrees, checkout_from_record
 async def ensure_worker_checkout(
     launcher: RunLauncher, environ: Mapping[str, str], run: str, worker_task: WorkerTask
 ) -> Checkout | None:
-    """Return the checkout of a worker, and create it if necessary. Return None if the task needs no checkout.
+    """Return a worker's checkout, and create the checkout if necessary. Return None if the task needs no checkout.
 
     Raise Mistake if the checkout cannot be created.
     """
@@ -47,7 +47,7 @@ async def ensure_worker_checkout(
     for noted in await ledger.list_worktrees(repository.common_dir):
         if noted.branch == worker_task.branch and noted.run == owner:
             checkout = checkout_from_record(noted)
-            # A commander that died may have left the checkout half set up, unless the worker has started in it before.
+            # If the worker has not started yet, a commander that died may have left the checkout only partly set up.
             is_whole = worker_task.is_shared or any(
                 isinstance(one.event, WorkerPlaced) for one in await launcher.read_entries(run)
             )
@@ -71,7 +71,7 @@ async def record_checkout_size(store: Path, checkout: Checkout | None) -> None:
 
 
 async def resolve_base_commit(launcher: RunLauncher, repository: Repository, worker_task: WorkerTask) -> str | None:
-    """Return the commit that a branch starts at: its base, merged with the work of preceding workers.
+    """Return the commit at which a branch starts: its base, merged with the work of preceding workers.
 
     Raise Mistake if the work of these workers cannot be merged.
     """

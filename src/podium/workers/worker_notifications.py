@@ -1,6 +1,7 @@
-"""Notify the user about workers in the background: when one needs an answer, finishes or fails.
+"""Notify the user when a background worker needs an answer, finishes or fails.
 
-Only the commander does this, so that each change is reported once, whichever other processes follow the worker.
+Only the commander sends these notifications, so that the user gets each of them once, even if several processes
+follow the worker.
 """
 
 from __future__ import annotations
@@ -26,10 +27,10 @@ class WorkerNotifications:
         self._notifier = notifier
         self._logs = logs
         self._told: set[str] = set()
-        """The requests that a person was notified about; a worker announces them again after a restart."""
+        """The requests about which the user was notified, because a restarted worker announces them again."""
 
     async def notify_request(self, run: str, id: str) -> None:
-        """Notify a person about an open request or question of a worker, once."""
+        """Notify the user about an open request or question of a worker, unless this was done before."""
         if id in self._told or not self._notifier.is_needed:
             return
         try:
@@ -44,7 +45,7 @@ class WorkerNotifications:
             )
 
     async def notify_end(self, run: str) -> None:
-        """Notify a person if a worker has finished or failed, unless another run started it and reports on it."""
+        """Notify the user that a worker has finished or failed, unless another run started it and reports on it."""
         if not self._notifier.is_needed:
             return
         try:

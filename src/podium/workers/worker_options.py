@@ -15,7 +15,7 @@ from ..values.errors import Mistake
 
 
 def apply_options_to_agent(options: WorkerOptions, agent: Agent, settings: Settings) -> Agent:
-    """Return the agent with the options' model, engine, tools and limits. Raise Mistake for an unknown role."""
+    """Return the agent with the options' role, model, engine, tools and limits. Raise Mistake for an unknown role."""
     changes: dict[str, Any] = {"isolation": "shared"}
     role = None if options.role is None else find_role(options.role, settings)
     if options.model is not None:
@@ -37,7 +37,7 @@ def apply_options_to_agent(options: WorkerOptions, agent: Agent, settings: Setti
 
 
 def apply_options_to_settings(options: WorkerOptions, settings: Settings) -> Settings:
-    """Return the settings with the approved rules allowed, and with plan mode for a reader and its whole team.
+    """Return the settings with the rules of the options and the role allowed, and in plan mode for a reader.
 
     Raise Mistake for an invalid rule or an unknown role.
     """

@@ -1,7 +1,7 @@
-"""Run a worker process, which works on one run in its own checkout while its commander is running.
+"""Run a worker process, which works on a single run in its own checkout.
 
-Its configuration arrives on its standard input and over the wire, including the keys for its models; its
-environment has no keys. It exits when its commander exits, even if the commander crashes.
+The worker gets its configuration, including the keys for its models, on standard input and over the wire; its
+environment contains no keys. The worker exits when its commander exits, even if the commander crashes.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .wire.wire_message import Handshake, Order, PermissionRequest, Report
 from .wire.worker_connection import connect_to_commander
 
 EXIT_DONE, EXIT_INTERRUPTED, EXIT_FAILED = 0, 3, 1
-"""Exit codes: the run has ended or paused, the run can be resumed, or the worker cannot work on the run."""
+"""Exit codes: the run has ended or is paused, the run was interrupted, or the worker failed."""
 
 PR_SET_PDEATHSIG = 1
 
@@ -60,7 +60,7 @@ class WorkerConfig(Struct, frozen=True, kw_only=True):
 
 
 def exit_with_parent(parent: int) -> None:
-    """Have the operating system kill this process when its parent exits."""
+    """Exit if the parent has already exited. On Linux, the kernel also kills this process when the parent exits."""
     if sys.platform == "linux":
         ctypes.CDLL(None, use_errno=True).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
@@ -70,12 +70,12 @@ def exit_with_parent(parent: int) -> None:
 ResumeRun = Callable[[str, WorkerConfig, Callable[[str], object]], AbstractAsyncContextManager[Run]]
 """Opens the store and resumes a run in it with the commander's configuration.
 
-The function passed to it is called with the id of each request or question that waits for an answer.
+It calls the given function with the id of each request or question that waits for an answer.
 """
 
 
 async def run_worker(startup_message: StartupMessage, resume_run: ResumeRun) -> int:
-    """Connect to the commander and work on the run. The result is recorded on the timeline."""
+    """Connect to the commander, work on the run and return an exit code. The timeline records the run's result."""
     handshake = Handshake(
         worker=startup_message.run,
         token=startup_message.token,
@@ -132,7 +132,7 @@ async def _cancel_on_signals(working: CancelScope) -> None:
 
 
 async def _handle_orders(link: Link[Order, Report], run: Run) -> bool:
-    """Carry out the commander's orders until the connection closes. Then return False, because the work must stop."""
+    """Carry out the commander's orders until the connection closes. Then return False, so that the work stops."""
     async for order in link:
         with suppress(Mistake):  # the run may have just ended
             await run.stop(by=order.reason or "commander")
@@ -143,12 +143,12 @@ async def _handle_orders(link: Link[Order, Report], run: Run) -> bool:
 
 
 async def _send_requests(link: Link[Order, Report], waiting: MemoryObjectReceiveStream[str]) -> bool:
-    """Tell the commander about each request or question that waits for an answer, until cancelled."""
+    """Announce each request or question that waits for an answer to the commander, until cancelled."""
     async for id in waiting:
         await link.send(PermissionRequest(request=id))
     return True
 
 
 def without_secrets(environ: Mapping[str, str], secret: frozenset[str]) -> dict[str, str]:
-    """Return the environment of a worker process: the commander's, without the secrets."""
+    """Return the environment variables without those in `secret`."""
     return {name: value for name, value in environ.items() if name not in secret}

@@ -1,4 +1,4 @@
-"""Decide which workers to start next, from the states of all workers, in pure functions without I/O."""
+"""Decide which workers to start next, based on the statuses of all workers. This module does no I/O."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Job(NamedTuple):
     parent: str = ""
     """The run that started this worker and may be waiting for it."""
     root: str = ""
-    """The repository that this worker works in."""
+    """The repository in which this worker works."""
 
 
 class StartPlan(NamedTuple):
-    """The runs to start now, and those that can no longer be started, each with the reason."""
+    """The runs to start now, and the runs that can never be started, each with the reason."""
 
     start: list[str]
     unstartable: list[tuple[str, str]]
@@ -40,10 +40,10 @@ def plan_worker_starts(
 ) -> StartPlan:
     """Return which workers to start now and which can never be started.
 
-    `statuses` also covers workers that have ended. Waiting workers are started in the order in which they
-    were delegated, each after all runs in its `after` have succeeded. At most `most` workers run at once, and
-    in each repository at most the number in `within`. Beyond these limits, each running parent can still have
-    one running worker. `end_texts` describes how preceding workers ended.
+    `statuses` includes workers that have ended. Waiting workers are started in the order in which they were
+    delegated, each after all runs in its `after` have succeeded. At most `most` workers run at once, and `within` has
+    the limit for each repository. Regardless of these limits, each running parent can have one running worker.
+    `end_texts` describes how preceding workers ended.
     """
     served_parents = {job.parent for job in jobs if job.run in running}
     busy = Counter(job.root for job in jobs if job.run in running)
@@ -58,7 +58,7 @@ def plan_worker_starts(
             unstartable.append((job.run, why))
             continue
         has_place = len(running) + len(start) < most and busy[job.root] < (within or {}).get(job.root, most)
-        # Its parent occupies a slot and would wait forever if the worker never got one.
+        # A parent that waits for its worker occupies a slot, so the worker must not have to wait for that slot.
         is_awaited = job.parent in running and job.parent not in served_parents
         if all(statuses.get(run) == "succeeded" for run in job.after) and (has_place or is_awaited):
             start.append(job.run)

@@ -1,1 +1,1 @@
-"""A store in a SQLite file."""
+"""Store runs in a SQLite file."""

@@ -1,4 +1,4 @@
-"""Message attachments in the store. When a message is dropped unread, its attachments are deleted."""
+"""Insert, read, copy and delete message attachments. If no agent receives a message, its attachments are deleted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def insert_attachments(connection: sqlite3.Connection, run: str, message: str, f
 
 
 def select_attachment(connection: sqlite3.Connection, run: str, digest: str) -> bytes | None:
-    """Return the data of a run's attachment, or None if the run never had it or it was deleted."""
+    """Return the data of a run's attachment, or None if the run has no attachment with this digest."""
     found = connection.execute(
         "SELECT data FROM attachment WHERE run = ? AND digest = ? LIMIT 1", (run, digest)
     ).fetchone()

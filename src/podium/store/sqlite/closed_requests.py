@@ -1,4 +1,4 @@
-"""Requests that no longer wait for an answer: why an answer is too late, and what the user can do instead."""
+"""Explain why an answer to a request is too late, and what the user can do instead."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ ASKED_KINDS = (KINDS[PermissionAsked], KINDS[QuestionAsked])
 
 
 def explain_closed_request(store: Path, prefix: str, posted: Answered | None, *, now: float) -> PodiumError | None:
-    """Return the error for answering a request that no longer waits; None if `prefix` does not identify one request.
+    """Return the error for a late answer to a request, or None if `prefix` does not identify exactly one request.
 
-    `prefix` is the id or its beginning, and `posted` is an answer to it that may not be on the timeline yet.
+    `prefix` is the request's id or the start of it. `posted` is an earlier answer that may not be on the timeline yet.
     """
     with StoreReader(store) as reader:
         asked = _find_request(reader, prefix)
@@ -42,7 +42,7 @@ def as_answered_error(before: Answered) -> AlreadyAnswered:
 
 
 def _find_request(reader: StoreReader, prefix: str) -> tuple[Entry, Asked] | None:
-    """Return the request whose id is `prefix`, or the only one whose id starts with it, together with its entry."""
+    """Return the request whose id is `prefix`, or else the only request whose id starts with it, with its entry."""
     if not prefix:
         return None
     entries = reader.find_entries(ASKED_KINDS, containing=f'"id":"{prefix}')
@@ -67,7 +67,7 @@ def _describe_denial(entry: Entry, request: Asked, answered: Answered, summary: 
 
 
 def _describe_unanswered(entry: Entry, request: Asked, summary: RunSummary, *, now: float) -> str:
-    """Describe a request that nobody answered and that no longer needs an answer."""
+    """Describe a request that nobody answered and that can no longer be answered."""
     if isinstance(summary.last.event, RunEnded):
         outcome = summary.last.event.outcome
         return f"{request.id} needs no answer any more: run {entry.run} has ended ({outcome}); {_advise(summary)}"
@@ -80,7 +80,7 @@ def _describe_unanswered(entry: Entry, request: Asked, summary: RunSummary, *, n
 
 
 def _advise(summary: RunSummary) -> str:
-    """Return what the user can do if the action should still be carried out."""
+    """Return advice for a user who still wants the action to be carried out."""
     if isinstance(summary.last.event, RunEnded):
         return "to have it done, start a new run"
     if summary.owner is not None and summary.owner.is_alive:

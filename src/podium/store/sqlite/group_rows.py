@@ -1,7 +1,7 @@
 """Read the groups of runs in a store, add missing runs to them, and apply the user's changes.
 
-Each change is one transaction, so that several processes can make changes at once and any of them can
-crash at any point. `views.run_groups` decides which group each run belongs to, and how groups and runs are ordered.
+Each change is one transaction, so several processes can change groups at the same time, and a crash never leaves a
+partial change. `views.run_groups` decides which group each run belongs to, and how groups and runs are ordered.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Groups:
         except StoreCorrupt:
             raise
         except StoreFailed:
-            self._connection = open_for_reading(path)  # on a read-only medium, runs can still be listed
+            self._connection = open_for_reading(path)  # the medium may be read-only: runs can still be listed
 
     def __enter__(self) -> Groups:
         return self
@@ -60,9 +60,9 @@ class Groups:
         self._connection.close()
 
     def load_arrangement(self) -> Arrangement:
-        """Return all groups and the runs in them, and assign a group to every run that has none.
+        """Return all groups with their runs, after assigning a group to every run that has none.
 
-        If the store cannot be written, the result is the same, but the new assignments are not stored.
+        If the store cannot be written, the new assignments are returned but not stored.
         """
         with self._open_transaction("BEGIN"):
             now, new = self._read_arrangement(), self._find_ungrouped_runs()
@@ -77,7 +77,7 @@ class Groups:
             return now.with_changes(reconcile_groups(new, now, next_id=max(now.groups, default=0) + 1))
 
     def read_start_times(self) -> dict[str, float]:
-        """Return when each run was created, newest first."""
+        """Return the creation time of each run, newest first."""
         with translate_sqlite_errors(self.path):
             return dict(self._connection.execute("SELECT id, created FROM run ORDER BY created DESC, id").fetchall())
 
@@ -93,10 +93,13 @@ class Groups:
         with translate_sqlite_errors(self.path):
             return [run for run in inside if not self._has_ended(run)]
 
-    # Changes that the user makes
+    # Changes by the user
 
     def rename(self, thing: Group | GroupedRun, name: str | None) -> str:
-        """Rename a group or run, and return its new name; None restores the default. Raise Mistake if it is invalid."""
+        """Rename a group or run, or restore its default name if `name` is None, and return the new name.
+
+        Raise Mistake if the name is invalid.
+        """
         with self._edit_arrangement() as now:
             if isinstance(thing, Group):
                 thing = _find_current_group(thing, now)
@@ -133,7 +136,7 @@ class Groups:
             self._write_changes(_as_changes(replace(run, group=group.id, position=None, is_manual=True)))
 
     def order_groups(self, groups: Sequence[Group]) -> None:
-        """List these groups first, in this order; others are sorted by newest run."""
+        """Put these groups first in lists, in this order. The other groups are sorted by their newest run."""
         with self._edit_arrangement() as now:
             places = {_find_current_group(group, now).id: place for place, group in enumerate(groups, 1)}
             self._write_changes(
@@ -141,7 +144,7 @@ class Groups:
             )
 
     def order_runs(self, group: Group, runs: Sequence[GroupedRun]) -> None:
-        """List these runs first in their group, in this order; the others follow, newest first."""
+        """Put these runs first in their group, in this order. The other runs follow, newest first."""
         with self._edit_arrangement() as now:
             places = {_find_current_run(run, now).run: place for place, run in enumerate(runs, 1)}
             inside = [placement for placement in now.grouped_runs.values() if placement.group == group.id]
@@ -193,7 +196,7 @@ class Groups:
 
     @contextmanager
     def _edit_arrangement(self, *, is_lasting: bool = True) -> Iterator[Arrangement]:
-        """Yield the arrangement, with a group for every run, in a transaction that excludes other writers.
+        """Assign a group to every run, and yield the arrangement, in a transaction that excludes other writers.
 
         A change by the user is synced to disk at commit; assignments that can be computed again are not.
         """
@@ -295,7 +298,7 @@ class Groups:
 def _find_origins(
     first_lines: Iterable[tuple[str, bytes]], read_first_line: Callable[[str], bytes | None]
 ) -> Iterator[RunOrigin]:
-    """Yield the origin of each run. A worker that a team's run started belongs to that team."""
+    """Yield the origin of each run. The origin of a worker that a team's run started is that team."""
     main = cache(_find_main_repository)
     known: dict[str, RunOrigin] = {}
 
@@ -307,7 +310,7 @@ def _find_origins(
         if not isinstance(started, RunStarted):
             return known[run]
         lead = started.agents[0] if started.agents else None
-        # An agent that reflects alone has a team without members: its run is grouped like any agent's.
+        # An agent that reflects alone has a team without members, and its run is grouped like that of any single agent.
         is_team = lead is not None and lead.team is not None and bool(lead.team.members)
         team = lead.name if lead is not None and is_team else ""
         known[run] = RunOrigin(run, main(started.repo) if started.repo else "", team)
@@ -322,7 +325,7 @@ def _find_origins(
 
 
 def _find_main_repository(repo: str) -> str:
-    """Return the repository that a folder belongs to if it is a worktree, otherwise the folder itself."""
+    """Return the repository of a worktree. If the folder is not a worktree, return the folder itself."""
     mark = Path(repo, ".git")
     try:
         if not os.path.lexists(mark):
@@ -337,7 +340,7 @@ def _find_main_repository(repo: str) -> str:
 
 
 def _find_repository_by_name(folder: Path) -> str:
-    """Return the repository next to a removed Podium worktree, or the folder itself if not found."""
+    """Return the repository of a removed Podium worktree, by the folder's name, or the folder if there is none."""
     parts = folder.name.split(WORKER)
     for end in range(len(parts) - 1, 0, -1):
         name = WORKER.join(parts[:end])

@@ -1,8 +1,8 @@
-"""Mailboxes: how other processes send messages to a run's owner.
+"""Post messages to the mailbox of a run from any process, and read them in the process that owns the run.
 
-A mailbox message is an event that the sender wants on the timeline. The owner writes it there in the same
-transaction that marks the message as taken. A message with a `ref` is unique in its run: the first of two
-answers to one question counts, and the second sender learns that it was too late.
+A mailbox message is an event for the run's timeline. The owner writes the event to the timeline in the same
+transaction that marks the message as taken. A `ref` is unique within a run: if two processes answer the same
+question, only the first answer is posted, and the second sender is told that its answer is too late.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _decoder: msgspec.json.Decoder[MailboxEvent] = msgspec.json.Decoder(MailboxEvent
 
 
 class MailboxMessage(NamedTuple):
-    """A message for a run's owner. `id` orders messages by arrival."""
+    """A message for a run's owner. Ids increase in the order of arrival."""
 
     id: int
     run: str
@@ -74,9 +74,9 @@ def post_to_mailbox(
 
 
 def read_mailbox(connection: sqlite3.Connection, run: str, after: int) -> list[MailboxMessage]:
-    """Return the messages for a run that have not been taken, in order of arrival.
+    """Return a run's messages that are not taken and have an id greater than `after`, in order of arrival.
 
-    A message from a newer release that this one cannot decode stays in the mailbox.
+    A message that this release cannot decode, because a newer release posted it, stays in the mailbox.
     """
     found = connection.execute(
         "SELECT id, run, line FROM mail WHERE run = ? AND taken IS NULL AND id > ? ORDER BY id", (run, after)
@@ -89,5 +89,5 @@ def read_mailbox(connection: sqlite3.Connection, run: str, after: int) -> list[M
 
 
 def find_runs_with_mail(connection: sqlite3.Connection) -> list[str]:
-    """Return the runs that have messages waiting."""
+    """Return the runs that have messages that are not taken."""
     return [run for (run,) in connection.execute("SELECT DISTINCT run FROM mail WHERE taken IS NULL")]

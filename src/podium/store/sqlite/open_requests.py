@@ -1,6 +1,6 @@
-"""The inbox: agents' requests, in all runs of a store, that nobody has answered yet.
+"""List and answer open requests, which agents have made and nobody has answered yet, in all runs of a store.
 
-The inbox is computed from the timelines and not stored. An answer is a message in the run's mailbox with the
+Open requests are computed from the timelines and not stored. An answer is a message in the run's mailbox with the
 request's id as its `ref`, so only the first answer is accepted.
 """
 
@@ -30,7 +30,7 @@ from .schema import open_connection, translate_sqlite_errors
 
 
 class OpenRequest(NamedTuple):
-    """A request that waits for a person, and the run that it belongs to."""
+    """A request that waits for a person, with a summary of its run."""
 
     summary: RunSummary
     entry: Entry
@@ -38,7 +38,7 @@ class OpenRequest(NamedTuple):
 
     @property
     def worker_name(self) -> str:
-        """The name of the worker that asks, usually its branch; empty if the run is not a worker's."""
+        """The name of the worker that made the request, usually its branch; empty if the run is not a worker's."""
         started = self.summary.first.event
         return started.errand.worker_name if isinstance(started, RunStarted) and started.errand is not None else ""
 
@@ -54,10 +54,10 @@ def list_open_requests(store: Path) -> list[OpenRequest]:
 
 
 def find_open_request(store: Path, prefix: str) -> OpenRequest:
-    """Return the only open request whose id starts with `prefix`.
+    """Return the open request whose id is `prefix`, or the only open request whose id starts with it.
 
-    Raise AlreadyAnswered if the request was answered, RequestClosed if it expired or nothing waits for it any more,
-    and Mistake if it is not found or ambiguous.
+    Raise AlreadyAnswered if a person has answered the request, RequestClosed if it was denied automatically, expired
+    or is no longer needed, and Mistake if no request or several requests match.
     """
     there = list_open_requests(store)
     found = [one for one in there if one.asked.id.startswith(prefix)] if prefix else []
@@ -79,7 +79,7 @@ def find_open_request(store: Path, prefix: str) -> OpenRequest:
 
 
 def answer_request(store: Path, one: OpenRequest, answered: Answered) -> Answered:
-    """Answer a request, and return the answer that counts: an earlier one if somebody else answered first."""
+    """Answer a request, and return the answer that counts: this answer, or an earlier answer by somebody else."""
     if post_to_mailbox(store, one.summary.id, answered, ref=answered.id):
         return answered
     return _find_posted_answer(store, answered.id, run=one.summary.id) or answered
@@ -92,9 +92,9 @@ def list_run_requests(reader: StoreReader, summary: RunSummary) -> list[OpenRequ
 
 
 def find_open_permission(store: Path, run: str, id: str) -> PermissionAsked | None:
-    """Return a run's permission request with this id, or None if the run has no such open request."""
+    """Return a run's open permission request with this id, or None if there is none."""
     with StoreReader(store) as reader:
-        # Long runs have many requests, and this request is among the last.
+        # A long run has many requests, and the one with this id is among the last.
         seq = reader.find_last_entry(run, KINDS[PermissionAsked], containing=f'"id":"{id}"')
         if seq is None or reader.has_message(run, id):
             return None
@@ -104,7 +104,7 @@ def find_open_permission(store: Path, run: str, id: str) -> PermissionAsked | No
 
 
 def _find_posted_answer(store: Path, prefix: str, *, run: str = "*") -> Answered | None:
-    """Return the only answer to a request whose id is or starts with `prefix`, in one run or in all."""
+    """Return the posted answer to the request that `prefix` identifies, in `run` or in all runs, or None."""
     connection = open_connection(store, create=False)
     try:
         with translate_sqlite_errors(store):

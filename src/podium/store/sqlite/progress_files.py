@@ -68,7 +68,7 @@ def find_recorded_run(store: Path, prefix: str) -> str | None:
 
 
 def find_lost_entries(progress: Progress, rows: Sequence[JournalRow]) -> str | None:
-    """Return a sentence about written entries that are no longer in the timeline, or None."""
+    """Return a clause that describes the recorded entries that the timeline lacks, or None if it lacks none."""
     last = rows[-1].seq if rows else 0
     if last < progress.seq:
         lost = f"entry {progress.seq} is" if last + 1 == progress.seq else f"entries {last + 1} to {progress.seq} are"
@@ -79,7 +79,7 @@ def find_lost_entries(progress: Progress, rows: Sequence[JournalRow]) -> str | N
 
 
 def require_intact_run(store: Path, run: str, rows: Sequence[JournalRow]) -> str:
-    """Raise StoreCorrupt if a run's entries were changed or lost; return a notice if that cannot be determined."""
+    """Raise StoreCorrupt if a run's entries were changed or lost. Return a notice for the user, or an empty string."""
     if (chain_break := find_chain_break(rows)) is not None:
         raise StoreCorrupt(
             f"run {run} has been altered or damaged: {chain_break}; it was not resumed, and nothing was changed. "

@@ -70,7 +70,7 @@ class StoreReader:
             return [JournalRow._make(row) for row in found]
 
     def read_requests(self, run: str, *, after: int = 0) -> RunRequests:
-        """Return a run's requests after a sequence number, from its timeline."""
+        """Return the requests and answers in a run's timeline after a sequence number."""
         requests = RunRequests()
         for row in self.read_rows_of_kinds(run, REQUEST_KINDS, after=after):
             requests.apply(decode_entry(row.line))
@@ -82,7 +82,7 @@ class StoreReader:
             return select_decision_entries(self._connection)
 
     def find_last_entry(self, run: str, kind: str, *, containing: str) -> int | None:
-        """Return the sequence number of a run's last entry of a kind whose line contains this text, or None."""
+        """Return the sequence number of a run's last entry that is of this kind and contains this string, or None."""
         with translate_sqlite_errors(self.path):
             found = self._connection.execute(
                 "SELECT seq FROM entry WHERE run = ? AND kind = ? AND instr(line, ?) ORDER BY seq DESC LIMIT 1",
@@ -91,7 +91,7 @@ class StoreReader:
         return None if found is None else int(found[0])
 
     def find_entries(self, kinds: Sequence[str], *, containing: str) -> list[Entry]:
-        """Return the entries of these kinds, in all runs, whose lines contain this text. This reads the whole store."""
+        """Return the entries of these kinds, in all runs, that contain this string. This reads the whole store."""
         with translate_sqlite_errors(self.path):
             found = self._connection.execute(
                 f"SELECT line FROM entry WHERE kind IN ({','.join('?' * len(kinds))}) AND instr(line, ?)",
@@ -142,7 +142,7 @@ class StoreReader:
         return None if found is None else bytes(found[0])
 
     def find_run(self, prefix: str) -> str:
-        """Return the only run id that starts with `prefix`. Raise NoSuchRun unless exactly one matches."""
+        """Return the run id that equals `prefix`, or the only run id that starts with it. Raise NoSuchRun otherwise."""
         with translate_sqlite_errors(self.path):
             found = [
                 str(row[0])

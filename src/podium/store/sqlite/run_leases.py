@@ -1,4 +1,4 @@
-"""Run leases: which process owns a run, and how another process takes over after the owner exits."""
+"""Record which process owns each run, and let another process take over a run after its owner has exited."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LEASE_SECONDS = 30.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Owner:
-    """A process that owns runs; `until` is when its lease expires unless it is renewed."""
+    """A process that owns runs; its lease expires at `until` unless it is renewed."""
 
     id: str
     host: str
@@ -28,7 +28,7 @@ class Owner:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process still owns its runs. On this machine, an exited process is detected at once."""
+        """Whether the process still owns its runs. If it ran on this machine, its exit is detected immediately."""
         is_here = (self.host, self.boot) == (socket.gethostname(), read_boot_id())
         return self.until > time.time() and (not is_here or read_process_start(self.pid) == self.process_start)
 
@@ -50,7 +50,7 @@ def build_lease_renewal(id: str) -> tuple[str, tuple[object, ...]]:
 
 
 def find_owner(connection: sqlite3.Connection, run: str) -> Owner | None:
-    """Return the process that owns a run, alive or not. Raise NoSuchRun if there is no such run."""
+    """Return a run's owner, alive or not, or None if the run has none. Raise NoSuchRun if there is no such run."""
     found = connection.execute(
         "SELECT owner.id, owner.host, owner.boot, owner.pid, owner.born, owner.until"
         " FROM run LEFT JOIN owner ON owner.id = run.owner WHERE run.id = ?",
@@ -63,7 +63,7 @@ def find_owner(connection: sqlite3.Connection, run: str) -> Owner | None:
 
 
 def take_over_run(connection: sqlite3.Connection, run: str, id: str) -> int:
-    """Take over a run and return its new epoch. Raise RunHeld if a live process owns it, NoSuchRun if it is unknown."""
+    """Take over a run and return its new epoch. Raise NoSuchRun, or RunHeld if another live process owns the run."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         owner = find_owner(connection, run)
@@ -81,7 +81,7 @@ def take_over_run(connection: sqlite3.Connection, run: str, id: str) -> int:
 
 @cache
 def read_boot_id() -> str:
-    """Return an id for this boot and PID namespace, outside of which process ids have no meaning."""
+    """Return an id for this boot and PID namespace. Process ids have no meaning in another boot or namespace."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot} {Path('/proc/self/ns/pid').readlink()}"

@@ -1,4 +1,4 @@
-"""The schema of a SQLite store, and the migrations that bring an older store up to date."""
+"""Define the schema of a SQLite store, and migrate stores that an older release created."""
 
 from __future__ import annotations
 
@@ -241,7 +241,7 @@ def _require_known_version(connection: sqlite3.Connection, version: int, path: P
 
 
 def _find_newer_release(connection: sqlite3.Connection) -> str:
-    """Return the release that wrote the newest run of a newer store, or `a newer Podium` if that is not known."""
+    """Return the release that wrote the newest run, or `a newer Podium` if that release is unknown or not newer."""
     # A newer release may have changed the tables.
     with suppress(sqlite3.Error, msgspec.MsgspecError):
         newest = "SELECT line FROM entry WHERE kind = 'run_started' ORDER BY rowid DESC LIMIT 1"
@@ -268,7 +268,7 @@ def _parse_release(release: str) -> tuple[int, ...]:
 
 
 def _read_store_version(connection: sqlite3.Connection, path: Path) -> int:
-    """Return the store's version, or 0 for an empty file; all values are read in one transaction."""
+    """Return the store's version, or 0 for an empty file. Raise StoreCorrupt if another program made the file."""
     connection.execute("BEGIN")
     try:
         tables = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()[0]
@@ -319,7 +319,7 @@ def _migrate_schema(connection: sqlite3.Connection) -> None:
 
 
 def _split_statements(script: str) -> Iterator[str]:
-    """Yield the statements one by one; `executescript` would commit before the first."""
+    """Yield the statements of a script. They are executed individually, because `executescript` commits first."""
     statement = ""
     for line in script.splitlines():
         statement += line + "\n"

@@ -1,4 +1,4 @@
-"""A SQLite store, opened by a process that owns runs.
+"""Open a SQLite store for writing, in a process that owns runs.
 
 Each lease has an epoch: taking over a run increments it, and a transaction with an older epoch is rejected.
 Mailbox messages are delivered when another process sends a wakeup; the store is not polled for them.
@@ -42,7 +42,7 @@ class SqliteLease:
         self.error: PodiumError | None = None
         self.last_message = 0
         self.deliver: Callable[[MailboxMessage], None] | None = None
-        """The receiver of mailbox messages; while it is None, they stay in the mailbox."""
+        """Called with each mailbox message. While this is None, messages stay in the mailbox."""
         self._store = store
         self._last: Batch | None = None
 
@@ -58,7 +58,7 @@ class SqliteLease:
         self._last = self._store.writer.enqueue(write)
 
     async def wait_written(self, *, is_alone: bool = True) -> None:
-        """Wait until everything queued so far is written. Raise the error if writing failed."""
+        """Wait until all queued writes are committed. If a write failed, raise its error."""
         if self._last is not None and not self._last.done.is_set():
             if is_alone and self._store.has_few_runs:
                 self._store.writer.start_batch()
@@ -94,7 +94,7 @@ class SqliteStore:
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Write everything queued, delete this owner and close all connections."""
+        """Commit all queued writes, unregister this owner and close all connections."""
         self._renewal.cancel()
         self._loop.remove_reader(self._wakeup)
         self.writer.enqueue(Write(None, after=("DELETE FROM owner WHERE id = ?", (self._owner,))))
@@ -108,7 +108,7 @@ class SqliteStore:
 
     @property
     def has_few_runs(self) -> bool:
-        """Whether so few runs are active that waiting to share a transaction gains nothing."""
+        """Whether so few runs are active that it is not worth waiting for other writes to share a transaction."""
         return len(self._leases) <= FEW_RUNS
 
     def begin_run(self, run: str, beside: Statement | None = None) -> SqliteLease:

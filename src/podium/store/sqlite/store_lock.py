@@ -1,4 +1,4 @@
-"""Lock a store for work that only one process can do at a time. Each lock is a file next to the store."""
+"""Lock a store for tasks that only one process can do at a time. Each lock is a file next to the store."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""The worker index: which runs are workers, and which of those have not ended.
+"""Index the runs that are workers, and record which of them have not ended.
 
-A worker's task and progress are on its run's timeline. This index only finds the run, so that callers
-do not have to search all runs.
+A worker's task and progress are on its run's timeline. With the index, callers find the run without searching all
+runs.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class WorkerIndex:
             yield
 
     def list_open(self) -> list[WorkerRow]:
-        """Return the workers that are not known to have ended, in the order in which they were started."""
+        """Return the workers whose end is not recorded, in the order in which they were started."""
         return self._query_rows("WHERE worker.is_open", ())
 
     def list_all(self, root: str | None = None) -> list[WorkerRow]:

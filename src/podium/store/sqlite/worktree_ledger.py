@@ -1,7 +1,7 @@
-"""The worktree ledger: which worktrees Podium created, for which run, and the state of each.
+"""Record in a ledger which worktrees Podium created, for which run, and the state of each worktree.
 
-A worktree is in the ledger from before it exists on disk until after it is removed, so that a crash never
-leaves an unknown folder. The state of its files is not recorded here; git tracks that.
+A worktree is recorded before it is created on disk, and recorded as removed only after it is removed from disk, so
+that a crash never leaves an unknown folder. The ledger does not record the state of files; git tracks that.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class WorktreeRow:
     """A worktree in the ledger.
 
     `repository` is the git directory that all worktrees of a repository share, `base` is the id of the commit that
-    the work started from, and `run` is the run that uses the worktree, if any. `size` is in bytes, as last measured.
+    the work started from, and `run` is the run that uses the worktree, if any. `size` is the size in bytes when last
+    measured.
     """
 
     id: int
@@ -56,7 +57,7 @@ class Ledger:
     async def record_new(
         self, path: Path, *, repository: Path, branch: str, base: str, run: str = "", is_new_branch: bool
     ) -> WorktreeRow | None:
-        """Record that a worktree is about to be created; return None if its path or branch is already taken."""
+        """Record that a worktree is about to be created, and return its row; None if its path or branch is taken."""
 
         def insert_row(connection: sqlite3.Connection) -> WorktreeRow | None:
             values = (str(path), str(repository), branch, base, run, is_new_branch, time.time())

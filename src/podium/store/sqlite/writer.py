@@ -26,8 +26,8 @@ from .schema import open_connection, translate_sqlite_errors
 
 SMALL_BATCH_WRITES = 128
 MAX_INLINE_BATCHES = 256
-"""How many batches in a row are committed on the event loop before one goes to the thread, which also
-runs the checkpoint that moves them from the write-ahead log into the file."""
+"""How many consecutive batches are committed on the event loop before the thread commits a batch. Only the thread
+runs checkpoints, which move the committed data from the write-ahead log into the file."""
 
 Statement = tuple[str, tuple[Any, ...]]
 
@@ -260,7 +260,7 @@ def commit_writes(connection: sqlite3.Connection, writes: Iterable[Write]) -> No
 
 
 def must_own_runs(connection: sqlite3.Connection, holders: Collection[tuple[str, int]]) -> None:
-    """Raise LeaseLost if another process owns one of these runs. No process can take one over before the commit."""
+    """Raise LeaseLost if another process owns one of these runs. The transaction prevents takeovers until it ends."""
     if not holders:
         return
     if len(holders) == 1:

@@ -1,1 +1,1 @@
-"""The wire protocol between a worker and its commander: frames, messages and connections."""
+"""Implement the wire protocol between a worker and its commander: frames, messages and connections."""

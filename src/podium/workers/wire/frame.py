@@ -1,7 +1,7 @@
-"""Frames: the lines that carry messages, decoded from a stream of bytes.
+"""Split a stream of bytes into frames: lines that contain one message each.
 
-Bytes are decoded only when a line is complete, so a character can be split across two packets. The buffer
-never exceeds the limit, whatever arrives.
+Bytes are decoded only when a line is complete, so a character can be split across two packets. The buffer never
+exceeds the limit, whatever the other side sends.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ MAX_FRAME_BYTES = 1024 * 1024
 
 
 class BadFrame(PodiumError):
-    """A line is not a message. The error does not repeat its content, which may be secret."""
+    """A line is not a message. The error does not include the line, which may be secret."""
 
 
 class FrameTooLong(BadFrame):
@@ -28,7 +28,7 @@ Line = bytes | FrameTooLong
 
 
 class FrameDecoder:
-    """Splits a stream that arrives in pieces of any size into lines."""
+    """Splits a stream into lines. The stream can arrive in pieces of any size."""
 
     def __init__(self, limit: int = MAX_FRAME_BYTES) -> None:
         self._limit = limit
@@ -37,13 +37,13 @@ class FrameDecoder:
 
     @property
     def pending_bytes(self) -> int:
-        """The number of buffered bytes of an incomplete line."""
+        """The number of bytes of an incomplete line in the buffer."""
         return len(self._buffer)
 
     def feed(self, data: bytes) -> list[Line]:
         """Return the lines that `data` completes, in order, skipping blank lines.
 
-        A line that exceeds the limit yields a FrameTooLong immediately, and nothing after it.
+        As soon as a line exceeds the limit, a FrameTooLong is returned in its place, and nothing after it.
         """
         found: list[Line] = []
         start = 0

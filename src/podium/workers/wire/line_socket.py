@@ -1,8 +1,8 @@
 """Read and write lines over a connected socket, with little buffering.
 
 The event loop itself reads the data and calls the receiver at once, because waking a task for each message
-would cost more than handling the message. A receiver that does not keep up blocks its sender: unread data
-fills the operating system's buffers, and the sender gives up after a time limit.
+would take longer than handling the message. A slow receiver blocks its sender: unread data fills the operating
+system's buffers, and the sender gives up after a time limit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ConnectionClosed(PodiumError):
 
 
 class LineStream:
-    """A stream of lines. Only one task at a time can read from it, and only one can write to it."""
+    """A stream of lines. Only one task at a time can read from it, and only one task at a time can write to it."""
 
     def __init__(self, connection: socket.socket, *, longest: int) -> None:
         connection.setblocking(False)
@@ -46,7 +46,7 @@ class LineStream:
         self._ending = ""
 
     async def read_line(self) -> Line:
-        """Return the next line. Raise ConnectionClosed if there is no further line."""
+        """Wait for the next line and return it. Raise ConnectionClosed if the connection ends after the last line."""
         while (line := self.poll_line()) is None:
             self._has_data.clear()
             await self._has_data.wait()
@@ -61,7 +61,7 @@ class LineStream:
         callback()
 
     def poll_line(self) -> Line | None:
-        """Return the next received line, or None. Raise ConnectionClosed once all received lines were returned."""
+        """Return the next received line, or None. Raise ConnectionClosed if the connection ended after the last line."""
         if self._lines:
             return self._lines.popleft()
         if self._ending:
@@ -104,7 +104,7 @@ class LineStream:
     # Receiving
 
     def _receive_chunk(self, *, is_late: bool = False) -> None:
-        """Read one chunk only, because a peer that never stops sending must not block other tasks."""
+        """Read one chunk and return, because a peer that never stops sending must not block other tasks."""
         try:
             data = self._socket.recv(CHUNK)
         except BlockingIOError:

@@ -1,4 +1,4 @@
-"""A link: one end of a connection between a worker and its commander.
+"""Exchange messages over a link, which is one end of a connection between a worker and its commander.
 
 A link preserves the order of messages, sends or answers pings, and closes if the other side sends invalid lines,
 does not read, or is silent for too long. The worker and the commander interpret the messages themselves.
@@ -39,11 +39,11 @@ from .wire_message import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkLimits:
-    """The limits of a connection. `frame` and `early` are bytes; the fields from `handshake` to `unread` are seconds.
+    """The limits of a connection, in bytes (`frame`, `early`), seconds (`handshake` to `unread`) or numbers.
 
-    `unread` is how long the other side can leave a message unread. `early` is how much can be sent before the
-    handshake is answered. `inbox` is how many messages can wait to be received. `unauthenticated` is how many
-    connections without a completed handshake can be open at once.
+    `early` is the maximum size of the messages that are buffered until the handshake is answered. `unread` is the time
+    within which the other side must read a message. `inbox` is the maximum number of received messages that wait to be
+    handled. `unauthenticated` is the maximum number of open connections without a completed handshake.
     """
 
     frame: int = MAX_FRAME_BYTES
@@ -69,13 +69,13 @@ OnBadFrame = Callable[[BadFrame], None]
 Heard = TypeVar("Heard", bound=Report | Order)
 Said = TypeVar("Said", bound=Report | Order)
 ControlMessage = Handshake | HandshakeAck | Ping | Pong
-"""Messages that the link handles itself, so that neither end sees them."""
+"""Messages that the link itself handles and does not return to its caller."""
 
 
 class Link(Generic[Heard, Said]):
-    """One end of a connection: `send` messages, and iterate over received ones until the connection closes.
+    """One end of a connection. Iterating over a link returns received messages until the connection closes.
 
-    Its tasks run in the block that opened it.
+    The link's tasks run in the block that opened the link.
     """
 
     def __init__(
@@ -105,8 +105,8 @@ class Link(Generic[Heard, Said]):
     async def send(self, message: Said) -> None:
         """Send a message, in order. Raise BadFrame if it cannot be sent, and ConnectionClosed if the link is closed.
 
-        Until the handshake is answered, messages are buffered; if the buffer is full, `send` waits. Afterwards
-        it waits while the other side does not read; after a time limit the connection counts as closed.
+        Until the handshake is answered, messages are buffered, and `send` waits only if the buffer is full. After
+        that, `send` waits until the other side reads; the connection is closed if this takes too long.
         """
         line = encode_line(message, self._limits)
         async with self._sending:
@@ -117,7 +117,7 @@ class Link(Generic[Heard, Said]):
             await self._write_line(line)
 
     async def receive(self) -> Heard:
-        """Return the next message. Raise ConnectionClosed once all received messages were returned."""
+        """Wait for the next message and return it. Raise ConnectionClosed if the link closes after the last message."""
         if self._inbox:
             # A peer that sends a lot must not block other tasks.
             await checkpoint()
@@ -142,9 +142,9 @@ class Link(Generic[Heard, Said]):
             raise StopAsyncIteration from None
 
     async def wait_accepted(self) -> dict[str, Any]:
-        """Wait for the handshake to be accepted and return the worker's configuration.
+        """Wait until the handshake is accepted, and return the worker's configuration.
 
-        Raise HandshakeRejected if it is rejected, and ConnectionClosed if the connection closes first.
+        Raise HandshakeRejected if the handshake is rejected, and ConnectionClosed if the connection closes first.
         """
         await self._is_open.wait()
         if self._ack is None or self._ending is not None:
@@ -159,7 +159,7 @@ class Link(Generic[Heard, Said]):
     # Receiving
 
     def _receive_pending(self) -> None:
-        """Handle received lines as long as the inbox has room."""
+        """Handle received lines until the inbox is full."""
         if self._is_over:
             return
         try:
@@ -204,14 +204,14 @@ class Link(Generic[Heard, Said]):
     # Tasks
 
     async def _send_pings(self) -> None:
-        """Send pings: the commander's keepalive."""
+        """Send a ping at regular intervals. Only the commander's end does this."""
         with suppress(ConnectionClosed):
             while True:
                 await sleep(self._limits.ping)
                 await self._send_control(Ping())
 
     async def _answer_pings(self) -> None:
-        """Send the buffered messages once the handshake is answered, then answer pings: the worker's keepalive."""
+        """Once the handshake is answered, send the buffered messages, then answer pings. Only the worker's end does it."""
         with suppress(ConnectionClosed):
             with move_on_after(self._limits.handshake):
                 await self._is_answered.wait()
@@ -303,7 +303,7 @@ async def _run_link(link: Link[Heard, Said], keepalive: Callable[[], Coroutine[A
 
 
 def encode_line(message: FromWorker | FromCommander, limits: LinkLimits) -> bytes:
-    """Return the message as a line with an id and the current time. Raise BadFrame if it cannot be sent."""
+    """Return the message as a line, with an id and the current time. Raise BadFrame if the message cannot be sent."""
     line = encode_message(stamp_message(message, id=secrets.token_hex(8), timestamp=time.time_ns() // 1_000_000))
     if len(line) > limits.frame + 1:
         raise FrameTooLong(limits.frame)
@@ -311,7 +311,7 @@ def encode_line(message: FromWorker | FromCommander, limits: LinkLimits) -> byte
 
 
 def unwrap_line(line: Line) -> bytes:
-    """Return the line, or raise FrameTooLong."""
+    """Return the line. Raise the error if `line` is a FrameTooLong."""
     if isinstance(line, FrameTooLong):
         raise line
     return line

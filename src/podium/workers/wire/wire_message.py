@@ -1,4 +1,4 @@
-"""The messages between a worker and its commander, one line of JSON each.
+"""Define, encode and decode the messages between a worker and its commander, each of which is one line of JSON.
 
 Every message has an `id`, a `type` and a `timestamp`. Received lines are validated here, once: unknown fields
 are ignored, and a line that is not a valid message raises BadFrame. The link checks who can send which message,
@@ -29,7 +29,7 @@ class _Message(Struct, frozen=True, kw_only=True, tag_field="type"):
 
 
 class Handshake(_Message, frozen=True, kw_only=True, tag="handshake"):
-    """The first message of a connection, from the worker. The token proves its identity; the name does not."""
+    """The first message of a connection. It identifies the worker by the token; the name is not trusted."""
 
     worker: str
     token: str
@@ -44,9 +44,9 @@ class Handshake(_Message, frozen=True, kw_only=True, tag="handshake"):
 
 
 class PermissionRequest(_Message, frozen=True, kw_only=True, tag="permission_request"):
-    """A notice that a request or question in the worker's run waits for an answer; `request` is its id on the timeline.
+    """A notice that a request or question in the worker's run waits for an answer. `request` is its id.
 
-    Every answer goes to the run's mailbox, no matter who gives it.
+    Every answer is posted to the run's mailbox, whoever answers.
     """
 
     request: Id
@@ -77,7 +77,7 @@ class Cancel(_Message, frozen=True, kw_only=True, tag="cancel"):
 
 
 class Ping(_Message, frozen=True, kw_only=True, tag="ping"):
-    """A keepalive from the commander, which the worker answers."""
+    """A keepalive message from the commander. The worker answers with a Pong."""
 
 
 Report = PermissionRequest
@@ -94,7 +94,7 @@ _from_commander: msgspec.json.Decoder[FromCommander] = msgspec.json.Decoder(From
 
 
 def stamp_message(message: _Any, *, id: str, timestamp: int) -> _Any:
-    """Return the message as it is sent: with the timestamp, and with the id unless it already has one."""
+    """Return the message with the timestamp, and with the id unless the message already has an id."""
     return structs.replace(message, id=message.id or id, timestamp=timestamp)
 
 
@@ -126,7 +126,7 @@ def _decode_line(decoder: msgspec.json.Decoder[_Any], line: bytes) -> _Any:
         raise BadFrame("a line is not a message: it is not JSON in UTF-8") from None
     except RecursionError:
         raise BadFrame("a line is not a message: it is nested too deeply") from None
-    # The decoder does not require these fields: they have defaults, because they are set only on sending.
+    # The decoder does not require these fields, because they have default values until the message is sent.
     if not message.id or not message.timestamp:
         raise BadFrame("a line is not a message: it has no id or no timestamp")
     return message

@@ -103,13 +103,13 @@ class ExpectedWorker:
 
 
 class WorkerTokens:
-    """The workers that are expected to connect, each with a token that is valid once."""
+    """The workers that are expected to connect, each with a single-use token."""
 
     def __init__(self) -> None:
         self._expected: dict[bytes, ExpectedWorker] = {}
 
     def issue_token(self, worker: str, config: Mapping[str, Any]) -> str:
-        """Return a new token for a worker and invalidate any earlier one."""
+        """Return a new token for a worker, and invalidate its earlier token, if any."""
         self.revoke_token(worker)
         token = secrets.token_urlsafe(32)
         self._expected[token.encode()] = ExpectedWorker(worker=worker, config=config)
@@ -120,7 +120,7 @@ class WorkerTokens:
         self._expected = {token: expected for token, expected in self._expected.items() if expected.worker != worker}
 
     def redeem_token(self, token: str) -> ExpectedWorker | None:
-        """Return the worker that a token belongs to, or None, and invalidate the token."""
+        """Invalidate a token, and return the worker to which it belongs. Return None if the token is not valid."""
         given = token.encode()
         # Every token is compared in full, so that the timing reveals nothing.
         found = [expected for expected in self._expected if compare_digest(given, expected)]
@@ -128,10 +128,10 @@ class WorkerTokens:
 
 
 HandleWorker = Callable[[Link[Report, Order], Handshake], Awaitable[None]]
-"""Handles an accepted worker. The handshake contains the name of the worker that the token was made for."""
+"""Handles an accepted worker. The handshake contains the name of the worker for which the token was issued."""
 
 OnConnectionError = Callable[[str, PodiumError], None]
-"""Called with bad lines and rejected connections, and with the worker's name if it is known."""
+"""Called with the worker's name, or an empty string if it is not known, and with the error."""
 
 
 async def serve_workers(
@@ -144,7 +144,7 @@ async def serve_workers(
 ) -> None:
     """Accept workers and handle them concurrently, until cancelled.
 
-    A worker's connection is closed when `handle` returns. Losing the connection earlier is not an error.
+    A worker's connection is closed when `handle` returns. It is not an error if the worker disconnects earlier.
     """
     listener.setblocking(False)
     unauthenticated: list[CancelScope] = []
@@ -214,7 +214,7 @@ async def _complete_handshake(
 async def _verify_handshake(
     stream: LineStream, user: int | None, tokens: WorkerTokens, limits: LinkLimits
 ) -> tuple[Handshake, Mapping[str, Any]]:
-    """Return the handshake, with the name set from the token and the token removed, and the configuration."""
+    """Return the handshake, with the name that belongs to its token, and the worker's configuration."""
     if user not in (os.getuid(), None):
         raise HandshakeRejected("the connection is from another user; a commander accepts only its own user's workers")
     try:
