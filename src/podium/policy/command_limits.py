@@ -16,10 +16,10 @@ MOST_BLANKS = 2_000
 
 
 def find_parse_objection(text: str) -> str:
-    """Return why a text must not be parsed, or an empty string if it can be parsed.
+    """Return the reason why a command must not be parsed, or an empty string if it can be parsed.
 
-    Parsing time grows faster than the number of special characters, so they are counted first. Quoted strings and
-    quoted here-documents are cheap to parse, however long they are.
+    Parsing time grows faster than the number of special characters, so these are counted first. The contents of
+    quoted strings and quoted here-documents do not count, because they are fast to parse, however long they are.
     """
     if len(text) > READABLE:
         return f"it has {len(text)} characters, and at most {READABLE} can be checked"
@@ -39,9 +39,10 @@ def find_parse_objection(text: str) -> str:
 
 
 def _cut_quoted_text(text: str) -> str:
-    """Return a text without the contents of its quoted strings and here-documents.
+    """Return a command without the contents of its quoted strings and quoted here-documents.
 
-    Cutting stops where a quote might have another meaning: at a comment, a substitution or an unquoted here-document.
+    After a comment, a substitution or an unquoted here-document, nothing is removed, because quotes may have another
+    meaning there.
     """
     kept: list[str] = []
     at = 0

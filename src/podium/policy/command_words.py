@@ -1,7 +1,7 @@
 """Check the words of a command against the tables of safe options.
 
-A word that is not in the table of a known program is a *risk*: a rule covers the word only if it spells the word out,
-not by a wildcard. For programs without a table, `shell_program` checks only the paths among their words.
+If the table of a known program does not list a word, the word is a *risk*: only a rule that spells the word out covers
+it, and a wildcard does not. For programs without a table, `shell_program` checks only the paths among their words.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ Words = tuple[str, ...]
 
 
 def split_names(text: str) -> frozenset[str]:
-    """Return the words of a space-separated list."""
+    """Return the names in a space-separated list."""
     return frozenset(text.split())
 
 
 class Risk(NamedTuple):
-    """A word of a command that a wildcard does not cover, given by its position.
+    """A word of a command, given by its position, that a wildcard does not cover.
 
     A `deed` word makes the command do more than read. An `outside` word can be a path outside the checkout. A
     `guarded` word is not allowed even by a rule that spells it out. `path` is the path in an outside or guarded word.
@@ -84,7 +84,7 @@ class SafeUse(NamedTuple):
     operands_with: frozenset[str]
 
     def get_operand_kind(self, number: int) -> str | None:
-        """Return the kind of operand `number`, or None if that many operands are not allowed."""
+        """Return the kind of operand `number`, counted from 0, or None if so many operands are not allowed."""
         if number < len(self.operands):
             return self.operands[number]
         return self.operands[-1] if self.is_repeated and self.operands else None
@@ -92,7 +92,7 @@ class SafeUse(NamedTuple):
 
 @cache
 def compile_use(key: str) -> SafeUse:
-    """Compile the entry of the table with this key."""
+    """Compile the table entry with this key."""
     text = SAFE[key]
     if text.startswith("@"):
         return compile_use(text[1:])
@@ -169,7 +169,7 @@ class _Reading:
             self.judged.paths.append((place, value))
 
     def take_next_value(self, at: int, option: str, kind: str) -> int:
-        """Check the next word as the value of an option. Return the position of the last word that was used."""
+        """Check the next word as the value of the option at `at`. Return the position of the option's last word."""
         value = self.words[at + 1] if at + 1 < len(self.words) else ""
         if at + 1 >= len(self.words) or (value.startswith("-") and value != "-" and not _NEGATIVE.fullmatch(value)):
             self.add_risk(at, f"{option} needs a value")
@@ -211,7 +211,7 @@ def _judge_by_table(words: Words, start: int, key: str, judged: JudgedWords) -> 
 
 
 def _judge_after_dashes(reading: _Reading, at: int) -> int:
-    """Check the words after `--` against their own table entry, as operands, or as risks. Return the end position."""
+    """Check the words after `--`: by their own table entry, as operands, or as risks. Return the end position."""
     words, passed_on = reading.words, f"{reading.key} --"
     if passed_on in SAFE:
         _judge_by_table(words, at + 1, passed_on, reading.judged)
@@ -276,7 +276,7 @@ def _judge_long_option(reading: _Reading, at: int, word: str) -> int:
 
 
 def _judge_operands(reading: _Reading) -> None:
-    """Check the operands. Called after the options are checked, because one of them can give the pattern or script."""
+    """Check the operands. The options must be checked first, because an option can contain the pattern or script."""
     use, words, judged = reading.use, reading.words, reading.judged
     is_given = use.operands[:1] in (("pattern",), ("sed",)) and use.operands[0] in reading.kinds
     first = 1 if is_given or "--files" in reading.seen else 0

@@ -1,4 +1,4 @@
-"""Find commands that delete files, or discard work that cannot be recovered, by their words alone."""
+"""Find commands that delete files or discard work. Only the words of a command are considered."""
 
 from __future__ import annotations
 
@@ -15,14 +15,17 @@ DESTROYERS = split_names("truncate mkfs wipefs fdisk parted")
 """Programs that destroy the content of a file or a disk."""
 
 DELETING_WORDS = split_names("rm rmi delete del remove uninstall destroy purge prune drop unlink erase wipe clean")
-"""Subcommands that delete something in any program."""
+"""Subcommands that delete something, in whichever program they occur."""
 
 OTHERS = PATHLESS | WRAPPERS | WRITERS | COPIERS
 """Programs without subcommands."""
 
 
 def find_deletions(words: Words, *, run_by: Words) -> Iterator[str]:
-    """Yield the operands that a command deletes, or the command itself. `run_by` is the command that runs it."""
+    """Yield the operands that a command deletes, or the command itself if it deletes or discards something else.
+
+    `run_by` is the outer command that runs this command.
+    """
     name = get_program_name(words)
     if name in DELETERS:
         operands = [word for word in words[1:] if not word.startswith("-")]
@@ -46,7 +49,7 @@ def _deletes_by_option(words: Words, name: str) -> bool:
 
 
 def _is_option_or_value(before: str, word: str) -> bool:
-    """Return whether a word is an option, or may be the value of the short option before it."""
+    """Return whether `word` is an option, or may be the value of the short option `before`."""
     return word.startswith("-") or (len(before) == 2 and before.startswith("-"))
 
 
@@ -91,4 +94,4 @@ _GIT_CHECKS: dict[str, Callable[[Words], bool]] = {
     "reflog": _has_any("expire", "delete"),
     "update-ref": _has_any("-d", "--stdin"),
 }
-"""For each subcommand, a test of whether the words after it delete something or discard changes."""
+"""For each subcommand, a function that returns whether the words after it delete files or discard changes."""

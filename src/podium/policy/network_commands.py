@@ -1,4 +1,4 @@
-"""Find commands that use the network, and the hosts that they connect to, by their words alone."""
+"""Find commands that use the network, and their hosts. Only the words of a command are considered."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ _REMOTE_FILE = re.compile(r"(?:[\w.-]+@)?[\w.-]+:")
 
 
 def find_hosts(text: str) -> list[str]:
-    """Return the hosts of the URLs in a text, without user names."""
+    """Return the hosts in the URLs that a string contains, without user names."""
     return [found["host"] for found in _URL.finditer(text)]
 
 

@@ -1,7 +1,7 @@
 """Match paths against rules in gitignore syntax, relative to the checkout. Only the text of a path is considered.
 
-This module opens no files. Callers resolve links first. Where it is safer, names that a file system may treat as
-equal count as equal.
+This module opens no files. Callers resolve links first. Where this is safer, names count as equal if a file system
+may treat them as equal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Root = Literal["checkout", "/", "~", "nowhere"]
 
 @dataclass(frozen=True, slots=True)
 class PathLocation:
-    """Where a path is: in the checkout, below `/`, in the home folder, or unknown if the text is ambiguous."""
+    """The location of a path: in the checkout, below `/`, in the home folder, or nowhere if the path is ambiguous."""
 
     root: Root
     path: str
@@ -34,7 +34,7 @@ class PathLocation:
 
 @lru_cache(maxsize=4096)
 def locate_path(text: str) -> PathLocation:
-    """Return the location that a path refers to. `.` is the checkout itself."""
+    """Return the location of a path. `.` is the checkout itself."""
     if _UNCLEAR.search(text) or (".." in text and ".." in re.split(r"[/\\]", text)):
         return PathLocation("nowhere", text)
     if text.startswith("/"):
@@ -59,7 +59,7 @@ class PathPattern:
     wide: re.Pattern[str]
 
     def covers(self, where: PathLocation) -> bool:
-        """Return whether the pattern matches exactly this path or a folder above it."""
+        """Return whether the pattern matches this path, in exactly this spelling, or a folder above it."""
         return where.root == self.root and self.exact.search(where.path) is not None
 
     def touches(self, where: PathLocation) -> bool:
@@ -71,7 +71,7 @@ class PathPattern:
 
 
 def compile_path_pattern(specifier: str) -> PathPattern:
-    """Compile a specifier. Raise Mistake if the specifier cannot match what its author intended."""
+    """Compile a specifier. Raise Mistake if it is not a valid pattern or would match nothing."""
     root: Root = "checkout"
     pattern = specifier
     if specifier.startswith("//"):
@@ -122,7 +122,7 @@ _PLAIN_CLASS = re.compile(r"\[[!^]?(?:(?![\[\]\\/&~|-])[ -~\w]-(?![\[\]\\/&~|-])
 
 @lru_cache(maxsize=4096)
 def normalise_spelling(text: str) -> str:
-    """Return the common spelling of names that a file system may treat as equal: composed, no invisible characters."""
+    """Return the text composed and without invisible characters. File systems may ignore such differences."""
     if text.isascii():
         return text
     visible = "".join(letter for letter in text if unicodedata.category(letter) != "Cf")
@@ -131,19 +131,19 @@ def normalise_spelling(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def is_protected(path: str) -> bool:
-    """Return whether changing this path could affect what runs later or what is permitted. No rule can allow that."""
+    """Return whether changing this path could affect later commands or permissions. No rule can allow such changes."""
     return _compile_guards().protected.search(_normalise_path(path)) is not None
 
 
 @lru_cache(maxsize=4096)
 def changes_what_runs(path: str) -> bool:
-    """Return whether programs run this path or read settings from it. Paths inside such a folder do not count."""
+    """Return whether this path itself, and not only a folder above it, affects later commands or permissions."""
     return _compile_guards().runs.search(_normalise_path(path)) is not None
 
 
 @lru_cache(maxsize=4096)
 def is_sensitive(path: str) -> bool:
-    """Return whether the content of this path is likely to be a secret."""
+    """Return whether the file at this path is likely to contain secrets."""
     parts = _normalise_path(path)
     if _HARMLESS.search(parts):
         return False
@@ -160,7 +160,7 @@ def is_sensitive(path: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def _normalise_path(path: str) -> str:
-    """Return the path in the form `/a/b/`, with one spelling for names that a file system may treat as equal."""
+    """Return the path in the form `/a/b/`. Names that a file system may treat as equal get the same spelling."""
     names = normalise_spelling(path).casefold().replace("\\", "/").split("/")
     # Windows drops dots and spaces at the end of a name, and everything after a colon.
     kept = [name if name in (".", "..") else name.partition(":")[0].rstrip(". ") for name in names]

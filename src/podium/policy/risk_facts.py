@@ -1,7 +1,7 @@
-"""Find the risk facts of an action, which a person should notice before answering a request for it.
+"""Find the risk facts of an action, which a person should know before answering a permission request.
 
-The facts depend only on the action's text. They inform that person and decide nothing: rules decide whether Podium
-asks. An action without facts is not necessarily harmless.
+The facts depend only on the action itself. They only inform the person: rules decide whether Podium asks. An action
+without risk facts is not necessarily harmless.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ KNOWN_TOOLS = ARGUMENTS.keys() | COORDINATION | {"run_checks"}
 _DEVICE = re.compile(r"/dev/(?:null|zero|u?random|tty|std(?:in|out|err)|fd/\d+)")
 _SOCKET = re.compile(r"/dev/(?:tcp|udp)/(?P<host>[^/]+)/(?P<port>\w+)")
 _VARIABLE = re.compile(r"\$\{?(?:HOME|OLDPWD|TMPDIR|XDG_\w+)\b|(?:\$(?!\{?PWD\b)|`)[^/]*/")
-"""Matches a path that begins with a variable for a folder, or with another value that only the shell knows."""
+"""Matches a path that begins with a folder variable, or with another value that only the shell knows."""
 
 Finding = tuple[RiskKind, str]
 
@@ -116,7 +116,7 @@ def _find_in_words(words: Words, directory: str) -> Iterator[Finding]:
 
 
 def _list_risky_paths(words: Words) -> list[str]:
-    """Return the outside and guarded paths, the shortest one for each word: `/a` for `x:/a`."""
+    """Return the outside and guarded paths. For each word, only the shortest path is returned: `/a` for `x:/a`."""
     by_place: dict[int, str] = {}
     for risk in find_risks(words):
         if risk.path and len(risk.path) <= len(by_place.get(risk.place, risk.path)):
@@ -139,7 +139,7 @@ def _find_in_paths(paths: Iterable[str], directory: str) -> Iterator[Finding]:
 
 
 def _is_outside(path: str, directory: str) -> bool:
-    """Return whether a path is outside the checkout, or may be because only the shell knows its value."""
+    """Return whether a path is outside the checkout. A path whose value only the shell knows counts as outside."""
     if _DEVICE.fullmatch(path) or path.startswith("//"):
         return False
     if _VARIABLE.match(path):

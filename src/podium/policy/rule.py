@@ -53,7 +53,7 @@ def normalise_tool_name(name: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Subject:
-    """An action in the form that rules check. `unclear` says why rules cannot judge its arguments."""
+    """An action, parsed for matching by rules. `unclear` says why rules cannot judge its arguments, if they cannot."""
 
     tool: str
     locations: tuple[PathLocation, ...] = ()
@@ -68,7 +68,7 @@ class Rule(Protocol):
 
     @property
     def text(self) -> str:
-        """The rule as it is written, shown and stored."""
+        """The original text of the rule."""
         ...
 
     def catches(self, subject: Subject) -> bool:
@@ -81,7 +81,7 @@ class Rule(Protocol):
 
 
 def parse_rule(text: str) -> Rule:
-    """Parse a rule. If the rule is invalid, raise Mistake with its text and how to correct it."""
+    """Parse a rule. If the rule is invalid, raise Mistake with the rule's text and how to correct it."""
     try:
         return _parse_rule(text)
     except Mistake as mistake:
@@ -220,7 +220,7 @@ def _find_possible_hosts(url: str) -> list[str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentRule:
-    """A rule for calling agents by name. A `*` matches any text."""
+    """A rule for calling agents by name. A `*` in the name matches any characters."""
 
     text: str
     name: str
@@ -254,7 +254,7 @@ class CommandRule:
         return bool(parts) and all(self.find_objection(words) == "" for words in parts)
 
     def find_objection(self, words: Words) -> str | None:
-        """Return why the rule does not permit a command: "" if it permits the command, None if it does not match."""
+        """Return why the rule does not permit a command that it matches: "" if it does, None if it does not match."""
         if not self.pattern.matches(join_words(words)):
             return None
         for risk in find_risks(words):
@@ -266,7 +266,7 @@ class CommandRule:
 
 @dataclass(frozen=True, slots=True)
 class WordsPattern:
-    """A pattern of words with `*` wildcards. It stores the text between them, with a NUL after each word."""
+    """A pattern of words with `*` wildcards. `pieces` is the text between the wildcards, with a NUL after each word."""
 
     pieces: tuple[str, ...]
 
@@ -286,7 +286,7 @@ class WordsPattern:
         return self.pieces[0].count("\0")
 
     def matches(self, said: str) -> bool:
-        """Return whether the pattern matches a command that `join_words` has joined."""
+        """Return whether the pattern matches a command, given as a string from `join_words`."""
         first = self.pieces[0]
         if not said.startswith(first):
             return False
@@ -305,7 +305,7 @@ class WordsPattern:
 
 
 def compile_words_pattern(specifier: str) -> WordsPattern:
-    """Compile a specifier. Quotes and backslashes work as in a shell; a final ` *` matches any words or none."""
+    """Compile a specifier. Quotes and backslashes work as in a shell; a final ` *` matches any number of words."""
     text = specifier.strip()
     if text.endswith(":*"):
         text = f"{text[:-2]} *"

@@ -40,7 +40,7 @@ class RuleEntry(Struct, frozen=True, kw_only=True):
     not_match: tuple[str, ...] = ()
 
     def check_examples(self) -> Iterator[RuleExample]:
-        """Yield each example with its test result."""
+        """Check the rule against each of its examples, and yield the examples with the results."""
         for key, texts in (("match", self.match), ("not_match", self.not_match)):
             for text in texts:
                 wrong = ""
@@ -52,7 +52,7 @@ class RuleEntry(Struct, frozen=True, kw_only=True):
 
 
 def find_rule_entries(top: MappingNode) -> Iterator[tuple[Kind, LocatedNode]]:
-    """Yield the entries of the rule lists in a file. `top` is the file's mapping."""
+    """Yield the entries in the rule lists of a file, each with its kind. `top` is the file's top-level mapping."""
     permissions = top.fields.get("permissions")
     for kind in KINDS:
         found = permissions.fields.get(kind) if isinstance(permissions, MappingNode) else None
@@ -66,7 +66,7 @@ def read_rule_lists(fields: Mapping[str, FieldReader]) -> Permissions:
 
 
 def read_rules(reader: FieldReader, kind: Kind) -> tuple[str, ...]:
-    """Return the texts of a list of rules, after checking each rule against its examples."""
+    """Return the rules in a list as strings, after checking each rule against its examples."""
     if isinstance(reader.node, MappingNode):
         reader.report_expected("a list of rules")
         return ()

@@ -1,8 +1,8 @@
 """Evaluate rules to decide whether an action is allowed, needs approval or is denied, and why.
 
-A verdict depends only on the action, the rules and the mode, and not on files, the clock or the environment. Deny
+A verdict depends only on the action, the rules and the mode, and not on files, the time or the environment. Deny
 takes precedence over ask, and ask over allow, however specific a rule is. An action that rules cannot judge needs
-approval. Other modules ask people, remember answers and set up the sandbox.
+approval. Other modules ask people, save their answers and set up the sandbox.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ COORDINATION = frozenset(("ask_person", "report_status", "route_to", "check_work
 
 
 class Rules(Struct, frozen=True):
-    """The texts of rules, by decision."""
+    """Rules as strings, by decision."""
 
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
@@ -63,7 +63,7 @@ class Rules(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """A decision, the rule that made it, and the reason as a sentence."""
+    """A decision, its reason, and the rule on which it is based, if any."""
 
     decision: Decision
     rule: str | None
@@ -71,7 +71,7 @@ class Verdict(Struct, frozen=True):
 
 
 RulesLike = Rules | Mapping[str, Sequence[str | Mapping[str, Any]]]
-"""Rules as a value, or as written in settings."""
+"""Rules, or a mapping in the format of the settings."""
 
 
 def check(
@@ -82,7 +82,7 @@ def check(
     changed_lines: int = 0,
     large_diff: int = LARGE_DIFF,
 ) -> Verdict:
-    """Return the verdict on an action, or on a shell command in the checkout. `changed_lines` is the diff's size."""
+    """Return the verdict on an action, or on a shell command. `changed_lines` is the number of lines in its diff."""
     if mode not in _MODES:
         raise Mistake(f'unknown permission mode "{mode}"; available: {", ".join(_MODES)}')
     compiled = _compile_rules(rules if isinstance(rules, Rules) else parse_rules(rules, "the rules"))
@@ -151,7 +151,7 @@ def _judge_subject(subject: Subject, rules: _CompiledRules, mode: Mode, *, is_la
 
 
 def _judge_in_plan_mode(subject: Subject) -> Verdict | None:
-    """Return the verdict of plan mode, or None for an action that only reads."""
+    """Return the verdict of plan mode, or None if plan mode does not restrict the action."""
     if subject.tool in READING or subject.tool in COORDINATION or subject.tool == "WebFetch":
         return None
     command = subject.command
@@ -215,7 +215,7 @@ def _judge_command(command: ShellCommand, allow: tuple[Rule, ...]) -> Verdict:
 
 
 def _judge_without_rule(subject: Subject, mode: Mode) -> Verdict:
-    """Return the verdict for an action that no rule covers."""
+    """Return the verdict on an action that no rule covers."""
     is_inside = all(where.is_inside for where in subject.locations)
     if subject.tool in READING and is_inside:
         return Verdict("allow", None, "it only reads inside the checkout")
@@ -281,7 +281,7 @@ PATHS = {"Glob": ("path", "pattern"), "Grep": ("path", "glob")}
 
 
 def parse_rules(value: Any, where: str) -> Rules:
-    """Parse a settings value: lists under allow, ask and deny, of strings or of {rule, match, not_match} mappings."""
+    """Parse the lists under allow, ask and deny. An item is a string or a mapping with rule, match and not_match."""
     if value is None:
         return Rules()
     if not isinstance(value, Mapping) or (unknown := [key for key in value if key not in _KINDS]):
@@ -302,7 +302,7 @@ def _parse_rule_list(entries: Any, kind: Decision, where: str) -> tuple[str, ...
 
 
 def _parse_verified_rule(entry: Any, kind: Decision, where: str) -> str:
-    """Return the text of a rule. Raise Mistake if it does not parse or contradicts its examples."""
+    """Return a rule as a string. Raise Mistake if it does not parse or contradicts its examples."""
     written = {"rule": entry} if isinstance(entry, str) else entry
     if not isinstance(written, Mapping) or not isinstance(text := written.get("rule"), str):
         raise Mistake(
@@ -328,7 +328,7 @@ def _parse_verified_rule(entry: Any, kind: Decision, where: str) -> str:
 
 
 def _make_example_action(text: str, example: Any) -> str | Action:
-    """Return the action that an example describes: a command, a path, a URL or a name."""
+    """Return the action for an example, which is a command, a path, a URL or a name."""
     if not isinstance(example, str):
         raise Mistake(f'the rule "{text}" has the example {example!r}; an example must be a string')
     tool = normalise_tool_name(text.partition("(")[0])
@@ -342,7 +342,7 @@ def _make_example_action(text: str, example: Any) -> str | Action:
 
 
 def generalised(what: str | Action) -> str | None:
-    """Return the rule that the answer "always" would save, or None if no rule is safe."""
+    """Return the rule that the answer "always" would save for an action, or None if no rule is suitable."""
     text = _suggest_rule(_make_subject(what))
     if text is None:
         return None
@@ -367,7 +367,7 @@ def _suggest_rule(subject: Subject) -> str | None:
 
 
 def _suggest_command_rule(words: Words) -> str | None:
-    """Suggest a rule: for common commands, the first words and a wildcard; for others, the exact command."""
+    """Suggest a rule: the first words and a wildcard for common commands, or the exact command, or None."""
     name = get_program_name(words)
     if name in WRAPPERS | UNREPEATED | WRITERS | COPIERS or INTERPRETER.fullmatch(name):
         return None

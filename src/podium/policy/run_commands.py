@@ -1,7 +1,7 @@
-"""Find the command that a command runs (`rm a` for `sudo -u ada rm a`), and whether its program is known.
+"""Find the inner command that a command runs, such as `rm a` for `sudo -u ada rm a`, and whether its program is known.
 
-The words do not show whether an option has a value, so there can be several possibilities. Only risk facts use this
-module. Rules check every command that could possibly run, as `shell_command` finds it.
+The words do not show whether an option has a value, so several inner commands may be possible. Only risk facts use
+this module. Rules check every command that could run, and `shell_command` finds these commands.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ SYSTEM_PROGRAM = re.compile(r"/(?:usr/(?:local/)?)?s?bin/[^/]+")
 
 
 def find_run_commands(words: Words, *, depth: int = 0) -> list[Words]:
-    """Return the commands that a command may run, or the command itself if it runs no other."""
+    """Return the innermost commands that a command may run, or the command itself if it runs no other command."""
     starts = [start for start in _find_inner_starts(words) if start < len(words)] if depth < DEEPEST else []
     if not starts:
         return [words]
@@ -57,18 +57,18 @@ def _find_inner_starts(words: Words) -> list[int]:
         at = next((at for at in range(2, len(words)) if not words[at].startswith("-")), len(words))
     else:
         return []
-    # `ssh` has a host before the command; after an option, the word can be its value.
+    # `ssh` expects a host before the command. A word after an option can be the option's value.
     first = at + 1 if name == "ssh" else at
     return [first, first + 1] if words[at - 1].startswith("-") else [first]
 
 
 def select_likely_commands(possible: list[Words]) -> list[Words]:
-    """Return the possible commands that begin with a known program, or all of them if none does."""
+    """Return the possible commands whose program is known, or all possible commands if there is none."""
     return [one for one in possible if not _get_unknown_name(one)] or possible
 
 
 def find_unknown_program(words: Words) -> str:
-    """Return the program that a command runs if Podium does not know that program, or an empty string if it does."""
+    """Return the unknown program that a command runs, or an empty string if Podium knows the program."""
     possible = find_run_commands(words)
     names = [_get_unknown_name(one) for one in possible]
     if not all(names):
@@ -81,7 +81,7 @@ def _get_unknown_name(words: Words) -> str:
     if INTERPRETER.fullmatch(name):
         return _get_script_name(words)
     if re.search(r"\s", head):
-        return ""  # a string with a command, which is parsed on its own
+        return ""  # a string that contains a command, which is parsed separately
     if "/" in head and not SYSTEM_PROGRAM.fullmatch(head):
         return head
     is_known = is_known_program(name) or name in WRAPPERS or name in RUNNERS or name in BUILTINS
@@ -89,7 +89,7 @@ def _get_unknown_name(words: Words) -> str:
 
 
 def _get_script_name(words: Words) -> str:
-    """Return the script that an interpreter runs, or the interpreter and its first option."""
+    """Return the script that an interpreter runs, or the interpreter with its first option, if any."""
     if words[1:2] and words[1] in ("--version", "-V", "--help"):
         return ""
     if len(words) == 1:

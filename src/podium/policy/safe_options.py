@@ -1,17 +1,17 @@
 """List the options and operands with which a known program is harmless under a rule that ends with a wildcard.
 
-Each key is a program, or a program and its subcommand. Each text lists the harmless words; any other word needs a
-person's approval, or a rule that spells it out. The texts are written like usage lines:
+Each key is a program, or a program and its subcommand. Each value lists the harmless words; any other word needs a
+person's approval, or a rule that spells the word out. The values are written like usage lines:
 
 - `-lah`, `--all`: options without a value; `-NUM` is a number such as `-20`; `--warn-*` is any option with that prefix
 - `-n=number`, `--lines=number`: options with a value of that kind, attached or as the next word
 - `--color[=name]`: an option with an optional value, only attached
 - `<path>`, `<path>...`: one operand, any number of operands; `<command>` is a subcommand with its own entry
-- `--`: it can end the options; an entry such as `cargo test --` lists the words allowed after it
-- `reads`: with these words the program changes nothing; `spelled`: covered only by a rule with the subcommand
+- `--`: can end the options; an entry such as `cargo test --` lists the words allowed after it
+- `reads`: with these words the program changes nothing; `spelled`: only a rule with the subcommand covers it
 - `needs:--check,-n`: harmless only with one of these options; `operands-required`: only with an operand
 - `operands-with:--list,-l`: operands are harmless only with one of these options
-- `single-dash`: long options have one dash or two; `@git`: the text of another entry is included
+- `single-dash`: long options have one dash or two; `@git`: the value of another entry is included
 
 The kinds of values are in `word_kinds`.
 """

@@ -1,7 +1,7 @@
 """Parse a shell command without running it. Find its parts, its paths, and why it may need approval.
 
 A command counts as plain if two parsers agree: the shell's grammar, and a small scanner that knows only words,
-quotes and the operators between commands. If either does not understand a command, a person decides.
+quotes and the operators between commands. If one of them cannot parse a command, a person decides.
 Deny and ask rules check every command that can be found: in substitutions, run by other programs, and in strings
 that a shell would run.
 """
@@ -46,12 +46,12 @@ MOST_FOLDERS = 16
 class ShellCommand:
     """A parsed shell command.
 
-    `parts` are the simple commands of a plain command. `odd` says why it is not plain, and `unread` says why it
-    could not be checked at all. `simple` are all its simple commands, and `nested` are those in strings that a program
-    may run. `candidates` lists every command that may run, including those run by other programs, and `match_texts`
-    contains the same commands as texts to match. `sources` are the files of input redirections. `writes` and
-    `mentions` are paths, also resolved in the `folders` that the command enters; `names_protected` says whether any
-    path is protected.
+    `parts` are the simple commands of a plain command. `odd` says why the command is not plain, and `unread` says why
+    it could not be checked at all. `simple` are all its simple commands, and `nested` are the simple commands in
+    strings that a program may run. `candidates` are all commands that may run, including commands that other programs
+    run, and `match_texts` are the same commands as strings for matching. `sources` are the files of input
+    redirections. `writes` and `mentions` are paths, also resolved in the `folders` that the command enters;
+    `names_protected` says whether any of these paths is protected.
     """
 
     text: str
@@ -81,7 +81,7 @@ def _parse_command(text: str) -> ShellCommand:
         found.candidates.extend(_split_roughly(text[:READABLE]))
     elif not _inspect_text(text, found, depth=0):
         unread = "it does not parse as a shell command"
-    # Quotes and escapes can hide a name, so only a text without them is searched for names.
+    # A command is searched for these names only if it has no quotes and escapes, which could hide a name.
     is_hidden = "'" in text or '"' in text or "\\" in text
     folders = _follow_folders(found) if is_hidden or "cd" in text or "pushd" in text else ()
     is_placed = bool(folders) or is_hidden or ".." in text
@@ -127,14 +127,14 @@ def _follow_folders(found: _Findings) -> tuple[str, ...]:
 
 
 def _place_in_folders(paths: tuple[str, ...], folders: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the paths, and the same paths resolved in each of the folders, without `..`."""
+    """Return the paths, and the normalised path of each of them in the checkout and in each of these folders."""
     placed = (posixpath.normpath(posixpath.join(folder, path)) for folder in ("", *folders) for path in paths)
     return _merge_unique(paths, (placed,))
 
 
 @lru_cache(maxsize=1024)
 def join_words(words: Words) -> str:
-    """Join words into one text with unambiguous word boundaries."""
+    """Join words into one string with unambiguous word boundaries."""
     return "\0".join([word.replace("\0", "\ufffd") for word in words]) + "\0"
 
 
@@ -143,7 +143,7 @@ def _merge_unique(first: Iterable[str], others: Iterable[Iterable[str]]) -> tupl
 
 
 def _list_match_texts(candidates: Iterable[Words]) -> Iterator[str]:
-    """Yield each command as a text. If rules spell its program's name differently, also yield that form."""
+    """Yield each command as a string for matching, and also with its program's plain name: `rm` for `/bin/RM`."""
     for words in candidates:
         yield join_words(words)
         if (name := get_program_name(words)) != words[0]:
@@ -270,7 +270,7 @@ def _get_parser() -> Parser:
 
 
 def _inspect_text(text: str, found: _Findings, *, depth: int) -> bool:
-    """Add what `text` contains to `found`. Return False if the text does not parse."""
+    """Parse `text` and add its commands and paths to `found`. Return False if the text does not parse."""
     if depth > DEEPEST or len(found.candidates) > MOST_CANDIDATES or (depth and find_parse_objection(text)):
         found.is_too_much = True
         return True
@@ -301,14 +301,14 @@ def _inspect_text(text: str, found: _Findings, *, depth: int) -> bool:
 
 
 def _split_roughly(text: str) -> list[Words]:
-    """Return the possible commands in a text that does not parse or must not be parsed."""
+    """Return the possible commands in a string that does not parse or must not be parsed."""
     split = re.split(r"[;&|\n(){}<>`$]+", text, maxsplit=MOST_CANDIDATES)[:MOST_CANDIDATES]
     pieces = (re.sub(r"[\\'\"]", "", piece) for piece in split if piece)
     return [words for piece in pieces if (words := tuple(piece.replace(",", " ").split()))]
 
 
 def _find_simple_commands(root: Node, found: _Findings, *, is_top: bool) -> list[Words]:
-    """Return the simple commands below a node, in order. Everything else is added to `found`."""
+    """Return the simple commands below a node, in order, and add the other findings to `found`."""
     simple: list[Words] = []
     waiting = [root]
     left = MOST_NODES
@@ -339,7 +339,7 @@ _NOTED = split_names("declaration_command unset_command test_command file_redire
 
 
 def _note_node(node: Node, kind: str, found: _Findings, simple: list[Words]) -> None:
-    """Record a node that is not a simple command."""
+    """Record the files or text of a redirection in `found`, or add any other kind of command to `simple`."""
     if kind == "file_redirect":
         _note_redirect(node.children, found)
     elif kind == "heredoc_body":

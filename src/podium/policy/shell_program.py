@@ -1,8 +1,8 @@
 """Find the risks of a simple command, the paths that it reads and changes, and the commands that it runs.
 
 Only the words of the command are considered. `safe_options` lists the harmless words of known programs. For other
-programs, only the paths among the words are checked: a person who writes a wildcard rule for one accepts its other
-effects.
+programs, only the paths among the words are checked: a person who writes a wildcard rule for such a program accepts
+its other effects.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def get_program_name(words: Words) -> str:
 
 
 def is_runner(words: Words, name: str) -> bool:
-    """Return whether a command is a subcommand that runs the command after it, such as `uv run`."""
+    """Return whether a command begins with a subcommand that runs the rest of the command, such as `uv run`."""
     return name in RUNNERS and len(words) > 1 and words[1] in RUNNERS[name]
 
 
@@ -68,7 +68,7 @@ def is_read_only(words: Words) -> bool:
 
 
 def find_mentioned_paths(words: Words) -> list[str]:
-    """Return the words that a program could interpret as paths. A program that opens no files has none."""
+    """Return the paths that a program might open: words and parts of words; none for a program that opens no files."""
     return [] if get_program_name(words) in PATHLESS else [path for word in words[1:] for path in _find_paths(word)]
 
 
@@ -78,7 +78,7 @@ def find_changed_paths(words: Words) -> list[str]:
 
 
 def _find_changed_operands(words: Words) -> Words:
-    """Return the operands that a command is known to change, including any options among them."""
+    """Return the operands that a command is known to change. Options among them are not removed."""
     name = get_program_name(words)
     if name in WRITERS:
         return words[1:]
@@ -94,7 +94,7 @@ def _find_changed_operands(words: Words) -> Words:
 
 @lru_cache(maxsize=4096)
 def _find_paths(word: str) -> tuple[str, ...]:
-    """Return the possible paths in a word: the whole word, an option's value, or text after a mark (`HEAD:.env`)."""
+    """Return the possible paths in a word: the whole word, an option's value, or a part after a mark (`HEAD:.env`)."""
     marks = [mark.end() for mark in _PATH_MARK.finditer(word)]
     if len(marks) > MOST_MARKS:
         marks = marks[: MOST_MARKS // 2] + marks[-MOST_MARKS // 2 :]
@@ -126,7 +126,7 @@ _ADDRESS = re.compile(r"(?:https?|wss?|git|ssh)://")
 
 
 def _find_wrapper_risks(words: Words, name: str) -> Iterator[Risk]:
-    """Yield the risks of a command that runs another: where the inner command starts, and the inner command's risks."""
+    """Yield the risks of a command that runs an inner command: its options, the inner command, and that one's risks."""
     at = 1
     while at < len(words) and BEFORE_WRAPPED.fullmatch(words[at]):
         if name in TEXT_READERS or "=" in words[at]:
@@ -145,7 +145,7 @@ BEFORE_WRAPPED = re.compile(r"-.*|\d+(?:\.\d+)?[smhd]?|[A-Za-z_]\w*=.*", re.DOTA
 
 
 def _find_runner_risks(words: Words) -> Iterator[Risk]:
-    """Yield the risks of a subcommand such as `uv run`: its options, the inner command's start, and its risks."""
+    """Yield the risks of a subcommand such as `uv run`: its options, the inner command, and the risks of the latter."""
     at = 2
     while at < len(words) and words[at].startswith("-"):
         yield Risk(at, f"{words[at]} changes what {words[0]} {words[1]} runs")
@@ -156,7 +156,7 @@ def _find_runner_risks(words: Words) -> Iterator[Risk]:
 
 
 def _find_interpreter_risks(words: Words) -> Iterator[Risk]:
-    """Yield the risks of an interpreter: options and other words before the script that make it run other code."""
+    """Yield the risks of an interpreter: words that make it run code that is not in a script file."""
     for at, word in enumerate(words[1:], 1):
         if word in ("--version", "-V", "--help"):
             return

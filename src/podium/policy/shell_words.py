@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 
 def decode_text(node: Node) -> str:
-    """Return the text of a node as it is written."""
+    """Return the source text of a node."""
     return (node.text or b"").decode("utf-8", "replace")
 
 
 def decode_word(node: Node) -> str:
-    """Return a word as the program would receive it. Expansions that only the shell can resolve stay as written."""
+    """Return a word as the program would receive it. Expansions that only the shell can resolve are left unchanged."""
     kind = node.type
     if kind in ("concatenation", "command_name") and (children := node.children):
         return "".join([decode_word(child) for child in children])

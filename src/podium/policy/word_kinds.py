@@ -52,10 +52,10 @@ _EXCLUDED = r":[!^][\w./*-]+"
 
 
 def _is_revision(word: str) -> bool:
-    """Return whether git reads a word as a harmless revision or path.
+    """Return whether a word is harmless as a git revision or path.
 
     A leading colon refers to the index or starts a special syntax; only an exclusion such as `:!docs` is harmless.
-    With two colons, git runs a program to reach a repository.
+    For a word with two consecutive colons, git runs a program to access a repository.
     """
     if word.startswith(":"):
         return _compile(_EXCLUDED).fullmatch(word) is not None
@@ -63,7 +63,7 @@ def _is_revision(word: str) -> bool:
 
 
 def _is_git_format(word: str) -> bool:
-    """Return whether a format is harmless. It must not verify signatures, because that starts a program."""
+    """Return whether a format is harmless. Formats that verify signatures or describe commits are not."""
     return "%G" not in word and "signature" not in word and "%(describe" not in word
 
 
@@ -71,7 +71,7 @@ _GLOB = r"[\w./-]*(?:\*\*?/)*[\w./-]*\*?[\w-]*\.[A-Za-z0-9]+|[\w-][\w./-]*/\*\*?
 
 
 def _is_search_glob(word: str) -> bool:
-    """Return whether a glob for rg excludes files, or selects files by an extension that is unlikely to hold secrets.
+    """Return whether a glob for rg is harmless: it excludes files, or selects files that are unlikely to be secret.
 
     Files that a glob selects are searched even if they are hidden or ignored.
     """

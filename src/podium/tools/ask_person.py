@@ -1,6 +1,6 @@
 """Provide the tools `ask_person`, which asks a question and waits for the answer, and `report_status`.
 
-Both tools record events on the timeline. A resumed run does not record them again.
+Both tools record an event on the timeline. A resumed run does not record the event again.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def ask_person_tool(unattended: Unattended | None) -> Tool:
 
 
 def report_status_tool() -> Tool:
-    """Return the tool that reports the work's status to the user."""
+    """Return the tool that reports the status of the work to the user."""
 
     async def record_status(call: ToolUse, scope: Scope) -> ToolAnswer:
         try:

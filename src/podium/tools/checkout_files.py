@@ -1,8 +1,8 @@
 """Access the files in a checkout. Nothing outside the checkout is ever opened.
 
-A path is first located: links are followed as long as they stay inside the checkout, and the result is
-the real path. Permission rules are applied to the real path. Opening and writing then use that real path and do not
-follow any links, so a link that is created in between causes an error instead of an escape.
+A path is first located: links that stay inside the checkout are followed, and the result is the real path. Permission
+rules are applied to the real path. Files are then opened and written at the real path without following links, so a
+link that is created in the meantime causes an error and does not lead outside.
 
 The kernel resolves paths if it supports `openat2`; otherwise the path is traversed directory by
 directory, and every link is rejected.
@@ -27,7 +27,7 @@ from ..system import openat2
 LONGEST_NAME = 255
 LONGEST_PATH = 4096
 OWN_FILE_PREFIX = ".podium-"
-"""The prefix of temporary files. Such a file remains only if the process is killed while writing it."""
+"""The prefix of temporary files. Such a file remains only if the process is killed while it writes the file."""
 
 Kind = Literal["file", "directory", "absent"]
 
@@ -50,7 +50,7 @@ class LocatedPath:
 def open_checkout(directory: Path, *, by_kernel: bool | None = None) -> Iterator[Checkout]:
     """Open the checkout for the duration of the block.
 
-    `by_kernel` sets whether the kernel resolves paths. By default, it does if it supports this.
+    `by_kernel` says whether the kernel resolves paths; by default, it does so if it can.
     """
     try:
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -113,7 +113,7 @@ class Checkout:
         return self._build_located_path(relative, found, mode, absent)
 
     def _refuse_dangling_link(self, relative: str, names: list[str]) -> None:
-        """Raise InvalidCall if the path is a dangling link, because no file can be created through such a link."""
+        """Raise InvalidCall if the path is a dangling link, because files are not created through links."""
         with suppress(OSError):
             os.close(openat2.open_beneath(self.fd, "/".join(names), os.O_PATH | os.O_NOFOLLOW))
             raise InvalidCall(f"{format_path(relative)} is a broken link; remove the link or give another path.")
@@ -252,7 +252,7 @@ def _stat_if_present(name: str, parent: int) -> os.stat_result | None:
 
 
 def _descend_into(fd: int, name: str) -> int:
-    """Open a subdirectory and close its parent's descriptor."""
+    """Open a subdirectory, close its parent's descriptor, and return the new descriptor."""
     below = os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=fd)
     os.close(fd)
     return below
@@ -312,6 +312,6 @@ def format_path(path: str) -> str:
 
 
 def describe_file_type(mode: int) -> str:
-    """Return the type of a directory entry that is neither a file nor a directory."""
+    """Return the type of a directory entry that is neither a file nor a directory, with an article."""
     kinds = ((stat.S_ISFIFO, "a fifo"), (stat.S_ISSOCK, "a socket"), (stat.S_ISLNK, "a link"))
     return next((words for is_kind, words in kinds if is_kind(mode)), "a device")

@@ -1,4 +1,4 @@
-"""Describe the sandbox for the commands that tools run."""
+"""Define the sandbox in which tools run commands."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from ..system.child_process import Wrap
 
 Seal = Callable[[list[str], Mapping[str, bytes]], list[str]]
-"""Wraps a command line in a sandbox where the given files have the given content, even if they change outside."""
+"""Wraps a command line in a sandbox in which these files have this content, even if they change outside."""
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class CommandSandbox:
-    """A sandbox for commands. `name` is recorded with each action. Without `wrap`, commands run unsandboxed.
+    """A sandbox for commands. `name` is recorded with each action. If `wrap` is None, commands run without a sandbox.
 
     `notice` is a message for the user.
     """

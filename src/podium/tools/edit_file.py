@@ -22,7 +22,7 @@ from .read_write_files import PathOfFile, encode_utf8
 
 BOM = "\ufeff"
 SEARCHED = 5000
-"""Maximum number of lines that are searched for the nearest match if a text is not found."""
+"""The maximum number of lines that are searched for the nearest match if `old_text` is not found."""
 
 OldText = Annotated[str, Meta(description="The exact text in the file, without line numbers.")]
 NewText = Annotated[str, Meta(description="The text to replace it with.")]
@@ -113,7 +113,7 @@ def _describe_edits(path: str, arguments: Mapping[str, Any], is_new: bool) -> st
 
 
 def apply_edits(text: str, edits: Sequence[Edit], path: str) -> str:
-    """Return the text after all edits. The byte order mark and the line endings are preserved."""
+    """Return the text with all edits applied. The byte order mark and the line endings are preserved."""
     mark, text = (BOM, text[1:]) if text.startswith(BOM) else ("", text)
     for number, edit in enumerate(edits, 1):
         which = f"edit {number} of {len(edits)}: " if len(edits) > 1 else ""
@@ -157,7 +157,7 @@ def _find_line_numbers(text: str, old: str) -> str:
 
 
 def _describe_nearest_line(text: str, old: str) -> str:
-    """Describe the line in the file that is most similar to the first line of the missing text."""
+    """Describe the line that is most similar to the first line of a text that was not found."""
     wanted = next((line.strip() for line in old.split("\n") if line.strip()), "")[:500]
     numbered = {line.strip()[:500]: number for number, line in reversed([*enumerate(text.split("\n")[:SEARCHED], 1)])}
     near = difflib.get_close_matches(wanted, numbered, n=1, cutoff=0.5)

@@ -42,7 +42,7 @@ class PendingFileChange:
     after: bytes
 
     def prepare_call(self, arguments: Mapping[str, Any], describe: DescribeChange, *, note: str = "") -> PreparedCall:
-        """Return the prepared call for the change. `note` is put before the diff if the diff is incomplete."""
+        """Return the prepared call that makes the change. `note` is shown before the diff."""
         difference = self._build_diff()
 
         async def write_change() -> ToolAnswer:
@@ -69,9 +69,9 @@ class PendingFileChange:
 
 
 async def recover_change(directory: Path, began: Action, describe: DescribeChange) -> ToolAnswer | None:
-    """Return the answer for an interrupted change: it was written, or the file has changed since.
+    """Return the answer to a call that was interrupted: the change was made, or the file has changed otherwise.
 
-    Return None if the change has not been written yet.
+    Return None if the file is unchanged, so that the call can be repeated.
     """
 
     def read_current_hash() -> str:
@@ -99,7 +99,7 @@ async def recover_change(directory: Path, began: Action, describe: DescribeChang
 
 
 def hash_content(content: bytes) -> str:
-    """Return the hash of this content, as recorded in an action."""
+    """Return the hash of the content, in the form in which actions record it."""
     return sha256(content).hexdigest()
 
 
@@ -125,7 +125,7 @@ def read_whole_file(checkout: Checkout, path: str) -> bytes:
 
 
 class convert_os_errors:  # noqa: N801 - reads as a statement where it is used
-    """A context manager that turns an OSError into an InvalidCall with the path."""
+    """A context manager that converts an OSError to an InvalidCall that mentions the path."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -18,7 +18,7 @@ from .checkout_files import open_checkout
 MOST = 200_000
 
 Hidden = Callable[[str], bool]
-"""Returns whether a path is hidden from searches and diffs of several files. An explicit path is never hidden."""
+"""Returns whether a path is hidden from searches and from diffs of several files. An explicit path is not hidden."""
 
 SECRET_NAMES = (".env", ".netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials", "credentials.json")
 SECRET_ENDS = (".pem", ".key", ".p12", ".pfx", ".keystore", ".jks", ".kdbx")
@@ -41,9 +41,9 @@ def holds_secrets(path: str) -> bool:
 
 
 async def list_files(directory: Path, under: str, *, place: GitLocation, hidden: Hidden) -> list[str]:
-    """Return the sorted paths of all files under a located directory, relative to the checkout.
+    """Return the paths of all listed files under a located directory, sorted and relative to the checkout.
 
-    `place` tells git where the checkout is.
+    `place` is the location of the checkout for git.
     """
     found = await _list_git_files(place, under)
     if found is None:
@@ -52,7 +52,7 @@ async def list_files(directory: Path, under: str, *, place: GitLocation, hidden:
 
 
 async def _list_git_files(place: GitLocation, under: str) -> list[str] | None:
-    """Return the files that git lists. Return None if git is missing or fails, as it does outside a repository."""
+    """Return the files that git lists, or None if git is not installed or fails, as it does outside a repository."""
     literally = "." if under == "." else f":(literal){under}"
     try:
         done = await call_git(place, "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", literally)

@@ -83,7 +83,7 @@ class GitDiff:
         return "\n".join(parts) or ("Nothing is staged." if is_staged else "Nothing has changed.")
 
     async def _require_checkout(self) -> None:
-        """Raise InvalidCall if the checkout is not inside git's work tree, because the diff would show other files."""
+        """Raise InvalidCall if the checkout is not in a git work tree: the diff would show files from elsewhere."""
         done = await call_git(self._place, "rev-parse", "--show-toplevel")
         top = os.fsdecode(done.out).rstrip("\n")
         if done.code != 0 or not await to_thread.run_sync(_is_within, self._directory, top):

@@ -1,6 +1,6 @@
-"""Search lines in a child process, so that a regular expression that takes too long can be stopped.
+"""Search files for matching lines in a child process, so that a search that takes too long can be stopped.
 
-The search uses ripgrep if it is installed, otherwise Podium's own small program. Both return the same hits.
+`search_with_ripgrep` uses ripgrep, and `search_files` uses Podium's own small program. Both return the same hits.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class _RipgrepMessage(Struct):
 
 
 def parse_ripgrep_hits(line: bytes) -> list[Hit]:
-    """Return the hits in a line of ripgrep's JSON output. Other kinds of messages have none."""
+    """Return the hits in a line of ripgrep's JSON output; none for a message that is not a hit."""
     message = msgspec.json.decode(line, type=_RipgrepMessage)
     data = message.data
     if message.type not in ("match", "context") or data.path is None or data.lines is None or data.line_number is None:

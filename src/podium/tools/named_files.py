@@ -1,8 +1,9 @@
-"""Find the files to which a command's words refer. An approval covers their content, and scripts run as approved.
+"""Find the files to which a command's words refer. An approval of the command covers the content of these files.
 
 Words are interpreted as in the shell, without quotes and escapes, and in every folder that the command may enter.
-Files given by variables, patterns or other files are not detected. If a command is too large to parse, or has too
-many paths, its approval covers the whole checkout instead: after any change there, the command needs a new approval.
+Files that are specified by variables, patterns or other files are not detected. If a command is too large to parse,
+or has too many paths, its approval covers the whole checkout instead: after any change in the checkout, the command
+needs a new approval.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ CHECKOUT = "."
 
 
 def hash_named_files(command: str, directory: Path) -> dict[str, str]:
-    """Return the hashes of the files in the checkout to which a command's words refer. An approval covers them."""
+    """Return the hashes of the files in the checkout to which a command's words refer, by path."""
     root = directory.resolve()
     found = parse_command(command)
     words = _list_words(command)
@@ -39,7 +40,7 @@ def hash_named_files(command: str, directory: Path) -> dict[str, str]:
                 path = (folder / word).resolve()
                 if path.is_relative_to(root) and path.is_file():
                     name = str(path.relative_to(root))
-                    name.encode()  # raises ValueError if the name is not valid text, since it cannot be recorded
+                    name.encode()  # raises ValueError if the name is not valid Unicode and cannot be recorded
                     if name not in hashes:
                         hashes[name] = _hash_file(path)
     return hashes
@@ -62,7 +63,7 @@ def read_approved_scripts(command: str, directory: Path, inputs: Mapping[str, st
 
 
 def _list_words(command: str) -> list[str]:
-    """Return every word of a command that can be a path, both as the shell interprets the word and as it is written."""
+    """Return all words of a command that can be paths, both as interpreted by the shell and as written."""
     found = parse_command(command)
     read = (word for words in found.candidates for word in words)
     written = _SEPARATORS.split(command)
@@ -99,7 +100,7 @@ def _hash_file(path: Path) -> str:
 
 
 def _hash_content(path: Path, content: bytes) -> str:
-    """Return the hash of a file's content or, for a large file, of its size and times."""
+    """Return the hash of a file's content or, for a large file, of its size, times and inode."""
     found = path.stat()
     if found.st_size > LARGEST_FILE:
         content = f"{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns} {found.st_ino}".encode()
@@ -142,7 +143,7 @@ def _find_scripts(command: str, root: Path, inputs: Mapping[str, str]) -> Iterat
 
 
 def _find_first_input(root: Path, folder: Path, words: list[str], inputs: Mapping[str, str]) -> str | None:
-    """Return the first of the `inputs` to which one of the words refers, relative to `folder`."""
+    """Return the input to which the first matching word refers, relative to `folder`, or None."""
     for word in words:
         with suppress(OSError, ValueError, RuntimeError):
             path = (folder / word).resolve()

@@ -32,7 +32,7 @@ def repeatable(function: F) -> F:
 
 @lru_cache(maxsize=256)
 def function_tool(function: Callable[..., Any]) -> ActingTool:
-    """Return the function as a tool. Raise Mistake if it has no name or a parameter cannot be passed by name."""
+    """Return a tool that calls the function. Raise Mistake if its name, parameters or type hints are not suitable."""
     name = getattr(function, "__name__", "")
     if not name.isidentifier():
         raise Mistake(f"{function!r} cannot be a tool, because it has no name; wrap it in a function defined with def")
@@ -40,7 +40,7 @@ def function_tool(function: Callable[..., Any]) -> ActingTool:
 
 
 class FunctionTool:
-    """A function that an agent can call. A function that is not async runs in a thread, which cannot be stopped."""
+    """A tool that calls a function. A function that is not async runs in a thread, which cannot be stopped."""
 
     timeout = TIMEOUT
     is_parallel = False
@@ -120,7 +120,7 @@ def _read_type_hints(function: Callable[..., Any]) -> dict[str, Any]:
 
 
 def _convert_default(value: Any) -> Any:
-    """Return the default in a form that msgspec accepts. A mutable default is copied for every call."""
+    """Return the default value in a form that msgspec accepts. A mutable default value is copied for every call."""
     if isinstance(value, list | dict | set | bytearray):
         return msgspec.field(default_factory=value.copy)
     return value

@@ -139,7 +139,7 @@ def _answer_at_file_end(path: str, shown: list[str], count: int, offset: int) ->
 
 
 def _read_line_start(file: BinaryIO) -> tuple[bytes, int]:
-    """Return the start of the next line, and the line's full length. The length is 0 at the end of the file."""
+    """Return the start of the next line, and the full length of that line, which is 0 at the end of the file."""
     start = file.readline(4 * LONGEST_LINE)
     length, part = len(start), start
     while part and not part.endswith(b"\n"):

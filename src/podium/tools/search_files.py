@@ -90,7 +90,7 @@ class Glob:
         return None
 
     def _sort_newest_first(self, paths: list[str]) -> list[str]:
-        """Return those of the paths that exist, newest first. Links are included but not followed."""
+        """Return the paths that are files or links, newest first. Links are not followed."""
         times: dict[str, int] = {}
         with open_checkout(self._directory) as checkout:
             for path in paths:
@@ -234,8 +234,8 @@ DEEPEST = 50
 def compile_glob(pattern: str) -> Callable[[str], bool]:
     """Return a function that checks whether a relative path matches the pattern.
 
-    A pattern without a slash matches names at any depth. For any pattern, the time to match is at most
-    proportional to the length of the pattern times the length of the path.
+    A pattern without a slash matches names at any depth. Matching a pattern takes time that is at most proportional to
+    the length of the pattern times the length of the path.
     """
     ways = [_compile_parts(one) for one in _expand_braces(pattern)]
 
@@ -247,7 +247,7 @@ def compile_glob(pattern: str) -> Callable[[str], bool]:
 
 
 def _compile_parts(pattern: str) -> list[re.Pattern[str] | None]:
-    """Return an expression for each segment of the pattern, or None for `**`, which matches any number of segments."""
+    """Return a regular expression for each segment of the pattern, or None for `**`, which matches any segments."""
     names = [name for name in pattern.removeprefix("./").split("/") if name != "."]
     if names and names[-1] == "":
         names[-1] = "**"
@@ -260,7 +260,7 @@ def _compile_parts(pattern: str) -> list[re.Pattern[str] | None]:
 
 def _matches_parts(parts: list[re.Pattern[str] | None], names: list[str]) -> bool:
     reached = {0}
-    """The indexes of the parts that can match the next name."""
+    """The indexes of the parts that may match the next name."""
     for name in names:
         reached = _skip_stars(parts, reached)
         reached = {
@@ -281,7 +281,7 @@ def _skip_stars(parts: list[re.Pattern[str] | None], reached: set[int]) -> set[i
 
 
 def _expand_braces(pattern: str) -> list[str]:
-    """Return the patterns without braces that a pattern with braces expands to."""
+    """Expand the braces in a pattern, and return the resulting patterns."""
     found, open_ones = [], [pattern]
     while open_ones:
         one = open_ones.pop()

@@ -25,11 +25,11 @@ SHELL = "/bin/bash"
 LONGEST_COMMAND = 100_000
 LONGEST_TIMEOUT = 600
 KEPT = 16 * 1024
-"""The number of bytes that are kept from the start of the output, and from its end."""
+"""The number of bytes of output to keep at the start, and also at the end."""
 
 
 class CommandOutput:
-    """The start and end of a command's output. The rest is not kept in memory, however much the command prints."""
+    """The start and end of a command's output. The rest is discarded, so memory use is bounded."""
 
     def __init__(self, start: int = KEPT, end: int = KEPT) -> None:
         self._start = bytearray()

@@ -1,4 +1,4 @@
-"""Create the tools for a working directory, and select those that an agent's file lists."""
+"""Create the tools for a working directory, and select the tools that an agent's file lists."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ PLAIN_TOOLS = ("ask_person", "report_status")
 DELEGATING_TOOLS = ("delegate_task", "check_workers", "get_worker_result", "cancel_worker")
 """Tools for delegating to workers. Another module defines them."""
 STEP_TOOLS = ("handoff_step", "raise_blocker")
-"""Tools for the owner of a plan step, which are defined elsewhere."""
+"""Tools for the owner of a plan step. Another module defines them."""
 DECISION_TOOLS = ("propose_decision", "cast_ballot", "list_decisions")
-"""Tools for decisions of a team, which are defined elsewhere."""
+"""Tools with which a team makes decisions. Another module defines them."""
 
 ALIASES = {
     "Read": "read_file",
@@ -48,7 +48,7 @@ ALIASES = {
 
 
 def resolve_tool_name(entry: str) -> str | None:
-    """Return the tool's name for an entry in `tools` such as `Bash(git *)`, or None for an agent or an MCP tool."""
+    """Return the name of the tool in an entry such as `Bash(git *)`, or None for an agent or an MCP tool."""
     name = entry.partition("(")[0].strip()
     if name == "Agent" or name.startswith("mcp__"):
         return None
@@ -56,7 +56,7 @@ def resolve_tool_name(entry: str) -> str | None:
 
 
 def function_tools(functions: Iterable[Callable[..., Any]]) -> tuple[ActingTool, ...]:
-    """Return the functions as tools. Raise Mistake if one cannot be a tool or has the name of another tool."""
+    """Return tools that call the functions. Raise Mistake if a function is unsuitable or has another tool's name."""
     made: dict[str, ActingTool] = {}
     for tool in map(function_tool, functions):
         if tool.name in made or tool.name in (*CHECKOUT_TOOLS, *PLAIN_TOOLS, WebFetch.name):
@@ -66,7 +66,7 @@ def function_tools(functions: Iterable[Callable[..., Any]]) -> tuple[ActingTool,
 
 
 class Toolbox:
-    """The tools for a working directory, or for work without one."""
+    """The tools for a working directory, or for work without a directory."""
 
     def __init__(
         self,
@@ -101,7 +101,7 @@ class Toolbox:
             self._acting[tool.name] = tool
 
     def select_acting_tools(self, names: Sequence[str] | None, without: Sequence[str] = ()) -> list[ActingTool]:
-        """Return the named built-in tools that need a gate. If `names` is None, return those that only read."""
+        """Return the named built-in tools that need a gate. If `names` is None, return the tools that only read."""
         wanted = _select_names(READING_TOOLS if names is None else names, without)
         return [self._acting[name] for name in wanted if name in self._acting]
 
@@ -116,7 +116,7 @@ class Toolbox:
         return [self._plain[name] for name in wanted if name in self._plain]
 
     def find_unknown_tools(self, names: Sequence[str]) -> list[str]:
-        """Return the entries that are neither known tools nor agents nor MCP tools, for a notice."""
+        """Return the entries that are neither known tools nor agents nor MCP tools."""
         elsewhere = {*DELEGATING_TOOLS, *STEP_TOOLS, *DECISION_TOOLS}
         known = {*elsewhere, *CHECKOUT_TOOLS, *self._acting, *self._plain, *self._functions}
         return [entry for entry in names if (name := resolve_tool_name(entry)) is not None and name not in known]

@@ -12,7 +12,7 @@ COMPARED = 5000
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class UnifiedDiff:
-    """A diff, and its number of added and removed lines."""
+    """A diff, with the number of lines that it adds and removes."""
 
     text: str
     changed_lines: int
@@ -43,7 +43,7 @@ def _count_common_lines(old: list[str], new: list[str]) -> int:
 
 
 def _build_replacing_hunk(old: list[str], new: list[str], same_start: int, same_end: int) -> list[str]:
-    """Return one hunk that replaces everything that differs, because finding the smallest diff would take too long."""
+    """Return one hunk that replaces all changed lines. For a large change, finding a small diff would take too long."""
     start = max(0, same_start - CONTEXT)
     old_end, new_end = len(old) - same_end, len(new) - same_end
     after = old[old_end : old_end + CONTEXT]

@@ -96,7 +96,7 @@ class WebFetch:
         return ToolAnswer(text=f"{asked} redirects more than {REDIRECTS} times.", is_error=True)
 
     def _refuse_private_address(self, url: URL) -> None:
-        """Raise InvalidCall for a private IP address, even one like `127.1`. The resolver does not see IP addresses."""
+        """Raise InvalidCall for a private IP address, even one like `127.1`. The resolver checks only host names."""
         host = url.host or ""
         is_number = ":" in host or host.replace(".", "").isdigit()
         if is_number and not self._allow_private and not is_public_address(host):
@@ -125,7 +125,7 @@ def _parse_http_url(text: str) -> URL:
 
 
 def is_public_address(number: str) -> bool:
-    """Return whether an IP address is public. For an embedded IPv4 address in IPv6, the IPv4 address is checked."""
+    """Return whether an IP address is public. If an IPv6 address embeds an IPv4 address, the latter is checked."""
     try:
         address = ip_address(number.partition("%")[0])
     except ValueError:
@@ -142,7 +142,7 @@ def is_public_address(number: str) -> bool:
 
 
 def _build_resolver(allow_private: bool) -> Any:
-    """Return a resolver that returns only allowed addresses, so that connections go to the checked address."""
+    """Return a resolver that rejects private addresses, so that connections use the addresses that were checked."""
     from aiohttp.abc import AbstractResolver, ResolveResult
     from aiohttp.resolver import ThreadedResolver
 
@@ -230,7 +230,7 @@ def _iter_text(html: str) -> Iterator[str]:
 
 
 def _find_end(text: str, mark: str, start: int) -> int:
-    """Return the position after the next mark, or the end of the text."""
+    """Return the position after the next `mark`, or the length of the text if there is none."""
     found = text.find(mark, start)
     return len(text) if found < 0 else found + len(mark)
 

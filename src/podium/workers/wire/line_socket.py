@@ -46,7 +46,7 @@ class LineStream:
         self._ending = ""
 
     async def read_line(self) -> Line:
-        """Wait for the next line and return it. Raise ConnectionClosed if the connection ends after the last line."""
+        """Wait for the next line and return it. Raise ConnectionClosed if no further line can arrive."""
         while (line := self.poll_line()) is None:
             self._has_data.clear()
             await self._has_data.wait()
@@ -61,7 +61,7 @@ class LineStream:
         callback()
 
     def poll_line(self) -> Line | None:
-        """Return the next received line, or None. Raise ConnectionClosed if the connection ended after the last line."""
+        """Return the next line, or None if none has arrived. Raise ConnectionClosed if no further line can arrive."""
         if self._lines:
             return self._lines.popleft()
         if self._ending:

@@ -117,7 +117,7 @@ class Link(Generic[Heard, Said]):
             await self._write_line(line)
 
     async def receive(self) -> Heard:
-        """Wait for the next message and return it. Raise ConnectionClosed if the link closes after the last message."""
+        """Wait for the next message and return it. Raise ConnectionClosed if no further message can arrive."""
         if self._inbox:
             # A peer that sends a lot must not block other tasks.
             await checkpoint()
@@ -204,14 +204,14 @@ class Link(Generic[Heard, Said]):
     # Tasks
 
     async def _send_pings(self) -> None:
-        """Send a ping at regular intervals. Only the commander's end does this."""
+        """Send a ping at regular intervals. Used at the commander's end."""
         with suppress(ConnectionClosed):
             while True:
                 await sleep(self._limits.ping)
                 await self._send_control(Ping())
 
     async def _answer_pings(self) -> None:
-        """Once the handshake is answered, send the buffered messages, then answer pings. Only the worker's end does it."""
+        """Once the handshake is answered, send the buffered messages, then answer pings. Used at the worker's end."""
         with suppress(ConnectionClosed):
             with move_on_after(self._limits.handshake):
                 await self._is_answered.wait()
