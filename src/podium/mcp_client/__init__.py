@@ -1,1 +1,1 @@
-"""The MCP client: gives a run's agents the tools of MCP servers."""
+"""Connect to MCP servers, and provide their tools to the agents of a run."""

@@ -30,11 +30,10 @@ PREFIX = "mcp__"
 
 
 class Servers:
-    """A run's servers, as an async context manager. A server starts on first use and stops when the block ends.
+    """The MCP servers of a run, as an async context manager. A server starts on first use and stops with the block.
 
-    `directory` is the working directory of server programs, and trust in a repository's servers is
-    bound to it. `environ` provides the values of variables. `notice` receives messages for the
-    user, each text once.
+    `directory` is the working directory of server programs; the trust in a repository's servers applies only in this
+    directory. `environ` contains the values of variables. `notice` is called with each message for the user once.
     """
 
     def __init__(
@@ -71,10 +70,10 @@ class Servers:
         return await self._group.__aexit__(kind, error, trace)
 
     async def acting(self, names: Sequence[str], *, disallowed: Sequence[str] = ()) -> list[ActingTool]:
-        """Return the MCP tools in an agent's list: `mcp__server` or `mcp__server__tool`; the tool can contain `*`.
+        """Return the MCP tools in an agent's list of names, such as `mcp__server` or `mcp__server__tool`.
 
-        Other names are ignored. If a server or tool does not exist, is not trusted or does not start,
-        the user gets a notice and the agent works without it.
+        The tool in a name can contain `*`. Other names are ignored. If a server or tool does not exist, or a server is
+        not trusted or does not start, the user gets a notice and the agent works without the tools.
         """
         wanted = [entry for entry in map(_parse_entry, names) if entry is not None]
         refused = [entry for entry in map(_parse_entry, disallowed) if entry is not None]
@@ -109,7 +108,7 @@ class Servers:
         return False
 
     async def _start_server(self, server: str) -> dict[str, ToolDefinition]:
-        """Start a server and return its tools; return none if it is not trusted or cannot be started."""
+        """Start a server and return its tools. If it is not trusted or cannot be started, return no tools."""
         try:
             shared = self._get_shared_server(server)
             if not shared.is_trusted:
@@ -148,7 +147,7 @@ class Servers:
 
 
 def _parse_entry(name: str) -> tuple[str, str] | None:
-    """Split a tool list entry into the server and the pattern for its tools; None if it is not an MCP entry."""
+    """Split an entry of a tool list into the server and the pattern for its tools; None if it is not an MCP entry."""
     if not name.startswith(PREFIX):
         return None
     server, _, tool = name.removeprefix(PREFIX).partition("__")
@@ -156,14 +155,14 @@ def _parse_entry(name: str) -> tuple[str, str] | None:
 
 
 def _matches_pattern(tool: ToolDefinition, server: str, pattern: str) -> bool:
-    """Return whether the pattern matches the tool's own name, or is the name under which models call the tool."""
+    """Return whether the pattern matches the tool's original name, or is the name that models use for the tool."""
     offered = build_mcp_tool_name(server, tool.name) == f"{PREFIX}{server}__{pattern}"
     return offered or pattern == tool.name or fnmatchcase(tool.name, pattern)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpTool:
-    """A tool from an MCP server. The server's hints are not trusted: no hint exempts a call from permission."""
+    """A tool from an MCP server. The server's hints are not trusted: they do not exempt calls from the rules."""
 
     name: str
     definition: ToolDefinition
@@ -201,7 +200,7 @@ class McpTool:
         return PreparedCall(arguments=call.arguments, act=call_server)
 
     async def recover(self, began: Action) -> ToolAnswer | None:
-        """Return None, to repeat the call, if the server hints that this is safe and the user added the server."""
+        """Return None, so that the call is repeated, if the user added the server and it hints that this is safe."""
         is_harmless = self.definition.is_read_only or self.definition.is_idempotent
         return None if is_harmless and self.shared.server.source == "user" else make_interrupted_answer(self.name)
 

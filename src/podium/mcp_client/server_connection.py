@@ -1,8 +1,8 @@
-"""One connection to an MCP server, from opening to closing.
+"""Open, use and close a connection to an MCP server.
 
-The SDK keeps task groups and cancel scopes open while a connection is open, and these must be closed
-by the task that opened them, in reverse order. So each connection has its own task, `run`, and all
-other tasks call through it. After the task has ended, the connection reports how and why it ended.
+The SDK has task groups and cancel scopes open while a connection is open, and the task that opened them must close
+them in reverse order. So each connection has its own task, `run`, which other tasks use to make calls. After the task
+has ended, the connection reports why it ended.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ for _name in ("mcp", "client", "httpx2"):
 
 
 class Connection:
-    """A connection to a server. `review` checks its tools, at the start and whenever they may have changed."""
+    """A connection to a server. `review` is called with the server's tools, at first and when they may have changed."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class Connection:
     # The connection's task
 
     async def run(self) -> None:
-        """Keep the connection open until it ends or is asked to end. Raise nothing but cancellation."""
+        """Open the connection, and keep it open until it ends or `request_end` is called. Raise only cancellation."""
         self._scope.deadline = current_time() + self._limits.start
         try:
             with self._scope:
@@ -147,7 +147,7 @@ class Connection:
         self._is_watched = False
 
     async def _refresh_on_change(self) -> None:
-        """Review changed tools as soon as a change is known, not only when a tool is called."""
+        """Review the tools as soon as the server reports a change, and not only when a tool is called."""
         while True:
             await self._may_have_changed.wait()
             try:
@@ -179,7 +179,7 @@ class Connection:
     async def call_tool(
         self, tool: str, arguments: Mapping[str, Any], *, is_callable: Callable[[], bool]
     ) -> ToolAnswer | None:
-        """Call a tool and return its answer; None if `is_callable` is false after the tools were reviewed.
+        """Review the tools if necessary, then call a tool and return its answer; None if `is_callable` returns False.
 
         Raise ServerUnavailable if the connection is closed. Cancelling the call notifies the server and
         keeps the connection open.
@@ -203,7 +203,7 @@ class Connection:
         return ToolAnswer(text=text, is_error=True)
 
     async def _explain_unavailable(self) -> ServerUnavailable:
-        """Wait until the connection has ended and return an error with the reason."""
+        """Close the connection, and return an error that says why it is not available."""
         self._end_requested.set()
         with move_on_after(CLOSE_SECONDS + 2 * self._limits.grace):
             await self._ended.wait()
@@ -250,7 +250,7 @@ class Connection:
 
 
 def filter_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the few environment variables that a server program gets, without keys and tokens."""
+    """Return the few environment variables that a server program inherits. They contain no keys or tokens."""
     return {
         name: environ[name]
         for name in DEFAULT_INHERITED_ENV_VARS
@@ -296,7 +296,7 @@ def _build_definition(tool: Tool) -> ToolDefinition:
 
 
 def _explain_end(error: Exception) -> str:
-    """Return why a connection ended; "" if the error says only that the connection was closed."""
+    """Return why a connection ended, or "" if the error says only that the connection was closed."""
     first = find_first_error(error)
     if isinstance(first, MCPError) and first.code == CONNECTION_CLOSED:
         return ""
@@ -313,7 +313,7 @@ LONGEST = 256 * 1024
 
 
 def convert_result(result: CallToolResult) -> ToolAnswer:
-    """Convert a result to text. Content that is not text is described, not shown."""
+    """Convert a result to an answer. Content that is not text is described and not included."""
     parts = [_describe_block(block) for block in result.content]
     has_text = any(isinstance(block, TextContent) and block.text for block in result.content)
     if not has_text and result.structured_content is not None:
@@ -354,5 +354,5 @@ def _format_mime_type(mime_type: str | None) -> str:
 
 
 def _count_decoded_bytes(data: str) -> int:
-    """Return the size of base64 text in decoded bytes."""
+    """Return the number of bytes that a base64 string encodes."""
     return len(data.rstrip("=")) * 3 // 4

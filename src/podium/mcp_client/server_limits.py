@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class McpTimeouts:
-    """Timeouts in seconds: to start a server and list its tools, for a call, and for each step of a shutdown."""
+    """The timeouts, in seconds, for starting a server and listing its tools, for a call, and for each shutdown step."""
 
     start: float = 30.0
     call: float = 60.0
@@ -15,4 +15,4 @@ class McpTimeouts:
 
 
 class ServerUnavailable(Exception):
-    """The server is not running; the message says how it ended or why it could not be started."""
+    """The server is not available. The message says how it ended or why it could not be started."""

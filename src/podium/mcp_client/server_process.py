@@ -1,9 +1,8 @@
 """Run an MCP server as a program, and exchange messages with it over stdio.
 
-The process runs in its own process group, exchanges messages line by line, and is stopped when its
-block ends. Unlike the SDK's stdio transport, this one reports how the program ended and its last
-output, leaves no process of the group running even if the program itself exits in time, and limits
-how much it reads.
+The program runs in its own process group, exchanges messages line by line, and is stopped when its block ends. Unlike
+the SDK's stdio transport, this module reports how the program ended and its last output, stops all processes of the
+group even if the program itself has exited in time, and limits the size of messages.
 """
 
 from __future__ import annotations
@@ -33,12 +32,12 @@ LONGEST_MESSAGE = 16 * 1024 * 1024
 KEPT_OUTPUT_BYTES = 4096
 SHOWN_OUTPUT_CHARACTERS = 400
 DRAIN_SECONDS = 0.5
-"""How long to read remaining output after the program has stopped. Only a process that has left the group can keep the
+"""The maximum time to read output after the program has stopped. Only a process that has left the group can keep the
 pipe open longer."""
 
 
 class ServerProcess:
-    """A running server program, its message streams, and its exit reason and last output."""
+    """A server program, with its message streams, its exit reason and its last output."""
 
     def __init__(self, process: ChildProcess, *, on_disconnect: Callable[[], None]) -> None:
         self._process = process
@@ -62,7 +61,7 @@ class ServerProcess:
         return text if len(text) <= SHOWN_OUTPUT_CHARACTERS else f"…{text[-SHOWN_OUTPUT_CHARACTERS:]}"
 
     async def forward_messages(self) -> None:
-        """Forward the program's messages until its output ends. A line that is not a message is kept as output."""
+        """Forward the program's messages until its output ends. Lines that are not messages count as other output."""
         async with self._to_session:
             async for line in _iterate_lines(self._process.read_stdout):
                 if line is None:
@@ -90,7 +89,7 @@ class ServerProcess:
         self._on_disconnect()
 
     async def read_stderr(self) -> None:
-        """Read stderr and keep the last part of it."""
+        """Read stderr, and store the end of it."""
         try:
             while chunk := await self._process.read_stderr():
                 self._keep_output(chunk)

@@ -15,7 +15,7 @@ HTTP = ("http", "streamable-http", "streamable_http")
 
 
 def parse_servers(value: Mapping[str, object], *, source: Source, where: str) -> dict[str, McpServer]:
-    """Return the servers in an `mcpServers` table by name, without disabled ones. Raise Mistake if one is invalid."""
+    """Return the servers in an `mcpServers` table that are not disabled. Raise Mistake if a server is invalid."""
     if not isinstance(value, Mapping):
         raise Mistake(f"mcpServers in {where} must be a table of servers by name, got {type(value).__name__}")
     servers = {}
@@ -60,7 +60,7 @@ def _parse_server(name: str, entry: Mapping[str, object], *, source: Source, pla
 
 
 def _stringify_scalar(value: object) -> object:
-    """Convert a number or boolean to the text for an environment variable; return other values unchanged."""
+    """Convert a number or boolean to a string, and return other values unchanged."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, int | float) else value

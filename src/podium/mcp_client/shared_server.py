@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 class SharedServer:
-    """One server. `tools` holds the trusted definitions that agents can use, by the names that models see."""
+    """An MCP server. `tools` are the trusted definitions of its tools, by the names that models use."""
 
     def __init__(
         self,
@@ -54,14 +54,13 @@ class SharedServer:
 
     @property
     def is_trusted(self) -> bool:
-        """Whether the server is allowed to start at all."""
+        """Whether the server is allowed to start."""
         return self.server.source == "user" or self._trust.is_trusted("server", self._place, self.server.digest)
 
     async def open_connection(self) -> Connection:
-        """Return the connection, and open it if necessary. Raise ServerUnavailable if it cannot be opened.
+        """Return the connection, and open one if necessary. Raise ServerUnavailable if no connection can be opened.
 
-        A server that crashes again before it has answered a call is not restarted: restarting it for
-        every call would not help.
+        A server is restarted after a crash, but not if it crashes again before it has answered a call.
         """
         connect = await to_thread.run_sync(_import_connection_class)
         # There is no await between this check and the start, so two agents cannot both start the server.
@@ -79,7 +78,7 @@ class SharedServer:
         return self._connection
 
     async def call_tool(self, tool: str, arguments: Mapping[str, Any]) -> ToolAnswer:
-        """Call a tool and return its answer, or an error answer with the reason."""
+        """Call a tool and return its answer, or an error answer that says why the call failed."""
         try:
             connection = await self.open_connection()
             answer = await connection.call_tool(tool, arguments, is_callable=lambda: tool not in self._changed)
@@ -96,12 +95,12 @@ class SharedServer:
             self._connection.request_end()
 
     def describe_unavailable(self, error: ServerUnavailable) -> str:
-        """Return the message for a server that is not available."""
+        """Return a message that says why the server is not available."""
         again = "" if self._starts_left else "; it is not restarted in this run"
         return f"the MCP server {self.server.name} is not available: {error}{again}"
 
     def explain_refusal(self, tool: str) -> str | None:
-        """Return why a tool must not be called; None if it can be called."""
+        """Return why a tool must not be called, or None if it can be called."""
         if tool not in self._changed:
             return None
         return (
@@ -113,7 +112,7 @@ class SharedServer:
     # Reviewing the tools
 
     async def _review_tools(self, listed: list[ToolDefinition]) -> None:
-        """Compare the listed tools with the trusted ones. Trust new tools, and reject calls of changed tools."""
+        """Compare the listed tools with the trusted tools. Trust new tools, and reject calls of changed tools."""
         offered: dict[str, ToolDefinition] = {}
         for tool in listed:
             name = build_mcp_tool_name(self.server.name, tool.name)
@@ -161,7 +160,7 @@ def _import_connection_class() -> type[Connection]:
 
 
 def _find_schema_flaw(tool: ToolDefinition) -> str | None:
-    """Return why a tool's schema cannot be used; None if it can."""
+    """Return why a tool's schema cannot be used, or None if it can be used."""
     from jsonschema import Draft202012Validator, SchemaError
     from jsonschema.validators import validator_for
 

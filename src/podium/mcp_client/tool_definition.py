@@ -1,4 +1,4 @@
-"""Define MCP tools in the form that users trust, and describe changes to them."""
+"""Define the properties of MCP tools that users trust, and describe changes to them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ToolDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def canonical_json(self) -> str:
-        """The whole definition as JSON, byte-for-byte identical in every process."""
+        """The definition as JSON. Equal definitions have the same JSON in every process."""
         return msgspec.json.encode(self, order="sorted").decode()
 
     @property
@@ -36,7 +36,7 @@ class ToolDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @classmethod
     def from_json(cls, content: str) -> ToolDefinition | None:
-        """Parse a definition; return None if `content` is not a definition."""
+        """Return the definition in a JSON string, or None if it contains no valid definition."""
         try:
             return msgspec.json.decode(content, type=cls)
         except msgspec.MsgspecError:
@@ -44,10 +44,10 @@ class ToolDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def build_mcp_tool_name(server: str, tool: str) -> str:
-    """Return the name under which models call the tool, unique among the tools of all servers.
+    """Return the name that models use for a tool. The name is unique among the tools of all servers.
 
-    A server's name contains no double underscore. A tool name that is too long is shortened and gets a
-    hash of the full name.
+    A server's name contains no double underscore. If a tool name is too long or contains characters that models do not
+    accept, it is changed, and a hash of the original name is appended.
     """
     prefix = f"mcp__{server}__"
     clean = re.sub(r"[^A-Za-z0-9_-]", "_", tool)
@@ -98,7 +98,7 @@ def _without_properties(definition: ToolDefinition) -> dict[str, Any]:
 
 
 def _excerpt_difference(before: str, after: str, *, width: int = 120) -> tuple[str, str]:
-    """Return short excerpts of both texts, from shortly before the first difference."""
+    """Return short excerpts of both strings, which begin shortly before the first difference."""
     same = next(
         (at for at, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(map(len, (before, after)))
     )

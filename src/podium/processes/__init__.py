@@ -1,1 +1,1 @@
-"""Entry points of the background processes: the commander, the fork server and the workers."""
+"""Provide the entry points of the background processes: the commander, the fork server and the workers."""

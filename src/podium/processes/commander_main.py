@@ -1,4 +1,4 @@
-"""Entry point of the commander, `python -m podium.processes.commander_main`, started when tasks are delegated."""
+"""Start the commander. Podium runs `python -m podium.processes.commander_main` when tasks are delegated."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def open_and_command(environ: Mapping[str, str], delivery_run: str = "") -
 
 
 def main() -> int:
-    """Run the commander; exit quietly if one is already running."""
+    """Run the commander. Exit without an error if the store already has a commander."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     os.chdir("/")
     try:

@@ -1,4 +1,4 @@
-"""Entry point of the fork server: loads everything that a worker needs, then forks workers for its commander."""
+"""Start the fork server, which loads everything that a worker needs and then forks workers for its commander."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ PRELOADED_MODULES = (
     "podium.workspace.worktrees.worktree",
     *(f"podium.patterns.{mode}" for mode in MODES),
 )
-"""Modules that are otherwise imported on demand but that nearly every worker needs."""
+"""Modules that nearly every worker needs, and that are otherwise imported on demand."""
 
 
 def main() -> int:
@@ -71,7 +71,7 @@ def _preload_worker_code() -> None:
 
 
 async def _run_rehearsal(home: str) -> None:
-    """Complete one run, so that everything created on first use exists before the first fork. Leave no threads."""
+    """Complete a rehearsed run before the first fork, so that everything that is created on first use exists."""
     environ = {"PODIUM_HOME": home}
     async with App(Settings.load(environ), environ=environ) as app:
         await app.run(Agent(name="worker", prompt="Rehearse."), "Rehearse.")

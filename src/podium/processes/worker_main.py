@@ -1,4 +1,4 @@
-"""Entry point of a worker process: resumes the run given on standard input, for the commander that started it."""
+"""Start a worker process, which resumes the run given on standard input, for the commander that started the worker."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def main() -> int:
         return EXIT_FAILED
     exit_with_parent(startup_message.parent)
     try:
-        # uvloop is not used, even if it is installed: it forks this process for each program that it starts, and a
+        # Do not use uvloop, even if it is installed: it forks this process for each program that it starts, and a
         # worker starts many programs and has few connections.
         return anyio.run(run_worker, startup_message, resume_run)
     except RunIsPaused:  # another process paused the run first

@@ -13,7 +13,7 @@ from ..values.event import RunStarted
 def save_always_answer(
     home: Path, store: Path, *, rule: str, run: str, by: str, is_everywhere: bool = False
 ) -> AllowedRule:
-    """Save the rule of an "always" answer, and return it as it was saved."""
+    """Save the rule of an "always" answer, and return the saved rule."""
     repo = "" if is_everywhere else _find_run_repo(store, run)
     saved = AllowedRule(rule=rule, at=time.time(), by=by, run=run, repo=repo)
     save_allowed_rule(home, saved)
@@ -21,7 +21,7 @@ def save_always_answer(
 
 
 def _find_run_repo(store: Path, run: str) -> str:
-    """Return the repository of a run. For a worker, this is the repository that its checkout belongs to."""
+    """Return the repository of a run. For a worker, this is the repository to which its checkout belongs."""
     with StoreReader(store) as reader:
         started = reader.read_summary(run).first.event
     assert isinstance(started, RunStarted)

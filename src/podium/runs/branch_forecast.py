@@ -13,7 +13,7 @@ from ..workspace.merging.overlap_forecast import Forecast, Overlap, forecast_mer
 
 
 async def read_current_branch(repository: Repository) -> str:
-    """Return the branch that is checked out in the repository itself. Raise Mistake if HEAD is not on a branch."""
+    """Return the branch that is checked out in the main worktree. Raise Mistake if HEAD is not on a branch."""
     done = await call_git(Repository.at(repository.main_folder), "symbolic-ref", "--quiet", "--short", "HEAD")
     if done.code != 0:
         raise Mistake(f"no branch is checked out in {repository.main_folder}; choose one with --onto BRANCH")
@@ -21,7 +21,10 @@ async def read_current_branch(repository: Repository) -> str:
 
 
 async def forecast_branches(root: Path, branches: Mapping[str, str], *, onto: str = "") -> Forecast | None:
-    """Forecast how branches would merge, given the base of each. Return None if none of the branches exists."""
+    """Forecast how branches would merge onto `onto`. `branches` maps each branch to its base.
+
+    Return None if none of the branches exists.
+    """
     repository = Repository.at(root)
     target = onto or await read_current_branch(repository)
     existing = await branch_tips(repository, branches)

@@ -1,4 +1,4 @@
-"""Look up the decisions of a repository, which can come from many runs."""
+"""Look up the decisions of a repository, in all runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..views.decision_record import DecisionRecord, collect_decisions
 
 
 def find_decision_repo(folder: Path) -> str:
-    """Return the path under which the decisions of a folder's repository are recorded, for all its worktrees."""
+    """Return the path that identifies a folder's repository in decisions. It is the same for all its worktrees."""
     from ..workspace.git.repository import Repository  # for start-up time: most runs make no decisions
 
     try:
@@ -36,10 +36,10 @@ def list_decisions(store: Path, repo: str) -> list[DecisionRecord]:
 
 
 def _without_shared(decisions: list[DecisionRecord], reader: StoreReader) -> list[DecisionRecord]:
-    """Return the decisions without the copies in forks, because a copied decision belongs to the run that made it."""
+    """Return the decisions without the copies in forks. A copied decision belongs to the run that made it."""
     made: dict[tuple[object, ...], DecisionRecord] = {}
     for one in decisions:
-        # A copy keeps the times of the original, and a fork starts later than the run that it shares entries with.
+        # A copy has the same times as the original, and a fork starts later than the run from which it was forked.
         other = made.setdefault((one.id, one.proposed_at, one.committed_at), one)
         if other is not one and reader.read_summary(one.run).first.at < reader.read_summary(other.run).first.at:
             made[one.id, one.proposed_at, one.committed_at] = one
@@ -48,7 +48,7 @@ def _without_shared(decisions: list[DecisionRecord], reader: StoreReader) -> lis
 
 
 def find_decision(store: Path, repo: str, prefix: str) -> DecisionRecord:
-    """Return the decision of a repository whose id starts with `prefix`, with its ballots.
+    """Return the decision in a repository whose id is `prefix` or starts with it, with its ballots.
 
     If several runs have decisions with the same id, `prefix` must have the form `RUN/ID`. Raise Mistake unless exactly
     one decision matches.

@@ -1,4 +1,4 @@
-"""Estimate from a dry run how many calls and tokens the real run would use, and what it would cost, by model."""
+"""Estimate from a dry run how many calls and tokens the real run would use, and its cost, by model."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..views.run_view import OperationNode, RunView, map_member_names, usage_of_
 
 
 class ModelEstimate(Struct, frozen=True, kw_only=True):
-    """The estimated usage of one model. `model` is empty if none is configured; `usd` is None if it has no price."""
+    """The estimated usage of a model. `model` is empty if none is configured; `usd` is None if the price is unknown."""
 
     model: str
     calls: int = 0
@@ -60,14 +60,14 @@ class RunEstimate(Struct, frozen=True, kw_only=True):
 
 
 class RehearsedCall(NamedTuple):
-    """The agent that made a rehearsed call, with the model that its team sets, and the usage of the call."""
+    """A rehearsed call: the agent that made it, with the model that its team sets, and the usage."""
 
     agent: Agent
     usage: Usage
 
 
 def estimate_dry_run(reader: StoreReader, run: str, settings: Settings) -> RunEstimate:
-    """Estimate the real run from its rehearsal; `settings` are those of the real run."""
+    """Estimate the real run from its rehearsal; `settings` are the settings of the real run."""
     by_model: dict[str, ModelEstimate] = {}
     for call in _list_rehearsed_calls(reader, run):
         if is_always_rehearsed(settings, call.agent):
@@ -122,7 +122,7 @@ def _find_agent(view: RunView, node: OperationNode, agents: dict[str, Agent]) ->
 
 
 def is_always_rehearsed(settings: Settings, agent: Agent) -> bool:
-    """Return whether an agent itself specifies the rehearsal, so that it calls no model in a real run either."""
+    """Return whether the agent's own model or engine is the rehearsal. Such an agent never calls a model."""
     has_own_model = agent.model not in ("", "inherit")
     return agent.engine == REHEARSAL or (has_own_model and list_models(settings, agent)[0] == REHEARSAL)
 
@@ -140,7 +140,7 @@ def _find_model(settings: Settings, agent: Agent) -> str:
 
 
 def _add_call(estimate: ModelEstimate, usage: Usage) -> ModelEstimate:
-    """Return the estimate with one more call. Each call is priced by itself, because long prompts can cost more."""
+    """Return the estimate with another call added. Calls are priced individually: long prompts can cost more."""
     provider, _, model = estimate.model.partition(":")
     usd = calculate_cost(provider, model, usage) if model else None
     return structs.replace(

@@ -1,8 +1,8 @@
-"""Create the checkout of a fork: a new worktree on a new branch, with the files as they were at the fork's position.
+"""Create the checkout of a fork: a new worktree on a new branch, with the files of the fork's position.
 
-The user's own checkout belongs to the run that is forked, so a fork never works there. The worktree starts at the
-commit of a snapshot. If there is none, it starts with the current files if the run changed nothing after the position,
-and otherwise at the current commit.
+A fork does not work in the checkout of the run that is forked, unless that is not a git repository. The worktree
+starts at the commit of the last snapshot before the position. If there is no such snapshot, the worktree starts with
+the current files if the run has not acted since the position, and otherwise at the current commit.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ from .fork_selection import rename_branch
 FORK_BRANCHES = "podium/fork"
 NO_SNAPSHOT = "no snapshot was taken before this point"
 KEPT_NAME = "fork"
-"""The name of the snapshot that protects the commits that a fork needs from git's garbage collection."""
+"""The name of a snapshot that protects a fork's commits from git's garbage collection."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkCheckout:
-    """The folder in which a fork works. `branch` is empty if it has no checkout of its own."""
+    """The folder in which a fork works. `branch` is empty if the fork has no separate checkout."""
 
     directory: str = ""
     branch: str = ""
@@ -47,7 +47,7 @@ async def create_fork_checkout(
 ) -> ForkCheckout:
     """Create the checkout of the fork `run`.
 
-    `directory` is the folder in which that run worked. Raise Mistake if it no longer exists.
+    `directory` is the folder in which the forked run worked. Raise Mistake if that folder no longer exists.
     """
     directory = await to_thread.run_sync(_resolve_directory, directory)
     try:
@@ -79,7 +79,7 @@ async def create_fork_checkout(
 
 
 def _resolve_directory(directory: Path) -> Path:
-    """Return a folder without symbolic links. Raise Mistake if it does not exist."""
+    """Return the real path of a folder, without symbolic links. Raise Mistake if the folder does not exist."""
     if not directory.exists():
         raise Mistake(f"{directory}, where the run worked, no longer exists; restore it, or start a new run")
     return directory.resolve()
@@ -105,7 +105,7 @@ def _open_worktrees(settings: Settings, repository: Repository) -> Worktrees:
 async def _choose_base(
     repository: Repository, head: str, entries: Sequence[Entry], kept: Sequence[Entry]
 ) -> tuple[str, str]:
-    """Return the commit at which a fork starts, and a notice if the files may differ from those at its position."""
+    """Return the commit at which a fork starts, and a notice if its files may not be those of the fork's position."""
     shared = {entry.seq for entry in kept}
     actions = [entry.seq for entry in entries if isinstance(entry.event, ActionBegan)]
     for entry in reversed(kept):
@@ -126,7 +126,7 @@ async def _choose_base(
 
 
 async def _keep_commits(repository: Repository, base: str, kept: Sequence[Entry], *, run: str) -> None:
-    """Keep the commits that a fork needs: its base, those of snapshots, and those of workers that had returned."""
+    """Create refs to the commits that a fork needs: its base, and the commits of snapshots and of returned workers."""
     sent = {entry.event.run: entry for entry in kept if isinstance(entry.event, WorkerSent)}
     commits = {"": base}
     shared_branches: dict[str, str] = {}

@@ -1,7 +1,7 @@
-"""Find the position at which to fork a run: at a snapshot or an entry, or before a decision or a failure.
+"""Find the position at which to fork a run: a snapshot, an entry, or the entry before a decision or a failure.
 
-A position is a sequence number. The fork shares the entries up to and including this number. These functions only
-read entries.
+A position is a sequence number. The fork shares the entries up to and including this number. The functions here do
+not change any run.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from ..values.event import (
 HOW_DECIDED = "decided by a person (fork)"
 
 OUTSIDE: frozenset[FailureKind] = frozenset({"budget", "engine", "timed_out"})
-"""The failures that are not the agent's own: the work that it did before them can be kept."""
+"""The kinds of failures that the agent did not cause, so that a retry can keep the agent's earlier work."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DecisionChange:
-    """A decision that a fork makes differently.
+    """A decision for which a fork chooses another option.
 
-    `entries` are the end of the vote, if there was one, and the changed decision. The position of the fork is between
-    `earliest`, the entry of the proposal, and `latest`, the last entry before the decision.
+    `entries` are the end of the vote, if there was a vote, and the changed decision. The position of the fork must be
+    between `earliest`, the entry of the proposal, and `latest`, the last entry before the decision.
     """
 
     entries: tuple[Entry, ...]
@@ -49,7 +49,10 @@ class DecisionChange:
 
 
 def find_fork_position(entries: Sequence[Entry], at: str) -> int:
-    """Return the position of a snapshot or entry; if `at` is empty, of the last snapshot or entry. Raise Mistake."""
+    """Return the position of the snapshot or entry `at`. If it is empty, use the last snapshot or, failing that, entry.
+
+    Raise Mistake if there is no such snapshot or entry.
+    """
     snapshots = {entry.event.name: entry.seq for entry in entries if isinstance(entry.event, SnapshotTaken)}
     last = entries[-1].seq
     if not at:
@@ -63,7 +66,7 @@ def find_fork_position(entries: Sequence[Entry], at: str) -> int:
 
 
 def find_decision_change(entries: Sequence[Entry], decision: str, option: str, *, by: str) -> DecisionChange:
-    """Return the decision of a run with another option. Raise Mistake if there is no such decision or option."""
+    """Return the change of a decision to another option. Raise Mistake if there is no such decision or option."""
     run = entries[0].run
     proposals = {entry.event.id: entry for entry in entries if isinstance(entry.event, DecisionProposed)}
     if decision not in proposals:
@@ -92,10 +95,10 @@ def _change_option(made: DecisionCommitted, option: str, by: str) -> DecisionCom
 
 
 def find_retry_position(entries: Sequence[Entry], start: str) -> int:
-    """Return the position from which an ended run is retried. Raise Mistake if there is none.
+    """Return the position from which to retry a run that has ended.
 
-    `start` is the plan step or agent to start again; if it is empty, the position is before the failure. Raise Mistake
-    if the run has no such plan step or agent, or no failure.
+    `start` is the plan step or agent to start again; if it is empty, the run is retried from just before its failure.
+    Raise Mistake if the run has no such plan step or agent, or no failure.
     """
     return _find_start(entries, start) if start else _find_failure(entries)
 
@@ -127,11 +130,11 @@ def _find_failure(entries: Sequence[Entry]) -> int:
         raise Mistake(f"run {run} succeeded, so there is no failure to retry; give an agent or a plan step with --from")
     if (failure := ended.event.failure) is None:
         return next((entry.seq for entry in entries if isinstance(entry.event, StopAsked)), ended.seq) - 1
-    # A failure ends the operation in which it happened and then the operations above, so look for the first one.
+    # A failure ends the operation in which it occurred, and then the operations above, so look for the first of them.
     for entry in entries:
         if isinstance(entry.event, OperationEnded) and _is_cause(entry.event.failure, failure):
             return _find_failed_step(entries, entry)
-    # The first agent answered, although model calls were refused because of a limit of the run.
+    # The first agent answered, but some model calls were refused because of a limit of the run.
     refused = (
         entry
         for entry in entries
@@ -143,7 +146,7 @@ def _find_failure(entries: Sequence[Entry]) -> int:
 
 
 def _is_cause(known: Failure | None, failure: Failure) -> bool:
-    """Return whether an operation's failure is the one that ended the run. A handoff adds its stage to the message."""
+    """Return whether the failure `known` of an operation ended the run. A handoff adds its stage to the message."""
     if known is None:
         return False
     is_same = (known.agent, known.message) == (failure.agent, failure.message)
@@ -170,7 +173,7 @@ def _find_failed_step(entries: Sequence[Entry], ended: Entry) -> int:
 
 
 def _find_own_start(own: Sequence[Entry]) -> int:
-    """Return the entry at which an operation's first failed plan step started, or the operation if no step failed."""
+    """Return the entry at which the first failed plan step of an operation started, or the operation's first entry."""
     failed = next((entry for entry in own if isinstance(entry.event, PlanStepFailed)), None)
     for entry in own:
         if failed is None and isinstance(entry.event, OperationStarted):
@@ -185,6 +188,6 @@ def _is_below(entry: Entry, place: Entry) -> bool:
 
 
 def _call_key(attempt: Entry) -> str:
-    """Return the key of the model call that an attempt belongs to: the attempt's key without a suffix such as `~2`."""
+    """Return the key of the model call of an attempt: the attempt's key without a suffix such as `~2`."""
     above, slash, name = attempt.key.rpartition("/")
     return above + slash + name.partition("~")[0]

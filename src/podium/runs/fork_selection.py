@@ -1,9 +1,9 @@
-"""Select the entries that a fork shares with the run that it is forked from.
+"""Select the entries that a fork shares with the original run.
 
-A fork continues from a copy of the entries up to a position, as if its process had died there: a step whose outcome
-is among these entries is not executed again. Approvals are not shared, and neither is work that was in progress:
-actions that had not ended, requests and questions without a used answer, and workers that had not returned all start
-again. These functions only read entries.
+A fork continues from a copy of the entries up to a position, like a run that is resumed after its process died: a
+step whose outcome is among these entries is not executed again. Approvals are not shared. Work that was in progress
+starts again: actions that had not ended, requests and questions whose answers were not used, and workers that had not
+returned. The functions here do not change any run.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ PLAN_NOT_APPROVED = "the approval of the plan is not shared, so the rules that t
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkedEntries:
-    """The entries that a fork shares, in order, and notices about entries that were left out or changed."""
+    """The entries that a fork shares, in order, and notices about entries that were omitted or changed."""
 
     kept: tuple[Entry, ...]
     notices: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ class ForkedEntries:
 def select_entries(entries: Sequence[Entry], at: int, *, run: str) -> ForkedEntries:
     """Return the entries of a run up to the position `at` that its fork `run` shares.
 
-    The event that starts the run is not shared, because a fork has its own. The entries keep their run and
+    Events that start, pause, resume or end the run are not shared. The returned entries have the original run and
     sequence number.
     """
     shared = [entry for entry in entries if entry.seq <= at and not isinstance(entry.event, NOT_SHARED)]
@@ -82,7 +82,7 @@ def select_entries(entries: Sequence[Entry], at: int, *, run: str) -> ForkedEntr
 
 
 def _has_ended(scope: str, ended: Container[str]) -> bool:
-    """Return whether a turn or operation at or above a scope has ended, so that nothing in the scope is repeated."""
+    """Return whether the turn or operation at a scope, or above it, has ended, so that nothing in it is repeated."""
     while scope:
         if scope in ended:
             return True
@@ -126,7 +126,7 @@ def _describe_open_actions(open_steps: dict[int, Entry]) -> Iterator[str]:
 
 
 def _without_approval(entry: Entry) -> Entry:
-    """Return the entry, without any approval that would apply to later actions."""
+    """Return the entry without approval for later actions."""
     match entry.event:
         case PermissionAnswered(decision="run" | "always") as event:
             return structs.replace(entry, event=structs.replace(event, decision="once", rule=""))
@@ -139,13 +139,13 @@ def _without_approval(entry: Entry) -> Entry:
 
 
 def _iter_unreturned_workers(shared: Sequence[Entry]) -> Iterator[Entry]:
-    """Yield the entries about starting workers that had not returned."""
+    """Yield the WorkerSent entries of workers that had not returned."""
     returned = {entry.event.run for entry in shared if isinstance(entry.event, WorkerReturned)}
     yield from (entry for entry in shared if isinstance(entry.event, WorkerSent) and entry.event.run not in returned)
 
 
 def _send_again(entry: Entry, ended: Container[str], run: str) -> Entry | None:
-    """Return the entry with a new run and branch for the worker; None if nothing waits for the worker any more."""
+    """Return the entry with a new run and branch for the worker, or None if the operation that sent it has ended."""
     if _has_ended(entry.operation, ended):
         return None
     sent = entry.event
@@ -158,7 +158,7 @@ def _send_again(entry: Entry, ended: Container[str], run: str) -> Entry | None:
 
 
 def rename_branch(branch: str, source: str, run: str) -> str:
-    """Return the name, in the fork `run`, of a branch of the run `source`."""
+    """Return the new name, for the fork `run`, of a branch that belongs to the run `source`."""
     own = f"{BRANCH_PREFIX}/{source}/"
     if branch.startswith(own):
         return f"{BRANCH_PREFIX}/{run}/{branch.removeprefix(own)}"

@@ -1,4 +1,4 @@
-"""Check the state of this environment, and describe how to fix problems."""
+"""Check this installation, and describe how to fix problems."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ LARGEST_VERSION = 10_000
 
 
 class Fact(NamedTuple):
-    """The result of one check: `fine`, a `note`, or a `problem` that keeps Podium from working."""
+    """The result of a check: `fine`, a `note`, or a `problem` that prevents Podium from working."""
 
     what: str
     level: Literal["fine", "note", "problem"]
@@ -99,7 +99,7 @@ def check_store(store: Path) -> Iterator[Fact]:
 
 
 def check_settings(files: SettingsFiles, wrong: str) -> Fact:
-    """Report which settings files were read, and their diagnostics."""
+    """Report which settings files were read, and the diagnostics for them."""
     if wrong:
         return Fact("settings", "problem", f"{wrong}; the other checks ignore all settings files")
     if not files.paths:
@@ -161,7 +161,7 @@ def check_git(repo: Path) -> Fact:
 
 
 async def _read_version(program: str) -> str:
-    """Return the version text that a program prints. Raise OSError if it cannot be started or takes too long."""
+    """Return the version that a program prints. Raise OSError if the program cannot be started or takes too long."""
     output = OutputBuffer(LARGEST_VERSION)
     ended = await run_process(
         [program, "--version"],
@@ -187,7 +187,7 @@ def check_sandbox(repo: Path, settings: Settings) -> Fact:
 
 
 def check_agents(repo: Path, home: Path) -> Fact:
-    """Report how many agents there are, and how many diagnostics they have."""
+    """Report the number of agents, and the number of diagnostics for them."""
     roster = load_roster(repo, home)
     findings = (*roster.diagnostics, *roster.check())
     own = sum(agent.source != "built-in" for agent in roster.agents.values())

@@ -39,18 +39,18 @@ LOOK_SECONDS = 0.5
 
 
 class AnswerMailbox:
-    """Posts answers to the run that asked, by the id of the request."""
+    """Posts each answer to the run that made the request."""
 
     def __init__(self, store: Path) -> None:
         self._store = store
         self._runs: dict[str, str] = {}
 
     def register_request(self, id: str, run: str) -> None:
-        """Remember which run made a request."""
+        """Register a request and the run that made it."""
         self._runs[id] = run
 
     def has_request(self, id: str) -> bool:
-        """Return whether the run that made this request is known."""
+        """Return whether a request with this id is registered."""
         return id in self._runs
 
     async def answer(
@@ -84,7 +84,7 @@ class RequestListener(Protocol):
         ...
 
     def withdraw_request(self, id: str, how: str) -> None:
-        """Withdraw a request that is closed; `how` is the end of a sentence that says how."""
+        """Withdraw a request that is closed; `how` is the end of a sentence that says how it was closed."""
         ...
 
 
@@ -104,7 +104,7 @@ class RequestListeners:
 
 
 class WorkerRequestWatcher:
-    """Watches the requests from a store's workers, or from one run's workers, and passes them to a listener."""
+    """Passes the requests from all workers of a store, or from one run's workers, to a listener."""
 
     def __init__(
         self, store: Path, listener: RequestListener, answer_mailbox: AnswerMailbox, *, sent_by: str = ""
@@ -150,9 +150,9 @@ class WorkerRequestWatcher:
         return {one.asked.id: one for one in asked}
 
     def _describe_closings(self, gone: set[str]) -> dict[str, str]:
-        """Return how each request that is no longer open was closed.
+        """Describe how each of these requests was closed.
 
-        An answer that is not on the timeline yet is reported by a later scan.
+        If the answer to a request is not on the timeline yet, the request is omitted, and a later scan reports it.
         """
         closings: dict[str, str] = {}
         with StoreReader(self._store) as reader:
@@ -176,16 +176,16 @@ class WorkerRequestWatcher:
 
 
 def walk_parent_runs(reader: StoreReader, summary: RunSummary) -> Iterator[str]:
-    """Yield the parent run of this worker, then the parent of that run, and so on."""
+    """Yield the run that started this worker, then the run that started that run, and so on."""
     while isinstance(started := summary.first.event, RunStarted) and started.errand and started.errand.parent:
         yield started.errand.parent
         summary = reader.read_summary(started.errand.parent)
 
 
 def resolve_choice(asked: QuestionAsked, text: str) -> str:
-    """Return the choice with this number, or the text itself. Raise Mistake if no choice has the number.
+    """Return the choice with this number, or the text itself if it is not a number.
 
-    A decision accepts nothing but its options.
+    Raise Mistake if no choice has this number or, for a decision, if the text is not one of the choices.
     """
     word = text.strip()
     names = {choice.casefold(): choice for choice in asked.choices}

@@ -1,4 +1,4 @@
-"""Select the branches for a merge train, and put them in order."""
+"""Select and order the branches for a merge train."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .worker_lookup import RepoContext, load_worker_states
 class MergeCandidate:
     """A branch to merge: its base, the branches that it builds on, and a notice for the user.
 
-    `resolves` is the conflict that its worker was started to resolve.
+    If the branch's worker was started to resolve a conflict, `resolves` is that conflict.
     """
 
     branch: str
@@ -56,9 +56,9 @@ async def find_resolvers(context: RepoContext) -> dict[str, Resolver]:
 async def find_merge_candidates(
     context: RepoContext, names: Sequence[str], target: str, *, notice: Callable[[str], object]
 ) -> list[MergeCandidate]:
-    """Return the branches to merge: those that the user listed, or all that are ready.
+    """Return the branches to merge: the branches in `names` or, if there are none, all branches that are ready.
 
-    Raise Mistake for a listed branch that cannot be merged.
+    Raise Mistake if a branch in `names` cannot be merged.
     """
     resolvers_by_branch = await find_resolvers(context)
     if names:
@@ -71,7 +71,7 @@ async def find_merge_candidates(
 async def _find_named_candidate(
     context: RepoContext, name: str, target: str, resolvers_by_branch: Mapping[str, Resolver]
 ) -> MergeCandidate:
-    """Return the candidate for a listed branch, whether or not a worker was on it."""
+    """Return the candidate for a branch that the user named, even if it is not a worker's branch."""
     if name == target:
         raise Mistake(f"{name} cannot be merged onto itself; choose another target with --onto TARGET")
     newest = _find_newest_workers(context).get(name)
@@ -123,7 +123,7 @@ async def _find_ready_candidates(
 def _find_newest_workers(context: RepoContext) -> dict[str, WorkerState]:
     """Return the newest worker on each branch.
 
-    A worker that ended without a checkout does not replace an earlier one.
+    A worker that ended before it had a checkout is ignored if the branch has an earlier worker.
     """
     newest: dict[str, WorkerState] = {}
     for worker in context.load_workers():
@@ -136,9 +136,9 @@ def _find_newest_workers(context: RepoContext) -> dict[str, WorkerState]:
 async def _find_resolving_branch(
     repository: Repository, commit: str, resolver: Resolver | None, resolvers_by_branch: Mapping[str, Resolver]
 ) -> str:
-    """Return the branch on which an active worker is resolving a commit's conflict, or an empty string.
+    """Return the branch on which an active worker resolves the conflict of a commit, or an empty string.
 
-    If the commit is itself from a resolver, another active resolver of the same conflict counts too.
+    If the commit itself comes from a resolver, other active resolvers of the same conflict count too.
     """
     for branch, other in resolvers_by_branch.items():
         if other.worker.is_over:
@@ -173,7 +173,7 @@ async def _make_candidate(
 async def _order_candidates(
     repository: Repository, candidates: Sequence[MergeCandidate], notice: Callable[[str], object]
 ) -> list[MergeCandidate]:
-    """Drop candidates that have a replacement, and put candidates that build on a dropped one after its replacement."""
+    """Remove candidates that have a replacement, and move candidates that build on them after the replacement."""
     if all(candidate.resolves is None for candidate in candidates):
         return list(candidates)
     tips_by_branch = await branch_tips(repository, [candidate.branch for candidate in candidates])
@@ -204,7 +204,7 @@ async def _order_candidates(
 async def _find_replacements(
     repository: Repository, candidates: Sequence[MergeCandidate], tips_by_branch: Mapping[str, str]
 ) -> dict[str, str]:
-    """Map each replaced branch to the branch that resolves its conflict, or that resolves the same conflict later."""
+    """Map each replaced branch to the branch that resolves its conflict, or resolves the same conflict again."""
     replacements: dict[str, str] = {}
     for place, candidate in enumerate(candidates):
         for other_place, other in enumerate(candidates):

@@ -35,7 +35,7 @@ def choose_server(servers: Sequence[LocalServer], address: str, model: str | Non
 
 
 def use_server(settings: Settings, server: ConfirmedServer) -> str:
-    """Record that a server may be used, make its model the default, and return a message that says so."""
+    """Record that a server may be used, make its model the default, and return a message for the user."""
     from ..config.settings_edit import set_model  # imported here for start-up time: the YAML library is slow to import
 
     file = settings.home / USER_FILE
@@ -79,7 +79,7 @@ def models_fields(settings: Settings, environ: Mapping[str, str], servers: Seque
 
 
 def default_model_fields(settings: Settings, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the default models in order, the host of the first one, and why they are used."""
+    """Return the default models in order, the configured host, and why these models are used, as JSON fields."""
     models = resolve_models(settings.model, settings.models).models if settings.model else (REHEARSAL,)
     at = urlsplit(settings.base_url).hostname or ""
     return {"models": list(models), "host": at, "because": explain_default_model(settings, environ)}
@@ -106,5 +106,5 @@ def explain_default_model(settings: Settings, environ: Mapping[str, str]) -> str
 
 
 def _server_names(server: LocalServer) -> set[str]:
-    """Return the names that the user can use for a server."""
+    """Return the names by which the user can refer to a server."""
     return {server.url, server.url.removesuffix("/v1"), f"{server.url}/", urlsplit(server.url).netloc, server.provider}

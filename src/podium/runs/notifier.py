@@ -1,7 +1,8 @@
 """Send notifications by running a command or calling a webhook.
 
-Commands and URLs come only from the user's own settings. Each gets the notification as JSON, on its standard input
-or in the body of a POST request. One that fails or takes too long is reported once and has no other effect.
+Commands and URLs come only from the user's own settings. A command gets the notification as JSON on its standard
+input, and a webhook gets it in the body of a POST request. If a command or webhook fails or takes too long, this is
+reported once and has no other effect.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from ..values.plain_text import escape_unprintable, truncate_text
 from ..views.notification import Notification
 
 NOTIFY_SECONDS = 5.0
-"""How long a command or webhook may take."""
+"""The time limit for a command or webhook."""
 LONGEST_OUTPUT = 4096
 
 
@@ -51,18 +52,18 @@ class Notifier:
 
     @property
     def is_needed(self) -> bool:
-        """Whether there is any command or webhook."""
+        """Whether the settings have any command or webhook."""
         return any(target not in NOTIFY_WORDS for target in self._targets())
 
     def send(self, notification: Notification) -> None:
-        """Start to send a notification to every command and webhook."""
+        """Start sending a notification to every command and webhook."""
         body = msgspec.json.encode(notification.to_fields())
         for target in self._targets():
             if target not in NOTIFY_WORDS:
                 self._group.start_soon(self._deliver, target, body)
 
     async def _deliver(self, target: NotifyTarget, body: bytes) -> None:
-        """Send a notification to one target, and report the first failure."""
+        """Send a notification to a target, and report the target's first failure."""
         if isinstance(target, NotifyCommand):
             why = await self._run_command(target.command, body)
         else:
@@ -72,7 +73,7 @@ class Notifier:
             self._tell(f"the notification was not sent: {why}")
 
     async def _run_command(self, argv: Sequence[str], body: bytes) -> str:
-        """Run a command with the notification as its input, and return why it failed, or an empty string."""
+        """Run a command with the notification as its input. Return why it failed, or an empty string on success."""
         output = bytearray()
 
         def keep_start(chunk: bytes) -> bool:
@@ -99,7 +100,7 @@ class Notifier:
         return f"the command {argv[0]} failed ({ended}){f': {said}' if said else ''}"
 
     async def _post_to_webhook(self, url: str, body: bytes) -> str:
-        """Post a notification to a webhook, and return why that failed, or an empty string."""
+        """Post a notification to a webhook. Return why that failed, or an empty string on success."""
         from aiohttp import ClientError, ClientSession, DummyCookieJar
 
         # Imported here for start-up time: importing aiohttp takes longer than most commands.
@@ -135,7 +136,7 @@ async def open_notifier(
     environ: Mapping[str, str] = os.environ,
     seconds: float = NOTIFY_SECONDS,
 ) -> AsyncIterator[Notifier]:
-    """Open a notifier for a block. At its end, wait for notifications that are still being sent.
+    """Open a notifier until the block ends, and then wait for notifications that are still being sent.
 
     `targets` returns the current commands and webhooks. `tell` is called with a sentence about each target that fails.
     `seconds` is the time limit for each notification.

@@ -25,7 +25,7 @@ MOST_ACTIVE_AGENTS = 6
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StepCount:
-    """How many steps of a plan are done."""
+    """The number of a plan's steps that are done, and the total number."""
 
     done: int
     total: int
@@ -33,7 +33,7 @@ class StepCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
-    """One run in the overview. `agents` lists the active agents; `parent` is the run that started this worker."""
+    """A run in the overview. `agents` are the active agents; for a worker, `parent` is the run that started it."""
 
     id: str
     state: RunState
@@ -141,7 +141,7 @@ class RunStatusBuilder:
 
 
 def _list_active_agents(root: OperationNode) -> Iterator[str]:
-    """Yield the active agents: those of the innermost operations that have not ended."""
+    """Yield the agent and activity of each operation that has not ended and has no running operation below it."""
     for node in root.walk():
         if node.ended is None and all(child.ended is not None for child in node.children):
             yield f"{node.agent}: {node.activity}"

@@ -1,4 +1,4 @@
-"""Convert a plan to a YAML document that a person can edit, and an edited document back to a plan."""
+"""Convert a plan to a YAML document that a person can edit, and convert the edited document back to a plan."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HEADER = """\
 
 
 def render_plan_document(plan: WorkPlan) -> str:
-    """Return a plan as a document to edit."""
+    """Return a plan as a YAML document that a person can edit."""
     steps = [msgspec.to_builtins(step) for step in plan.steps]
     body = yaml.safe_dump({"steps": steps}, sort_keys=False, allow_unicode=True, width=100, default_flow_style=False)
     return f"{HEADER}\n{body}"
@@ -58,7 +58,7 @@ def _locate_problem(problem: str, lines: Mapping[str, int], otherwise: int) -> s
 
 
 def find_team_members(started: RunStarted, operation: str) -> dict[str, Agent]:
-    """Return the members of the team that an operation's agent leads, by the names that they have in the team."""
+    """Return the members of the team that an operation's agent leads, by their names in the team."""
     agents = {agent.name: agent for agent in started.agents}
     lead = agents.get(parse_agent_name(operation))
     return {} if lead is None or lead.team is None else list_members(lead, agents)

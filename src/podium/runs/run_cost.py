@@ -45,7 +45,7 @@ def costs_fields(costs: Sequence[RunCost]) -> dict[str, Any]:
 
 
 def node_usage(node: OperationNode, now: float) -> Usage:
-    """Return the usage of an operation and everything below it."""
+    """Return the usage of an operation and of all operations below it."""
     return structs.replace(node.usage, seconds=(now if node.ended is None else node.ended) - node.started)
 
 

@@ -1,7 +1,7 @@
 """Drive a run: this process works on it until it ends, pauses or is interrupted.
 
-The driver gives the run's operations their timeline, takes messages from the run's mailbox, and records how
-the run ended. Everything that people do to a run, such as pausing it, arrives in the mailbox.
+The driver runs the first agent, handles messages from the run's mailbox, and records how the run ended. All requests
+from people, such as to pause the run, arrive as messages in the mailbox.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ RELEASE_SECONDS = 5.0
 
 
 class RunDriver:
-    """A run that this process holds the lease for and works on."""
+    """A run on which this process works. The process holds the run's lease."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class RunDriver:
         self.context = context
         self._tools = tools
         self._before_end = before_end
-        """Called before the run ends, with whether it succeeded; returns why the call failed, or an empty string."""
+        """Called before the run ends, with True if it succeeded. Returns why the call failed, or an empty string."""
         self.agent = first.event.agent
         self._root = context.root_operation(self.agent)
         self._team = first.event.agents
@@ -78,7 +78,7 @@ class RunDriver:
         self._worker_task = first.event.errand
         self._started_at = first.at
         self._timeout = PausableTimeout(inf)
-        """The cancel scope of the work on the run, and its remaining time."""
+        """The time limit for the work on the run. Cancelling its scope ends the work."""
         self._followers: list[Follower] = []
         self.result: Result | None = None
         self._finished = Event()
@@ -93,7 +93,7 @@ class RunDriver:
         return self._finished.is_set()
 
     def follow_entries(self, after: int) -> Follower:
-        """Return a follower of the timeline that ends with the run, or when this process stops working on it."""
+        """Return a follower of the timeline. It ends at the latest when this process stops working on the run."""
         follower = Follower(self.store.path, self.id, after)
         if self.is_over:
             follower.finish()
@@ -101,15 +101,15 @@ class RunDriver:
         return follower
 
     async def wait_result(self) -> Result:
-        """Wait until the run ends and return its result."""
+        """Wait until this process stops working on the run, and return the result."""
         await self._finished.wait()
         assert self.result is not None
         return self.result
 
     def explain_refusal(self, change: MemberChanged) -> str:
-        """Return why this change to an agent is not possible, or an empty string.
+        """Return why an agent cannot be changed in this way, or an empty string if it can.
 
-        Only the run's owner knows which models are available.
+        Only the run's owner can check this, because only the owner knows which models are available.
         """
         try:
             self.require_agent(change.member)
@@ -126,13 +126,13 @@ class RunDriver:
             raise Mistake(f"run {self.id} has no agent {agent!r}; available: {', '.join(names)}")
 
     def check_budget(self, budget: Budget) -> None:
-        """Raise Mistake if limits are invalid, or if this run cannot enforce them."""
+        """Raise Mistake if the limits are invalid, or if this run cannot enforce them."""
         validate_budget(budget)
         if budget.usd is not None:
             require_prices(self.context.agents.values(), self.context.engine_for)
 
     def record_checkout(self, base: str) -> None:
-        """Record the path of a worker's checkout, once. `base` is the commit that its branch starts at."""
+        """Record the path of a worker's checkout, unless it is already recorded. Its branch starts at `base`."""
         key = f"/{KINDS[WorkerPlaced]}#1"
         if self._worker_task is not None and base and not self.timeline.has_outcome(key):
             placed = WorkerPlaced(path=self._worker_task.path, branch=self._worker_task.branch, base=base)
@@ -151,7 +151,7 @@ class RunDriver:
         await self.timeline.wait_written()
 
     async def record_failure(self, why: str) -> None:
-        """End the run as failed, for a reason other than its own work."""
+        """End the run as failed, for a reason outside the run's own work."""
         failure = Failure(kind="failed", agent=self.agent, message=why)
         ended = await self._finish_run(RunEnded(outcome="failed", failure=failure, parts=await self._collect_parts()))
         self.lease.deliver = None
@@ -162,7 +162,7 @@ class RunDriver:
     async def drive(self) -> Result:
         """Work on the run until it ends, pauses or is interrupted. Only cancellation is raised.
 
-        Internal errors are caught here: the run stays as recorded on the timeline, and `error` holds the error.
+        Internal errors are caught and stored in `error`; the run can then be resumed from its timeline.
         """
         try:
             self.result = await self._run_to_end()
@@ -209,9 +209,9 @@ class RunDriver:
         return self._result_from_end(ended, answer)
 
     async def _build_end_after_answer(self, answer: Answer) -> RunEnded:
-        """Return how a run ended after its first agent answered. An incomplete answer is not a success.
+        """Return the end of a run whose first agent has answered. An incomplete answer is not a success.
 
-        An answer is incomplete if agents' calls were refused because of a limit of the run, or if it was cut off.
+        An answer is incomplete if it was cut off, or if agents' calls were refused because of a limit of the run.
         """
         why = self.context.allowance.find_refusal(self._root.scope.path)
         if why is not None:
@@ -226,7 +226,7 @@ class RunDriver:
         return RunEnded(outcome=failure.outcome, failure=failure, parts=parts)
 
     async def _build_early_end(self) -> RunEnded | RunPaused:
-        """Return how the run ended if its work was cut short: stopped or paused by a person, or out of time."""
+        """Return the end of a run without an answer: it was stopped, was paused or reached its time limit."""
         if self.timeline.stop_asked:
             return RunEnded(outcome="cancelled", parts=await self._collect_parts())
         if self.timeline.is_pausing:
@@ -236,7 +236,7 @@ class RunDriver:
         return RunEnded(outcome=failure.outcome, failure=failure, parts=await self._collect_parts())
 
     async def _finish_run(self, ended: RunEnded) -> RunEnded:
-        """Record or stop workers, commit changes and report undelivered messages; return how the run ends."""
+        """Record or stop workers, call `before_end` and report undelivered messages. Return the end to record."""
         await (self._root.record_ended_workers() if ended.outcome == "succeeded" else self._root.stop_workers())
         if self._before_end is not None:
             why = await self._before_end(ended.outcome == "succeeded")
@@ -252,7 +252,7 @@ class RunDriver:
         return ended
 
     async def _answer_request(self) -> Answer:
-        """Return the first agent's answer, with the tools of the run available. Raise AgentFailed if it fails."""
+        """Run the first agent, with the run's tools open, and return its answer. Raise AgentFailed if it fails."""
         async with self._tools:
             return await self._root.run(self._request)
 
@@ -285,13 +285,13 @@ class RunDriver:
                 self.timeline.pause()
 
     def _apply_budget_change(self, message: MailboxMessage, change: BudgetChanged) -> None:
-        """Apply new limits if they can be enforced. Only the run's owner knows which models its agents use."""
+        """Apply new limits if they can be enforced. Only the run's owner knows the models of the run's agents."""
         try:
             self.check_budget(change.budget)
         except Mistake as error:
             self.timeline.append(Noticed(text=f"{BUDGET_UNCHANGED}: {error}"), scope="", mail=message.id)
             return
-        # The key lets a resumed run find the change; no step of the run has a key with this prefix.
+        # A resumed run finds the change by this key. No step of the run has a key with this prefix.
         number = 1 + len(self.timeline.find_events_below("", BudgetChanged))
         self.timeline.append(change, scope="", key=f"/{KINDS[BudgetChanged]}#{number}", mail=message.id)
         self.context.allowance.change_limits(change.budget)
@@ -299,7 +299,7 @@ class RunDriver:
             self._timeout.set_duration(change.budget.seconds - self.timeline.earlier_seconds)
 
     async def _collect_parts(self) -> tuple[Part, ...]:
-        """Return the partial results, as a reader of the timeline would see them."""
+        """Return the partial results that the timeline contains."""
         await self.timeline.wait_written()
         rows = await self.store.read_rows(self.id)
         return RunView.from_entries(decode_entry(row.line) for row in rows).collect_parts()
@@ -318,7 +318,7 @@ class RunDriver:
         return Result(run_id=self.id, outcome=outcome, succeeded=outcome == "succeeded", usage=usage, **rest)
 
     async def _release_lease(self) -> None:
-        """Release the run. Everything recorded so far is written even if this task is cancelled."""
+        """Release the run, and write all recorded entries, even if this task is cancelled."""
         with move_on_after(RELEASE_SECONDS, shield=True):
             try:
                 self.store.release_run(self.lease)
@@ -327,6 +327,6 @@ class RunDriver:
                 pass  # the store has already reported its failure; the lease expires by itself
 
     def close_followers(self) -> None:
-        """Close the followers of all callers."""
+        """Close all followers that `follow_entries` has returned."""
         for follower in self._followers:
             follower.close()

@@ -1,4 +1,4 @@
-"""Fork a run: write a new run that shares the timeline of another one up to a position.
+"""Fork a run: write a new run that shares the timeline of another run up to a position.
 
 The fork is written in one transaction and can then be resumed like any other run. `fork_position` finds the
 position, `fork_selection` selects the entries to share, and `fork_checkout` creates the fork's checkout.
@@ -41,7 +41,7 @@ from .run_launcher import RunLauncher
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkedRun:
-    """A new run that is a fork of the run `source` at the position `at`: the entries that it shares, and its folder."""
+    """A fork of the run `source` at the position `at`, with the entries that it shares and the folder of its work."""
 
     id: str
     source: str
@@ -51,7 +51,7 @@ class ForkedRun:
 
     @property
     def notices(self) -> tuple[str, ...]:
-        """Notices for the user about entries that were left out or changed."""
+        """Notices for the user about omitted or changed entries and about the checkout."""
         return (*self.forked.notices, *self.checkout.notices)
 
     @property
@@ -70,11 +70,11 @@ async def fork_run(
     budget: Budget | None = None,
     by: str = "",
 ) -> ForkedRun:
-    """Write a fork of a run to the store and return it. Raise Mistake if the run cannot be forked there.
+    """Write a fork of a run to the store and return the fork. Raise Mistake if the run cannot be forked there.
 
     `at` is a snapshot or a sequence number; by default the last snapshot, or the last entry if there is none. `request`
-    is a message for the first agent, and for all members of a collaborating team. `decide` is a decision and the option
-    that is chosen instead. `by` is the user's name.
+    is a message for the first agent, and for all members of a collaborating team. `decide` is a decision and the new
+    option to choose for it. `by` is the user's name.
     """
     entries = await _load_source(launcher, source)
     change = None if decide is None else find_decision_change(entries, *decide, by=by)
@@ -87,10 +87,10 @@ async def fork_run(
 async def retry_run(
     launcher: RunLauncher, source: str, *, start: str = "", budget: Budget | None = None, by: str = ""
 ) -> ForkedRun:
-    """Write a fork of a run that has ended, from just before its failure, and return it. Raise Mistake on failure.
+    """Fork a run that has ended, at the position just before its failure, and return the fork.
 
-    If `start` names a plan step or an agent, the run is retried from the start of that step or agent instead. Raise
-    Mistake if the run cannot be retried.
+    If `start` is the name of a plan step or an agent, the fork starts that step or agent again instead. Raise Mistake
+    if the run cannot be retried.
     """
     entries = await _load_source(launcher, source)
     if not isinstance(entries[-1].event, RunEnded):
@@ -102,7 +102,10 @@ async def retry_run(
 
 
 def _choose_position(entries: Sequence[Entry], at: str, change: DecisionChange | None) -> int:
-    """Return the position of a fork, at the latest before the decision that it changes. Raise Mistake on failure."""
+    """Return the position of a fork. It must be between the proposal and the outcome of the decision to change, if any.
+
+    Raise Mistake if there is no such position.
+    """
     if change is None:
         return find_fork_position(entries, at)
     position = min(find_fork_position(entries, at), change.latest) if at else change.latest
@@ -115,7 +118,7 @@ def _choose_position(entries: Sequence[Entry], at: str, change: DecisionChange |
 
 
 async def _load_source(launcher: RunLauncher, source: str) -> list[Entry]:
-    """Return the timeline of the run to fork. Raise Mistake for a worker's run, and StoreCorrupt if it was altered."""
+    """Return the entries of the run to fork. Raise Mistake for a worker's run, StoreCorrupt if entries were changed."""
     store = launcher.settings.store
 
     def read_timeline() -> list[Entry]:
@@ -169,7 +172,7 @@ async def _write_fork(
 
 
 def _find_directory(store: Path, started: RunStarted) -> Path:
-    """Return the folder of a run, or of the run that it was forked from if its own checkout was removed."""
+    """Return the folder of a run. If a fork's checkout was removed, return the folder of the original run."""
     with StoreReader(store) as reader:
         while started.forked_from and not Path(started.repo).exists():
             source, _, _ = started.forked_from.partition("@")
@@ -184,7 +187,7 @@ def _get_started(entries: Sequence[Entry]) -> RunStarted:
 
 
 def _require_work_left(source: str, started: RunStarted, forked: ForkedEntries, at: int) -> None:
-    """Raise Mistake if the first agent has already answered, because then the fork would have nothing to do."""
+    """Raise Mistake if the first agent has already answered, because the fork would have nothing to do."""
     # The path of the first operation is the name of its agent, and the key of its outcome is that path.
     if any(entry.key == started.agent for entry in forked.kept):
         raise Mistake(

@@ -1,4 +1,4 @@
-"""A handle on a run for its caller: follow it, wait for it, answer, send messages, pause and stop.
+"""Control a run that this process works on: follow it, wait for it, answer it, send messages, pause it and stop it.
 
 Answers, messages and requests to pause or stop are posted to the run's mailbox, and `run_driver` handles them.
 """
@@ -52,7 +52,7 @@ class Run:
         return self._driver.follow_entries(after)
 
     async def result(self) -> Result:
-        """Return the result of the run once it has ended, paused or been interrupted."""
+        """Wait until the run has ended, is paused or was interrupted, and return its result."""
         return await self._driver.wait_result()
 
     @property
@@ -66,9 +66,9 @@ class Run:
         return self._driver.is_over
 
     async def send(self, text: str, *, to: str | None = None, by: str = "", attach: Sequence[str | Path] = ()) -> None:
-        """Send a message to an agent in the run, by default the first one. The agent receives it at its next turn.
+        """Send a message to an agent of the run, by default the first agent, which receives it at its next turn.
 
-        `attach` are images and text files to send with it. Raise Mistake for files that cannot be attached.
+        `attach` are images and text files to send with the message. Raise Mistake if a file cannot be attached.
         """
         if to is not None:
             self._driver.require_agent(to)
@@ -85,10 +85,10 @@ class Run:
     async def answer(
         self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "", channel: Channel = "api"
     ) -> bool:
-        """Answer a permission request. Return False if it was already answered.
+        """Answer a permission request. Return False if the request was already answered.
 
-        `rule` is the rule to allow permanently, for the decision `always`. `by` is the person who answers, and
-        `channel` says how the answer was given; both are recorded.
+        For the decision `always`, `rule` is the rule to allow permanently. `by` is the person who answers, and
+        `channel` is the interface that the person used; both are recorded.
         """
         self._require_request(id, PermissionAsked)
         answered = PermissionAnswered(
@@ -103,7 +103,7 @@ class Run:
         return await self._post_event(answered, ref=id)
 
     async def reply(self, id: str, text: str, *, by: str = "", channel: Channel = "api") -> bool:
-        """Answer a question from an agent. Return False if it was already answered."""
+        """Answer a question from an agent. Return False if the question was already answered."""
         asked = self._require_request(id, QuestionAsked)
         digest = asked.digest if isinstance(asked, QuestionAsked) else ""
         answered = QuestionAnswered(id=id, text=self._clean_text(text), by=by, digest=digest, channel=channel)
@@ -112,8 +112,8 @@ class Run:
     async def change_budget(self, budget: Budget, *, by: str = "") -> None:
         """Change the run's limits, starting with the next model call. Limits not set in `budget` stay unchanged.
 
-        Calls that were refused before stay refused. A limit below the current usage ends the run at its next
-        call.
+        Calls that were already refused are not repeated. If a new limit is below the current usage, the run ends at
+        its next call.
         """
         self._driver.check_budget(budget)
         await self._post_event(BudgetChanged(budget=budget, by=by))
@@ -129,7 +129,7 @@ class Run:
         await self._post_event(change)
 
     async def pause(self, by: str = "") -> None:
-        """Pause the run: do not start any more steps, and let the current ones finish."""
+        """Pause the run: let the current steps finish, and do not start any more."""
         self._require_active()
         await self._post_event(PauseAsked(by=by))
 
@@ -167,7 +167,7 @@ class Run:
 
 @asynccontextmanager
 async def drive_run(driver: RunDriver) -> AsyncIterator[Run]:
-    """Work on a run until the block ends. Leaving the block stops the run; cancelling it leaves the run resumable."""
+    """Work on a run until the block ends, which stops the run. If the block is cancelled, the run can be resumed."""
     run = Run(driver)
     trouble: BaseException | None = None
     try:

@@ -66,7 +66,7 @@ BYPASS_NOTICE = "Permissions are bypassed: everything that no rule denies is don
 
 EngineFor = Callable[[Settings, Agent], Engine]
 CommitWork = Callable[[Timeline, RunStarted, Settings, bool], Awaitable[str]]
-"""Commits a worker's changes. The bool says whether its run succeeded; the result says what went wrong."""
+"""Commits a worker's changes, given whether its run succeeded. Returns why that failed, or an empty string."""
 
 
 class RunLauncher:
@@ -98,7 +98,7 @@ class RunLauncher:
 
     @property
     def provider_variables(self) -> dict[str, str]:
-        """The environment variables with the keys and addresses of model providers."""
+        """The environment variables that contain the keys and addresses of model providers."""
         return read_provider_variables(self._environ)
 
     async def create_run(
@@ -113,8 +113,8 @@ class RunLauncher:
     ) -> RunDriver:
         """Write a new run to the store and return it, ready to be driven or released.
 
-        `id` is an id chosen in advance. `settings` override the launcher's own. Raise Mistake for anything
-        that would keep the run from starting.
+        `id` is an id chosen in advance. `settings` override the launcher's settings. Raise Mistake if the run could
+        not start.
         """
         # A worker's earlier turns are loaded by the process that takes over its run.
         after = options.get("after", "") if worker_task is None else ""
@@ -182,9 +182,9 @@ class RunLauncher:
         return team, functions, notices
 
     async def copy_run(self, started: RunStarted, entries: Iterable[Entry], *, id: str, source: str) -> None:
-        """Write a new run with copies of these entries, in one transaction, so that a process can take it over.
+        """Write a new run with copies of these entries, in one transaction. A process can then take over the run.
 
-        `source` is the run whose attachments it shares.
+        The attachments of the run `source` are copied too.
         """
         lease, timeline, _ = self._write_run_start(started, id, (), beside=build_attachment_copy(source, id))
         for entry in entries:
@@ -193,7 +193,7 @@ class RunLauncher:
         await timeline.wait_written()
 
     def check_budget(self, started: RunStarted, budget: Budget | None) -> None:
-        """Raise Mistake if limits are invalid, or cannot be enforced for the agents of a run."""
+        """Raise Mistake if the limits are invalid, or cannot be enforced for the agents of a run."""
         self._run_agents.check_budget(budget, started.agents, self.settings.with_record(started.settings))
 
     async def take_over_run(
@@ -236,7 +236,7 @@ class RunLauncher:
         await claimed.record_failure(why)
 
     async def pause_run(self, run: str) -> None:
-        """Pause an inactive run, which then continues only if resumed by id. Raise RunHeld if the run is active."""
+        """Pause a run that no process is working on. Raise RunHeld if a process is working on it."""
         await self._read_run_start(run)
         claimed = await self._claim_run(run)
         await claimed.record_pause()
@@ -267,7 +267,7 @@ class RunLauncher:
         return lease, timeline, begun
 
     async def _read_run_start(self, run: str) -> RunStarted:
-        """Return the first event of a run. Raise RunOver if it has ended."""
+        """Return the first event of a run. Raise RunOver if the run has ended."""
 
         def read_summary() -> RunSummary:
             with StoreReader(self.settings.store) as reader:
@@ -288,7 +288,7 @@ class RunLauncher:
         must_be_intact: bool = False,
         continues_pause: bool = True,
     ) -> RunDriver:
-        """Claim a run and load its timeline. With `must_be_intact`, raise StoreCorrupt if entries were changed or lost.
+        """Claim a run and load its timeline. If `must_be_intact`, raise StoreCorrupt if entries were changed or lost.
 
         A damaged run can still be ended or paused.
         """
@@ -390,7 +390,7 @@ class RunLauncher:
 
 
 MakePlacement = Callable[[RunLauncher, Settings, str, RunStarted, Unattended | None], Placement]
-"""Returns the placement for a run's workers, given its settings, id, first event and request handling."""
+"""Returns the placement for a run's workers, given the run's settings, id, first event and request handling."""
 
 
 def _open_repository(directory: Path, run: str) -> WorkRepository:

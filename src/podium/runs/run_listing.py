@@ -11,7 +11,7 @@ from ..views.run_groups import Arrangement, Group
 from .run_lookup import derive_run_state, is_over
 
 MOST_ENDED = 20
-"""How many ended runs are listed."""
+"""The maximum number of ended runs in a list."""
 
 
 def filter_recent_runs(runs: list[RunSummary], *, pinned: Container[str] = ()) -> list[RunSummary]:
@@ -22,7 +22,7 @@ def filter_recent_runs(runs: list[RunSummary], *, pinned: Container[str] = ()) -
 
 
 def run_summary_fields(summary: RunSummary, now: float) -> dict[str, Any]:
-    """Return a run in a list as JSON fields."""
+    """Return a run's summary for lists as JSON fields."""
     started = summary.first.event
     assert isinstance(started, RunStarted)
     run_state = derive_run_state(summary)
@@ -52,7 +52,7 @@ def run_group_fields(run: str, arrangement: Arrangement) -> dict[str, Any]:
 
 
 def group_fields(group: Group) -> dict[str, Any]:
-    """Return a group in a list as JSON fields."""
+    """Return a group's summary for lists as JSON fields."""
     return {
         "id": group.tag,
         "name": group.name,

@@ -19,7 +19,7 @@ NO_RUNS = 'no runs yet; start one with: podium run AGENT "request"'
 
 @contextmanager
 def open_reader(store: Path) -> Iterator[StoreReader]:
-    """Open the store for reading. Raise NoSuchRun if it does not exist yet."""
+    """Open the store for reading. Raise NoSuchRun if the store does not exist yet."""
     if not store.exists():
         raise NoSuchRun(NO_RUNS)
     with StoreReader(store) as reader:
@@ -27,7 +27,7 @@ def open_reader(store: Path) -> Iterator[StoreReader]:
 
 
 def find_run_id(store: Path, name: str) -> str:
-    """Return the id of a run. `name` is the branch or name of a worker in this repository, or a prefix of the id."""
+    """Return the id of a run, given the branch or name of a worker in this repository, or a prefix of the id."""
     with open_reader(store) as reader:
         # A full name takes precedence over a prefix of an id, as in commands about workers.
         return find_worker_run(store, name) or reader.find_run(name)
@@ -47,7 +47,7 @@ def find_worker_run(store: Path, name: str) -> str:
 
 
 def find_main_folder(started: RunStarted) -> str:
-    """Return the folder that a run belongs to. For a worker or a fork, it is in the main checkout, not in its own."""
+    """Return the folder of a run. For a worker or a fork, return the corresponding folder in the main checkout."""
     if started.errand is not None:
         return started.errand.root
     if not started.forked_from or not started.repo:
@@ -89,7 +89,7 @@ def is_worker_run(summary: RunSummary) -> bool:
 
 
 def is_over(summary: RunSummary) -> bool:
-    """Return whether the run has ended and will not change again."""
+    """Return whether the run has ended. A run that has ended does not change again."""
     return isinstance(summary.last.event, RunEnded)
 
 

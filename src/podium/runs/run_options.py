@@ -14,11 +14,11 @@ from ..values.event import DecisionProposed
 class RunOptions(TypedDict, total=False):
     """The options of a request.
 
-    `repo` is the repository to work in. `agents` are agents built in code that the first one refers to, and
+    `repo` is the repository to work in. `agents` are agents defined in code to which the first agent refers, and
     `tools` are functions that agents can call. `is_attended` means that somebody follows the run and answers
     its requests. `mode` overrides the mode of the first agent's team; an agent without a team can use
     `reflect`, and `max_iterations` limits its iterations. `on_discussion` is called with each discussion when
-    it starts. `after` is an earlier run whose conversation this one continues. `force_model` replaces
+    it starts. `after` is an earlier run whose conversation the new run continues. `force_model` replaces
     the models of all agents. With `decision`, the run only makes this decision: the members of the first agent's team
     vote, and the agent itself decides if the vote has no result. `constraints` apply to the work of a collaborating
     team, in addition to its own. With `leaves_no_traces`, the run creates no worktrees, branches or records.

@@ -1,4 +1,4 @@
-"""Write the decisions of a squad's run to the inbox of the squad, at the end of the run and only if that is wanted."""
+"""Write the decisions of a squad's run to the squad's inbox when the run ends, if the settings or the team say so."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ BeforeEnd = Callable[[bool], Awaitable[str]]
 def add_inbox_writing(
     before_end: BeforeEnd | None, settings: Settings, timeline: Timeline, started: RunStarted
 ) -> BeforeEnd | None:
-    """Return what happens before a run ends: if wanted, its decisions are written to its squad's inbox first."""
+    """Return the function to call before a run ends. If requested, it first writes the decisions to the inbox."""
     leads = [agent for agent in started.agents if agent.team is not None and _is_from_squad(agent)]
     asked = settings.squad_inbox or any(one.team is not None and one.team.options.get("adr") for one in leads)
     if not (leads and asked and started.repo):
@@ -43,7 +43,7 @@ def _is_from_squad(agent: Agent) -> bool:
 
 
 async def _write_decisions(timeline: Timeline, started: RunStarted) -> None:
-    """Write the decisions of the run, and record a notice about the files or about what went wrong."""
+    """Write the decisions of the run, and record a notice about the new files or about the error."""
     decisions = collect_decisions(timeline.find_entries_below(started.agent, *DECISION_EVENTS))
     if not decisions:
         return

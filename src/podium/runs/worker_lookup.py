@@ -46,7 +46,7 @@ def open_worktrees(repository: Repository) -> Worktrees:
 
 @dataclass(frozen=True)
 class RepoContext:
-    """The repository that a command applies to. Everything is loaded on first use."""
+    """The repository to which a command applies. Everything is loaded on first use."""
 
     repo_path: Path | None = None
 
@@ -73,8 +73,6 @@ class RepoContext:
 
     @property
     def worktrees(self) -> Worktrees:
-        # Built on demand, because most commands do not remove anything.
-
         return open_worktrees(self.repository)
 
     def load_workers(self) -> list[WorkerState]:
@@ -82,17 +80,15 @@ class RepoContext:
         return load_worker_states(self.store, (row.run for row in WorkerIndex(self.store).list_all(self.root)))
 
     def find_worker(self, name: str) -> WorkerState:
-        """Return the newest worker with the branch or name `name`, or the one whose run id starts with `name`.
+        """Return the newest worker with the branch or name `name`, or else the worker whose run id starts with `name`.
 
-        Raise Mistake if there is none, or if several run ids match.
+        Raise Mistake if there is no such worker, or if several run ids match.
         """
-        # imported here for start-up time: listing workers does not need it
-
         return load_worker_states(self.store, [find_newest_worker(WorkerIndex(self.store), self.root, name).run])[0]
 
 
 def load_worker_states(store: Path, runs: Iterable[str]) -> list[WorkerState]:
-    """Return the states of the workers of these runs."""
+    """Return the state of the worker of each of these runs."""
     run_ids = list(runs)
     if not run_ids:
         return []
@@ -164,9 +160,9 @@ def worker_fields(worker: WorkerState, status: WorktreeStatus | None = None) -> 
 
 
 def find_newest_worker(worker_index: WorkerIndex, root: str, name: str) -> WorkerRow:
-    """Return the newest worker with the branch or name `name`, or the one whose run id starts with `name`.
+    """Return the newest worker with the branch or name `name`, or else the worker whose run id starts with `name`.
 
-    Raise Mistake if there is none, or if several run ids match.
+    Raise Mistake if there is no such worker, or if several run ids match.
     """
     if known := worker_index.find_by_name(root, name):
         return known[-1]

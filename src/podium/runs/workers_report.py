@@ -1,4 +1,4 @@
-"""Report the results of workers, individually and in total, from the store, and return them as JSON fields."""
+"""Report the results of workers, individually and in total, and return the report as JSON fields."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ class WorkersReport:
 
     @property
     def has_results(self) -> bool:
-        """Whether any worker has started, or could not be started."""
+        """Whether any worker in the report has started or could not be started."""
         return bool(self.not_started) or any(worker.state != "queued" for worker in self.summary.workers)
 
 
 def build_sent_workers_report(store: Path, entries: Iterable[Entry]) -> WorkersReport:
-    """Report on the workers that a run started, and on the workers that those workers started in turn."""
+    """Report on all workers that a run started, directly or through other workers."""
     known_runs = {worker_row.run for worker_row in WorkerIndex(store).list_all()}
     sent_workers = list_sent_workers(entries)
     if not sent_workers:

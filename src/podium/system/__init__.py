@@ -1,1 +1,1 @@
-"""Thin wrappers around the operating system: child processes, files and locks."""
+"""Wrap functions of the operating system: child processes, files and locks."""

@@ -1,4 +1,4 @@
-"""Atomic file replacement: a reader sees either the old content or the new content."""
+"""Replace files atomically: a reader sees either the old content or the new content."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..values.errors import Mistake
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write `data` to `path` atomically, following symbolic links. Only its owner can read a new file."""
+    """Write `data` to `path` atomically, following symbolic links. A new file is readable only by its owner."""
     from tempfile import mkstemp  # imported here for start-up time: most commands write no file
 
     real = path.resolve()

@@ -1,4 +1,4 @@
-"""Read untrusted files: only regular files of limited size, inside a given root.
+"""Read untrusted files, which must be regular files of limited size inside a given root.
 
 Reading never blocks: pipes, sockets and devices are rejected before they are read.
 """
@@ -26,7 +26,7 @@ class UnreadableFile(Exception):
 
 
 def read_file_bytes(path: Path, *, root: Path | None = None) -> bytes:
-    """Return the content of `path`, which must be inside `root` after all links are followed."""
+    """Return the content of `path`, which must be inside `root` after links are followed, up to just over the limit."""
     try:
         real = path.resolve(strict=True)
         if root is not None and not real.is_relative_to(root.resolve()):
@@ -44,12 +44,12 @@ def read_file_bytes(path: Path, *, root: Path | None = None) -> bytes:
 
 
 def read_text_file(path: Path, *, root: Path | None = None) -> str:
-    """Return the text of `path`, which is UTF-8 with or without a byte order mark. Lines end with `\\n`."""
+    """Return the text of `path`, a UTF-8 file with or without a byte order mark, with `\\n` as line ending."""
     return decode_text(read_file_bytes(path, root=root))
 
 
 def decode_text(data: bytes) -> str:
-    """Decode `data` as text. Raise UnreadableFile if it is too long or not text."""
+    """Decode `data` as text. Raise UnreadableFile if `data` is too long or is not text."""
     if len(data) > MAX_FILE_BYTES:
         raise UnreadableFile("is larger than the limit of 1 MiB; shorten it")
     if (zero := data.find(0)) >= 0:
@@ -67,7 +67,7 @@ def decode_text(data: bytes) -> str:
 
 
 def _read_bounded(real: Path) -> bytes:
-    """Read at most one byte more than allowed, so that the caller can detect a file that is too long."""
+    """Read at most one byte more than the limit, so that the caller can detect a file that is too long."""
     descriptor = os.open(real, _FLAGS)
     with os.fdopen(descriptor, "rb") as file:
         if not stat.S_ISREG(mode := os.fstat(descriptor).st_mode):

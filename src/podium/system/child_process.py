@@ -1,8 +1,8 @@
-"""Run child processes until they exit: tool commands, git, and programs that search or test.
+"""Run child processes until they exit: commands from tools, git, and programs that search or test.
 
-A command gets only the given environment, input and descriptors, a time limit, and an output limit from its
-caller. It never outlives the call that started it: when it exits, times out, prints too much or is cancelled,
-its whole process group is terminated.
+The caller specifies a command's environment, input, descriptors, time limit and output limit. A command never outlives
+the call that started it: when it exits, times out, prints too much or is cancelled, its whole process group is
+terminated.
 """
 
 from __future__ import annotations
@@ -43,11 +43,11 @@ Wrap = Callable[[list[str]], list[str]]
 
 
 class SandboxedCommand(list[str]):
-    """A command line wrapped in a sandbox; `clean_up` is called whenever the command ends, for any reason.
+    """A command line wrapped in a sandbox. `clean_up` is called when the command ends, for whatever reason.
 
-    Its stdin is a socket: the sandbox writes a line when it is ready, and starts the command when it gets a line
-    back. If Podium is killed in between, no line comes back, so an orphaned command never starts.
-    `notes` are sentences about what the command left behind; `clean_up` adds them.
+    Its stdin is a socket: the sandbox writes a line when it is ready, and starts the command when it receives a line.
+    If Podium is killed in between, the sandbox receives no line, so an orphaned command never starts. `notes` are
+    sentences about a limit that the command exceeded, and about files that it left behind.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class SandboxedCommand(list[str]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessExit:
-    """How a process ended: its exit code (negative for a signal), and whether it timed out."""
+    """The exit code of a process (negative for a signal), and whether the process timed out."""
 
     code: int
     has_timed_out: bool = False
@@ -86,7 +86,7 @@ class OutputBuffer:
         return bytes(self._data)
 
     def append(self, chunk: bytes) -> bool:
-        """Add output, and return whether more is accepted."""
+        """Add output, and return whether the buffer accepts more."""
         self._data += chunk
         if len(self._data) > self._limit:
             self.is_cut = True
@@ -95,7 +95,7 @@ class OutputBuffer:
 
 
 def build_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """Return a command's environment: a few inherited variables, and pagers that do not wait for a key."""
+    """Return the environment for a command: a few inherited variables, and settings that prevent prompts."""
     given = os.environ if environ is None else environ
     kept = {name: value for name, value in given.items() if name in PASSED_ON or name.startswith("LC_")}
     # With a relative entry, programs in the checkout could shadow trusted programs.
@@ -114,10 +114,10 @@ async def run_process(
     stdin: bytes = b"",
     inherited: Collection[int] = (),
 ) -> ProcessExit:
-    """Run a command until it exits. `take` receives output as it arrives; if it returns False, the command is stopped.
+    """Run a command until it exits. `take` is called with output as it arrives, and returns False to stop the command.
 
-    stdout and stderr both go to `take`, unless `take_stderr` receives stderr. Raise ProgramNotStarted if the program
-    cannot be started.
+    `take` is also called with stderr, unless `take_stderr` is given. Raise ProgramNotStarted if the program cannot be
+    started.
     """
     with ExitStack() as after:
         start_socket: socket.socket | None = None
@@ -147,7 +147,7 @@ async def run_process(
 
 
 def _open_input(stdin: bytes) -> IO[bytes]:
-    """Return a file with the input, in memory if the system supports that."""
+    """Return a file that contains the input. On Linux, the file is in memory."""
     if sys.platform == "linux":
         given: IO[bytes] = os.fdopen(os.memfd_create("stdin"), "w+b")
     else:
@@ -215,7 +215,7 @@ async def _watch_for_breach(command: SandboxedCommand, running: CancelScope) -> 
 
 
 def _read_rest(pipe: IO[bytes] | None, take: Callable[[bytes], bool]) -> bool:
-    """Pass on the remaining output in the pipe of an ended process, and return whether its end was reached."""
+    """Read the remaining output of a process that has ended, and return whether the pipe's end was reached."""
     assert pipe is not None
     with suppress(BlockingIOError):
         for _ in range(LARGEST_PIPE // CHUNK):

@@ -1,4 +1,4 @@
-"""File locks, held by one process at a time and released when it exits."""
+"""Lock files, so that only one process at a time changes them. A lock is released when its process exits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..values.errors import Mistake
 
 @contextmanager
 def hold_file_lock(lock: Path, *, protects: Path) -> Iterator[None]:
-    """Hold `lock` while the block runs, so that no other process changes the file `protects`.
+    """Hold `lock` until the block ends, so that no other process changes the file `protects`.
 
     Read the file, change it and write it back inside the block; otherwise one of two concurrent writers loses its
     change. Raise Mistake if the lock file cannot be opened.

@@ -1,7 +1,7 @@
-"""Remove a folder with an agent's files, however deeply they are nested and whatever their permissions are.
+"""Remove a folder that contains an agent's files, whatever their nesting depth and permissions.
 
-Every subfolder is first moved to the top level and then emptied there. So nothing is ever more than two levels
-deep, no path gets too long, and no symbolic link is followed.
+Every subfolder is moved to the top level and then emptied there. So the removal never works more than two levels deep,
+no path is too long, and no symbolic link is followed.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def remove_folder(folder: Path) -> None:
 
 
 def _open_folder(name: str, within: int | None) -> int:
-    """Open a folder to remove its content, with full permissions for its owner."""
+    """Give the owner full permissions for a folder, and open it in order to remove its content."""
     with suppress(PermissionError):
         descriptor = os.open(name, _FOLDER, dir_fd=within)
         os.fchmod(descriptor, 0o700)

@@ -1,4 +1,4 @@
-"""File locations: the repository of a folder, Podium's home folder, and how to display paths."""
+"""Find the repository of a folder and Podium's home folder, and format paths for people."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ REPO_MARKERS = (".podium", ".git")
 
 
 def find_home_folder(environ: Mapping[str, str] = os.environ, given: Path | str | None = None) -> Path:
-    """Return Podium's home folder: `given`, PODIUM_HOME if it is set, or `~/.podium`."""
+    """Return Podium's home folder: `given`, or PODIUM_HOME if it is set, or `~/.podium`."""
     if named := given or environ.get("PODIUM_HOME"):
         return Path(named).absolute()
     try:
@@ -53,7 +53,7 @@ def format_path(path: Path, *, repo: Path | None = None) -> str:
 
 
 def escape_file_name(name: str) -> str:
-    """Return a file name as one line of valid text, whatever bytes it contains."""
+    """Return a file name as one line of valid Unicode, whatever bytes the name contains."""
     return os.fsencode(name).decode("utf-8", "backslashreplace").replace("\n", "\\n")
 
 
@@ -66,7 +66,7 @@ def is_inside(path: Path, root: Path) -> bool:
 
 
 def is_same_file(path: Path, other: Path) -> bool:
-    """Return whether both paths exist and are the same file or folder."""
+    """Return whether both paths refer to the same existing file or folder."""
     try:
         return path.samefile(other)
     except OSError:

@@ -1,4 +1,4 @@
-"""The system call `openat2`, which Python does not provide: it opens a path that must stay inside a directory."""
+"""Call `openat2`, which Python does not provide. This system call opens a path that must stay inside a directory."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from functools import cache
 from pathlib import Path
 
 SYSCALL_NUMBER = 437
-"""The number of the system call, the same on every supported processor."""
+"""The number of the system call, which is the same on every supported processor."""
 RESOLVE_NO_MAGICLINKS = 0x02
 RESOLVE_BENEATH = 0x08
 ATTEMPTS = 100
-"""How many times to try: the kernel fails with EAGAIN if a directory is moved while it resolves `..`."""
+"""The maximum number of attempts: the call fails with EAGAIN if a directory is moved while `..` is resolved."""
 
 
 class _OpenHow(ctypes.Structure):
@@ -22,7 +22,7 @@ class _OpenHow(ctypes.Structure):
 
 
 def open_beneath(directory: int, path: str, flags: int) -> int:
-    """Open a path below a directory and return the descriptor. Raise OSError, with EXDEV if the path leads outside."""
+    """Open a path below a directory and return the descriptor. Raise OSError; its code is EXDEV for a path outside."""
     how = _OpenHow(flags | os.O_CLOEXEC, 0, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)
     for _ in range(ATTEMPTS):
         fd: int = _load_libc().syscall(
@@ -38,7 +38,7 @@ def open_beneath(directory: int, path: str, flags: int) -> int:
 
 @cache
 def is_available() -> bool:
-    """Return whether the kernel supports and permits openat2, and /proc shows the path of a descriptor."""
+    """Return whether openat2 works and /proc is mounted, which is needed to find the path of a descriptor."""
     if sys.platform != "linux" or not Path("/proc/self/fd").is_dir():
         return False
     top = os.open("/", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

@@ -1,9 +1,9 @@
 """Start another program, and terminate it together with everything that it started.
 
-A program has its own session and process group, and only the environment and descriptors that it is given.
-It is terminated as a group: all its processes get SIGTERM and, after a grace period, SIGKILL; then the
-program is reaped. A process that leaves the group on purpose (`setsid`) cannot be reached here; a sandbox
-with its own PID namespace prevents that.
+Each program has its own session and process group, and only the environment and descriptors that its caller
+specifies. The whole group is terminated: all its processes get SIGTERM and, after a grace period, SIGKILL; then the
+program is reaped. A process that leaves the group on purpose (`setsid`) is not terminated; only a sandbox with its own
+PID namespace can terminate such a process.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ CHUNK = 65536
 
 
 class ProgramNotStarted(OSError):
-    """A program could not be started; the message is a sentence that says why, without a full stop."""
+    """A program could not be started. The message says why, as a sentence without a full stop."""
 
     @classmethod
     def because(cls, error: OSError, program: str, directory: str | Path | None) -> Self:
@@ -55,7 +55,7 @@ class ProgramNotStarted(OSError):
 
 
 class ChildProcess:
-    """A running program. Reads and writes its pipes without blocking."""
+    """A running program. Its pipes are read and written without blocking."""
 
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self.stdout, self.stderr = process.stdout, process.stderr
@@ -77,17 +77,18 @@ class ChildProcess:
         return self._process.returncode
 
     async def read_stdout(self) -> bytes:
-        """Return some output as soon as there is any; b"" at its end."""
+        """Return some output as soon as there is any, or b"" at the end of the output."""
         return await read_pipe(self.stdout)
 
     async def read_stderr(self) -> bytes:
-        """Return some error output as soon as there is any; b"" at its end."""
+        """Return some error output as soon as there is any, or b"" at the end of the output."""
         return await read_pipe(self.stderr)
 
     async def write_stdin(self, data: bytes) -> None:
-        """Write everything to the program's input.
+        """Write all data to the program's input.
 
-        Raise BrokenResourceError if the program no longer reads it, ClosedResourceError if this side closed it.
+        Raise BrokenResourceError if the program no longer reads its input, and ClosedResourceError if this process
+        has closed the pipe.
         """
         pipe, rest = self._process.stdin, memoryview(data)
         assert pipe is not None
@@ -119,7 +120,7 @@ class ChildProcess:
         return self._process.wait()
 
     async def wait_exit(self) -> None:
-        """Wait until the program has exited, without reaping it: its pid still identifies its process group."""
+        """Wait until the program has exited, without reaping it, so that its pid still identifies its process group."""
         if self._process.returncode is not None:
             return
         if (descriptor := _open_pidfd(self.pid)) is None:
@@ -143,7 +144,7 @@ class ChildProcess:
     async def end(self, *, grace: float = GRACE) -> None:
         """Terminate the process group and reap the program: SIGTERM, then SIGKILL after at most `grace` seconds.
 
-        Without grace, SIGKILL is sent at once. Every wait is bounded and cannot be interrupted by a cancellation.
+        If `grace` is 0, SIGKILL is sent at once. Every wait is bounded and cannot be cancelled.
         """
         if self.returncode is not None:
             return
@@ -189,9 +190,10 @@ def start_process(
     stderr: int | None,
     inherited: Collection[int] = (),
 ) -> ChildProcess:
-    """Start a program in its own session, which the caller terminates. Raise ProgramNotStarted if it cannot start.
+    """Start a program in its own session. The caller must end it. Raise ProgramNotStarted if it cannot be started.
 
-    Its streams are descriptors, or PIPE, DEVNULL or STDOUT from `subprocess`; without `stderr` it inherits Podium's.
+    Its streams are descriptors, or PIPE, DEVNULL or STDOUT from `subprocess`. If `stderr` is None, the program inherits
+    Podium's stderr.
     """
     try:
         process = subprocess.Popen(
@@ -242,7 +244,7 @@ def _explain_failure(error: OSError, program: str, directory: str | Path | None)
 
 
 async def read_pipe(pipe: IO[bytes] | None) -> bytes:
-    """Return some output as soon as there is any; b"" at its end."""
+    """Return some output as soon as there is any, or b"" at the end of the output."""
     assert pipe is not None
     while True:
         await wait_readable(pipe)
@@ -259,7 +261,7 @@ def _open_pidfd(pid: int) -> int | None:
 
 
 def _is_group_running(group: int) -> bool:
-    """Return whether a process in the group is running; a process that has exited but is not reaped does not count."""
+    """Return whether any process in the group is running. Processes that have exited but are not reaped do not count."""
     if sys.platform == "linux":
         with suppress(OSError):
             return any(_is_running_in(group, int(name)) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208 - names are enough
