@@ -261,7 +261,7 @@ def _open_pidfd(pid: int) -> int | None:
 
 
 def _is_group_running(group: int) -> bool:
-    """Return whether any process in the group is running. Processes that have exited but are not reaped do not count."""
+    """Return whether any process in the group is running. Processes that have exited but are not reaped are ignored."""
     if sys.platform == "linux":
         with suppress(OSError):
             return any(_is_running_in(group, int(name)) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208 - names are enough

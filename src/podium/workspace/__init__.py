@@ -1,1 +1,1 @@
-"""The workspace: git repositories, worktrees for workers, merging and the command sandbox."""
+"""Manage the workspace: git repositories, worktrees for workers, merging and the command sandbox."""

@@ -1,1 +1,1 @@
-"""Git: repositories, branches, revisions and snapshots of a working tree."""
+"""Use git: find repositories, list and move branches, resolve revisions, and take snapshots of a working tree."""

@@ -1,4 +1,4 @@
-"""Branches: valid names, listing branches and worktrees, and moving a branch to an approved commit."""
+"""Check branch names, list branches and worktrees, and move a branch to an approved commit."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .repository import GitLocation, call_git, read_git_output
 
 LONGEST = 200
 USUAL = re.compile(r"\w[\w-]*(/\w[\w-]*)*", re.ASCII)
-"""Names that git definitely allows, so no git command has to check them."""
+"""Matches names that git definitely allows, so that git need not be called to check them."""
 HEADS = "refs/heads/"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worktree:
-    """A worktree in git's list; `branch` is empty if its HEAD is detached."""
+    """A worktree that git lists; `branch` is empty if its HEAD is detached."""
 
     path: Path
     branch: str
@@ -59,7 +59,7 @@ def _find_name_problem(branch: str) -> str:
 
 
 def find_shell_character(name: str) -> str:
-    """Return the first character of a name that a shell would interpret, or an empty string.
+    """Return the first character in a name that a shell would interpret, or an empty string if there is none.
 
     People and scripts paste branch names into commands.
     """
@@ -77,7 +77,7 @@ async def list_branches(place: GitLocation) -> list[str]:
 
 
 def must_not_overlap_branches(branch: str, there: Collection[str]) -> None:
-    """Raise Mistake if git cannot store a branch with this name beside the existing ones."""
+    """Raise Mistake if git cannot store a branch with this name beside the existing branches."""
     for other in there:
         if other.startswith(f"{branch}/") or branch.startswith(f"{other}/"):
             raise Mistake(
@@ -87,7 +87,7 @@ def must_not_overlap_branches(branch: str, there: Collection[str]) -> None:
 
 
 async def list_git_worktrees(place: GitLocation) -> list[Worktree]:
-    """Return all worktrees that git lists, the repository's own first."""
+    """Return all worktrees that git lists, the main worktree first."""
     found, listed = [], await read_git_output(place, "worktree", "list", "--porcelain", "-z")
     for part in listed.split("\0\0"):
         lines = dict(line.partition(" ")[::2] for line in part.split("\0") if line)
@@ -97,10 +97,10 @@ async def list_git_worktrees(place: GitLocation) -> list[Worktree]:
 
 
 async def advance_branch(place: GitLocation, branch: str, *, old: str, new: str, tree: str) -> None:
-    """Move a branch from the commit `old` to its descendant `new`, whose tree must be the approved one.
+    """Move a branch from the commit `old` to its descendant `new`, whose tree must be `tree`.
 
-    Raise Mistake, and do not move the branch, if one of these conditions no longer holds. The caller
-    updates the files of a checkout of the branch.
+    Raise Mistake, and do not move the branch, if one of these conditions is not met. If the branch is checked out, the
+    caller must update the files.
     """
     if await read_git_output(place, "rev-parse", "--verify", "--end-of-options", f"{new}^{{tree}}") != tree:
         raise Mistake(f"{new[:12]} is not the commit approved for {branch}; review it again and approve it")

@@ -1,6 +1,6 @@
-"""Find the files in a checkout to which the repository's configuration refers: git hooks and included configuration.
+"""Find the files in a checkout to which git's configuration refers: hooks and included configuration files.
 
-Git runs programs from these files, so commands must not change them, whatever their names are.
+These files can make git run programs, so commands must not change them, whatever their names are.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ MARKS = (b"hookspath", b"include")
 
 
 async def find_configured_files(checkout: Path) -> list[str]:
-    """Return the files and folders in a checkout to which its repository's configuration refers."""
+    """Return the files and folders in a checkout to which the configuration of its repository refers."""
     try:
         repository = Repository.at(checkout)
         # Most configurations refer to no such file, and starting git takes longer than reading the configuration.

@@ -1,10 +1,10 @@
-"""Run git without executing anything that a worker wrote.
+"""Run git so that it executes nothing that a worker wrote.
 
-Git is called by an absolute path outside the checkout, with arguments as lists and its own environment. Hooks,
-file-system monitors, the pager, external diffs, text conversion, the repository's content filters and merge
-drivers, submodules and remotes are all disabled. The user's own git configuration is not read. A `Repository` or a
-`Checkout` is located once; after that, git receives all paths explicitly and does not search for a repository, even
-if the contents of the checkout change.
+Git is called by an absolute path outside the checkout, with a list of arguments and a separate environment. Hooks,
+file-system monitors, the pager, external diffs, text conversion, the repository's content filters and merge drivers,
+submodules and remotes are all disabled. The user's own git configuration is not read. A `Repository` or a `Checkout`
+is located once. After that, git gets all paths explicitly and does not search for a repository, even if the contents
+of the checkout change.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ SETTINGS = {
     "tag.gpgSign": "false",
     "log.showSignature": "false",
     "merge.verifySignatures": "false",
-    # Reading a submodule would start another git process there, with settings that were not checked.
+    # Reading a submodule would start another git process in it, with settings that were not checked.
     "diff.submodule": "short",
     "diff.ignoreSubmodules": "dirty",
     "status.submoduleSummary": "false",
@@ -78,7 +78,7 @@ SETTING_REPLACEMENTS = (
     (r"trailer\..*\.(command|cmd)|tar\..*\.command", "false"),
     (r"submodule\..*\.update", "none"),
 )
-"""Settings whose value is a command, and their replacement values. Git reports setting names in lower case."""
+"""Patterns for settings whose value is a command, and replacement values. Git lists setting names in lower case."""
 
 STARTING_NOTHING = frozenset(("check-ref-format", "for-each-ref", "merge-base", "rev-parse"))
 """Commands that only read refs and commits, and start no other program, whatever the repository's settings are."""
@@ -96,7 +96,7 @@ class GitResult:
 
 
 def find_trusted_program(name: str, *, outside: Path) -> str | None:
-    """Return the absolute path of a program that is not in the directory `outside`, to which workers can write."""
+    """Return the absolute path of a program outside the directory `outside`, where workers can write, or None."""
     kept_out = outside.resolve()
     for folder in (*TRUSTED, *os.environ.get("PATH", "").split(os.pathsep)):
         if not os.path.isabs(folder):  # noqa: PTH117 - an empty entry means the working directory
@@ -109,10 +109,10 @@ def find_trusted_program(name: str, *, outside: Path) -> str | None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Repository:
-    """A repository and the folder in it that the user works in, located once.
+    """A repository, with the folder in which the user works: the main worktree or another worktree.
 
-    `git_dir` belongs to that folder, and `common_dir` belongs to all worktrees. They are the same unless `root` is
-    itself a worktree.
+    `root` is that folder, `git_dir` is its git directory, and `common_dir` is the git directory that all worktrees
+    share. The two are the same in the main worktree.
     """
 
     root: Path
@@ -130,15 +130,15 @@ class Repository:
 
     @property
     def main_folder(self) -> Path:
-        """The folder of the repository itself, even if the user works in one of its worktrees."""
+        """The folder of the main worktree, even if the user works in another worktree."""
         return self.common_dir.parent if self.common_dir.name == ".git" else self.root
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Checkout:
-    """A worktree as it was when Podium created it. `branch` is empty if its HEAD is detached.
+    """A worktree that Podium created. `branch` is empty if its HEAD was created detached.
 
-    `base` is the id of the commit that the worktree started from.
+    `base` is the id of the commit at which the worktree started.
     """
 
     path: Path
@@ -149,7 +149,7 @@ class Checkout:
 
 
 GitLocation = Path | Repository | Checkout
-"""Where git runs. With a plain path, git discovers the repository itself on every call."""
+"""The location in which git runs. For a plain path, git searches for the repository on every call."""
 
 
 async def call_git(
@@ -162,8 +162,8 @@ async def call_git(
 ) -> GitResult:
     """Run a git command and return its result, even if git fails. Raise OutsideFailed if git cannot be run.
 
-    `index` is an index file to use instead of the checkout's own. `lock` is a descriptor that git inherits:
-    if this process is killed, the lock is held until git has exited.
+    `index` is an index file to use instead of the checkout's index. `lock` is the descriptor of a lock that git
+    inherits: if this process is killed, the lock is held until git has exited.
     """
     if not args or args[0].startswith("-"):
         raise JournalMismatch(f"git was called with {args[:1]}, which is not a git command")
@@ -176,7 +176,7 @@ async def call_git(
     location = _location_variables(place, index)
     try:
         with fail_after(timeout):
-            # Read on every call: a cached list could miss settings from an included file that has changed since.
+            # Read on every call: a cached list could lack settings from an included file that has changed since.
             settings = dict(SETTINGS)
             if args[0] not in STARTING_NOTHING:
                 listing = ("config", "--name-only", "-z", "--get-regexp", DRIVERS)
@@ -209,7 +209,7 @@ async def read_git_output(
 
 
 def locate_checkout(directory: Path) -> GitLocation:
-    """Return the repository whose root is `directory`, or the path itself if it is not a repository's root."""
+    """Return the repository whose root is `directory`, or `directory` if it is not the root of a repository."""
     with suppress(Mistake):
         found = Repository.at(directory)
         if found.root == directory.resolve():
@@ -218,7 +218,7 @@ def locate_checkout(directory: Path) -> GitLocation:
 
 
 def root_folder(place: GitLocation) -> Path:
-    """Return the folder that contains the files."""
+    """Return the folder that contains the files of a repository or checkout."""
     match place:
         case Repository(root=folder) | Checkout(path=folder):
             return folder
@@ -226,17 +226,17 @@ def root_folder(place: GitLocation) -> Path:
 
 
 def resolve_location(place: GitLocation) -> Repository | Checkout:
-    """Return the repository or checkout for a location. Raise Mistake for a path that is not in a repository."""
+    """Return the repository or checkout at a location. Raise Mistake for a path that is not in a repository."""
     return Repository.at(place) if isinstance(place, Path) else place
 
 
 def split_nul_paths(out: str) -> list[str]:
-    """Split output in which each path ends with a zero byte."""
+    """Split output in which each path ends with a NUL character."""
     return [name for name in out.split("\0") if name]
 
 
 def _read_repository(root: Path) -> Repository:
-    """Return the repository to which the `.git` in a folder refers. Raise Mistake if it cannot be used."""
+    """Return the repository to which the `.git` in a folder refers. Raise Mistake if the repository cannot be used."""
     own = root / ".git"
     try:
         if own.is_symlink():
@@ -268,7 +268,7 @@ def _read_repository(root: Path) -> Repository:
 
 
 def _is_submodule(git_dir: Path, root: Path) -> bool:
-    """Return whether a folder is a submodule: its git folder is in a repository above and points back to the folder."""
+    """Return whether a folder is a submodule: its git directory is in a repository above and points back to it."""
     if not any(git_dir.is_relative_to(above / ".git" / "modules") for above in root.parents):
         return False
     config = os.fsdecode((git_dir / "config").read_bytes())
@@ -280,14 +280,14 @@ def _is_submodule(git_dir: Path, root: Path) -> bool:
 
 
 def _must_be_own_file(path: Path) -> None:
-    """Raise Mistake if another user owns the path, because they could change it at any time."""
+    """Raise Mistake if another user owns the path, because that user could change it at any time."""
     owners = {os.geteuid(), int(os.environ.get("SUDO_UID") or 0)} if os.geteuid() == 0 else {os.geteuid()}
     if (owner := path.lstat().st_uid) not in owners:
         raise Mistake(f"{path} belongs to another user (uid {owner}); use your own clone")
 
 
 def _read_path_file(file: Path, start: str = "") -> Path:
-    """Return the absolute path stored in one of git's small files."""
+    """Return the absolute path that one of git's own files contains."""
     if not stat.S_ISREG(file.lstat().st_mode) or file.stat().st_size > LONGEST_PATH:
         raise ValueError(f"{file} is not a file in git's own folder")
     text = os.fsdecode(file.read_bytes()).removesuffix("\n")
@@ -297,7 +297,7 @@ def _read_path_file(file: Path, start: str = "") -> Path:
 
 
 def _must_match_common_dir(place: Repository | Checkout) -> None:
-    """Raise OutsideFailed if `commondir` was changed: git looks there for refs, whatever path it is given."""
+    """Raise OutsideFailed if `commondir` was changed: git searches for refs there, even if it is given another path."""
     file = place.git_dir / "commondir"
     if not place.git_dir.is_dir():
         raise OutsideFailed(f"{place.git_dir} no longer exists, so {root_folder(place)} is not a git checkout any more")
@@ -314,7 +314,7 @@ def _must_match_common_dir(place: Repository | Checkout) -> None:
 
 
 def _location_variables(place: GitLocation, index: Path | None) -> dict[str, str]:
-    """Return the environment variables that give git every path, so that it does not search for a repository."""
+    """Return environment variables that contain all paths, so that git does not search for a repository."""
     found = {} if index is None else {"GIT_INDEX_FILE": str(index)}
     if isinstance(place, Path):
         return found
@@ -326,7 +326,7 @@ def _location_variables(place: GitLocation, index: Path | None) -> dict[str, str
 
 
 def _add_safe_options(args: tuple[str, ...]) -> tuple[str, ...]:
-    """Add options that keep diff commands from starting programs and entering submodules."""
+    """Add options that prevent diff commands from starting programs and entering submodules."""
     command, *rest = args
     own = ("--no-ext-diff", "--no-textconv") if command in COMPARING else ()
     # Given as an option, because a file in the checkout overrides the setting.
@@ -340,7 +340,7 @@ def _find_replacement(key: str) -> str:
 
 
 def _build_environment(program: str, settings: Mapping[str, str], location: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment for git. It includes the settings, because their keys can contain any character."""
+    """Return the environment for git. It contains the settings, because git's `-c` option does not accept every key."""
     kept = {name: value for name in ("HOME", "TMPDIR", "USER") if (value := os.environ.get(name))}
     kept["PATH"] = os.pathsep.join((*TRUSTED, str(Path(program).parent)))
     numbered = {

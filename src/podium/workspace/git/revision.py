@@ -1,6 +1,6 @@
 """Resolve a branch to its commit and a commit to its tree, and compare histories.
 
-A branch can move, but an id stays the same, so a name is resolved once and only its id is used after that.
+A branch can move, but the id of a commit does not change, so a name is resolved once, and then only the id is used.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ SHORT = 12
 
 
 def resolve_location(place: GitLocation) -> Repository | Checkout:
-    """Return the repository or checkout for a location, so that git does not have to search for it again."""
+    """Return the repository or checkout at a location, so that git does not have to search for it on every call."""
     return Repository.at(place) if isinstance(place, Path) else place
 
 
 async def branch_tips(repo: GitLocation, branches: Iterable[str]) -> dict[str, str]:
-    """Return the commit of each branch that exists."""
+    """Return the commits of the branches, without branches that do not exist."""
     wanted = {HEADS + branch: branch for branch in branches if branch and branch.isprintable()}
     if not wanted:
         return {}
@@ -56,7 +56,7 @@ async def contains_commit(repo: GitLocation, commit: str, earlier: str) -> bool:
 
 
 async def must_contain_commits(repo: GitLocation, branch: str, commits: Mapping[str, str]) -> None:
-    """Raise Mistake if a branch exists and lacks one of these commits, which are keyed by display name."""
+    """Raise Mistake if a branch exists but does not contain one of these commits. The keys are display names."""
     if (now := (await branch_tips(repo, [branch])).get(branch)) is None:
         return
     for name, commit in commits.items():
@@ -69,5 +69,5 @@ async def must_contain_commits(repo: GitLocation, branch: str, commits: Mapping[
 
 
 def decode_path(raw: bytes) -> str:
-    """Decode a file name to text that can be displayed and sent; bytes that are not UTF-8 are escaped."""
+    """Decode a file name to a string that can be displayed and sent. Bytes that are not UTF-8 are escaped."""
     return raw.decode(errors="backslashreplace")

@@ -1,7 +1,7 @@
-"""Record a snapshot of a working tree as one commit, and check a commit out temporarily.
+"""Record a snapshot of a working tree as a commit, and check out a commit temporarily.
 
 A snapshot does not change the index, the files or any ref. A temporary checkout is outside the repository and is
-removed after use; the next process removes those that a killed process left behind.
+removed after use. If a process is killed, the next process removes its temporary checkouts.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ CLEANUP_SECONDS = 30.0
 PREFIX = "podium-check-"
 AUTHOR = "Podium <podium@localhost>"
 NOT_IN_A_NAME = {ord(one): " " for one in "<>\n\r\0"}
-"""Characters that end a name or an address in a commit."""
+"""Replacements for characters that would end a name or an address in a commit."""
 LARGEST_IDENTITY = 64 * 1024
 IDENTITY_SECONDS = 10.0
 
 
 async def take_snapshot(place: GitLocation, *, message: str = "Snapshot of the working tree") -> str:
-    """Commit the working tree, with changes and new files that are not ignored, on top of HEAD; return the commit's id.
+    """Write a commit on top of HEAD with the current files, except ignored ones, and return its id.
 
     Nested repositories and submodules are not included.
     """
@@ -56,8 +56,8 @@ async def take_snapshot(place: GitLocation, *, message: str = "Snapshot of the w
         index = folder / "index"
         own = at.git_dir / "index"
         if own.is_file():
-            # A copy of the index shows which files are unchanged, so git need not read them. It keeps the original's
-            # time stamp: git reads a file again if it changed just when the index was written.
+            # A copy of the index shows which files are unchanged, so git need not read them. The copy has the time
+            # stamp of the original: git reads a file again if it changed just when the index was written.
             await to_thread.run_sync(shutil.copy2, own, index)
         else:
             await read_git_output(at, "read-tree", "HEAD", index=index)
@@ -69,7 +69,7 @@ async def take_snapshot(place: GitLocation, *, message: str = "Snapshot of the w
 
 
 async def write_commit(place: GitLocation, tree: str, parents: list[str], message: str, *, author: str = AUTHOR) -> str:
-    """Write a commit that no ref points to yet, and return its id."""
+    """Write a commit, without creating a ref to it, and return its id."""
     who = f"{author} {int(time.time())} +0000"
     lines = [f"tree {tree}", *(f"parent {one}" for one in parents), f"author {who}", f"committer {who}", "", message]
     text = "\n".join((*lines, "")).encode()
@@ -77,7 +77,7 @@ async def write_commit(place: GitLocation, tree: str, parents: list[str], messag
 
 
 async def commit_files(place: GitLocation, commit: str, files: Mapping[str, str], *, message: str) -> str:
-    """Return a new commit on top of `commit` that also has these files. No ref, index or checkout changes."""
+    """Write a commit that adds these files to `commit`, and return its id. No ref, index or checkout is changed."""
     at = resolve_location(place)
     with _lock_new_folder() as (folder, _):
         index = folder / "index"
@@ -90,9 +90,9 @@ async def commit_files(place: GitLocation, commit: str, files: Mapping[str, str]
 
 
 async def read_person(place: GitLocation) -> str:
-    """Return the user's name and address from git's settings, or Podium's own if they are not set.
+    """Return the user's name and address from git's settings, or those of Podium if they are not set.
 
-    Unlike every other git call, this one reads the user's own settings. It starts no other program.
+    Unlike every other git call, this call reads the user's own settings. It starts no other program.
     """
     at = resolve_location(place)
     git, output = find_trusted_program("git", outside=root_folder(at)), OutputBuffer(LARGEST_IDENTITY)
@@ -107,13 +107,13 @@ async def read_person(place: GitLocation) -> str:
 
 
 async def find_nested_repositories(place: GitLocation) -> list[str]:
-    """Return nested repositories that git does not track; a snapshot does not include them."""
+    """Return nested repositories that git does not track. Snapshots do not include them."""
     out = await read_git_output(place, "ls-files", "-z", "--others", "--exclude-standard", timeout=SNAPSHOT_SECONDS)
     return [name.rstrip("/") for name in split_nul_paths(out) if name.endswith("/")]
 
 
 async def _list_changes(place: Repository | Checkout, index: Path) -> tuple[list[str], list[str]]:
-    """Return the paths missing from the working tree, and those that are new or differ from the index."""
+    """Return the paths to remove from the index, and the paths to add to it, so that it matches the working tree."""
     listing = ("diff-files", "--name-status", "-z", "--no-renames")
     told = split_nul_paths(await read_git_output(place, *listing, index=index, timeout=SNAPSHOT_SECONDS))
     others = ("ls-files", "-z", "--others", "--exclude-standard")
@@ -131,7 +131,7 @@ async def _list_changes(place: Repository | Checkout, index: Path) -> tuple[list
 
 
 def _is_storable(path: Path) -> bool:
-    """Return whether git can store the entry at a path: a regular file, a link or the folder of a submodule."""
+    """Return whether git can store the entry at a path: a regular file, a link, or a folder, as for a submodule."""
     try:
         mode = path.lstat().st_mode
     except OSError:
@@ -148,7 +148,7 @@ async def _update_index(place: GitLocation, index: Path, how: str, paths: list[s
 
 @asynccontextmanager
 async def temporary_checkout(place: GitLocation, commit: str) -> AsyncIterator[Checkout]:
-    """Check a commit out into a temporary folder with a detached HEAD; remove it when the block ends."""
+    """Check out a commit in a temporary folder with a detached HEAD, and remove the folder when the block ends."""
     repository = resolve_location(place)
     base = await resolve_commit(repository, commit)
     await _remove_stale_checkouts(repository)
@@ -162,7 +162,7 @@ async def temporary_checkout(place: GitLocation, commit: str) -> AsyncIterator[C
 
 
 async def resolve_commit(place: GitLocation, name: str) -> str:
-    """Return the id of the commit that a name refers to. Raise Mistake if there is none."""
+    """Return the id of the commit to which a name refers. Raise Mistake if there is no such commit."""
     found = await call_git(place, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
     if found.code != 0:
         raise Mistake(f"commit {name!r} not found in {root_folder(place)}; give a branch, a tag or a commit id")
@@ -170,7 +170,7 @@ async def resolve_commit(place: GitLocation, name: str) -> str:
 
 
 async def find_registered_worktree(place: Repository | Checkout, path: Path, *, branch: str, base: str) -> Checkout:
-    """Return the worktree at a path, with git's own folder for it. Raise OutsideFailed if git does not list it."""
+    """Return the worktree at a path, with its git directory. Raise OutsideFailed if git does not list the worktree."""
 
     def find_git_dir() -> Path | None:
         for own in sorted((place.common_dir / "worktrees").iterdir()):
@@ -186,10 +186,10 @@ async def find_registered_worktree(place: Repository | Checkout, path: Path, *, 
 
 
 async def write_worktree_files(checkout: Checkout, *, lock: int) -> None:
-    """Write the files of a worktree that was added without its files.
+    """Write the files of a worktree that was added without files.
 
-    Git could write them when adding the worktree, but it would then use settings that apply only to that worktree and
-    that could not be checked before.
+    Git could write the files when it adds the worktree. But it would then use settings that apply only to the new
+    worktree, and these settings can be checked only after the worktree was added.
     """
     told = ("reset", "--hard", "--no-recurse-submodules", "--quiet")
     await read_git_output(checkout, *told, timeout=SNAPSHOT_SECONDS, lock=lock)
@@ -213,7 +213,7 @@ async def _remove_worktree(place: Repository | Checkout, path: Path) -> None:
 
 @contextmanager
 def _lock_new_folder() -> Iterator[tuple[Path, int]]:
-    """Create a folder for this process only, and hold its lock; a child process can inherit the lock."""
+    """Create a temporary folder and hold its lock until the block ends. A child process can inherit the lock."""
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
         lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)

@@ -1,6 +1,6 @@
-"""Create refs to the commits of a run's snapshots, so that git does not delete these commits.
+"""Create refs to the commits of a run's snapshots, so that git does not delete the commits.
 
-The commits of the snapshot NAME of the run RUN are under `refs/podium/snapshots/RUN/NAME/0`, `/1` and so on.
+For the snapshot NAME of the run RUN, the refs are `refs/podium/snapshots/RUN/NAME/0`, `/1` and so on.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ SNAPSHOT_REFS = "refs/podium/snapshots"
 
 
 async def keep_snapshot(place: GitLocation, run: str, name: str, commits: Mapping[str, str]) -> None:
-    """Create refs to these commits under a snapshot's name; a second call with the same commits changes nothing.
+    """Create refs to the commits of a snapshot. A second call with the same commits changes nothing.
 
     `commits` maps branches to commits. Raise OutsideFailed if a commit does not exist.
     """
@@ -25,5 +25,5 @@ async def keep_snapshot(place: GitLocation, run: str, name: str, commits: Mappin
 
 
 def _as_ref_name(text: str) -> str:
-    """Return `text` as one part of a ref's name, with the characters escaped that git does not allow in a ref."""
+    """Return `text` as one component of a ref's name. Characters that git does not allow in a ref are escaped."""
     return quote(text, safe="").replace(".", "%2E").replace("~", "%7E")

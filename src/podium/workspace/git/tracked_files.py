@@ -16,12 +16,12 @@ from .repository import Repository, call_git
 
 SUBMODULE_MODE = b"160000"
 DEEPEST = 8
-"""How many levels of nested submodules are read."""
+"""The maximum nesting depth of the submodules that are read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrackedFiles:
-    """The tracked paths below a folder, sorted and relative to it. `submodules` includes nested ones."""
+    """The tracked paths below a folder, sorted and relative to the folder. `submodules` includes nested submodules."""
 
     paths: Sequence[str] = ()
     submodules: tuple[str, ...] = ()
@@ -31,18 +31,18 @@ class TrackedFiles:
         return place < len(self.paths) and self.paths[place] == path
 
     def has_any_below(self, folder: str) -> bool:
-        """Return whether git tracks a file in a folder."""
+        """Return whether git tracks any file below a folder."""
         place = bisect_left(self.paths, f"{folder}/")
         return place < len(self.paths) and self.paths[place].startswith(f"{folder}/")
 
 
 async def read_tracked_files(folder: Path) -> TrackedFiles:
-    """Return the tracked files below a folder; none if it is not in a repository that can be read."""
+    """Return the tracked files below a folder; none if the folder is not in a readable repository."""
     return await _read_index(folder, DEEPEST)
 
 
 async def list_ignored_folders(folder: Path, paths: Sequence[str]) -> set[str]:
-    """Return the paths that git ignores. If git cannot determine that, no path counts as ignored."""
+    """Return the paths that git ignores; none if git fails."""
     with suppress(Mistake, OutsideFailed):
         repository = Repository.at(folder)
         prefix = _prefix_below(repository, folder)
@@ -72,7 +72,7 @@ async def _read_index(folder: Path, depth: int) -> TrackedFiles:
 
 
 def _prefix_below(repository: Repository, folder: Path) -> str:
-    """Return a folder's path in its repository, with a trailing slash; empty for the repository itself."""
+    """Return a folder's path relative to its repository, with a trailing slash; empty for the repository's root."""
     relative = folder.resolve().relative_to(repository.root).as_posix()
     return "" if relative == "." else f"{relative}/"
 

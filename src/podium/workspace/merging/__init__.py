@@ -1,1 +1,1 @@
-"""Merging workers' branches: trial merges, overlap forecasts, the merge train and fast-forwarding the target."""
+"""Merge workers' branches: trial merges, overlap forecasts, the merge train and fast-forwarding the target."""

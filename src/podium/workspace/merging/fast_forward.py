@@ -1,7 +1,7 @@
 """Fast-forward the target branch to exactly the approved commit, or not at all.
 
-An approval applies to one tree and to the commit that the target was at. If the target is checked out, its files
-are updated too, but only if none of the user's work can be lost.
+An approval applies to one tree and one commit of the target. If the target is checked out, its files are updated too,
+but only if none of the user's work can be lost.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ REWRITING = ("rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START")
 async def fast_forward(repo: GitLocation, target: str, *, commit: str, expected_tree: str, expected_old: str) -> None:
     """Move the branch `target` from `expected_old` to `commit`, whose tree must be `expected_tree`.
 
-    Do nothing if `target` is already at `commit`. Raise Mistake if the branch or its checkout is in any other state.
+    Do nothing if `target` is already at `commit`. Raise Mistake if the branch or its checkout is in another state.
     """
     place = resolve_location(repo)
     new = await resolve_commit(place, commit)
@@ -72,7 +72,7 @@ async def fast_forward(repo: GitLocation, target: str, *, commit: str, expected_
 
 
 async def _move_branch(place: GitLocation, target: str, old: str, new: str) -> None:
-    """Move only the branch. Git compares and moves in one step, so that no other commit is overwritten."""
+    """Move the branch, but do not change files. Git moves it only from `old`, so that no other commit is lost."""
     done = await call_git(place, "update-ref", "-m", "podium: fast-forward", HEADS + target, new, old)
     if done.code != 0:
         raise Mistake(
@@ -82,7 +82,7 @@ async def _move_branch(place: GitLocation, target: str, old: str, new: str) -> N
 
 
 async def _find_branch_checkout(place: Repository | Checkout, target: str) -> Repository | None:
-    """Return the checkout of the branch, with its own git folder. Raise Mistake if it is unusable."""
+    """Return the checkout of a branch, or None if it is not checked out. Raise Mistake if the checkout is unusable."""
     listed = await read_git_output(place, "worktree", "list", "--porcelain", "-z")
     having = [
         Path(record[0].removeprefix("worktree "))
@@ -122,7 +122,7 @@ def _must_not_be_rebasing(common: Path, target: str) -> None:
 
 
 async def _must_be_safe_to_update(checkout: Repository, target: str, old: str, new: str) -> None:
-    """Raise Mistake if files in the checkout could be lost, or the user's own git would write them differently."""
+    """Raise Mistake if changes in the checkout could be lost, or if the user's own git would write other files."""
     for name, what in UNDER_WAY.items():
         if (checkout.git_dir / name).exists():
             raise Mistake(f"{what} is under way in {checkout.root}; finish or abort it, then try again")
@@ -154,7 +154,7 @@ async def _must_be_safe_to_update(checkout: Repository, target: str, old: str, n
 
 
 async def _update_checkout_files(checkout: Repository, target: str, old: str, new: str) -> None:
-    """Update the checkout's files from the old commit to the new one; git updates all of them or none."""
+    """Update the checkout's files from the commit `old` to the commit `new`. Git updates either all files or none."""
     if await _has_files_of_commit(checkout, new):
         return
     done = await call_git(checkout, "read-tree", "-m", "-u", old, new, timeout=LONGEST)
@@ -167,7 +167,7 @@ async def _update_checkout_files(checkout: Repository, target: str, old: str, ne
 
 
 async def _has_files_of_commit(checkout: Repository, new: str) -> bool:
-    """Return whether the files already match the new commit: an earlier attempt ended just before the branch moved."""
+    """Return whether the files already match the commit, because an earlier attempt ended before the branch moved."""
     done = await call_git(checkout, "diff-index", "--quiet", new, timeout=LONGEST)
     staged = await call_git(checkout, "diff-index", "--quiet", "--cached", new, timeout=LONGEST)
     if done.code not in (0, 1):
@@ -176,7 +176,7 @@ async def _has_files_of_commit(checkout: Repository, new: str) -> bool:
 
 
 async def _diff_paths(checkout: Repository, old: str, new: str) -> tuple[list[str], list[str]]:
-    """Return the added paths, and the other paths that differ."""
+    """Return the paths that the new commit adds, and the other paths that differ."""
     told = split_nul_paths(
         await read_git_output(checkout, "diff-tree", "-r", "-z", "--name-status", "--no-renames", old, new)
     )
@@ -186,9 +186,9 @@ async def _diff_paths(checkout: Repository, old: str, new: str) -> tuple[list[st
 
 
 def find_blocking_paths(root: Path, added: list[str], others: list[str]) -> Iterator[str]:
-    """Yield the added paths at which an untracked or ignored file is in the way.
+    """Yield the paths that cannot be added, because an untracked or ignored file is in the way.
 
-    Git itself keeps untracked files and overwrites ignored ones; Podium keeps both.
+    Git would overwrite ignored files, but not untracked files; Podium overwrites neither.
     """
     kept = frozenset(others)
     for path in added:
@@ -206,7 +206,7 @@ def find_blocking_paths(root: Path, added: list[str], others: list[str]) -> Iter
 
 
 def _holds_only_tracked(root: Path, folder: Path, kept: frozenset[str]) -> bool:
-    """Return whether git tracks all files in a folder, so that the folder can be replaced."""
+    """Return whether a folder contains only files in `kept`, which git tracks, so that the folder can be replaced."""
     return all(
         os.path.relpath(os.path.join(where, file), root) in kept  # noqa: PTH118 - there can be thousands
         for where, _, files in os.walk(folder)
@@ -233,6 +233,6 @@ async def _find_filter_paths(checkout: Repository, new: str, paths: list[str]) -
 
 
 def format_paths(paths: list[str]) -> str:
-    """Return the first few paths and the number of the others, for a message."""
+    """Return the first few paths and the number of other paths, for a message."""
     few = ", ".join(escape_unprintable(decode_path(os.fsencode(path))) for path in paths[:NAMES_SHOWN])
     return few if len(paths) <= NAMES_SHOWN else f"{few} and {len(paths) - NAMES_SHOWN} more"

@@ -1,6 +1,6 @@
 """List and remove the integration branches that merge trains have created.
 
-A branch is removed only if it still points to the commit that was read before, and never while it is checked out.
+A branch is removed only if it still points to the expected commit and is not checked out.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ FIELDS = "%(objectname) %(tree) %(if)%(worktreepath)%(then)checked-out%(else)fre
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IntegrationBranch:
-    """A branch that a merge train created, its commit and its tree."""
+    """A branch that a merge train created, with its commit and its tree."""
 
     branch: str
     commit: str
@@ -26,12 +26,12 @@ class IntegrationBranch:
 
 
 def name_integration_branch(at: datetime) -> str:
-    """Return the name of the integration branch of a merge train that starts at this time."""
+    """Return a name for the integration branch of a merge train that starts at this time."""
     return f"{PREFIX}{at:%Y%m%d-%H%M%S}"
 
 
 async def list_integration_branches(repo: GitLocation) -> list[IntegrationBranch]:
-    """Return the integration branches that exist, oldest first."""
+    """Return the existing integration branches, oldest first."""
     listed = await read_git_output(repo, "for-each-ref", f"--format={FIELDS}", f"{HEADS}{PREFIX}*")
     found = []
     for line in listed.splitlines():
@@ -45,7 +45,7 @@ async def list_integration_branches(repo: GitLocation) -> list[IntegrationBranch
 
 
 async def remove_superseded_branches(repo: GitLocation, commit: str, *, except_ref: str | None) -> list[str]:
-    """Remove the integration branches whose whole content is in `commit`; return their names.
+    """Remove the integration branches whose work `commit` contains, and return their names.
 
     Such a branch has the same tree as `commit`, and all its commits except merges are in the history of `commit`.
     """
@@ -66,5 +66,5 @@ async def remove_integration_branch(repo: GitLocation, ref: str, commit: str) ->
     place = resolve_location(repo)
     if any(HEADS + one.branch == ref and one.is_checked_out for one in await list_integration_branches(place)):
         return False
-    # With the commit as old value, git removes the ref only if nobody has moved it.
+    # Given the commit as the old value, git removes the ref only if nobody has moved it.
     return (await call_git(place, "update-ref", "-d", ref, commit)).code == 0

@@ -1,4 +1,4 @@
-"""The merge train: merge branches one after another onto a new integration branch, and check each merge.
+"""Run a merge train: merge branches one after another onto a new integration branch, and check each merge.
 
 A branch that conflicts or fails its check is left out, and so are the branches that build on it; the others are
 merged. The user's checkouts do not change, and the target does not move until a person approves and `fast_forward`
@@ -32,7 +32,7 @@ Reason = Literal["conflict", "unresolved", "check", "dependency", "moved", "miss
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainBranch:
-    """A branch to merge: the commit that was reviewed, and the branches that it builds on."""
+    """A branch to merge, with the commit that was reviewed and the branches on which it builds."""
 
     branch: str
     commit: str
@@ -41,7 +41,7 @@ class TrainBranch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """The result of the checks; if they failed, the command that failed and its output.
+    """The result of the checks. `command` and `output` are those of the check that failed, if any.
 
     `checks` are the names of the checks that ran and passed.
     """
@@ -58,7 +58,7 @@ Check = Callable[[Path], Awaitable[CheckResult]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedBranch:
-    """A merged branch: the train's commit that contains it, and that commit's tree."""
+    """A merged branch, with the commit in the train that contains it and the tree of that commit."""
 
     branch: str
     commit: str
@@ -67,10 +67,10 @@ class MergedBranch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LeftOutBranch:
-    """A branch that was not merged, and why.
+    """A branch that was not merged, and the reason.
 
-    `onto` is the commit that it was merged onto in the attempt, and `files` are the files with conflicts or remaining
-    conflict markers. `output` is the end of the check's output, or both sides of the conflicts.
+    `onto` was the head of the train at that moment, and `files` are the files with conflicts or remaining conflict
+    markers. `output` is the end of the check's output, or both sides of the conflicts.
     """
 
     branch: str
@@ -103,9 +103,9 @@ class Train:
 async def build_train(
     repo: GitLocation, branches: Sequence[TrainBranch], *, onto: str, integration: str, check: Check
 ) -> Train:
-    """Merge the branches, each after those it builds on, onto a new branch that starts at `onto`.
+    """Merge the branches, each after the branches on which it builds, onto a new branch that starts at `onto`.
 
-    If a branch called `integration` exists, the new branch gets a number.
+    The new branch is called `integration`. If that branch exists, a number is appended to the name.
     """
     place = resolve_location(repo)
     ordered = sort_by_dependency(branches)
@@ -129,7 +129,10 @@ async def build_train(
 
 
 def sort_by_dependency(branches: Sequence[TrainBranch]) -> list[TrainBranch]:
-    """Return the branches in the given order, but each after those it builds on. Raise Mistake for a cycle."""
+    """Return the branches in the given order, except that each follows the branches on which it builds.
+
+    Raise Mistake if branches depend on each other, or if a branch is listed twice.
+    """
     waiting = {train_branch.branch: train_branch for train_branch in branches}
     if len(waiting) < len(branches):
         twice = next(
@@ -151,7 +154,7 @@ def sort_by_dependency(branches: Sequence[TrainBranch]) -> list[TrainBranch]:
 
 
 def _find_cycle(waiting: Mapping[str, TrainBranch]) -> list[str]:
-    """Return one cycle, in which each branch depends on the next."""
+    """Return a cycle of branches, in which each branch depends on the next."""
     way = [next(iter(waiting))]
     while True:
         following = next(branch for branch in waiting[way[-1]].after if branch in waiting)
@@ -175,7 +178,7 @@ class _TrainBuilder:
         """The checks that passed on the tree of the head."""
 
     async def look_up_tips(self, branches: Sequence[TrainBranch]) -> None:
-        """Resolve the branches, and those they build on, once for the whole train."""
+        """Resolve the branches, and the branches on which they build, once for the whole train."""
         self._tips = await branch_tips(
             self._place, {name for train_branch in branches for name in (train_branch.branch, *train_branch.after)}
         )
@@ -187,7 +190,7 @@ class _TrainBuilder:
             self.left_out.append(left_out)
 
     async def _find_obstacle(self, train_branch: TrainBranch) -> LeftOutBranch | None:
-        """Return the branch as left out if no merge can be tried, otherwise None."""
+        """Return the branch with a reason if it must be left out without trying to merge it, otherwise None."""
         now = self._tips.get(train_branch.branch)
         if now is None:
             return self._leave_out(
@@ -212,13 +215,13 @@ class _TrainBuilder:
         return None
 
     async def _describe_missing_dependency(self, earlier: str) -> str:
-        """Return why a dependency is missing; empty if it is merged, or if its branch no longer exists."""
+        """Return why a dependency is missing, or an empty string if it is merged or its branch no longer exists."""
         if any(one.branch == earlier for one in self.merged):
             return ""
         if any(one.branch == earlier for one in self.left_out):
             return "was left out"
         commit = self._tips.get(earlier)
-        # A branch that no longer exists was merged earlier and cleaned up, so there is nothing to wait for.
+        # A branch that no longer exists was merged earlier and then deleted, so nothing is missing.
         if commit is None or await contains_commit(self._place, self._target.commit, commit):
             return ""
         return f"is neither in this train nor in {escape_unprintable(self._target.name)}; merge it too"
@@ -267,7 +270,7 @@ class _TrainBuilder:
 async def leave_out_conflict(
     place: GitLocation, clash: ConflictingMerge, ours: MergeSide, theirs: MergeSide
 ) -> LeftOutBranch:
-    """Return the branch `theirs` as left out, because it conflicts with `ours`."""
+    """Return the branch `theirs` with the reason that it conflicts with `ours`."""
     why = "; ".join(escape_unprintable(one.text) for one in clash.conflicts) or "it conflicts with the train"
     return LeftOutBranch(
         branch=theirs.name,
@@ -281,7 +284,7 @@ async def leave_out_conflict(
 
 
 def describe_merged(target: str, coupled: Sequence[MergedBranch]) -> str:
-    """Return a name for the base of the next merge: the target and the branches merged so far."""
+    """Return a name for the base of the next merge, from the target and the branches that are already merged."""
     return " + ".join((target, *(one.branch for one in coupled)))
 
 
@@ -304,7 +307,7 @@ def format_conflict(left_out: LeftOutBranch) -> str:
 
 
 def fence_output(output: str) -> str:
-    """Quote output in a text for an agent, between fences that do not occur in it."""
+    """Quote output for an agent, between fences that do not occur in the output."""
     fence = "`" * max(3, *(len(run) + 1 for run in ("", *re.findall("`+", output))))
     return f"{fence}\n{output}\n{fence}"
 
@@ -323,7 +326,7 @@ async def _create_branch(place: GitLocation, name: str, commit: str) -> str:
         numbered = name if number == 1 else f"{name}-{number}"
         if numbered in await branch_tips(place, [numbered]):
             continue
-        # With an empty old value, git creates the ref only if it does not exist at that moment.
+        # Given an empty old value, git creates the ref only if it does not exist at that moment.
         done = await call_git(place, "update-ref", "-m", "merge train", HEADS + numbered, commit, "")
         if done.code == 0:
             return HEADS + numbered

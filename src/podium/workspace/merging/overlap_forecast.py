@@ -1,4 +1,4 @@
-"""The overlap forecast: which branches changed the same files, and which of them would not merge.
+"""Forecast overlaps: which branches changed the same files, and which of them would conflict.
 
 Each pair gets a trial merge, because two branches can conflict without a common file, or change the same file
 without a conflict. The forecast changes nothing and recommends nothing.
@@ -30,7 +30,7 @@ class FileChange:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BranchChanges:
-    """The changes on a branch: files, lines, and commits, oldest first."""
+    """The changes on a branch: files, numbers of lines, and commits, oldest first."""
 
     files: tuple[FileChange, ...]
     added: int
@@ -45,9 +45,9 @@ class BranchChanges:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overlap:
-    """Two branches, or a branch and the target: the files that both changed, and the conflicts between them.
+    """The files that two branches, or a branch and the target, both changed, and the conflicts between them.
 
-    If the conflicts come from a branch that one of the two is built on, `through` is that branch; otherwise it is
+    If the conflicts come from a branch on which one of the two is built, `through` is that branch; otherwise it is
     empty. `is_in` says whether the second branch already contains the first.
     """
 
@@ -61,7 +61,7 @@ class Overlap:
 
     @property
     def conflict_files(self) -> tuple[str, ...]:
-        """The files that conflict, each once."""
+        """The files that conflict, without duplicates."""
         return tuple(dict.fromkeys(file for clash in self.conflicts for file in clash.files))
 
 
@@ -69,7 +69,8 @@ class Overlap:
 class Forecast:
     """The overlaps and conflicts to expect when these branches are merged.
 
-    `pairs` contains the pairs that share files or would not merge; `onto_target` contains every branch.
+    `pairs` contains the pairs of branches that changed the same files or would conflict. `onto_target` contains the
+    overlap of every branch with the target.
     """
 
     onto: str
@@ -79,13 +80,13 @@ class Forecast:
 
 
 async def read_branch_changes(repo: GitLocation, base: str, branch: str) -> BranchChanges:
-    """Return the changes on `branch` since it forked from `base`, or its whole content if they share no history."""
+    """Return the changes on `branch` since it diverged from `base`, or its whole content if they share no history."""
     place = resolve_location(repo)
     return await read_commit_changes(place, await resolve_commit(place, base), await branch_tip(place, branch))
 
 
 async def read_commit_changes(repo: GitLocation, base: str, commit: str) -> BranchChanges:
-    """Return the changes in `commit` since it forked from `base`, or its whole content if they share no history."""
+    """Return the changes in `commit` since it diverged from `base`, or its whole content if they share no history."""
     met = await call_git(repo, "merge-base", base, commit)
     if met.code == 0:
         begin = met.out.decode().split()[0]
@@ -104,7 +105,7 @@ async def read_commit_changes(repo: GitLocation, base: str, commit: str) -> Bran
 
 
 async def forecast_merges(repo: GitLocation, branches: Mapping[str, str], *, onto: str) -> Forecast:
-    """Try to merge the branches, given with their bases, with each other and with the branch `onto`."""
+    """Try to merge the branches with each other and with the branch `onto`. `branches` maps branches to their bases."""
     place = resolve_location(repo)
     target = MergeSide(name=onto, commit=await branch_tip(place, onto))
     sides = [MergeSide(name=branch, commit=await branch_tip(place, branch)) for branch in branches]
@@ -137,7 +138,7 @@ async def forecast_merges(repo: GitLocation, branches: Mapping[str, str], *, ont
 def _trace_conflict_origin(
     one: Overlap, clashes: Mapping[frozenset[str], Overlap], below: Mapping[str, Sequence[str]]
 ) -> Overlap:
-    """Return the overlap with `through` set if its conflicts come from a branch that one side is built on."""
+    """Return the overlap with `through` set, if its conflicts come from a branch on which one side is built."""
     if one.merges:
         return one
     for built, other in ((one.first, one.second), (one.second, one.first)):
@@ -160,7 +161,7 @@ def _make_overlap(first: MergeSide, second: MergeSide, files: frozenset[str], ou
 
 
 def _parse_numstat(numstat: bytes) -> Iterator[FileChange]:
-    """Parse the output of `--numstat -z`: for a rename, the name is empty and both names follow."""
+    """Parse the output of `--numstat -z`. For a renamed file, the name is empty, and the old and new names follow."""
     words = iter(numstat.split(b"\0"))
     while word := next(words, b""):
         added, removed, name = word.split(b"\t", 2)

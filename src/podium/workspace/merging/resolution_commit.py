@@ -1,7 +1,7 @@
-"""Resolution commits: a merge that conflicts or fails a check, committed as the starting point for resolving it.
+"""Commit a merge that conflicts or fails a check, as the start of its resolution, and find unresolved files.
 
-The commit contains git's merge result, including conflict markers, and has both sides as parents. So anything built
-on it contains both sides, and its history permanently shows the conflicts. Other modules decide who resolves the
+The commit contains git's merge result, including conflict markers, and has both sides as parents. So a branch that is
+built on it contains both sides, and its history permanently shows the conflicts. Other modules decide who resolves the
 conflicts. The result is an ordinary branch, which no train merges while it still has conflict markers.
 """
 
@@ -20,14 +20,14 @@ from ..git.snapshot import write_commit
 from .trial_merge import LONGEST, CleanMerge, ConflictingMerge, MergeSide, try_merge
 
 NOTE = "Podium-Conflict"
-"""The trailer in a commit message that marks a resolution commit."""
+"""The trailer that marks a resolution start in its commit message."""
 
 MARKS = r"^(<{7}|[|]{7}|={7}|>{7})([[:space:]]|$)"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolutionStart:
-    """The commit that a resolution starts from, and the two commits that conflict."""
+    """The commit at which a resolution starts, and the two commits that conflict."""
 
     commit: str
     ours: str
@@ -37,7 +37,7 @@ class ResolutionStart:
 async def commit_resolution_start(
     place: GitLocation, tried: ConflictingMerge | CleanMerge, ours: MergeSide, theirs: MergeSide
 ) -> ResolutionStart:
-    """Commit a merge that conflicts or fails a check; no ref points to the commit yet.
+    """Commit a merge that conflicts or fails a check, without creating a ref to the commit.
 
     Raise Mistake if git produced no merge result.
     """
@@ -77,20 +77,20 @@ async def _list_resolution_starts(place: GitLocation, *which: str) -> list[Resol
 
 
 async def is_resolution_of(place: GitLocation, start: ResolutionStart, commit: str) -> bool:
-    """Return whether a resolution merges `commit`: the merged side contains it, and the other side does not."""
+    """Return whether the resolution from `start` includes `commit`: it is in `theirs` and not in `ours`."""
     return await contains_commit(place, start.theirs, commit) and not await contains_commit(place, start.ours, commit)
 
 
 async def find_marked_files(place: GitLocation, commit: str, start: ResolutionStart) -> frozenset[str]:
-    """Return the files of a commit in which a conflict marker contains the name of one of the two sides."""
+    """Return the files of a commit that have a conflict marker with the id of one of the two sides."""
     return frozenset(await _count_matching_lines(place, commit, f"^[<>]+ ({start.ours}|{start.theirs})"))
 
 
 async def find_unresolved_files(place: GitLocation, commit: str, start: ResolutionStart) -> tuple[str, ...]:
-    """Return the unresolved files of a commit: those with conflict markers or with a temporary name from git.
+    """Return the unresolved files of a commit, which have conflict markers or a temporary name from git.
 
-    A marker with the name of a side counts in any file. Other markers count only in the files that conflicted, and
-    only if neither side had them, because a similar line can be a heading.
+    A marker with the id of a side counts in any file. Other markers count only in files that conflicted, and only if
+    the file has more of them than both sides together, because a similar line can be a heading.
     """
     sides = f"({start.ours}|{start.theirs})"
     left = set(await find_marked_files(place, commit, start))

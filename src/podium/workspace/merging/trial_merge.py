@@ -1,7 +1,7 @@
-"""Trial merges: whether two commits merge, the resulting tree, and the conflicts.
+"""Try to merge commits, and return the resulting trees and conflicts.
 
-No branch or file changes. Git creates unreferenced objects, and removes them later. `overlap_forecast` reports the
-outcomes, and `merge_train` builds on them.
+No branch or file is changed. Git creates unreferenced objects, and removes them later. `overlap_forecast` reports the
+outcomes, and `merge_train` uses the trees.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ LINES_SHOWN = 60
 LONGEST_LINE = 300
 
 USAGE = 129
-"""Git's exit code for an option that it does not know."""
+"""The exit code of git for an unknown option."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Conflict:
-    """A conflict in a merge; `kind` is git's word for it, such as `rename/rename`."""
+    """A conflict in a merge; `kind` is git's term for it, such as `rename/rename`."""
 
     kind: str
     files: tuple[str, ...]
@@ -44,7 +44,7 @@ class CleanMerge:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConflictingMerge:
-    """A merge with conflicts; `tree` contains conflict markers, and is empty if git produced no tree."""
+    """A merge with conflicts. The files in `tree` have conflict markers; `tree` is empty if git produced no tree."""
 
     tree: str
     files: tuple[str, ...]
@@ -77,7 +77,7 @@ async def try_merges(repo: GitLocation, pairs: Sequence[tuple[MergeSide, MergeSi
 
 
 async def _try_merge_batch(repo: GitLocation, pairs: Sequence[tuple[MergeSide, MergeSide]]) -> list[MergeOutcome]:
-    """Try a few pairs in one process."""
+    """Return the outcome of merging each of a few pairs, in one git process."""
     asked = "".join(f"{ours.commit} {theirs.commit}\n" for ours, theirs in pairs)
     done = await call_git(repo, "merge-tree", "--stdin", stdin=asked.encode(), timeout=LONGEST)
     if done.code == 0:
@@ -110,7 +110,7 @@ def parse_merge_tree(out: bytes) -> Iterator[MergeOutcome]:
 
 
 def _parse_conflicts(words: Iterator[bytes]) -> Iterator[Conflict]:
-    """Yield the messages of one outcome that are about conflicts."""
+    """Yield the conflicts in the messages of one outcome."""
     while count := next(words):
         files = tuple(decode_path(next(words)) for _ in range(int(count)))
         kind, text = next(words).decode(), next(words).decode(errors="backslashreplace").strip()
@@ -119,7 +119,7 @@ def _parse_conflicts(words: Iterator[bytes]) -> Iterator[Conflict]:
 
 
 def name_conflict_sides(outcome: MergeOutcome, ours: MergeSide, theirs: MergeSide) -> MergeOutcome:
-    """Return the outcome with names instead of commit ids in its messages."""
+    """Return the outcome, with display names instead of commit ids in its messages."""
     if isinstance(outcome, CleanMerge):
         return outcome
     told = tuple(
@@ -130,7 +130,7 @@ def name_conflict_sides(outcome: MergeOutcome, ours: MergeSide, theirs: MergeSid
 
 
 def replace_commit_ids(text: str, *sides: MergeSide) -> str:
-    """Return `text` with names instead of commit ids."""
+    """Return `text` with display names instead of commit ids."""
     for side in sides:
         text = text.replace(side.commit, side.name)
     return text
@@ -150,7 +150,7 @@ async def format_conflict_excerpt(
 
 
 async def _read_conflict_lines(repo: GitLocation, tree: str, file: str) -> str:
-    """Return the lines between a file's conflict markers; empty if it has no markers or is too large."""
+    """Return the lines between a file's conflict markers; empty if it has no markers or cannot be read."""
     try:
         done = await call_git(repo, "cat-file", "blob", f"{tree}:{file}")
     except OutsideFailed:

@@ -1,1 +1,1 @@
-"""The command sandbox: mounts, resource limits, system call filter, secret files and self-test."""
+"""Run commands in a sandbox: mounts, resource limits, system call filter, secret files and self-test."""

@@ -1,9 +1,9 @@
-"""Run commands in a sandbox that limits what they can do, whatever they try.
+"""Run commands in a sandbox that limits their access to the system.
 
-Bubblewrap gives a command its own namespaces (users, processes, network, mounts, host name, control
-groups), no capabilities, a read-only system, and a checkout. A filter denies system calls that bypass
-these limits. When the command or this process ends, everything that the command started ends too.
-The policy decides whether a command may run at all; the caller handles timeouts and output.
+Bubblewrap runs a command in its own namespaces (users, processes, network, mounts, host name, control groups), without
+capabilities, with a read-only system and a checkout. A filter denies system calls that bypass these limits. When the
+command or this process ends, all processes that the command started are killed. The policy decides whether a command
+may run; the caller handles timeouts and output.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Profile = Literal["read-only", "workspace"]
 
 SHELL = "/bin/sh"
 FILTER_DESCRIPTOR = 9
-"""The descriptor from which bubblewrap reads the filter; shells cannot use a higher one."""
+"""The descriptor from which bubblewrap reads the filter. Shells cannot redirect higher descriptors."""
 
 NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts")
 PROTECTED_NAMES = (
@@ -59,7 +59,7 @@ PROTECTED_NAMES = (
 )
 """Paths that a command can neither change nor create. Other protected paths are read-only if they exist."""
 LEFTHOOK_NAMES = tuple(f"{dot}lefthook-local.{kind}" for dot in ("", ".") for kind in ("yml", "yaml", "toml", "json"))
-"""Lefthook's local configuration files; protected like the paths above if its main file exists."""
+"""Lefthook's local configuration files. They are protected like the paths above if Lefthook's main file exists."""
 
 INSTALLERS = (
     ("apt-get", "sudo apt-get install bubblewrap"),
@@ -72,11 +72,11 @@ INSTALLERS = (
 
 @dataclass(frozen=True, kw_only=True)
 class Sandbox:
-    """A sandbox for the commands of one checkout. Get one from `find`, which tests it.
+    """A sandbox for the commands in one checkout. Use `find` to create and test a sandbox.
 
-    `home` is the Podium home; neither it nor `store` is visible from inside. `protected` are paths below the top of
-    the checkout that commands can only read; `submodules` are the `.git` of each submodule, which they cannot create
-    either. `report` receives a sentence about each nested repository that was moved out of the way.
+    `home` is the Podium home; neither `home` nor `store` is visible from inside. `protected` are paths in subfolders of
+    the checkout that commands can only read. `submodules` are the paths of the submodules' `.git`, which commands can
+    neither change nor create. `report` is called with a sentence about each nested repository that was moved.
     """
 
     program: str
@@ -109,8 +109,8 @@ class Sandbox:
     ) -> Sandbox:
         """Return the sandbox for a checkout. Raise Mistake if no sandbox is available or its self-test fails.
 
-        `readable` are folders outside the checkout that commands can read. `shown` are files in the checkout
-        that commands can read although their names suggest secrets.
+        `readable` are folders outside the checkout that commands can read. `shown` are files in the checkout that
+        commands can read even if their names suggest secrets.
         """
         checkout = _resolve_checkout(checkout, profile)
         program = find_bubblewrap(outside=checkout)
@@ -141,17 +141,17 @@ class Sandbox:
         return found
 
     async def self_test(self) -> list[str]:
-        """Return the actions that the sandbox failed to prevent; empty if it passes. The test runs once per process."""
+        """Return the failures of the sandbox; empty if it passes the test. Identical sandboxes are tested only once."""
         return await find_failures(self)
 
     def wrap(self, argv: list[str], sealed: Mapping[str, bytes] | None = None) -> list[str]:
-        """Return the command line that runs `argv` in the sandbox; start it in a folder that is visible inside.
+        """Return the command line that runs `argv` in the sandbox. Run it in a folder that is visible inside.
 
-        `sealed` are files in the checkout with the content that the command sees, even if the files change.
+        `sealed` maps files in the checkout to the content that the command sees, even if the files change.
         """
         copies = SealedFiles(self.home / "sandbox").make_copies(self.checkout, sealed or {})
-        # Only the command leaves the process group that is killed; the sandbox's first process stays in it. With
-        # --new-session, both would leave, and a command that is killed while it starts would keep running.
+        # Only the command leaves the process group that is killed; the sandbox's first process stays in the group. With
+        # --new-session, both would leave it, and a command that is killed while it starts would keep running.
         inside = f'{self.limits.ulimit_script()} && echo >&0 && read -r _ && exec setsid "$@" </dev/null'
         held = self._placeholders.acquire() if self.profile == "workspace" else ()
         bwrap = [
@@ -174,7 +174,7 @@ class Sandbox:
         return command
 
     def remove_placeholders(self) -> None:
-        """Remove our placeholders from the checkout; this also happens shortly after the last command."""
+        """Remove the placeholders from the checkout now. Otherwise they are removed shortly after the last command."""
         if self.profile == "workspace":
             self._placeholders.remove()
 
@@ -214,7 +214,7 @@ class Sandbox:
 
     @cached_property
     def _build_mount_arguments(self) -> Callable[[tuple[Mount, ...], tuple[Mount, ...]], list[str]]:
-        """A function that builds the arguments for all mounts, or reuses the last ones if nothing has changed."""
+        """A function that returns the arguments for all mounts, and reuses its last result if nothing has changed."""
 
         @lru_cache(maxsize=1)
         def build(copies: tuple[Mount, ...], guards: tuple[Mount, ...]) -> list[str]:
@@ -224,7 +224,7 @@ class Sandbox:
         return build
 
     def _visible_mounts(self, guards: Sequence[Mount]) -> Iterator[Mount]:
-        """Yield all mounts. Nothing in the Podium home is visible except a checkout inside it."""
+        """Yield all mounts. They hide the Podium home, except for a checkout inside it."""
         closed = (*guards, Mount("empty", self.home))
         for mount in (*self._base_mounts, *self._anchor_mounts(closed), *guards):
             is_checkout = mount.place.is_relative_to(self.checkout) and self.checkout.is_relative_to(self.home)
@@ -233,7 +233,7 @@ class Sandbox:
         yield Mount("empty", self.home)
 
     def _anchor_mounts(self, guards: Sequence[Mount]) -> Iterator[Mount]:
-        """Yield mounts for the folders above closed paths in the checkout: a mount point cannot be moved."""
+        """Yield mounts for the folders above closed paths in the checkout, because a mount point cannot be moved."""
         if self.profile != "workspace":
             return
         closed = [mount.place for mount in (*guards, *self._interpreter_mounts())]
@@ -250,7 +250,7 @@ class Sandbox:
                 yield Mount("write", folder)
 
     def _interpreter_mounts(self) -> Iterator[Mount]:
-        """Yield Podium's own Python environment if it is in the checkout: a command must not change it."""
+        """Yield a read-only mount for Podium's own Python environment if it is in the checkout."""
         prefix = Path(sys.prefix).resolve()
         if prefix.is_relative_to(self.checkout) and prefix != self.checkout:
             yield Mount("read", prefix)
@@ -276,7 +276,7 @@ class Sandbox:
         )
 
     def _store_mounts(self) -> Iterator[Mount]:
-        """Yield mounts that hide the store and SQLite's files beside it; other files in the checkout stay visible."""
+        """Yield mounts that hide the store and SQLite's files beside it, but no other files in the checkout."""
         if self.store is None:
             return
         folder = self.store.parent
@@ -301,7 +301,7 @@ class Sandbox:
 
     @cached_property
     def _names_to_hold(self) -> tuple[str, ...]:
-        """The names of placeholders: paths that a command cannot create."""
+        """The paths that a command cannot create. Placeholders are created at these paths."""
         has_lefthook = any(entry.name.startswith(("lefthook.", ".lefthook.")) for entry in os.scandir(self.checkout))
         return tuple(dict.fromkeys((*PROTECTED_NAMES, *(LEFTHOOK_NAMES if has_lefthook else ()), *self.submodules)))
 
@@ -311,7 +311,7 @@ class Sandbox:
 
 
 def find_bubblewrap(*, outside: Path) -> str:
-    """Return the absolute path of bubblewrap. Raise Mistake, with the command that installs it, if it is missing."""
+    """Return the absolute path of bubblewrap. Raise Mistake, with an install command, if it is not installed."""
     if sys.platform != "linux":
         raise Mistake("commands need a sandbox, and this system has none; --no-sandbox runs them without one")
     program = find_trusted_program("bwrap", outside=outside)
@@ -328,7 +328,7 @@ def _find_install_command() -> str:
 
 
 def _resolve_checkout(checkout: Path, profile: Profile) -> Path:
-    """Return the absolute path of a checkout. Raise Mistake if no sandbox could protect its contents."""
+    """Return the absolute path of a checkout. Raise Mistake if a sandbox could not protect the user's files in it."""
     checkout = _resolve_path(checkout)
     homes = [Path(os.environ.get("HOME", "/"))]
     with suppress(KeyError):  # the user has no entry in the password database

@@ -1,8 +1,9 @@
-"""Survey a checkout for the paths that a sandbox has to hide or write-protect.
+"""Find the paths in a checkout that a sandbox has to hide or write-protect.
 
 Untracked files count as secret if their names suggest it. Tracked files are not secret to anyone who can read the
-repository, and tests need some of them, such as certificates. Protected paths affect what programs run later; those
-at the top of the checkout are not listed here, because the sandbox protects them whether they exist or not.
+repository, and tests need some of them, such as certificates. Protected paths affect which programs run later.
+Protected paths at the top of the checkout are not listed here, because the sandbox protects them even if they do not
+exist.
 """
 
 from __future__ import annotations
@@ -23,9 +24,9 @@ from ..git.tracked_files import TrackedFiles, list_ignored_folders, read_tracked
 from .nested_repositories import FolderState, Identity, identify, is_git_shaped, read_folder_state
 
 MOST = 20_000
-"""The maximum number of files to examine, those closest to the root first."""
+"""The maximum number of files to examine. Files near the root are examined first."""
 MOST_PROTECTED = 200
-"""The maximum number of protected paths below the top, the closest first: each one delays every command's start."""
+"""The maximum number of protected paths in subfolders, because each of them delays the start of every command."""
 LEFT_OUT = frozenset(("node_modules", "__pycache__", ".tox", ".nox", ".mypy_cache", ".ruff_cache"))
 """Folders that are not examined if git ignores them and tracks no files in them."""
 PACKAGES = "lib/python3*/site-packages"
@@ -33,10 +34,10 @@ PACKAGES = "lib/python3*/site-packages"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckoutSurvey:
-    """The findings in a checkout, as paths relative to it; a folder includes everything in it.
+    """The paths found in a checkout, relative to it. A folder stands for everything in it.
 
-    `submodules` are the `.git` of each submodule, whether it exists or not. `folders` are the examined folders, and
-    `unexamined` are the others, by their absolute paths.
+    `submodules` are the paths of the submodules' `.git`, whether they exist or not. `folders` are the examined folders,
+    and `unexamined` are the other paths; both are absolute.
     """
 
     secrets: tuple[str, ...] = ()
@@ -47,7 +48,7 @@ class CheckoutSurvey:
 
 
 async def survey_checkout(checkout: Path) -> CheckoutSurvey:
-    """Examine a checkout."""
+    """Examine a checkout, and return the paths found."""
     tracked = await read_tracked_files(checkout)
     walk = _Walk(checkout)
     await to_thread.run_sync(walk.examine, (checkout,))
@@ -67,7 +68,7 @@ async def survey_checkout(checkout: Path) -> CheckoutSurvey:
 
 
 class _Walk:
-    """A walk through a checkout, with its findings."""
+    """Examines the files in a checkout, and collects the paths found."""
 
     def __init__(self, checkout: Path) -> None:
         self._checkout = str(checkout)
@@ -81,7 +82,7 @@ class _Walk:
         self.unexamined: set[str] = set()
 
     def examine_all(self, folders: Iterable[Path]) -> None:
-        """Examine folders that were skipped at first."""
+        """Examine folders that were skipped before, without skipping any folder in them."""
         self._examines_all = True
         self.unexamined.difference_update(map(str, folders))
         self.examine(folders)
@@ -94,7 +95,7 @@ class _Walk:
             if self._seen >= MOST:
                 self.unexamined.add(folder)
                 continue
-            # Read before the entries, so that any later change is noticed.
+            # Read the state before the entries, so that any later change is noticed.
             state = read_folder_state(folder)
             try:
                 entries = list(os.scandir(folder))
@@ -110,7 +111,7 @@ class _Walk:
             queue.extend(entry.path for entry in entries if self._examine_entry(entry, is_top=folder == self._checkout))
 
     def _examine_entry(self, entry: os.DirEntry[str], *, is_top: bool) -> bool:
-        """Record an entry; return whether to examine its contents."""
+        """Record an entry, and return whether it is a folder whose content must be examined."""
         is_git = entry.name == ".git"
         if is_git:
             self.unexamined.add(entry.path)
@@ -147,7 +148,7 @@ class _Walk:
 
 
 def _select_secrets(checkout: Path, sensitive: Iterable[str], tracked: TrackedFiles) -> list[str]:
-    """Return the sensitive untracked paths; in a partly tracked folder, only the untracked contents."""
+    """Return the sensitive untracked paths. For a folder with some tracked files, return only its untracked content."""
     found: list[str] = []
     pending = deque(_list_outermost(sensitive))
     while pending:
@@ -163,7 +164,7 @@ def _select_secrets(checkout: Path, sensitive: Iterable[str], tracked: TrackedFi
 
 
 def _list_outermost(paths: Iterable[str]) -> list[str]:
-    """Return the paths that are not below another given path."""
+    """Return the paths that are not below another of these paths."""
     found: set[str] = set()
     for path in sorted(paths, key=lambda one: one.count("/")):
         parts = path.split("/")

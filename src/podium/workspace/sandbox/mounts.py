@@ -1,7 +1,7 @@
-"""Mounts: the paths that a command in the sandbox sees. Each is readable, writable, private or hidden.
+"""Define the mounts of the sandbox: the paths that a command sees, each readable, writable, private or hidden.
 
-A command sees only the paths listed here. A path inside another one takes precedence, in whatever order they
-were listed, so a hidden folder stays hidden inside a readable one.
+A command sees only mounted paths. A path inside another path takes precedence, whatever the order of the mounts, so a
+hidden folder inside a readable folder stays hidden.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...values.errors import Mistake
 from ..git.repository import Repository
 
 MountKind = Literal["read", "write", "private", "empty", "secret"]
-"""Readable; writable; an empty writable folder; an empty read-only folder; a file that cannot be opened."""
+"""In this order: readable, writable, an empty writable folder, an empty read-only folder, a file nobody can open."""
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/sys/devices/system/cpu")
 CONFIGURATION = (
@@ -30,7 +30,7 @@ KERNEL_SETTINGS = tuple(
     f"/proc/{name}" for name in ("sys", "sysrq-trigger", "fs", "acpi", "asound", "scsi", "driver", "mtrr")
 )
 OWN_FOLDERS = ("VIRTUAL_ENV", "CONDA_PREFIX", "JAVA_HOME", "GOROOT", "RUSTUP_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR")
-"""Variables for commands; their values are paths that commands have to read."""
+"""Environment variables whose values are paths that commands have to read."""
 TOOLS_AT_HOME = (
     *(".rustup", ".local/share/uv/python", ".local/share/uv/tools", ".local/share/pipx", ".local/pipx"),
     *(".local/share/mise/installs", ".asdf", ".sdkman/candidates"),
@@ -43,7 +43,7 @@ SPARE_HOME = Path("/tmp/home")
 
 @dataclass(frozen=True, slots=True)
 class Mount:
-    """A path in the sandbox and its content; `source` is set if the content comes from another path."""
+    """A path in the sandbox. If its content comes from another path, that path is `source`."""
 
     kind: MountKind
     place: Path
@@ -67,7 +67,7 @@ class Mount:
 
 
 class GuardedPath:
-    """A path in a checkout that is closed if it exists, with the mounts that can close it."""
+    """A path in a checkout that is protected or hidden if it exists, with the mounts that can do this."""
 
     def __init__(self, checkout: Path, name: str, *, is_secret: bool = False) -> None:
         self.name = name
@@ -78,9 +78,9 @@ class GuardedPath:
         self._above = str(place.parent)
 
     def read_kind(self, is_plain: dict[str, bool]) -> Literal["folder", "file"] | None:
-        """Return whether the path is a folder or a file; None if it does not exist, is a link or is behind a link.
+        """Return "folder" or "file", or None if the path does not exist, is a link or is behind a link.
 
-        `is_plain` stores for each folder whether its path is free of links.
+        `is_plain` caches, for each folder, whether its path contains no links.
         """
         try:
             mode = os.lstat(self._place).st_mode
@@ -103,20 +103,20 @@ def build_system_arguments() -> list[str]:
     """Return the arguments for system files, the sandbox's processes and a few devices."""
     told: list[str] = []
     for path in (*map(Path, SYSTEM), *(Path("/etc", name) for name in CONFIGURATION)):
-        # A mount takes a tenth of a millisecond, a link almost no time.
+        # A mount takes a tenth of a millisecond, and a link takes almost no time.
         if path.is_symlink() and path.resolve().is_relative_to("/usr"):
             told += ["--symlink", str(path.readlink()), str(path)]
         elif path.exists():
             told += ["--ro-bind", str(path), str(path)]
     told += ["--proc", "/proc", "--dev", "/dev"]
-    # The kernel checks the owner of these, not capabilities, and root's changes affect the whole machine.
+    # For these files, the kernel checks the owner and not capabilities, and root's changes affect the whole machine.
     for name in KERNEL_SETTINGS if os.geteuid() == 0 else KERNEL_SETTINGS[:1]:
         told += ["--ro-bind", name, name] if Path(name).exists() else []
     return told
 
 
 def choose_sandbox_home(environ: Mapping[str, str], checkout: Path) -> Path:
-    """Return the path of a command's empty home directory: the same as the user's, if possible."""
+    """Return the path of the empty home directory for commands. It is the user's home path, if possible."""
     home = Path(environ.get("HOME", ""))
     if not home.is_absolute() or home == Path("/") or home.is_relative_to(checkout) or _is_system_path(home):
         return SPARE_HOME
@@ -124,7 +124,7 @@ def choose_sandbox_home(environ: Mapping[str, str], checkout: Path) -> Path:
 
 
 def find_tool_mounts(environ: Mapping[str, str], *, home: Path, checkout: Path) -> Iterator[Mount]:
-    """Yield the folders needed to run programs on the PATH, interpreters and virtual environments.
+    """Yield mounts for the folders that programs on the PATH, interpreters and virtual environments need.
 
     Neither the home directory nor a folder that contains it is included.
     """
@@ -147,7 +147,7 @@ def find_tool_mounts(environ: Mapping[str, str], *, home: Path, checkout: Path) 
 
 
 def _find_installation(folder: Path, home: Path) -> Path:
-    """Return an entry of the PATH, or the whole installation if its programs need that."""
+    """Return a folder on the PATH, or the folder above it if that contains the programs' libraries."""
     above = folder.parent
     # ~/.local contains more than programs, including keys.
     is_part = folder.name in PROGRAMS and above not in (home, home / ".local")
@@ -157,7 +157,7 @@ def _find_installation(folder: Path, home: Path) -> Path:
 def _find_python_installation(environment: Path) -> Path | None:
     """Return the installation to which a virtual environment's interpreter belongs, or None.
 
-    A command may have written the link, so only a real Python installation is accepted.
+    A command may have created the link, so only a real Python installation is accepted.
     """
     program = environment / "bin" / "python"
     if not _can_read(program) or not program.is_symlink():
@@ -167,7 +167,7 @@ def _find_python_installation(environment: Path) -> Path | None:
 
 
 def _can_read(path: Path) -> bool:
-    """Return whether this process can read a path; the PATH can contain other users' folders."""
+    """Return whether this process can read a path. The PATH can contain folders of other users."""
     return os.access(path, os.R_OK)
 
 
@@ -176,10 +176,10 @@ def _is_system_path(path: Path) -> bool:
 
 
 def find_git_mounts(checkout: Path) -> Iterator[Mount]:
-    """Yield readable mounts for a checkout's git data outside it, so that git works.
+    """Yield readable mounts for git data that a checkout has outside of it, so that git works.
 
-    Only data that points back to the checkout is included: the files of an unpacked archive could point to any
-    repository. For the same reason, no objects are borrowed from another repository.
+    Only data that points back to the checkout is included, because the files of an unpacked archive could point to any
+    repository. For the same reason, objects that are borrowed from another repository are not included.
     """
     try:
         found = Repository.at(checkout)

@@ -1,8 +1,8 @@
-"""Move the git repositories that a command creates out of the way, and report them.
+"""Move the git repositories that a command creates to another folder, and report them.
 
 Git runs programs that a repository's configuration specifies. So a repository that a command created could run
-programs as soon as the user, or the user's shell prompt, runs git in it. After each command, the changed folders
-are examined; the kernel sets the time at which a folder changed, so a command cannot hide a change.
+programs as soon as the user, or the user's shell prompt, runs git in it. After each command, the folders that have
+changed are examined. A command cannot hide a change, because the kernel sets a folder's change time.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ MOST_CHANGED = 20_000
 """The maximum number of folders to examine after a command."""
 MOST_TOLD = 8
 UNSURE_FOR = 50_000_000
-"""In nanoseconds. A folder that is examined this soon after a change can change again without a new time stamp."""
+"""Nanoseconds after a change in which a folder can change again without a new time stamp."""
 
 FolderState = tuple[int, int]
 """The inode of a folder and the time of its last change."""
 UNSURE: FolderState = (0, 0)
 
 Identity = tuple[int, int]
-"""Shows whether a path was replaced: its inode, and, unless it is a folder, the time of its last change."""
+"""The inode of a path and, unless it is a folder, the time of its last change. They differ if the path is replaced."""
 
 
 def read_folder_state(folder: str) -> FolderState:
@@ -45,7 +45,7 @@ def read_folder_state(folder: str) -> FolderState:
 
 
 def identify(place: str) -> Identity | None:
-    """Return the identity of a path; None if it no longer exists."""
+    """Return the identity of a path, or None if the path no longer exists."""
     try:
         found = os.lstat(place)
     except OSError:
@@ -54,7 +54,7 @@ def identify(place: str) -> Identity | None:
 
 
 def is_git_shaped(names: Iterable[str]) -> bool:
-    """Return whether git would use a folder with these entries as a repository's own folder."""
+    """Return whether git would use a folder with these entries as a git directory."""
     # Lower case, because a file system may ignore case.
     found = {name.lower() for name in names}
     return "head" in found and ("commondir" in found or {"objects", "refs"} <= found)
@@ -63,8 +63,8 @@ def is_git_shaped(names: Iterable[str]) -> bool:
 class NestedRepositories:
     """Finds the repositories that commands create below a checkout, and moves them to the folder `aside`.
 
-    `folders` are the folders that existed before, with their states. Paths in `unexamined` are left alone as long as
-    they are not replaced.
+    `folders` are the folders that existed before, with their states. Paths in `unexamined` are ignored unless they are
+    replaced.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class NestedRepositories:
         self._unexamined = unexamined
 
     def move_aside(self) -> list[str]:
-        """Move new repositories; return a sentence about each of the first few, and one about the others."""
+        """Move new repositories. Return a sentence about each of the first few, and a sentence about the others."""
         told = self._move_new_repositories()
         if (rest := len(told) - MOST_TOLD) > 0:
             return [*told[:MOST_TOLD], f"{rest} more repositories were moved to {self._aside} or beside their folders"]
@@ -102,7 +102,7 @@ class NestedRepositories:
         return told
 
     def _list_changed(self) -> list[str]:
-        """Return the known folders that have changed; forget those that no longer exist."""
+        """Return the known folders that have changed, and forget the folders that no longer exist."""
         changed: list[str] = []
         gone: list[str] = []
         lstat, is_folder = os.lstat, stat.S_ISDIR
@@ -135,7 +135,7 @@ class NestedRepositories:
         return [place for place in places if place not in self._folders and not self._is_left_alone(place)]
 
     def _find_marker(self, folder: str, entries: Mapping[str, bool]) -> Path | None:
-        """Return the path that makes a folder a repository for git; None if it is not one."""
+        """Return the path that makes a folder a repository for git, or None if the folder is not a repository."""
         place = Path(folder)
         if place == self._checkout:
             return None
@@ -151,7 +151,7 @@ class NestedRepositories:
         return place in self._unexamined and self._unexamined[place] == identify(place)
 
     def _is_our_own(self, folder: Path) -> bool:
-        """Return whether a folder is a worktree or a submodule of the checkout's own repository."""
+        """Return whether a folder is a worktree or a submodule of the checkout's repository."""
         with suppress(Mistake, OSError):
             found, own = Repository.at(folder), Repository.at(self._checkout)
             return found.root == folder and found.common_dir.is_relative_to(own.common_dir)
@@ -192,7 +192,7 @@ class NestedRepositories:
 
 
 def _format_path(path: Path) -> str:
-    """Return a path as text that is safe to print and store. It can be anything, because a command chose it."""
+    """Return a path as a string that is safe to print and store. A command chose the path, so it is not trusted."""
     return escape_unprintable(os.fsencode(path).decode("utf-8", "backslashreplace"))
 
 
@@ -209,7 +209,7 @@ def _rename_in_place(parent: int, name: str, holder: str) -> None:
 
 
 def _open_without_links(top: Path, folder: Path) -> int:
-    """Open a folder below another one without following links. Raise OSError if that fails."""
+    """Open a folder below `top` without following links. Raise OSError if that fails."""
     flags = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
     descriptor = os.open(top, flags)
     for name in folder.relative_to(top).parts:
@@ -222,7 +222,7 @@ def _open_without_links(top: Path, folder: Path) -> int:
 
 
 def _allow_owner(folder: str) -> None:
-    """Let the owner read and change a folder. A link is not followed."""
+    """Give the owner full access to a folder. A link is not followed."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:

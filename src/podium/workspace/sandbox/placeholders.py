@@ -1,8 +1,8 @@
-"""Create placeholders, which are empty folders at missing protected paths, while a command runs.
+"""Create placeholders, which are empty folders at protected paths that do not exist, while commands run.
 
-A sandbox can only write-protect existing paths. So while a command runs, there is an empty folder at each missing
-path. Git does not show empty folders, not even one that a crash left behind. The names of created placeholders are
-recorded in the Podium home. The last process that runs commands in the checkout removes them.
+A sandbox can only write-protect existing paths. So while a command runs, there is an empty folder at each protected
+path that does not exist. Git ignores empty folders, even if a crash leaves them behind. The names of the placeholders
+are recorded in the Podium home. The last process that runs commands in the checkout removes the placeholders.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from threading import Lock, Timer
 
 RECORD_FOLDER = "sandbox"
 IDLE = 0.2
-"""Seconds without a command after which placeholders are removed."""
+"""The time without a command, in seconds, after which placeholders are removed."""
 
 
 class Placeholders:
     """The placeholders of one checkout, for one sandbox.
 
-    They are removed in a thread shortly after the last command has ended: removing folders takes longer than
+    They are removed in a thread shortly after the last command has ended, because removing folders takes longer than
     most commands, and the next command often follows at once. They are also removed when the process exits.
     """
 
@@ -38,7 +38,7 @@ class Placeholders:
         self._timer: Timer | None = None
 
     def acquire(self) -> tuple[str, ...]:
-        """Create missing placeholders, keep them until `release`, and return the names of all placeholders."""
+        """Create missing placeholders, which remain until `release`, and return the names of all placeholders."""
         with self._lock:
             self._cancel_timer()
             if self._descriptor is None:
@@ -53,7 +53,7 @@ class Placeholders:
             return self._read_record(self._descriptor)
 
     def release(self) -> None:
-        """Record that a command has ended. Soon after the last command, placeholders are removed."""
+        """Record that a command has ended. Shortly after the last command, the placeholders are removed."""
         with self._lock:
             self._holders -= 1
             self._cancel_timer()
@@ -63,7 +63,7 @@ class Placeholders:
                 self._timer.start()
 
     def remove(self) -> None:
-        """Remove the placeholders, unless a command is running: then the last process with a command removes them."""
+        """Remove the placeholders, unless a command is running. Then the last process with a command removes them."""
         with self._lock:
             if self._holders or self._descriptor is None:
                 return
@@ -96,7 +96,7 @@ class Placeholders:
         return os.open(self._record, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
     def _make_placeholder(self, name: str, record: int) -> None:
-        """Create an empty folder and its missing parents, but stop at a link."""
+        """Create an empty folder and its missing parents, unless one of the parents is a link."""
         if "\n" in name:  # the record has one name per line
             return
         *above, _ = PurePosixPath(name).parents
@@ -111,6 +111,6 @@ class Placeholders:
                     place.mkdir(mode=0o755)
 
     def _read_record(self, record: int) -> tuple[str, ...]:
-        """Return the recorded placeholders, from this process or others, sorted."""
+        """Return the recorded placeholders of all processes, sorted."""
         held = os.pread(record, os.fstat(record).st_size, 0).decode(errors="surrogateescape")
         return tuple(sorted({name for name in held.split("\n") if name}))

@@ -1,8 +1,8 @@
 """Limit the processes, memory and file sizes of a command in the sandbox.
 
-Two mechanisms are used, because neither covers everything. Process limits work for every user, but the number of
-processes is not limited for root, and memory is counted per process. A control group limits all processes in one
-checkout together, but only root can create one without the system's service manager.
+Two mechanisms are used, because each of them has gaps. Process limits work for every user, but they do not limit
+root's number of processes, and they limit the memory of each process separately. A control group limits all processes
+in a checkout together, but only root can create a control group without the system's service manager.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ class SandboxLimits:
     """The maximum resources that a command can use; sizes are in bytes.
 
     `memory` limits the memory that a process can write to. Memory that is only reserved does not count, because some
-    interpreters reserve far more than any machine has. `temporary` is the size of each private folder. `free_space`
-    is the space that must stay free on the checkout's disk.
+    interpreters reserve far more memory than any machine has. `temporary` is the size of each private folder.
+    `free_space` is the space that must remain free on the checkout's disk.
     """
 
     processes: int = 512
@@ -43,14 +43,14 @@ class SandboxLimits:
     free_space: int = 1024 * MIB
 
     def ulimit_script(self) -> str:
-        """Return the script for `/bin/sh` in the sandbox, run before the command. It fails if a limit cannot be set."""
+        """Return the shell script that sets the limits before the command runs. It fails if a limit cannot be set."""
         processes = _cap_to_hard_limit(self.processes, resource.RLIMIT_NPROC)
         limits = (
             "ulimit -c 0",
             f"ulimit -f {_cap_to_hard_limit(self.file_size, resource.RLIMIT_FSIZE) // 512}",
             f"ulimit -d {_cap_to_hard_limit(self.memory, resource.RLIMIT_DATA) // KIB}",
             f"ulimit -n {_cap_to_hard_limit(self.open_files, resource.RLIMIT_NOFILE)}",
-            # bash understands the first form, dash and busybox the second.
+            # The first form is for bash, the second for dash and busybox.
             f"{{ ulimit -u {processes} 2>/dev/null || ulimit -p {processes}; }}",
         )
         # When the machine runs out of memory, processes in a sandbox are killed first.
@@ -64,7 +64,7 @@ def _cap_to_hard_limit(wanted: int, kind: int) -> int:
 
 
 class DiskSpace:
-    """The free space on a disk while a command runs. If little is free at the start, at most half of it can be used."""
+    """Watches the free disk space while a command runs. If little is free at the start, the command can use half."""
 
     def __init__(self, folder: Path, limits: SandboxLimits) -> None:
         self._folder = folder
@@ -73,7 +73,7 @@ class DiskSpace:
         self._files = LEAST_FILES if files > LEAST_FILES else files // 2
 
     def find_breach(self) -> str:
-        """Return a sentence if too little space is left; empty otherwise."""
+        """Return a sentence if too little space is left, otherwise an empty string."""
         space, files = self._read_free()
         if space >= self._space and files >= self._files:
             return ""
@@ -90,16 +90,19 @@ class DiskSpace:
 
 
 LEAST_FILES = 10_000
-"""A command is stopped if fewer files than this fit on the disk."""
+"""A command is stopped if fewer than this number of new files fit on the disk."""
 
 
 class ControlGroup:
-    """The control groups (version 1 or 2) of one sandbox, removed with it; none if they cannot be created."""
+    """The control groups (version 1 or 2) of one sandbox. They are removed with the sandbox.
+
+    If no control groups can be created, there are none, and only the process limits apply.
+    """
 
     def __init__(self, limits: SandboxLimits) -> None:
         name = f"{_group_prefix()}{os.getpid()}-{next(_numbers)}"
         self.entrances: list[str] = []
-        """Files to which a process writes 0, meaning itself, to enter a group."""
+        """The files through which a process enters a group, by writing 0, which means itself."""
         for parents, controller in _find_parent_groups() if os.geteuid() == 0 else ():
             for parent in parents:
                 _remove_stale_groups(parent)
@@ -111,14 +114,14 @@ class ControlGroup:
 
 
 def _group_prefix() -> str:
-    """Return the name prefix for groups in this process id namespace; process ids have no meaning in another one."""
+    """Return the prefix for the names of groups. It contains the PID namespace, because names also contain a pid."""
     return f"podium-{Path('/proc/self/ns/pid').stat().st_ino}-"
 
 
 _numbers = count()
 UNIFIED = "unified"
 ENTRANCES = {UNIFIED: "cgroup.procs"}
-"""Version 1 uses `tasks`: moving a single thread avoids a wait of milliseconds for other processors."""
+"""For version 1, `tasks` is used, because moving a single thread does not wait for other processors."""
 FILES = {
     "pids": {"pids.max": "processes"},
     "memory": {"memory.limit_in_bytes": "memory"},
@@ -127,7 +130,7 @@ FILES = {
 
 
 def _find_parent_groups() -> Iterator[tuple[tuple[Path, ...], str]]:
-    """Yield the folders where groups can be created for each limited controller: in our own group, or beside it."""
+    """Yield each limited controller, with the folders to try for a new group: this process's group and its parent."""
     with suppress(OSError):
         mounts = Path("/proc/self/mountinfo").read_text(encoding="utf-8")
         for line in Path("/proc/self/cgroup").read_text(encoding="utf-8").splitlines():
@@ -145,7 +148,7 @@ def _find_mount(mounts: str, controller: str) -> Path | None:
 
 
 def _try_make_group(group: Path, controller: str, limits: SandboxLimits) -> bool:
-    """Create a group with its limits; return whether that worked."""
+    """Create a group with its limits, and return whether that succeeded."""
     with suppress(OSError):
         if controller == UNIFIED:
             (group.parent / "cgroup.subtree_control").write_text("+pids +memory")
@@ -160,12 +163,12 @@ def _try_make_group(group: Path, controller: str, limits: SandboxLimits) -> bool
 
 
 def _remove_group(group: Path) -> None:
-    with suppress(OSError):  # a process in it is still exiting; the next sandbox removes the group
+    with suppress(OSError):  # a process in the group is still exiting; the next sandbox removes the group
         group.rmdir()
 
 
 def _remove_stale_groups(parent: Path) -> None:
-    """Remove the groups of processes that have ended. The kernel refuses if a process is still in one."""
+    """Remove the groups of processes that have ended. The kernel does not remove a group that still has a process."""
     prefix = _group_prefix()
     for group in parent.glob(f"{prefix}*"):
         owner = group.name.removeprefix(prefix).partition("-")[0]

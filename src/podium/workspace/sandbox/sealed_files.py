@@ -1,6 +1,7 @@
-"""Sealed files: a command runs exactly the content that was approved, even if the file changes later.
+"""Seal files, so that a command runs exactly the content that was approved, even if the file changes later.
 
-A copy is kept in the Podium home, which commands cannot see, and mounted over the file inside the sandbox.
+A copy of the approved content is stored in the Podium home, which commands cannot see. The copy is mounted over the
+file inside the sandbox.
 """
 
 from __future__ import annotations
@@ -30,12 +31,12 @@ class SealedCopies:
 
 @dataclass(frozen=True, slots=True)
 class SealedFiles:
-    """The folder that holds sealed copies while their commands run."""
+    """The folder in which sealed copies are stored while their commands run."""
 
     folder: Path
 
     def make_copies(self, checkout: Path, files: Mapping[str, bytes]) -> SealedCopies:
-        """Write copies of a checkout's files with the given content."""
+        """Write a copy with the approved content for each of these files in a checkout."""
         if not files:
             return SealedCopies()
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)

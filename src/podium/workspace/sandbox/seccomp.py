@@ -1,11 +1,11 @@
-"""The system calls that a command in the sandbox cannot make.
+"""Define and compile the filter for system calls that a command in the sandbox cannot make.
 
-All others are allowed, because namespaces and missing capabilities limit their effects. The denied calls bypass
-those limits, or belong to parts of the kernel with many vulnerabilities. A denied call fails with EPERM, so that
-programs that can do without it continue.
+All other calls are allowed, because namespaces and missing capabilities limit their effects. The denied calls bypass
+those limits, or belong to parts of the kernel with many vulnerabilities. A denied call fails with EPERM, so programs
+that do not depend on it continue.
 
-If the kernel reads only the lower half of an argument, only that half is compared: otherwise garbage in the upper
-half would get the call past the filter.
+If the kernel reads only the lower half of an argument, only that half is compared. Otherwise, a call with garbage in
+the upper half would pass the filter.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 DENIED = (
     # access to other processes
     *("ptrace", "process_vm_readv", "process_vm_writev", "pidfd_getfd", "kcmp", "process_madvise"),
-    # request rings: filters do not see the calls made through them
+    # request rings: the filter does not apply to calls made through them
     *("io_uring_setup", "io_uring_enter", "io_uring_register"),
     # keyrings, which no namespace isolates
     *("keyctl", "add_key", "request_key"),
@@ -39,7 +39,7 @@ DENIED = (
     *("iopl", "ioperm", "lookup_dcookie", "nfsservctl", "vhangup"),
 )
 ABSENT = ("clone3", "openat2")
-"""Calls whose arguments no filter can read. They fail as if they did not exist, so programs use older calls."""
+"""Calls whose arguments a filter cannot read. They fail as if they did not exist, so programs use older calls."""
 
 NAMESPACES = (0x00000080, 0x00020000, 0x02000000, 0x04000000, 0x08000000, 0x10000000, 0x20000000, 0x40000000)
 """CLONE_NEWTIME, NEWNS, NEWCGROUP, NEWUTS, NEWIPC, NEWUSER, NEWPID, NEWNET."""
@@ -47,14 +47,14 @@ NEWTIME = NAMESPACES[0]
 TERMINAL_INPUT = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX, which inject input into a terminal."""
 FAMILIES = frozenset((0, 2, 10, 16))
-"""Socket families that are allowed: IPv4, IPv6 and netlink, all of which see only the sandbox's own network.
+"""Socket families that are allowed: IPv4, IPv6 and netlink, which can access only the sandbox's own network.
 
-AF_UNIX reaches sockets in the file system, and AF_VSOCK reaches the host of a virtual machine. A connected pair of
-AF_UNIX sockets (`socketpair`) reaches only its creator unless it sends datagrams, and event loops need it.
+AF_UNIX can connect to sockets in the file system, and AF_VSOCK to the host of a virtual machine. A connected pair of
+AF_UNIX sockets (`socketpair`), which event loops need, can connect only to itself unless it sends datagrams.
 """
 HIGHEST_FAMILY = 63
 NEWER = {"process_madvise": 440, "mount_setattr": 442, "fchmodat2": 452, "open_tree_attr": 467}
-"""Calls that an older libseccomp may not know, with their numbers, which are the same on every architecture."""
+"""Calls that an older libseccomp may not know, and their numbers, which are the same on every architecture."""
 UNKNOWN = -1
 LOWER_HALF = 0xFFFFFFFF
 CREATING = (os.O_CREAT, os.O_TMPFILE & ~os.O_DIRECTORY)

@@ -1,6 +1,6 @@
-"""The self-test: a command in the sandbox tries to break out, and the result is checked from outside.
+"""Test a sandbox: a command in it tries to break out, and the result is checked from outside.
 
-A sandbox is used only if it passes; bubblewrap's options alone are not trusted.
+A sandbox is used only if it passes the test. It is not enough that bubblewrap accepts the options.
 """
 
 from __future__ import annotations
@@ -41,11 +41,11 @@ echo "tried everything"
 WANTED = {"CapEff:": 0, "CapPrm:": 0, "CapBnd:": 0, "NoNewPrivs:": 1, "Seccomp:": 2}
 
 _failures_by_sandbox: dict[Sandbox, list[str]] = {}
-"""The results in this process. Identical sandboxes are tested once."""
+"""The test results in this process, by sandbox. Identical sandboxes are tested only once."""
 
 
 async def find_failures(sandbox: Sandbox) -> list[str]:
-    """Return the failures of a sandbox, as clauses for a message; empty if it passes."""
+    """Return the failures of a sandbox, as clauses for a message; empty if the sandbox passes the test."""
     if sandbox not in _failures_by_sandbox:
         _failures_by_sandbox[sandbox] = await _probe_sandbox(sandbox)
     return _failures_by_sandbox[sandbox]
@@ -65,7 +65,7 @@ async def _probe_sandbox(sandbox: Sandbox) -> list[str]:
             port = str(listener.getsockname()[1])
             asked = (folder, str(sandbox.home), port, str(sandbox.checkout), probe)
             said = await _run_for_output(sandbox.wrap([SHELL, "-c", ATTEMPTS, "bash", *asked]), str(sandbox.checkout))
-            # Effects are checked from outside too; the command's report is not enough.
+            # Effects are also checked from outside, because the command's report is not enough.
             seen_here = _find_written_probes(sandbox, outside, probe) + _find_network_access(listener)
         finally:
             seen.unlink(missing_ok=True)
@@ -86,7 +86,7 @@ def _make_folder() -> Iterator[str]:
 
 
 def _find_written_probes(sandbox: Sandbox, outside: Path, probe: str) -> list[str]:
-    """Return a failure for each folder that the command should not have been able to write to; remove its files."""
+    """Return a failure for each folder in which the command could write but should not. Remove the written files."""
     places = [
         outside,
         sandbox.home,
@@ -135,7 +135,7 @@ SWITCHES = (
 
 
 def suggest_remedy() -> str:
-    """Return how to enable the kernel features that bubblewrap needs, with a command if a setting is the cause."""
+    """Say how to enable the kernel features that bubblewrap needs, with a command if a kernel setting is the cause."""
     for name, off, on in SWITCHES:
         with suppress(OSError):
             if Path("/proc/sys", name).read_text(encoding="ascii").strip() == off:
@@ -144,7 +144,7 @@ def suggest_remedy() -> str:
 
 
 async def can_disable_users(program: str) -> bool:
-    """Return whether this bubblewrap can forbid more user namespaces. If not, only the system call filter does."""
+    """Return whether bubblewrap can prevent further user namespaces. If not, only the system call filter does."""
     return any("--disable-userns" in line for line in await _run_for_output([program, "--help"], "/"))
 
 

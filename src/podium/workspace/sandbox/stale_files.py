@@ -20,7 +20,7 @@ def make_owned_name(kind: str) -> str:
 
 
 def remove_stale_files(home: Path, checkout: Path) -> None:
-    """Remove files that ended processes left in a Podium home, a checkout and the temporary folder."""
+    """Remove files that processes left behind in a Podium home, a checkout and the temporary folder."""
     for folder in (home, home / "sandbox", checkout, Path(tempfile.gettempdir())):
         with suppress(OSError):
             for entry in os.scandir(folder):

@@ -1,1 +1,1 @@
-"""Worktrees: one checkout for each worker, its status, its disk usage and its removal."""
+"""Manage worktrees: create a checkout for each worker, read its status and disk usage, and remove it."""

@@ -24,7 +24,7 @@ CleanupAction = Literal["removed", "kept", "left"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorktreeSummary:
-    """A worktree in a list. A `foreign` one was not created by Podium; the folder of a `missing` one does not exist."""
+    """A worktree in a list. If `state` is `foreign`, Podium did not create it; if `missing`, it has no folder."""
 
     path: Path
     branch: str
@@ -42,7 +42,7 @@ class WorktreeSummary:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CleanupResult:
-    """The action that cleanup took for one worktree, and why."""
+    """The action that cleanup took for a worktree, and the reason."""
 
     path: Path
     branch: str
@@ -51,7 +51,7 @@ class CleanupResult:
 
 
 async def list_worktrees(of: Worktrees) -> list[WorktreeSummary]:
-    """Return all worktrees of a repository except its own: first Podium's, oldest first, then the others.
+    """Return all worktrees of a repository except the main worktree: Podium's, oldest first, and then the others.
 
     The sizes of Podium's worktrees are measured and recorded.
     """
@@ -71,8 +71,8 @@ async def clean_up_worktrees(
 ) -> list[CleanupResult]:
     """Remove the worktrees that are not needed any more, and report the action for each worktree.
 
-    `busy` returns the runs that have not ended. With `force`, worktrees with unmerged or uncommitted work are
-    also removed, after that work is saved; with `dry_run`, nothing is changed.
+    `busy` returns the runs that have not ended. With `force`, worktrees with unmerged or uncommitted work are also
+    removed, after the work is saved. With `dry_run`, nothing is removed.
     """
     lines = []
     if not dry_run:
@@ -80,7 +80,7 @@ async def clean_up_worktrees(
             if not one.path.exists():
                 lines.append(CleanupResult(path=one.path, branch=one.branch, act="removed", why=one.what))
     there = await list_worktrees(of)
-    # Called after listing: the list may include the worktree of a worker that has just started.
+    # Call this after listing, because the list may include the worktree of a worker that has just started.
     unfinished = busy()
     for worktree in there:
         lines.append(await _clean_up_worktree(of, worktree, busy=unfinished, force=force, dry_run=dry_run))
@@ -88,7 +88,7 @@ async def clean_up_worktrees(
 
 
 async def clean_up_worktrees_of_runs(of: Worktrees, runs: Collection[str]) -> list[CleanupResult]:
-    """Remove the worktrees of these runs, which have ended, except those with unmerged or uncommitted work."""
+    """Remove the worktrees of these runs, which must have ended. Keep worktrees with unmerged or uncommitted work."""
     ours = [one for one in await of.ledger.list_worktrees(of.repository.common_dir) if one.run in runs]
     return [
         await _clean_up_worktree(of, await _describe_worktree(of, one), busy=(), force=False, dry_run=False)

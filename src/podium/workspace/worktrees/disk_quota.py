@@ -1,9 +1,8 @@
-"""The disk quota for worktrees: how much space a store's worktrees use, and whether another one fits.
+"""Enforce the disk quota for worktrees: measure a store's worktrees, and check whether another worktree fits.
 
-The ledger stores the size of each worktree as last measured: when it was created, when its worker ended, or when
-worktrees were listed. Before a new worktree is created, only worktrees in use are measured, and only briefly, so
-that measuring takes less time than creating. If the stored sizes reach the quota, all are measured before a new
-worktree is refused.
+The ledger stores the last measured size of each worktree. A worktree is measured when it is created, when its worker
+ends, and when worktrees are listed. Before a new worktree is created, only worktrees in use are measured, with a short
+time limit. If the sizes reach the quota, all worktrees are measured before a new worktree is refused.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ MEASURING_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorktreeDiskUsage:
-    """The disk usage of a store's worktrees, largest first, and their quota; None means no limit."""
+    """The worktrees of a store with their sizes, largest first, and their quota. None means no limit."""
 
     worktrees: tuple[WorktreeRow, ...]
     quota: int | None
@@ -38,7 +37,7 @@ class WorktreeDiskUsage:
 
     @property
     def is_reached(self) -> bool:
-        """Whether there is no room for another worktree."""
+        """Whether the worktrees use the whole quota, so that no other worktree can be created."""
         return self.quota is not None and self.total_size >= self.quota
 
     def __str__(self) -> str:
@@ -49,7 +48,7 @@ class WorktreeDiskUsage:
 
 
 async def read_disk_usage(ledger: Ledger, quota: int | None) -> WorktreeDiskUsage:
-    """Return the disk usage from the sizes in the ledger."""
+    """Return the disk usage according to the sizes in the ledger."""
     there = sorted(await ledger.list_worktrees(), key=lambda one: one.size, reverse=True)
     return WorktreeDiskUsage(worktrees=tuple(there), quota=quota)
 
@@ -60,11 +59,11 @@ async def must_be_within_quota(ledger: Ledger, quota: int | None) -> None:
         return
     there = await read_disk_usage(ledger, quota)
     if not there.is_reached:
-        # Listed by branch, because a checkout that workers share belongs to their team's run.
+        # Compare branches, because a checkout that workers share belongs to their team's run.
         at_work = {hired.name for hired in await to_thread.run_sync(WorkerIndex(ledger.store).list_open)}
         grown = [one for one in there.worktrees if one.branch in at_work or not one.run]
         with move_on_after(MEASURING_SECONDS):
-            # Newest first: their recorded size dates from creation.
+            # Measure the newest first, because their recorded size is from when they were created.
             await measure_worktrees(ledger, sorted(grown, key=lambda one: one.created, reverse=True))
         there = await read_disk_usage(ledger, quota)
     if there.is_reached:
@@ -88,7 +87,7 @@ async def measure_worktrees(ledger: Ledger, worktrees: Iterable[WorktreeRow]) ->
 
 
 def measure_folder(folder: Path) -> int:
-    """Return the total size in bytes of the files in a folder, without following links; 0 if it does not exist."""
+    """Return the total size in bytes of the files in a folder, or 0 if it does not exist. Links are not followed."""
     total, left = 0, [str(folder)]
     while left:
         path = left.pop()

@@ -1,4 +1,4 @@
-"""Saved work: the content of a worktree that was removed by force, kept under its own ref."""
+"""Save the content of worktrees that are removed by force, each under a separate ref."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MOST_TRIES = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SavedWork:
-    """Work saved under a ref; `commit` contains all files, and its parents are the worktree's commits."""
+    """Work saved under a ref. `commit` contains all files, and its history contains the worktree's commits."""
 
     ref: str
     commit: str
@@ -32,7 +32,7 @@ async def save_work(checkout: Checkout) -> SavedWork:
 
 
 async def save_head(place: GitLocation, branch: str) -> SavedWork | None:
-    """Save the HEAD of a worktree whose folder no longer exists; return None if a branch or remote contains it."""
+    """Save the HEAD of a worktree whose folder no longer exists, unless a branch or remote contains it: return None."""
     head = await read_git_output(place, "rev-parse", "HEAD")
     alone = await read_git_output(place, "rev-list", "--count", head, "--not", "--branches", "--remotes", "--")
     return await _write_saved_ref(place, branch, head) if int(alone) else None
@@ -42,7 +42,7 @@ async def _write_saved_ref(place: GitLocation, branch: str, commit: str) -> Save
     moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
     for number in range(1, MOST_TRIES):
         ref = f"{SAVED_REFS}{branch}/{moment}" + (f"-{number}" if number > 1 else "")
-        # The zeros mean that the ref must not exist yet; an existing ref is never replaced.
+        # The zeros mean that the ref must not exist yet, so that an existing ref is never replaced.
         done = await call_git(place, "update-ref", ref, commit, "0" * len(commit))
         if done.code == 0:
             return SavedWork(ref=ref, commit=commit)

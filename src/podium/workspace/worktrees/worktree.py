@@ -1,9 +1,9 @@
-"""Worktrees: a checkout for each worker, beside the repository, on its own branch.
+"""Create, remove and repair worktrees: a checkout for each worker, beside the repository, on its own branch.
 
-Each worktree is in the ledger from before its creation until after its removal. If a crash interrupts either, the
-next process that creates or removes a worktree repairs it. No work is lost: a worktree is removed only if it is
-clean or its work was saved first. The branch stays, because it is the worker's result. The caller runs the
-repository's setup and teardown commands.
+Each worktree is recorded in the ledger before it is created, and until after it is removed. If a crash interrupts its
+creation or removal, the next process that creates or removes a worktree repairs it. No work is lost: a worktree is
+removed only if it is clean or its work was saved first. The branch is not removed, because it is the worker's result.
+The caller provides the repository's setup and teardown commands.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .worktree_include import copy_included_files
 from .worktree_status import WorktreeStatus, read_worktree_status
 
 WorktreeHook = Callable[[Checkout], Awaitable[None]]
-"""A caller's action in a worktree, such as running the setup of a trusted repository."""
+"""An action in a worktree that the caller provides, such as running the setup command of a trusted repository."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,9 +56,9 @@ class WorktreeRepair:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Worktrees:
-    """The worktrees of one repository. `folder` is the pattern for the paths of new ones.
+    """The worktrees of one repository. `folder` is the pattern for the paths of new worktrees.
 
-    `quota` is the number of bytes that all worktrees in the ledger may use together.
+    `quota` is the maximum number of bytes that all worktrees in the ledger can use together.
     """
 
     repository: Repository
@@ -77,9 +77,9 @@ class Worktrees:
         run: str = "",
         setup: WorktreeHook | None = None,
     ) -> Checkout:
-        """Create a worktree on a new branch that starts at `base`, or on an existing branch. Raise Mistake on failure.
+        """Create a worktree on the branch, which starts at `base` if it is new. Raise Mistake on failure.
 
-        `at` is a path that was chosen earlier. If `setup` fails, the worktree is removed again.
+        `at` is a path chosen in advance. If `setup` fails, the worktree is removed again.
         """
         await must_be_branch_name(self.repository, branch)
         async with self.ledger.hold_worktree_lock() as lock:
@@ -111,7 +111,7 @@ class Worktrees:
         return checkout
 
     async def must_be_creatable(self, branch: str, *, base: str | None = None, reserved: Collection[Path] = ()) -> Path:
-        """Return the path that a branch's worktree would have. Raise Mistake if it could not be created.
+        """Return the path for a branch's worktree. Raise Mistake if the worktree could not be created.
 
         `reserved` contains the paths of worktrees that will be created for other branches.
         """
@@ -123,7 +123,7 @@ class Worktrees:
         return path
 
     async def remove(self, branch: str, *, force: bool = False) -> WorktreeRemoval:
-        """Remove a worktree. Raise Mistake if work would be lost, unless forced; then the work is saved first."""
+        """Remove a worktree. Raise Mistake if work would be lost. With `force`, save the work first instead."""
         checkout = await self.find_checkout(branch)
         if checkout.path.exists():
             await self._must_be_removable(checkout, force=force)
@@ -142,7 +142,7 @@ class Worktrees:
         return checkout_from_record(await self._find_record(branch))
 
     async def reconcile(self) -> list[WorktreeRepair]:
-        """Check each worktree in the ledger, and repair those that a crash left incomplete."""
+        """Check each worktree in the ledger, and repair worktrees that a crash left partly created or removed."""
         async with self.ledger.hold_worktree_lock() as lock:
             return await self._repair_all(lock)
 
@@ -151,7 +151,7 @@ class Worktrees:
         return await read_worktree_status(checkout, main=await resolve_commit(self._main_repository, "HEAD"))
 
     async def _choose_path(self, branch: str, reserved: Collection[Path] = ()) -> Path:
-        """Return the path where a branch's worktree is created, which belongs to no other. Raise Mistake on failure."""
+        """Return a path for a branch's worktree that no other worktree has. Raise Mistake if there is none."""
         ours = self.repository.common_dir
         taken = {*reserved}
         taken |= {
@@ -172,14 +172,14 @@ class Worktrees:
 
     @property
     def _main_repository(self) -> Repository:
-        """The repository itself, even if the user works in one of its worktrees."""
+        """The repository with its main worktree as the root, even if the user works in another worktree."""
         common = self.repository.common_dir
         return Repository(root=self.repository.main_folder, git_dir=common, common_dir=common)
 
     # Creating
 
     async def _find_start(self, branch: str, base: str | None) -> tuple[bool, str]:
-        """Return whether the branch is new, and the commit to compare the work with."""
+        """Return whether the branch is new, and the commit with which to compare its work."""
         start = await resolve_commit(self.repository, base) if base else await self._resolve_head()
         there = await list_branches(self.repository)
         if branch not in there:
@@ -233,7 +233,7 @@ class Worktrees:
             raise
 
     async def _undo_create(self, noted: WorktreeRow, lock: int) -> None:
-        """Remove a worktree that was never returned to a caller."""
+        """Remove a worktree whose creation failed or was interrupted."""
         try:
             checkout = await find_registered_worktree(self.repository, noted.path, branch=noted.branch, base=noted.base)
         except (OutsideFailed, FileNotFoundError):
@@ -280,7 +280,7 @@ class Worktrees:
         return status
 
     async def _remove_worktree(self, noted: WorktreeRow, lock: int, *, force: bool) -> WorktreeRemoval:
-        """Rename the folder, check again, save the work, and only then delete."""
+        """Rename the folder, check the worktree again, save its work, and only then delete the folder."""
         if not noted.path.exists():
             return await self._record_missing(noted, lock)
         await self.ledger.record_state(noted, state="removing")
@@ -304,7 +304,7 @@ class Worktrees:
         return WorktreeRemoval(path=noted.path, branch=noted.branch, saved=saved)
 
     async def _save_changes(self, checkout: Checkout, *, is_kept: bool) -> SavedWork | None:
-        """Save a worktree's work. If `is_kept` is False, a clean worktree is not saved."""
+        """Save a worktree's work, unless `is_kept` is False and the worktree is clean: then return None."""
         if not is_kept and (await self.read_status(checkout)).is_clean:
             return None
         return await save_work(checkout)
@@ -325,7 +325,7 @@ class Worktrees:
         await read_git_output(self.repository, *told, lock=lock)
 
     async def _record_missing(self, noted: WorktreeRow, lock: int) -> WorktreeRemoval:
-        """Record that someone else removed a worktree's folder, and save commits that exist nowhere else."""
+        """Record that a worktree's folder no longer exists, and save its commits if no branch or remote has them."""
         saved = None
         if noted.git_dir.exists():
             saved = await save_head(replace(self._main_repository, git_dir=noted.git_dir), noted.branch)
@@ -373,7 +373,7 @@ class Worktrees:
 
 
 def checkout_from_record(noted: WorktreeRow, *, at: Path | None = None) -> Checkout:
-    """Return the checkout from its record in the ledger, which workers cannot change."""
+    """Return the checkout according to its record in the ledger, which workers cannot change."""
     return Checkout(
         path=at or noted.path,
         git_dir=noted.git_dir,
@@ -389,5 +389,5 @@ def _path_exists(path: Path) -> bool:
 
 
 def _removal_path(path: Path) -> Path:
-    """Return the path to which a worktree is renamed before deletion; a repair after a crash looks for it there."""
+    """Return the path to which a worktree is renamed before it is deleted. After a crash, a repair looks there."""
     return path.with_name(f".{path.name}.removing")

@@ -26,7 +26,7 @@ _ANY = Path("/above/{repo}")
 
 
 def must_be_folder_pattern(pattern: str) -> None:
-    """Raise Mistake if a pattern is wrong for every repository."""
+    """Raise Mistake if a pattern is invalid for every repository."""
     if not pattern.isprintable():
         raise Mistake(f"{pattern!r} contains an unprintable character; use a plain path")
     if unknown := _BRACED.search(_FIELD.sub("", pattern)):
@@ -40,10 +40,10 @@ def must_be_folder_pattern(pattern: str) -> None:
 
 
 def choose_worktree_folder(pattern: str, *, main: Path, branch: str, taken: Container[Path]) -> Path:
-    """Return the folder for a branch's worktree, with a suffix if it is taken otherwise. Raise Mistake on failure.
+    """Return the folder for a branch's worktree. If that folder is taken, add a suffix to its name.
 
-    Raise Mistake if both are taken or a folder is invalid. The suffix depends only on the repository and the
-    branch, so a second attempt after a crash chooses the same folder.
+    Raise Mistake if the folder with the suffix is taken too, or if a folder is invalid. The suffix depends only on the
+    repository and the branch, so a second attempt after a crash chooses the same folder.
     """
     plain = resolve_worktree_folder(pattern, main=main, branch=branch)
     if plain not in taken:
@@ -56,10 +56,10 @@ def choose_worktree_folder(pattern: str, *, main: Path, branch: str, taken: Cont
 
 
 def resolve_worktree_folder(pattern: str, *, main: Path, branch: str, suffix: str = "") -> Path:
-    """Return the folder for a branch's worktree; `main` is the repository's folder. Raise Mistake if it is invalid."""
+    """Return the folder for a branch's worktree. `main` is the main worktree. Raise Mistake for an invalid folder."""
     must_be_folder_pattern(pattern)
     values = {"repo": main.name, "branch": branch.replace("/", "-") + suffix}
-    # Without a home folder the ~ stays, and is rejected below as a folder inside the repository.
+    # If the user has no home folder, the ~ is not replaced, and is rejected below as a folder inside the repository.
     whole = os.path.expanduser(pattern)  # noqa: PTH111
     expanded = _FIELD.sub(lambda found: values[found[1]], whole)
     path = Path(os.path.normpath(main / expanded))
@@ -71,7 +71,7 @@ def resolve_worktree_folder(pattern: str, *, main: Path, branch: str, suffix: st
 
 
 def must_be_outside_repository(path: Path, main: Path, *, label: str) -> None:
-    """Raise Mistake if this folder is inside a repository or contains it; `label` describes the folder."""
+    """Raise Mistake if a path is inside the repository `main` or contains it. Messages refer to the path as `label`."""
     if any(part.casefold() in (".git", "git~1") for part in path.parts):
         raise Mistake(
             f"{label} would be in git's own folder; use one beside the repository, such as {DEFAULT_FOLDER_PATTERN}"

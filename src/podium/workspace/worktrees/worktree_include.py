@@ -1,6 +1,6 @@
-"""`.worktreeinclude`: which of a repository's ignored files are copied into a new worktree.
+"""Copy the ignored files that `.worktreeinclude` lists from a repository into a new worktree.
 
-It has the syntax of `.gitignore`. Only regular files are copied, links are not followed on either side, and
+The file has the syntax of `.gitignore`. Only regular files are copied, links are not followed on either side, and
 existing files in the worktree are not replaced.
 """
 
@@ -43,7 +43,7 @@ async def copy_included_files(repository: Repository, checkout: Checkout) -> lis
 
 
 def _read_patterns(root: Path) -> list[str]:
-    """Return the lines of `.worktreeinclude`; empty if there is no such file. Raise Mistake if it is unreadable."""
+    """Return the lines of `.worktreeinclude`; none if it does not exist. Raise Mistake if it cannot be read."""
     try:
         file = os.open(root / NAME, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -57,7 +57,7 @@ def _read_patterns(root: Path) -> list[str]:
 
 
 def _copy_file(source: Path, target: Path, path: str) -> bool:
-    """Copy one file; return False if it is not a regular file, is behind a link, or exists in the worktree."""
+    """Copy a file and return True. Return False if it is not regular, is behind a link, or exists in the worktree."""
     *folders, name = PurePosixPath(path).parts
     if ".." in folders or ".git" in {part.casefold() for part in (*folders, name)}:
         return False
@@ -78,7 +78,7 @@ def _copy_file(source: Path, target: Path, path: str) -> bool:
 
 
 def _open_folder(stack: ExitStack, root: Path, folders: list[str], *, is_made: bool) -> int:
-    """Open a folder below `root` without following links."""
+    """Open a folder below `root` without following links. If `is_made`, create missing folders."""
     at = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     stack.callback(os.close, at)
     for folder in folders:

@@ -1,4 +1,4 @@
-"""The status of a worktree: its uncommitted files, and its commits that are not merged anywhere."""
+"""Read the status of a worktree: its uncommitted files, and its commits that are not merged anywhere."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class WorktreeStatus:
 
     @property
     def is_clean(self) -> bool:
-        """Whether all work is in commits that also exist elsewhere."""
+        """Whether all work is committed, and all its commits exist elsewhere too."""
         return not (self.modified or self.untracked or self.unmerged)
 
     def describe_unsaved(self) -> str:
