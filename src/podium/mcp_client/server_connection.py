@@ -181,8 +181,8 @@ class Connection:
     ) -> ToolAnswer | None:
         """Review the tools if necessary, then call a tool and return its answer; None if `is_callable` returns False.
 
-        Raise ServerUnavailable if the connection is closed. Cancelling the call notifies the server and
-        keeps the connection open.
+        Raise ServerUnavailable if the connection is closed. If the call is cancelled, the server is notified and the
+        connection stays open.
         """
         try:
             await self.refresh_tools()

@@ -126,7 +126,7 @@ _ADDRESS = re.compile(r"(?:https?|wss?|git|ssh)://")
 
 
 def _find_wrapper_risks(words: Words, name: str) -> Iterator[Risk]:
-    """Yield the risks of a command that runs an inner command: its options, the inner command, and that one's risks."""
+    """Yield the risks of a command that runs an inner command: its options, and the inner command with its risks."""
     at = 1
     while at < len(words) and BEFORE_WRAPPED.fullmatch(words[at]):
         if name in TEXT_READERS or "=" in words[at]:
@@ -145,7 +145,7 @@ BEFORE_WRAPPED = re.compile(r"-.*|\d+(?:\.\d+)?[smhd]?|[A-Za-z_]\w*=.*", re.DOTA
 
 
 def _find_runner_risks(words: Words) -> Iterator[Risk]:
-    """Yield the risks of a subcommand such as `uv run`: its options, the inner command, and the risks of the latter."""
+    """Yield the risks of a subcommand such as `uv run`: its options, and the inner command with its risks."""
     at = 2
     while at < len(words) and words[at].startswith("-"):
         yield Risk(at, f"{words[at]} changes what {words[0]} {words[1]} runs")

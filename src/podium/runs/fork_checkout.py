@@ -1,8 +1,8 @@
 """Create the checkout of a fork: a new worktree on a new branch, with the files of the fork's position.
 
-A fork does not work in the checkout of the run that is forked, unless that is not a git repository. The worktree
-starts at the commit of the last snapshot before the position. If there is no such snapshot, the worktree starts with
-the current files if the run has not acted since the position, and otherwise at the current commit.
+The original run's folder is left to that run, unless it is not in a git repository: then the fork works there too. The
+worktree starts at the commit of the last snapshot before the position. If there is no such snapshot, the worktree
+starts with the current files if the run has not acted since the position, and otherwise at the current commit.
 """
 
 from __future__ import annotations

@@ -49,9 +49,10 @@ class DecisionChange:
 
 
 def find_fork_position(entries: Sequence[Entry], at: str) -> int:
-    """Return the position of the snapshot or entry `at`. If it is empty, use the last snapshot or, failing that, entry.
+    """Return the position of the snapshot or entry `at`; by default, of the last snapshot.
 
-    Raise Mistake if there is no such snapshot or entry.
+    If `at` is empty and there is no snapshot, return the position of the last entry. Raise Mistake if there is no
+    snapshot or entry `at`.
     """
     snapshots = {entry.event.name: entry.seq for entry in entries if isinstance(entry.event, SnapshotTaken)}
     last = entries[-1].seq

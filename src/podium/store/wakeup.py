@@ -77,7 +77,7 @@ class WakeupSender:
             raise StoreFailed(f"cannot read the folder {self._folder}: {error.strerror}") from error
 
     def wake_all(self) -> None:
-        """Wake all sockets, and remove those that no process has open any more."""
+        """Wake all sockets, and remove sockets that no process has open any more."""
         for path in tuple(self._sockets):
             try:
                 self._socket.sendto(b"!", path)

@@ -27,7 +27,7 @@ from .process_group import CHUNK, GRACE, ChildProcess, ProgramNotStarted, read_p
 BREACH_SECONDS = 0.25
 """Seconds between checks of the resources that a sandboxed command uses."""
 LARGEST_PIPE = 1024 * 1024
-"""The maximum content of a pipe; more can only come from a process that has left the group."""
+"""The maximum number of bytes in a pipe. More output can only come from a process that has left the group."""
 
 PASSED_ON = frozenset(
     (
@@ -36,7 +36,7 @@ PASSED_ON = frozenset(
         *("SSL_CERT_FILE", "SSL_CERT_DIR"),
     )
 )
-"""The environment variables that commands inherit, besides LC_*; none of them holds a secret."""
+"""The environment variables that commands inherit, besides LC_*. None of them contains a secret."""
 
 Wrap = Callable[[list[str]], list[str]]
 """Wraps a command line in a sandbox."""

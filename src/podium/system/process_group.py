@@ -134,7 +134,7 @@ class ChildProcess:
             os.close(descriptor)
 
     async def stop(self, *, grace: float) -> None:
-        """Close the program's input, give it time to exit by itself, then terminate its process group."""
+        """Close the program's input, wait up to `grace` seconds for it to exit, then terminate its process group."""
         with CancelScope(shield=True):
             await self.close_stdin()
             with move_on_after(grace):
@@ -265,7 +265,7 @@ def _is_group_running(group: int) -> bool:
     if sys.platform == "linux":
         with suppress(OSError):
             return any(_is_running_in(group, int(name)) for name in os.listdir("/proc") if name.isdecimal())  # noqa: PTH208 - names are enough
-        return True  # /proc cannot be read, so assume that one is running
+        return True  # /proc cannot be read, so assume that a process is running
     try:
         os.killpg(group, 0)
     except (ProcessLookupError, PermissionError):

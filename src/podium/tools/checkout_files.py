@@ -214,7 +214,7 @@ class Checkout:
             os.close(fd)
 
     def write_file(self, path: str, content: bytes) -> None:
-        """Write a file atomically at a located path. A file that is replaced keeps its mode."""
+        """Write a file atomically at a located path. If the file exists, its mode is preserved."""
         above, name = _split_parent(path)
         with self.open_directory(above, create=True) as parent:
             there = _stat_if_present(name, parent)

@@ -157,7 +157,7 @@ def _find_line_numbers(text: str, old: str) -> str:
 
 
 def _describe_nearest_line(text: str, old: str) -> str:
-    """Describe the line that is most similar to the first line of a text that was not found."""
+    """Describe the line in `text` that is most similar to the first line of `old`, which was not found."""
     wanted = next((line.strip() for line in old.split("\n") if line.strip()), "")[:500]
     numbered = {line.strip()[:500]: number for number, line in reversed([*enumerate(text.split("\n")[:SEARCHED], 1)])}
     near = difflib.get_close_matches(wanted, numbered, n=1, cutoff=0.5)

@@ -75,7 +75,7 @@ async def search_with_ripgrep(
     *,
     timeout: float = TIMEOUT,
 ) -> Hits:
-    """Search the files under a located directory with ripgrep, except those that git ignores."""
+    """Search the files under a located directory, except files that git ignores, with ripgrep."""
     argv = [
         program,
         "--no-config",

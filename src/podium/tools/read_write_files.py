@@ -114,7 +114,7 @@ def _detect_file_type(start: bytes) -> str:
 
 
 def _number_lines(file: BinaryIO, path: str, offset: int, limit: int) -> ToolAnswer:
-    """Return the requested lines with their numbers. Only these lines are kept in memory, and long ones are cut."""
+    """Return the requested lines with their numbers. Only these lines are kept in memory, and long lines are cut."""
     shown: list[str] = []
     size = number = 0
     while len(shown) < limit and size < LARGEST_ANSWER:

@@ -49,10 +49,10 @@ POLL_SECONDS = 1.0
 """How often to check whether another process has released a worker's run, because a release sends no wakeup."""
 
 KEY_RETRY_SECONDS = 0.05
-"""How long to wait before retrying a commander that is just starting or exiting."""
+"""How long to wait before the next attempt while another commander is starting or exiting."""
 
 GRACE_SECONDS = 1.0
-"""How long a worker can take to exit when asked, before it is terminated and then killed."""
+"""How long to wait for a worker to exit before it is terminated, and again before it is killed."""
 
 
 class Commander:

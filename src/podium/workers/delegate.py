@@ -55,7 +55,7 @@ async def delegate_to_worker(
 
     `at` is a folder in the repository. For a reader, `branch` is only a name. `parent` is the run that starts the
     worker, and `operation` is the operation in that run. `run` is an id chosen in advance. `settings` override
-    those of this process.
+    the settings of this process.
     """
     if run and await launcher.has_run(run):
         return run
@@ -76,7 +76,7 @@ async def delegate_to_worker(
         max_restarts=settings.max_restarts if options.max_restarts is None else options.max_restarts,
     )
     run_options["repo"] = repository.main_folder
-    # The lock keeps an unused branch and path unused until the worker is in the index.
+    # The lock prevents other workers from taking the branch or the path before this worker is in the index.
     async with worker_index.hold_delegation_lock():
         if options.is_reader:
             worker_task = structs.replace(worker_task, name=branch)

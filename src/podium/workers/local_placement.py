@@ -234,6 +234,6 @@ class IdleTracker:
 
 
 def _add_restrictions(own: Permissions | None, restrictions: Permissions) -> Permissions:
-    """Return an agent's own restrictions combined with those of the agent that delegates to it."""
+    """Return an agent's own rules combined with the restrictions of the agent that delegates to it."""
     own = own or Permissions()
     return Permissions(allow=own.allow, ask=(*own.ask, *restrictions.ask), deny=(*own.deny, *restrictions.deny))

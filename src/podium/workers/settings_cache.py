@@ -20,7 +20,7 @@ from ..setup.settings import Settings
 from ..system.locations import find_home_folder
 
 STABLE_AFTER_NS = 1_000_000_000
-"""A file changed this recently may change again without a new timestamp, so it is read each time."""
+"""A file that changed more recently than this can change again without a new timestamp, so it is not cached."""
 
 
 class FileStamp(NamedTuple):

@@ -102,7 +102,7 @@ class Spawner:
         self._opening = Lock()
 
     async def warm_up(self) -> int:
-        """Start the fork server, if one is used, and return the pid of the process that will be the workers' parent.
+        """Start the fork server, if workers are forked, and return the pid of the workers' future parent process.
 
         Raise OutsideFailed if the fork server cannot be started.
         """

@@ -146,5 +146,5 @@ def get_worker_name(run: str, started: RunStarted) -> str:
 
 
 def get_preceding_runs(started: RunStarted) -> tuple[str, ...]:
-    """Return the runs that must succeed before this one starts."""
+    """Return the runs that must succeed before this run starts."""
     return () if started.errand is None else started.errand.after

@@ -94,7 +94,7 @@ def list_run_requests(reader: StoreReader, summary: RunSummary) -> list[OpenRequ
 def find_open_permission(store: Path, run: str, id: str) -> PermissionAsked | None:
     """Return a run's open permission request with this id, or None if there is none."""
     with StoreReader(store) as reader:
-        # A long run has many requests, and the one with this id is among the last.
+        # A long run has many requests, so read only the entries from this request on.
         seq = reader.find_last_entry(run, KINDS[PermissionAsked], containing=f'"id":"{id}"')
         if seq is None or reader.has_message(run, id):
             return None

@@ -1,7 +1,7 @@
 """Progress files: the position of each run's last written entry, recorded outside the database.
 
 SQLite drops damaged transactions at the end of its write-ahead log without an error. A run resumed from the remaining
-entries would repeat the actions in the lost ones. So the position of the last entry that must survive power loss is
+entries would repeat the actions in the lost entries. So the position of the last entry that must survive power loss is
 also written to a separate small file, after the entry and before anything acts on it.
 """
 

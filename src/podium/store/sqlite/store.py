@@ -34,7 +34,7 @@ FEW_RUNS = 8
 
 
 class SqliteLease:
-    """The right to write to one run, until another process takes over."""
+    """The right to write to a run until another process takes over the run."""
 
     def __init__(self, store: SqliteStore, run: str, epoch: int) -> None:
         self.run = run

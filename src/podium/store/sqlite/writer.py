@@ -200,7 +200,7 @@ class StoreWriter:
             raise
 
     def _require_same_file(self) -> None:
-        """Raise StoreCorrupt if the file was deleted or replaced: SQLite would keep writing to the old one."""
+        """Raise StoreCorrupt if the file was deleted or replaced, because SQLite would write to the old file."""
         if _read_file_id(self._file_name) != self._file_id:
             raise StoreCorrupt(
                 f"the store {self._path} was deleted or replaced while it was in use; nothing more was written. "

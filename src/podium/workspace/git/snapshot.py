@@ -44,7 +44,7 @@ IDENTITY_SECONDS = 10.0
 
 
 async def take_snapshot(place: GitLocation, *, message: str = "Snapshot of the working tree") -> str:
-    """Write a commit on top of HEAD with the current files, except ignored ones, and return its id.
+    """Write a commit on top of HEAD with all current files that git does not ignore, and return its id.
 
     Nested repositories and submodules are not included.
     """
@@ -90,7 +90,7 @@ async def commit_files(place: GitLocation, commit: str, files: Mapping[str, str]
 
 
 async def read_person(place: GitLocation) -> str:
-    """Return the user's name and address from git's settings, or those of Podium if they are not set.
+    """Return the user's name and address from git's settings, or Podium's name and address if they are not set.
 
     Unlike every other git call, this call reads the user's own settings. It starts no other program.
     """

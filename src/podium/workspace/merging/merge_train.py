@@ -41,7 +41,7 @@ class TrainBranch:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckResult:
-    """The result of the checks. `command` and `output` are those of the check that failed, if any.
+    """The result of the checks. If a check failed, `command` is its command and `output` is its output.
 
     `checks` are the names of the checks that ran and passed.
     """

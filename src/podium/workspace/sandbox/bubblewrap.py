@@ -218,7 +218,7 @@ class Sandbox:
 
         @lru_cache(maxsize=1)
         def build(copies: tuple[Mount, ...], guards: tuple[Mount, ...]) -> list[str]:
-            # The guards come last: of two mounts for one path, the last one applies.
+            # The guards come last, because of two mounts for the same path, the last mount applies.
             return build_mount_arguments((*copies, *self._visible_mounts(guards)), size=self.limits.temporary)
 
         return build

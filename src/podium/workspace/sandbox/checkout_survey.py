@@ -34,7 +34,7 @@ PACKAGES = "lib/python3*/site-packages"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckoutSurvey:
-    """The paths found in a checkout, relative to it. A folder stands for everything in it.
+    """The paths found in a checkout, relative to the checkout. A folder includes everything in it.
 
     `submodules` are the paths of the submodules' `.git`, whether they exist or not. `folders` are the examined folders,
     and `unexamined` are the other paths; both are absolute.

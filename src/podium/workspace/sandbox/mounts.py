@@ -18,7 +18,7 @@ from ...values.errors import Mistake
 from ..git.repository import Repository
 
 MountKind = Literal["read", "write", "private", "empty", "secret"]
-"""In this order: readable, writable, an empty writable folder, an empty read-only folder, a file nobody can open."""
+"""In order: readable, writable, an empty writable folder, an empty read-only folder, a file that nobody can open."""
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/sys/devices/system/cpu")
 CONFIGURATION = (
@@ -94,7 +94,7 @@ class GuardedPath:
 
 
 def build_mount_arguments(mounts: Iterable[Mount], *, size: int) -> list[str]:
-    """Return the arguments for all mounts, outer paths first. Of two mounts for one path, the last one applies."""
+    """Return the arguments for all mounts, outer paths first. Of two mounts for the same path, the last is used."""
     by_place = {mount.place: mount for mount in mounts}
     return [part for place in sorted(by_place) for part in by_place[place].bwrap_arguments(size=size)]
 

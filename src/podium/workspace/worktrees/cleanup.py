@@ -1,6 +1,6 @@
-"""List worktrees, and remove those that are not needed any more.
+"""List worktrees, and remove worktrees that are not needed any more.
 
-Only worktrees that Podium created are removed; the report gives a reason for every worktree.
+Only worktrees that Podium created are removed. The report contains a reason for every worktree.
 """
 
 from __future__ import annotations

@@ -32,7 +32,7 @@ async def save_work(checkout: Checkout) -> SavedWork:
 
 
 async def save_head(place: GitLocation, branch: str) -> SavedWork | None:
-    """Save the HEAD of a worktree whose folder no longer exists, unless a branch or remote contains it: return None."""
+    """Save the HEAD of a worktree whose folder no longer exists. Return None if a branch or remote contains it."""
     head = await read_git_output(place, "rev-parse", "HEAD")
     alone = await read_git_output(place, "rev-list", "--count", head, "--not", "--branches", "--remotes", "--")
     return await _write_saved_ref(place, branch, head) if int(alone) else None

@@ -304,7 +304,7 @@ class Worktrees:
         return WorktreeRemoval(path=noted.path, branch=noted.branch, saved=saved)
 
     async def _save_changes(self, checkout: Checkout, *, is_kept: bool) -> SavedWork | None:
-        """Save a worktree's work, unless `is_kept` is False and the worktree is clean: then return None."""
+        """Save a worktree's work. If `is_kept` is False and the worktree is clean, return None instead."""
         if not is_kept and (await self.read_status(checkout)).is_clean:
             return None
         return await save_work(checkout)
