@@ -254,7 +254,7 @@ class CommandRule:
         return bool(parts) and all(self.find_objection(words) == "" for words in parts)
 
     def find_objection(self, words: Words) -> str | None:
-        """Return why the rule does not permit a command, "" if it permits it, or None if the rule does not match."""
+        """Return why the rule does not permit a command; "" if it permits the command, None if it does not match."""
         if not self.pattern.matches(join_words(words)):
             return None
         for risk in find_risks(words):

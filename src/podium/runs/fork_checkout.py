@@ -1,8 +1,8 @@
 """Create the checkout of a fork: a new worktree on a new branch, with the files of the fork's position.
 
-The original run's folder is left to that run, unless it is not in a git repository: then the fork works there too. The
-worktree starts at the commit of the last snapshot before the position. If there is no such snapshot, the worktree
-starts with the current files if the run has not acted since the position, and otherwise at the current commit.
+A fork works in the original run's folder only if that folder is not in a git repository. The worktree starts at the
+commit of the last snapshot before the position. If there is no such snapshot, the worktree starts with the current
+files if the run has not acted since the position, and otherwise at the current commit.
 """
 
 from __future__ import annotations

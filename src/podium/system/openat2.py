@@ -22,7 +22,7 @@ class _OpenHow(ctypes.Structure):
 
 
 def open_beneath(directory: int, path: str, flags: int) -> int:
-    """Open a path below a directory and return the descriptor. Raise OSError; its code is EXDEV for a path outside."""
+    """Open a path below a directory and return the descriptor. If the path leads outside, raise OSError with EXDEV."""
     how = _OpenHow(flags | os.O_CLOEXEC, 0, RESOLVE_BENEATH | RESOLVE_NO_MAGICLINKS)
     for _ in range(ATTEMPTS):
         fd: int = _load_libc().syscall(

@@ -42,7 +42,7 @@ class RequestAnswers:
     async def handle_request(self, worker: ActiveWorker, id: str) -> None:
         """Answer a worker's request according to the rules, or notify a person and set a deadline for the answer.
 
-        Open questions only cause a notification. Ids that are not in the worker's run are ignored.
+        For a question, only notify a person. Ignore an id that is not open in the worker's own run.
         """
         try:
             asked = await to_thread.run_sync(find_open_permission, self._store, worker.run, id)
