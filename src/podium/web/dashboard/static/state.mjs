@@ -1,0 +1,112 @@
+// What every screen shares: the overview and the open requests, loaded again when the stream says that they changed.
+
+import { batch, effect, signal } from "./vendor.mjs";
+import { get, token } from "./api.mjs";
+import { openStream } from "./stream.mjs";
+
+/** What GET /api/overview returns, or null before it is loaded. */
+export const overview = signal(null);
+/** The open requests, oldest first, each as GET /api/requests returns it, or null before they are loaded. */
+export const requests = signal(null);
+/** What GET /api/session returns, or null. */
+export const session = signal(null);
+/** Raised by one whenever anything changed in any run; screens that load lists of their own depend on it. */
+export const changes = signal(0);
+/** A sentence to show for a short time, such as the result of a command, or null: {text, isProblem}. */
+export const message = signal(null);
+/** The server's clock minus this browser's, in seconds. */
+export const clockOffset = signal(0);
+
+/** The current time of the server, in seconds. */
+export const serverNow = () => Date.now() / 1000 + clockOffset.value;
+
+const REFRESH = 250;
+const NEEDS_REQUESTS = new Set([
+  "permission_asked", "permission_answered", "question_asked", "question_answered", "run_ended", "run_resumed",
+  "operation_ended", "turn_ended", "action_refused",
+]);
+
+let stream = null;
+let watched = { run: "", onEntries: null, onReset: null };
+let refreshTimer = 0;
+let wantsRequests = true;
+
+export function say(text, isProblem = false) {
+  message.value = { text, isProblem };
+}
+
+/** Follow a run: `onEntries` gets its new entries after `cursor`. Return a function that ends this. */
+export function watchRun(run, cursor, onEntries, onReset) {
+  watched = { run, onEntries, onReset };
+  restartStream(cursor);
+  return () => {
+    if (watched.run !== run) return;
+    watched = { run: "", onEntries: null, onReset: null };
+    restartStream(null);
+  };
+}
+
+function restartStream(cursor) {
+  if (stream) stream.stop();
+  stream = null;
+  if (!token.value) return;
+  stream = openStream({
+    runs: watched.run ? [watched.run] : [],
+    cursor,
+    on: {
+      entries(list) {
+        if (watched.onEntries) watched.onEntries(list);
+        noteKinds(list.map((entry) => entry.event.type));
+      },
+      changes(byRun) {
+        noteKinds(Object.values(byRun).flat());
+      },
+      mail() {
+        noteKinds(["permission_answered"]);
+      },
+      reset() {
+        if (watched.onReset) watched.onReset();
+        noteKinds(["permission_asked"]);
+      },
+    },
+  });
+}
+
+function noteKinds(kinds) {
+  wantsRequests ||= kinds.some((kind) => NEEDS_REQUESTS.has(kind));
+  if (!refreshTimer) refreshTimer = setTimeout(refresh, REFRESH);
+}
+
+/** Load the overview, and the requests if they may have changed. */
+export async function refresh() {
+  clearTimeout(refreshTimer);
+  refreshTimer = -1;
+  const both = wantsRequests;
+  wantsRequests = false;
+  try {
+    const [found, open] = await Promise.all([get("/api/overview"), both ? get("/api/requests") : null]);
+    batch(() => {
+      clockOffset.value = found.now - Date.now() / 1000;
+      overview.value = found;
+      if (open) requests.value = open.requests;
+      changes.value += 1;
+    });
+  } catch (problem) {
+    wantsRequests ||= both;
+    if (token.value && problem.status) say(problem.message, true);
+  }
+  refreshTimer = 0;
+}
+
+/** Load everything when somebody signs in, and forget it when they sign out. */
+effect(() => {
+  if (!token.value) {
+    if (stream) stream.stop();
+    stream = null;
+    return;
+  }
+  wantsRequests = true;
+  refresh();
+  get("/api/session").then((found) => { session.value = found; }).catch(() => {});
+  restartStream(null);
+});
