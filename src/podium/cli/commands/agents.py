@@ -7,9 +7,9 @@ from pathlib import Path
 
 import click
 
-from ...roster.discovery import SOURCE_PREFIXES, Roster, load_roster
+from ...roster.discovery import Roster, load_roster
+from ...roster.roster_fields import format_shadowed_name, roster_fields
 from ...system.locations import find_home_folder, find_repo
-from ...values.agent import Agent
 from ...values.diagnostic import filter_errors
 from ...values.event import SCHEMA
 from ..terminal.text import as_json, escape_for_terminal, fit_columns
@@ -42,27 +42,4 @@ def format_agents_table(roster: Roster, *, most: int) -> str:
 
 def format_agents_json(roster: Roster) -> str:
     """Return the agents as JSON."""
-    return as_json(
-        {
-            "schema": SCHEMA,
-            "agents": [agent_fields(agent) for agent in roster.agents.values()],
-            "shadowed": [agent_fields(agent) for agent in roster.shadowed],
-            "broken": [{"name": name, "findings": findings} for name, findings in roster.broken.items()],
-        }
-    )
-
-
-def agent_fields(agent: Agent) -> dict[str, str]:
-    """Return the fields of an agent for the JSON list."""
-    return {
-        "name": agent.name,
-        "source": agent.source,
-        "description": agent.description,
-        "path": agent.path,
-    }
-
-
-def format_shadowed_name(roster: Roster, agent: Agent) -> str:
-    """Return the qualified name of a shadowed agent, or its bare name if the qualified name refers to another agent."""
-    name = f"{SOURCE_PREFIXES[agent.source]}:{agent.name}"
-    return name if roster.by_qualified_name.get(name) is agent else agent.name
+    return as_json({"schema": SCHEMA, **roster_fields(roster)})

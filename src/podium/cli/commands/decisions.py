@@ -6,7 +6,6 @@ import shutil
 import time
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -15,7 +14,8 @@ from ...runs.decision_lookup import find_decision, find_decision_repo, list_deci
 from ...setup.settings import Settings
 from ...system.locations import find_repo
 from ...values.event import SCHEMA
-from ...views.decision_record import DecisionRecord, list_participants, render_decision
+from ...views.decision_fields import decision_fields, whole_decision_fields
+from ...views.decision_record import DecisionRecord, render_decision
 from ..terminal.command_options import json_option, repo_option
 from ..terminal.text import as_json, escape_for_terminal, fit_columns, print_to_stderr
 
@@ -65,12 +65,7 @@ def show_decision_command(ctx: click.Context, id: str, is_json: bool) -> None:
     place = find_repo(ctx.parent.params["repo"] or Path())
     record = find_decision(Settings.load(repo=place).store, find_decision_repo(place), id)
     if is_json:
-        fields = decision_fields(record) | {
-            "ballots": list(record.state.ballots.values()),
-            "refused": record.state.refused,
-            "text": render_decision(record),
-        }
-        click.echo(as_json({"schema": SCHEMA, "decision": fields}))
+        click.echo(as_json({"schema": SCHEMA, "decision": whole_decision_fields(record)}))
     else:
         click.echo(escape_for_terminal(render_decision(record)), nl=False)
 
@@ -92,26 +87,6 @@ def merge_inbox_command(ctx: click.Context, is_json: bool) -> None:
         print_to_stderr(notice)
     if not result.merged and not result.notices:
         print_to_stderr("the inbox is empty")
-
-
-def decision_fields(record: DecisionRecord) -> dict[str, Any]:
-    """Return a decision as JSON fields."""
-    proposal, made = record.state.proposal, record.state.committed
-    return {
-        "id": record.id,
-        "topic": proposal.topic,
-        "status": record.status,
-        "superseded_by": record.superseded_by or None,
-        "supersedes": proposal.supersedes or None,
-        "option": None if made is None else made.option,
-        "how": None if made is None else made.how,
-        "rationale": "" if made is None else made.rationale,
-        "options": proposal.options,
-        "participants": list_participants(record.state),
-        "run": record.run,
-        "proposed_at": record.proposed_at,
-        "committed_at": record.committed_at,
-    }
 
 
 def format_decision_row(record: DecisionRecord, *, names_run: bool = False) -> tuple[str, ...]:

@@ -7,14 +7,8 @@ from pathlib import Path
 import click
 
 from ...roster.discovery import load_roster
-from ...roster.workflow_graph import (
-    Agents,
-    find_terminal_agents,
-    format_edge_label,
-    iter_edges,
-    render_mermaid,
-    render_tree,
-)
+from ...roster.roster_fields import graph_fields
+from ...roster.workflow_graph import render_mermaid, render_tree
 from ...roster.workflow_svg import render_svg
 from ...system.locations import find_home_folder, find_repo
 from ...values.event import SCHEMA
@@ -36,27 +30,8 @@ def graph_command(agent: str, repo: Path | None, is_mermaid: bool, is_svg: bool,
     agents = {member.name: member for member in team}
     name = team[0].name
     if is_json:
-        click.echo(format_graph_json(agents, name))
+        click.echo(as_json({"schema": SCHEMA, **graph_fields(agents, name)}))
     elif is_svg:
         click.echo(render_svg(agents, name))
     else:
         click.echo(escape_for_terminal(render_mermaid(agents, name) if is_mermaid else render_tree(agents, name)))
-
-
-def format_graph_json(agents: Agents, name: str) -> str:
-    """Return the agents, their edges and the agents that can give the final answer, as JSON."""
-    owners = find_terminal_agents(agents, name)
-    drawn = [
-        {
-            "name": agent.name,
-            "source": agent.source,
-            "path": agent.path,
-            "terminal": agent.name in owners,
-            "edges": [
-                {"kind": edge.kind, "label": format_edge_label(agent, edge), "to": edge.name}
-                for edge in iter_edges(agent)
-            ],
-        }
-        for agent in agents.values()
-    ]
-    return as_json({"schema": SCHEMA, "agent": name, "terminal": owners, "agents": drawn})

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,29 +11,22 @@ from typing import Any
 import anyio
 import click
 
-from ...core.gate import InvalidCall
-from ...runs.branch_forecast import forecast_branches, read_current_branch
-from ...runs.merge_candidates import MergeCandidate, find_merge_candidates
+from ...runs.branch_forecast import read_current_branch
+from ...runs.merge_candidates import find_merge_candidates
 from ...runs.worker_lookup import RepoContext
-from ...setup.sandbox_choice import choose_sandbox
-from ...setup.settings import Settings
-from ...tools.run_checks import CHECK_OUTPUT_TAIL, CHECK_TIMEOUT
-from ...tools.shell import SHELL, CommandOutput, run_command_line
+from ...tools.shell import SHELL
 from ...values.event import SCHEMA
 from ...values.worker_task import DEFAULT_WORKER_AGENT
+from ...workers.merge_run import CheckRunner, run_merge_train
 from ...workspace.git.revision import SHORT, branch_tip
-from ...workspace.merging.integration_branch import name_integration_branch
-from ...workspace.merging.merge_train import CheckResult, TrainBranch, build_train
-from ...workspace.merging.overlap_forecast import read_commit_changes
+from ...workspace.merging.overlap_forecast import Forecast
 from ..terminal import exit_codes
 from ..terminal.command_options import json_option, repo_option
 from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
 from ..workers.conflict_resolvers import load_resolver_team, print_resolvers, send_resolvers
 from ..workers.forecast import format_forecast
 from ..workers.merge_conclusion import MoveOptions, conclude_merge, print_remaining_branches, tidy_branches
-from ..workers.merge_report import TrainOutcome, format_changes, format_train_report
-
-Checks = Mapping[str, Sequence[str]]
+from ..workers.merge_report import format_changes, format_train_report
 
 
 @click.command("merge")
@@ -94,7 +85,9 @@ def merge_command(
         return _report_nothing_to_merge(there, target, options)
     if not checks:
         print_to_stderr("no checks are configured, so the branches are only merged; add one with --check COMMAND")
-    outcome = anyio.run(_build_train, there, candidates, target, checks, is_json)
+    check = CheckRunner(there.settings, checks, print_to_stderr)
+    show = None if is_json else _print_forecast
+    outcome = anyio.run(partial(run_merge_train, there.repository, candidates, target, check, on_forecast=show))
     if not is_json:
         most = shutil.get_terminal_size().columns
         for line in (*format_train_report(outcome.train), *format_changes(outcome, most=most)):
@@ -115,57 +108,6 @@ def _report_nothing_to_merge(there: RepoContext, target: str, options: MoveOptio
     return exit_codes.GOAL_MET
 
 
-# The merge train
-
-
-async def _build_train(
-    there: RepoContext, candidates: Sequence[MergeCandidate], target: str, checks: Checks, is_json: bool
-) -> TrainOutcome:
-    """Print the forecast, and merge the branches one after another into an integration branch."""
-    place = there.repository
-    train_branches = [
-        TrainBranch(branch=one.branch, commit=await branch_tip(place, one.branch), after=one.after)
-        for one in candidates
-    ]
-    expected = await forecast_branches(place.main_folder, {one.branch: one.base for one in candidates}, onto=target)
-    assert expected is not None, "the branches were found above"
-    for line in format_forecast(expected) if not is_json else ():
+def _print_forecast(forecast: Forecast) -> None:
+    for line in format_forecast(forecast):
         click.echo(escape_for_terminal(f"forecast: {line}"))
-    name = name_integration_branch(datetime.now())
-    check = _CheckRunner(there.settings, checks)
-    train = await build_train(place, train_branches, onto=target, integration=name, check=check)
-    return TrainOutcome(
-        forecast=expected, train=train, changes=await read_commit_changes(place, train.base, train.commit)
-    )
-
-
-class _CheckRunner:
-    """Runs the checks on a step of the merge train. Checks execute workers' code, so they run in the sandbox."""
-
-    def __init__(self, settings: Settings, checks: Checks) -> None:
-        self._settings = settings
-        self._checks = checks
-        self._last_notice = ""
-
-    async def __call__(self, path: Path) -> CheckResult:
-        if not self._checks:
-            return CheckResult(passed=True)
-        settings = self._settings
-        sandbox = await choose_sandbox(path, settings.home, settings.store, is_wanted=settings.sandbox)
-        if sandbox.notice and sandbox.notice != self._last_notice:
-            print_to_stderr(sandbox.notice)
-            self._last_notice = sandbox.notice
-        try:
-            for name, argv in self._checks.items():
-                print_to_stderr(f"checking: {name}")
-                output = CommandOutput(start=0, end=CHECK_OUTPUT_TAIL)
-                try:
-                    ended = await run_command_line(list(argv), path, CHECK_TIMEOUT, output, sandbox.wrap)
-                except InvalidCall as error:
-                    return CheckResult(passed=False, command=name, output=str(error))
-                if ended.code != 0 or ended.has_timed_out:
-                    how = f"stopped after {CHECK_TIMEOUT:g} s" if ended.has_timed_out else str(ended)
-                    return CheckResult(passed=False, command=f"{name} [{how}]", output=str(output))
-        finally:
-            sandbox.clean_up()
-        return CheckResult(passed=True, checks=tuple(self._checks))

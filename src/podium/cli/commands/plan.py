@@ -18,6 +18,7 @@ from ...values.event import SCHEMA, QuestionAnswered, QuestionAsked, RunStarted
 from ...values.operation_path import parse_agent_name
 from ...values.plan import WorkPlan
 from ...views.plan_text import format_plan
+from ...views.work_fields import work_fields
 from ...views.work_progress import TeamWork, read_team_work
 from ..terminal.answer_report import get_username, submit_answer
 from ..terminal.text import align_columns, as_json, escape_for_terminal, print_to_stderr, truncate_line
@@ -93,36 +94,6 @@ def edit_plan(
         id=one.asked.id, text="approve", by=get_username(), digest=one.asked.digest, plan=changed, channel="command"
     )
     return submit_answer(store, one, answered)
-
-
-def work_fields(work: TeamWork) -> dict[str, Any]:
-    """Return a team's work as JSON fields."""
-    progress = work.progress
-    return {
-        "agent": parse_agent_name(work.operation),
-        "state": progress.state,
-        "version": progress.version,
-        "goal": "" if progress.formed is None else progress.formed.goal,
-        "draft": None if work.draft is None else work.draft.plan,
-        "steps": [
-            {
-                "id": id,
-                "state": one.state,
-                "owner": one.owner,
-                "attempt": one.attempt,
-                "description": one.step.description,
-                "depends_on": one.step.depends_on,
-                "acceptance": one.step.acceptance,
-                "policy": one.step.policy,
-                "findings": one.findings,
-                "reason": one.reason,
-                "branch": one.branch or None,
-                "commit": one.commit or None,
-            }
-            for id, one in progress.steps.items()
-        ],
-        "snapshots": [{"name": taken.name, "seq": seq} for seq, taken in work.snapshots],
-    }
 
 
 def format_team_work(work: TeamWork, *, is_full: bool) -> Iterator[str]:

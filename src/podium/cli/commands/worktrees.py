@@ -6,14 +6,13 @@ import shutil
 import time
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import anyio
 import click
 
 from ...runs.fork_checkout import FORK_BRANCHES
-from ...runs.run_lookup import is_over, open_reader
 from ...runs.worker_lookup import open_worktrees
+from ...runs.worktree_listing import list_unfinished_runs, worktree_fields
 from ...values.byte_size import format_size
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
@@ -127,37 +126,6 @@ async def delete_merged_branch(repository: Repository, branch: str) -> str:
         return f"kept the branch {branch}: it is not merged; git branch -D {branch} deletes it anyway"
     await read_git_output(repository, "update-ref", "-d", f"{HEADS}{branch}", tip)
     return f"deleted the branch {branch} (was {tip[:12]})"
-
-
-def list_unfinished_runs(store: Path) -> set[str]:
-    """Return the runs that have not ended."""
-    if not store.exists():
-        return set()
-    with open_reader(store) as reader:
-        return {summary.id for summary in reader.list_runs() if not is_over(summary)}
-
-
-def worktree_fields(one: WorktreeSummary) -> dict[str, Any]:
-    """Return the fields of a worktree for the JSON list."""
-    status = one.status
-    values: dict[str, Any] = {
-        "branch": one.branch,
-        "path": str(one.path),
-        "ours": one.is_ours,
-        "state": one.state,
-        "run": one.run,
-        "created_at": one.created,
-        "size": one.size,
-        "trouble": one.trouble,
-    }
-    if status is None:
-        return values
-    numbers = ("ahead", "behind", "unmerged", "modified", "untracked", "added", "removed")
-    return values | {
-        **{name: getattr(status, name) for name in numbers},
-        "commits": [{"id": commit.id, "subject": commit.subject} for commit in status.commits],
-        "files": [{"path": file.path, "added": file.added, "removed": file.removed} for file in status.files],
-    }
 
 
 def format_worktrees_table(summaries: list[WorktreeSummary], *, now: float, most: int) -> str:

@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from ...roster.team_definition import TeamDefinition, find_team
+from ...roster.roster_fields import team_fields
+from ...roster.team_definition import find_team
 from ...values.event import SCHEMA
 from ..terminal.command_options import json_option, repo_option
 from ..terminal.text import align_columns, as_json, display_width, escape_for_terminal, fit_columns, truncate_line
@@ -32,37 +33,6 @@ def team_show_command(name: str, repo: Path | None, is_json: bool) -> None:
     else:
         click.echo("\n".join(format_team(fields, most=shutil.get_terminal_size().columns)))
         context.print_notices()
-
-
-def team_fields(found: TeamDefinition) -> dict[str, Any]:
-    """Return all fields of a team for JSON."""
-    lead = found.lead
-    assert lead.team is not None
-    members = [
-        {
-            "name": (member.name or member.agent).rpartition(":")[2],
-            "agent": member.agent,
-            "role": member.role or agent.role or agent.description,
-            "model": member.model or agent.model,
-            "prompt": agent.prompt if found.kind in ("squad", "preset") else member.prompt or agent.prompt,
-            "path": agent.path,
-        }
-        for member, agent in zip(lead.team.members, found.members, strict=True)
-    ]
-    return {
-        "name": lead.name,
-        "title": found.name,
-        "kind": found.kind,
-        "source": lead.source,
-        "path": lead.path,
-        "description": lead.description,
-        "mode": lead.team.mode,
-        "model": lead.model,
-        "prompt": lead.prompt,
-        "evaluator": lead.team.evaluator,
-        "members": members,
-        "options": lead.team.options,
-    }
 
 
 def format_team(fields: dict[str, Any], *, most: int) -> Iterator[str]:

@@ -11,6 +11,7 @@ import click
 
 from ...runs.worker_lookup import RepoContext
 from ...values.errors import Mistake, PodiumError
+from ...workers.merge_run import TrainOutcome, merge_fields
 from ...workspace.git.repository import Repository
 from ...workspace.git.revision import HEADS, SHORT
 from ...workspace.merging.fast_forward import fast_forward
@@ -23,13 +24,7 @@ from ...workspace.merging.merge_train import LeftOutBranch, Train
 from ..terminal import exit_codes
 from ..terminal.terminal_input import is_attended
 from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
-from .merge_report import (
-    TrainOutcome,
-    format_agree_command,
-    format_checked_tree,
-    format_remaining_branches,
-    merge_fields,
-)
+from .merge_report import format_agree_command, format_checked_tree, format_remaining_branches
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

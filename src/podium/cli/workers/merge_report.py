@@ -1,39 +1,23 @@
-"""Format the result of `podium merge` as text and as JSON fields."""
+"""Format the result of `podium merge` as text."""
 
 from __future__ import annotations
 
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
-from ...runs.branch_forecast import forecast_fields
-from ...values.event import SCHEMA
 from ...values.plain_text import escape_unprintable, format_count
-from ...workspace.git.revision import HEADS, SHORT
+from ...workers.merge_run import TrainOutcome
+from ...workspace.git.revision import SHORT
 from ...workspace.merging.merge_train import Train
-from ...workspace.merging.overlap_forecast import BranchChanges, FileChange, Forecast
+from ...workspace.merging.overlap_forecast import FileChange
 from ..terminal.text import fit_columns, truncate_line
-
-if TYPE_CHECKING:
-    from ...workers.conflict_resolution import ResolverRun
 
 MOST_BRANCHES = 10
 """Maximum number of integration branches to list at a time, oldest first."""
 MOST_FILES = 20
 """Maximum number of changed files to list."""
 LONGEST_CHECK = 60
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class TrainOutcome:
-    """The forecast, the result of the merge train, the changes to the target, and the resolvers that were started."""
-
-    forecast: Forecast
-    train: Train
-    changes: BranchChanges
-    resolving: tuple[ResolverRun, ...] = ()
 
 
 def format_train_report(result: Train) -> list[str]:
@@ -98,50 +82,3 @@ def format_remaining_branches(branches: Sequence[str], folder: Path | None) -> l
         f"{what} left; when you no longer need {them}, remove {them} with:",
         f"  {shlex.join(['git', *place, 'branch', '-D', *branches[:MOST_BRANCHES]])}",
     ]
-
-
-def merge_fields(outcome: TrainOutcome) -> dict[str, Any]:
-    """Return the forecast and the result of the merge as JSON fields."""
-    result = outcome.train
-    return {
-        "schema": SCHEMA,
-        "target": result.target,
-        "base": result.base,
-        "commit": result.commit,
-        "tree": result.tree,
-        "branch": None if result.ref is None else result.ref.removeprefix(HEADS),
-        "checks": list(result.checks),
-        "changes": _changes_fields(outcome.changes),
-        "forecast": forecast_fields(outcome.forecast),
-        "coupled": [{"branch": one.branch, "commit": one.commit, "tree": one.tree} for one in result.merged],
-        "left_out": [
-            {
-                "branch": one.branch,
-                "commit": one.commit,
-                "reason": one.reason,
-                "why": one.why,
-                "onto": one.onto,
-                "files": list(one.files),
-                "output": one.output,
-            }
-            for one in result.left_out
-        ],
-        "resolving": [{"branch": one.branch, "on": one.on, "id": one.run} for one in outcome.resolving],
-    }
-
-
-def _changes_fields(changes: BranchChanges) -> dict[str, Any]:
-    return {
-        "added": changes.added,
-        "removed": changes.removed,
-        "files": [
-            {
-                "path": file.path,
-                "was": file.was,
-                "added": file.added,
-                "removed": file.removed,
-                "binary": file.is_binary,
-            }
-            for file in changes.files
-        ],
-    }

@@ -1,0 +1,38 @@
+"""Return the work of a collaborating team as JSON fields."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..values.operation_path import parse_agent_name
+from .work_progress import TeamWork
+
+
+def work_fields(work: TeamWork) -> dict[str, Any]:
+    """Return a team's work as JSON fields."""
+    progress = work.progress
+    return {
+        "agent": parse_agent_name(work.operation),
+        "state": progress.state,
+        "version": progress.version,
+        "goal": "" if progress.formed is None else progress.formed.goal,
+        "draft": None if work.draft is None else work.draft.plan,
+        "steps": [
+            {
+                "id": id,
+                "state": one.state,
+                "owner": one.owner,
+                "attempt": one.attempt,
+                "description": one.step.description,
+                "depends_on": one.step.depends_on,
+                "acceptance": one.step.acceptance,
+                "policy": one.step.policy,
+                "findings": one.findings,
+                "reason": one.reason,
+                "branch": one.branch or None,
+                "commit": one.commit or None,
+            }
+            for id, one in progress.steps.items()
+        ],
+        "snapshots": [{"name": taken.name, "seq": seq} for seq, taken in work.snapshots],
+    }

@@ -1,0 +1,142 @@
+"""Merge workers' branches as a train, run the checks at each step, and return the result as JSON fields."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from ..core.gate import InvalidCall
+from ..runs.branch_forecast import forecast_branches, forecast_fields
+from ..runs.merge_candidates import MergeCandidate
+from ..setup.sandbox_choice import choose_sandbox
+from ..setup.settings import Settings
+from ..tools.run_checks import CHECK_OUTPUT_TAIL, CHECK_TIMEOUT
+from ..tools.shell import CommandOutput, run_command_line
+from ..values.event import SCHEMA
+from ..workspace.git.repository import Repository
+from ..workspace.git.revision import HEADS, branch_tip
+from ..workspace.merging.integration_branch import name_integration_branch
+from ..workspace.merging.merge_train import CheckResult, Train, TrainBranch, build_train
+from ..workspace.merging.overlap_forecast import BranchChanges, Forecast, read_commit_changes
+from .conflict_resolution import ResolverRun
+
+Checks = Mapping[str, Sequence[str]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TrainOutcome:
+    """The forecast, the result of the merge train, the changes to the target, and the resolvers that were started."""
+
+    forecast: Forecast
+    train: Train
+    changes: BranchChanges
+    resolving: tuple[ResolverRun, ...] = ()
+
+
+async def run_merge_train(
+    repository: Repository,
+    candidates: Sequence[MergeCandidate],
+    target: str,
+    check: CheckRunner,
+    *,
+    on_forecast: Callable[[Forecast], object] | None = None,
+) -> TrainOutcome:
+    """Merge branches one after another into a new integration branch. `on_forecast` gets the forecast before that."""
+    train_branches = [
+        TrainBranch(branch=one.branch, commit=await branch_tip(repository, one.branch), after=one.after)
+        for one in candidates
+    ]
+    expected = await forecast_branches(
+        repository.main_folder, {one.branch: one.base for one in candidates}, onto=target
+    )
+    assert expected is not None, "the branches were found above"
+    if on_forecast is not None:
+        on_forecast(expected)
+    name = name_integration_branch(datetime.now())
+    train = await build_train(repository, train_branches, onto=target, integration=name, check=check)
+    return TrainOutcome(
+        forecast=expected, train=train, changes=await read_commit_changes(repository, train.base, train.commit)
+    )
+
+
+class CheckRunner:
+    """Runs the checks on a step of the merge train. Checks execute workers' code, so they run in the sandbox."""
+
+    def __init__(self, settings: Settings, checks: Checks, tell: Callable[[str], object]) -> None:
+        self._settings = settings
+        self._checks = checks
+        self._tell = tell
+        self._last_notice = ""
+
+    async def __call__(self, path: Path) -> CheckResult:
+        if not self._checks:
+            return CheckResult(passed=True)
+        settings = self._settings
+        sandbox = await choose_sandbox(path, settings.home, settings.store, is_wanted=settings.sandbox)
+        if sandbox.notice and sandbox.notice != self._last_notice:
+            self._tell(sandbox.notice)
+            self._last_notice = sandbox.notice
+        try:
+            for name, argv in self._checks.items():
+                self._tell(f"checking: {name}")
+                output = CommandOutput(start=0, end=CHECK_OUTPUT_TAIL)
+                try:
+                    ended = await run_command_line(list(argv), path, CHECK_TIMEOUT, output, sandbox.wrap)
+                except InvalidCall as error:
+                    return CheckResult(passed=False, command=name, output=str(error))
+                if ended.code != 0 or ended.has_timed_out:
+                    how = f"stopped after {CHECK_TIMEOUT:g} s" if ended.has_timed_out else str(ended)
+                    return CheckResult(passed=False, command=f"{name} [{how}]", output=str(output))
+        finally:
+            sandbox.clean_up()
+        return CheckResult(passed=True, checks=tuple(self._checks))
+
+
+def merge_fields(outcome: TrainOutcome) -> dict[str, Any]:
+    """Return the forecast and the result of the merge as JSON fields."""
+    result = outcome.train
+    return {
+        "schema": SCHEMA,
+        "target": result.target,
+        "base": result.base,
+        "commit": result.commit,
+        "tree": result.tree,
+        "branch": None if result.ref is None else result.ref.removeprefix(HEADS),
+        "checks": list(result.checks),
+        "changes": _changes_fields(outcome.changes),
+        "forecast": forecast_fields(outcome.forecast),
+        "coupled": [{"branch": one.branch, "commit": one.commit, "tree": one.tree} for one in result.merged],
+        "left_out": [
+            {
+                "branch": one.branch,
+                "commit": one.commit,
+                "reason": one.reason,
+                "why": one.why,
+                "onto": one.onto,
+                "files": list(one.files),
+                "output": one.output,
+            }
+            for one in result.left_out
+        ],
+        "resolving": [{"branch": one.branch, "on": one.on, "id": one.run} for one in outcome.resolving],
+    }
+
+
+def _changes_fields(changes: BranchChanges) -> dict[str, Any]:
+    return {
+        "added": changes.added,
+        "removed": changes.removed,
+        "files": [
+            {
+                "path": file.path,
+                "was": file.was,
+                "added": file.added,
+                "removed": file.removed,
+                "binary": file.is_binary,
+            }
+            for file in changes.files
+        ],
+    }
