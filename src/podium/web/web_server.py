@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import traceback
 from collections.abc import AsyncIterator, Collection
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,13 +16,22 @@ from litestar.openapi.plugins import JsonRenderPlugin
 
 from .. import __version__
 from ..values.errors import PodiumError
+from .api.metrics import read_metrics
 from .api.problem import PROBLEM_TYPE, encode_problem, find_status
 from .api.request_guard import AsgiApp, RequestGuard
-from .api.routes import events, inbox, runs, sign_in
+from .api.routes import catalogue, events, inbox, runs, sign_in, team_work, workers
 from .api.server_context import ServerContext
 from .dashboard.static_files import load_static_files, serve_file, serve_page
 
-ROUTES = (*sign_in.ROUTES, *events.ROUTES, *inbox.ROUTES, *runs.ROUTES)
+ROUTES = (
+    *sign_in.ROUTES,
+    *events.ROUTES,
+    *inbox.ROUTES,
+    *runs.ROUTES,
+    *team_work.ROUTES,
+    *workers.ROUTES,
+    *catalogue.ROUTES,
+)
 
 
 @get("/health", sync_to_thread=False)
@@ -39,12 +50,16 @@ def build_app(context: ServerContext, *, hosts: Collection[str], is_tls: bool = 
 
     static_files = load_static_files()
     app = Litestar(
-        route_handlers=[read_health, *ROUTES, serve_page, serve_file],
+        route_handlers=[read_health, read_metrics, *ROUTES, serve_page, serve_file],
         dependencies={
             "server": Provide(lambda: context, sync_to_thread=False),
             "static_files": Provide(lambda: static_files, sync_to_thread=False),
         },
-        exception_handlers={PodiumError: handle_podium_error, HTTPException: handle_http_error},
+        exception_handlers={
+            PodiumError: handle_podium_error,
+            HTTPException: handle_http_error,
+            Exception: handle_internal_error,
+        },
         lifespan=[lifespan],
         openapi_config=OpenAPIConfig(
             title="Podium", version=__version__, path="/api/schema", render_plugins=[JsonRenderPlugin()]
@@ -64,3 +79,10 @@ def handle_http_error(_: Request[Any, Any, Any], error: HTTPException) -> Respon
     extra = {"errors": error.extra} if error.extra else {}
     body = encode_problem(error.status_code, error.detail, **extra)
     return Response(body, status_code=error.status_code, media_type=PROBLEM_TYPE, headers=error.headers)
+
+
+def handle_internal_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
+    """Return an unexpected error in one sentence, and write the traceback to the log."""
+    sys.stderr.write(f"podium serve: {request.method} {request.url.path}\n{''.join(traceback.format_exception(error))}")
+    body = encode_problem(500, f"internal error in Podium: {type(error).__name__}; podium serve printed the details")
+    return Response(body, status_code=500, media_type=PROBLEM_TYPE)

@@ -36,6 +36,8 @@ class EntryHub:
         """The position after which all entries are in memory."""
         self._end = 0
         self._news = Flag()
+        self.streams = 0
+        """How many streams are connected."""
         self.last_mail = 0
         """The number of the newest message in a mailbox."""
 

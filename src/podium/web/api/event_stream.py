@@ -42,20 +42,24 @@ async def stream_entries(
 async def _iter_events(hub: EntryHub, position: int, runs: Collection[str] | None) -> AsyncIterator[bytes]:
     yield b": connected\n\n"
     mail = hub.last_mail
-    while True:
-        with move_on_after(HEARTBEAT_SECONDS) as silence:
-            await hub.wait_news(position, mail)
-        if silence.cancelled_caught:
-            yield b": heartbeat\n\n"
-            continue
-        if mail != hub.last_mail:
-            mail = hub.last_mail
-            yield encode_event("mail", b"{}")
-        if rows := await hub.read_after(position):
-            for event in _encode_rows(rows, runs):
-                yield event
-            position = rows[-1].position
-        await sleep(GAP_SECONDS)
+    hub.streams += 1
+    try:
+        while True:
+            with move_on_after(HEARTBEAT_SECONDS) as silence:
+                await hub.wait_news(position, mail)
+            if silence.cancelled_caught:
+                yield b": heartbeat\n\n"
+                continue
+            if mail != hub.last_mail:
+                mail = hub.last_mail
+                yield encode_event("mail", b"{}")
+            if rows := await hub.read_after(position):
+                for event in _encode_rows(rows, runs):
+                    yield event
+                position = rows[-1].position
+            await sleep(GAP_SECONDS)
+    finally:
+        hub.streams -= 1
 
 
 def _encode_rows(rows: list[FeedRow], runs: Collection[str] | None) -> list[bytes]:

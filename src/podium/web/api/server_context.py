@@ -19,7 +19,8 @@ from ...runs.run_lookup import is_worker_run
 from ...runs.worker_lookup import load_worker_state
 from ...setup.settings import Settings
 from ...store.sqlite.reader import StoreReader
-from ...values.errors import PodiumError
+from ...system.locations import find_repo
+from ...values.errors import Mistake, PodiumError
 from ...views.worker_state import WorkerState
 from ...workers.worker_resumption import resume_workers
 from .access_tokens import LoginCodes, TokenFile
@@ -50,6 +51,14 @@ class ServerContext:
     @property
     def store(self) -> Path:
         return self.settings.store
+
+    def find_place(self, repo: str) -> Path:
+        """Return the repository that contains a folder on this machine; without one, the server's own repository."""
+        if not repo:
+            return self.repo
+        if not Path(repo).is_dir():
+            raise Mistake(f"{repo[:200]!r} is not a folder on the server's machine; give the path of a repository")
+        return find_repo(Path(repo))
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:

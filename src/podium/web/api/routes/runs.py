@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 from typing import Annotated, Any
 
 from litestar import get, post
@@ -146,7 +145,7 @@ def read_entries(run: str, server: ServerContext, after: int = 0, until: int = 0
 @post("/api/runs", guards=[may_act])
 async def start_run(data: NewRun, server: ServerContext, idempotency_key: IdempotencyKey = None) -> dict[str, Any]:
     """Start a run in the background, in a process of its own."""
-    place = Path(data.repo) if data.repo else server.repo
+    place = server.find_place(data.repo)
     settings = Settings.load(
         repo=place, store=server.store, home=server.settings.home, model=data.model or None, budget=data.budget
     )

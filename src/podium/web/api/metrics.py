@@ -1,0 +1,49 @@
+"""Metrics in the text format of Prometheus: runs by state, open requests, usage, and the server's streams."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+
+from litestar import get
+from litestar.response import Response
+
+from ...runs.run_lookup import derive_run_state
+from ...store.sqlite.open_requests import list_open_requests
+from ...store.sqlite.reader import StoreReader
+from .scopes import may_read
+from .server_context import ServerContext
+
+
+@get("/metrics", guards=[may_read], sync_to_thread=True, media_type="text/plain")
+def read_metrics(server: ServerContext) -> Response[str]:
+    """Return the metrics of the store and of this server."""
+    return Response("".join(_iter_lines(server)), media_type="text/plain; version=0.0.4")
+
+
+def _iter_lines(server: ServerContext) -> list[str]:
+    states: Counter[str] = Counter()
+    waits: list[float] = []
+    if server.store.exists():
+        with StoreReader(server.store) as reader:
+            states = Counter(derive_run_state(one) for one in reader.list_runs())
+        waits = [time.time() - one.entry.at for one in list_open_requests(server.store)]
+    active = server.overview.load(now=time.time(), most_ended=0).usage
+    return [
+        _describe("podium_runs", "gauge", "Runs in the store, by state."),
+        *(f'podium_runs{{state="{state}"}} {count}\n' for state, count in sorted(states.items())),
+        _describe("podium_open_requests", "gauge", "Requests that wait for a person."),
+        f"podium_open_requests {len(waits)}\n",
+        _describe("podium_open_request_oldest_seconds", "gauge", "How long the oldest open request has been waiting."),
+        f"podium_open_request_oldest_seconds {max(waits, default=0.0):.3f}\n",
+        _describe("podium_active_usd", "gauge", "The cost of the runs that have not ended, in USD."),
+        f"podium_active_usd {active.usd:.6f}\n",
+        _describe("podium_active_tokens", "gauge", "The tokens of the runs that have not ended."),
+        f"podium_active_tokens {active.tokens}\n",
+        _describe("podium_streams", "gauge", "Clients that follow the stream of entries."),
+        f"podium_streams {server.hub.streams}\n",
+    ]
+
+
+def _describe(name: str, kind: str, text: str) -> str:
+    return f"# HELP {name} {text}\n# TYPE {name} {kind}\n"

@@ -1,0 +1,94 @@
+"""Plans, artifacts and decisions."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import msgspec
+from litestar import get
+from litestar.params import Parameter
+from litestar.response import Response
+
+from ....runs.decision_lookup import find_decision, find_decision_repo, list_decisions
+from ....runs.run_lookup import open_reader
+from ....store.sqlite.reader import StoreReader
+from ....values.errors import Mistake, NoSuchRun
+from ....values.event import KINDS, SCHEMA, ArtifactStored, TeamFormed, decode_entry
+from ....views.decision_fields import decision_fields, whole_decision_fields
+from ....views.work_fields import work_fields
+from ....views.work_progress import read_team_work
+from ..scopes import may_read
+from ..server_context import ServerContext
+
+MOST_PLANS = 50
+
+
+@get("/api/plans", guards=[may_read], sync_to_thread=True)
+def list_plans(server: ServerContext) -> dict[str, Any]:
+    """List the newest runs whose teams have a plan, or are making one, with the states of all steps."""
+    found: list[dict[str, Any]] = []
+    if server.store.exists():
+        with StoreReader(server.store) as reader:
+            for run in (one.id for one in reader.list_runs()):
+                if len(found) < MOST_PLANS and reader.read_rows_of_kinds(run, (KINDS[TeamFormed],)):
+                    found.append(_plan_fields(reader, run))
+    return {"schema": SCHEMA, "plans": found}
+
+
+@get("/api/runs/{run:str}/plan", guards=[may_read], sync_to_thread=True)
+def read_plan(run: str, server: ServerContext) -> dict[str, Any]:
+    """Return the plans of a run's collaborating teams and the states of their steps."""
+    with open_reader(server.store) as reader:
+        return {"schema": SCHEMA, **_plan_fields(reader, reader.find_run(run))}
+
+
+def _plan_fields(reader: StoreReader, run: str) -> dict[str, Any]:
+    teams = [work_fields(one) for one in read_team_work(reader.read_entries(run))]
+    return msgspec.to_builtins({"run": run, "teams": teams})  # type: ignore[no-any-return]
+
+
+@get("/api/runs/{run:str}/artifacts", guards=[may_read], sync_to_thread=True)
+def list_artifacts(run: str, server: ServerContext) -> dict[str, Any]:
+    """List the artifacts that the steps of a run produced."""
+    with open_reader(server.store) as reader:
+        id = reader.find_run(run)
+        artifacts = [decode_entry(row.line).event for row in reader.read_rows_of_kinds(id, (KINDS[ArtifactStored],))]
+    return {"schema": SCHEMA, "run": id, "artifacts": msgspec.to_builtins(artifacts)}
+
+
+@get("/api/artifacts/{digest:str}", guards=[may_read], sync_to_thread=True)
+def read_artifact(digest: str, server: ServerContext) -> Response[bytes]:
+    """Return the content of an artifact as a download."""
+    with open_reader(server.store) as reader:
+        data = reader.read_artifact(digest)
+    if data is None:
+        raise NoSuchRun(f"artifact {digest[:64]!r} not found")
+    # The content was written by agents: a browser must neither show nor guess it.
+    headers = {"content-disposition": f'attachment; filename="{digest[:12]}.txt"'}
+    return Response(data, media_type="application/octet-stream", headers=headers)
+
+
+@get("/api/decisions", guards=[may_read], sync_to_thread=True)
+def read_decisions(server: ServerContext, repo: str = "") -> dict[str, Any]:
+    """List the decisions of a repository, newest first."""
+    decisions = list_decisions(server.store, find_decision_repo(server.find_place(repo)))
+    shown = msgspec.to_builtins([decision_fields(one) for one in reversed(decisions)])
+    return {"schema": SCHEMA, "decisions": shown}
+
+
+@get("/api/decisions/{run:str}/{decision_id:str}", guards=[may_read], sync_to_thread=True)
+def read_decision(
+    run: str,
+    decision_id: Annotated[str, Parameter(min_length=1)],
+    server: ServerContext,
+    repo: str = "",
+) -> dict[str, Any]:
+    """Return a decision with its ballots and its text as a record."""
+    if not run:
+        raise Mistake("give the run and the id of the decision")
+    place = find_decision_repo(server.find_place(repo))
+    record = find_decision(server.store, place, f"{run}/{decision_id}")
+    return {"schema": SCHEMA, "decision": msgspec.to_builtins(whole_decision_fields(record))}
+
+
+ROUTES = (list_plans, read_plan, list_artifacts, read_artifact, read_decisions, read_decision)
