@@ -6,7 +6,7 @@ import time
 from typing import Annotated, Any
 
 from litestar import get
-from litestar.params import Parameter
+from litestar.params import HeaderParameter
 from litestar.response import Stream
 
 from ....runs.overview import overview_fields
@@ -21,7 +21,7 @@ async def follow_events(
     after: str | None = None,
     runs: str | None = None,
     client: bool = False,
-    last_event_id: Annotated[str | None, Parameter(header="Last-Event-ID")] = None,
+    last_event_id: Annotated[str | None, HeaderParameter(name="Last-Event-ID")] = None,
 ) -> Stream:
     """Stream the entries of all runs as server-sent events, from a cursor or from now on.
 

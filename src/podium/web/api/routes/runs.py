@@ -6,7 +6,7 @@ import time
 from typing import Annotated, Any
 
 from litestar import get, post
-from litestar.params import Parameter
+from litestar.params import HeaderParameter, QueryParameter
 from litestar.response import Response
 from msgspec import Struct
 
@@ -31,7 +31,7 @@ from ..server_context import ServerContext
 MOST_ENTRIES = 20_000
 MOST_RUNS = 200
 
-IdempotencyKey = Annotated[str | None, Parameter(header="Idempotency-Key")]
+IdempotencyKey = Annotated[str | None, HeaderParameter(name="Idempotency-Key")]
 
 
 class NewRun(Struct, forbid_unknown_fields=True):
@@ -82,7 +82,7 @@ class NewRetry(Struct, forbid_unknown_fields=True):
 @get("/api/runs", guards=[may_read], sync_to_thread=True)
 def list_runs(
     server: ServerContext,
-    run_state: Annotated[str, Parameter(query="state")] = "",
+    run_state: Annotated[str, QueryParameter(name="state")] = "",
     text: str = "",
     offset: int = 0,
 ) -> dict[str, Any]:
