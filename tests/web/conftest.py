@@ -1,0 +1,215 @@
+"""Fixtures for the dashboard: a real server on a real store, and a real Chromium in front of it."""
+
+from __future__ import annotations
+
+import asyncio
+import subprocess
+from collections.abc import Iterator
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from anyio.abc import TaskStatus
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
+
+from podium import Result
+from podium.core.timeline import Timeline
+from podium.store.sqlite.mailbox import post_to_mailbox
+from podium.store.sqlite.open_requests import OpenRequest, list_open_requests
+from podium.store.sqlite.store import SqliteStore
+from podium.values.event import Decision, Event, PermissionAnswered, RunEnded
+from podium.web.serving import RunningServer, ServeOptions, open_server
+
+from ..studio import Studio
+
+CHROMIUM = "/usr/bin/chromium"
+TOO_LONG = 10_000
+"""Milliseconds after which a test fails instead of waiting for the page."""
+
+DESKTOP = {"width": 1280, "height": 800}
+PHONE = {"width": 360, "height": 740}
+WIDE = {"width": 2560, "height": 1200}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Litestar 2 warns about parameters that it infers from their names, which is how its own manual declares them.
+    config.addinivalue_line("filterwarnings", "ignore::litestar.exceptions.LitestarDeprecationWarning")
+
+
+@dataclass(kw_only=True)
+class Site:
+    """A server in a thread of its own, and a store whose runs have agents that follow scripts."""
+
+    studio: Studio
+    repo: Path
+    portal: BlockingPortal
+    server: RunningServer
+    _runs: list[Future[Any]] = field(default_factory=list)
+
+    @property
+    def address(self) -> str:
+        return self.server.address
+
+    @property
+    def store(self) -> Path:
+        return self.studio.settings.store
+
+    def start_run(self, agent: str, request: str = "go", **options: Any) -> str:
+        """Start a run that asks for permission and waits, and return its id. It ends with the server."""
+        future, run = self.portal.start_task(self._follow_run, agent, request, options)
+        self._runs.append(future)
+        return str(run)
+
+    async def _follow_run(
+        self, agent: str, request: str, options: dict[str, Any], *, task_status: TaskStatus[str]
+    ) -> None:
+        lead, options = self.studio.agents[agent], {"repo": self.repo, "is_attended": True} | options
+        async with (
+            self.studio.app() as app,
+            app.start(lead, request, agents=self.studio.agents.values(), **options) as run,
+        ):
+            task_status.started(run.id)
+            await run.result()
+
+    def run(self, agent: str, request: str = "go") -> Result:
+        """Run an agent to the end."""
+        return self.portal.call(self.studio.run, agent, request)
+
+    def write_run(self, run: str, *events: Event, scope: str = "lead") -> None:
+        """Write a run entry by entry. No process works on it."""
+
+        async def write() -> None:
+            async with SqliteStore(self.store) as store:
+                timeline = Timeline(run, store.begin_run(run))
+                for number, event in enumerate(events):
+                    own = "" if number == 0 or isinstance(event, RunEnded) else scope
+                    timeline.append(event, scope=own, operation=own)
+                await timeline.wait_written()
+
+        self.portal.call(write)
+
+    def list_requests(self) -> list[OpenRequest]:
+        """Return the open requests, oldest first."""
+        return list_open_requests(self.store) if self.store.exists() else []
+
+    def answer(self, run: str, id: str, decision: Decision = "once", *, by: str = "ada") -> None:
+        """Answer a permission request as somebody at a terminal."""
+        given = PermissionAnswered(id=id, decision=decision, by=by, channel="terminal")
+        post_to_mailbox(self.store, run, given, ref=id)
+
+    def stop_runs(self) -> None:
+        """End the runs that `start_run` started."""
+        for future in self._runs:
+            future.cancel()
+        self._runs.clear()
+
+
+@contextmanager
+def open_site(folder: Path) -> Iterator[Site]:
+    """Serve a new store in this folder, with a git repository, until the block ends."""
+    repo = folder / "repo"
+    subprocess.run(["git", "init", "-q", repo], check=True)
+    studio = Studio(folder / "home")
+    options = ServeOptions(repo=repo)
+    with (
+        start_blocking_portal() as portal,
+        portal.wrap_async_context_manager(open_server(studio.settings, options)) as server,
+    ):
+        site = Site(studio=studio, repo=repo, portal=portal, server=server)
+        try:
+            yield site
+        finally:
+            site.stop_runs()
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Site]:
+    """Serve one store for all tests of a module."""
+    with open_site(tmp_path_factory.mktemp("site")) as site:
+        yield site
+
+
+@dataclass(kw_only=True)
+class Visitor:
+    """Opens pages in a browser, each as a person of its own, and collects what must never happen in them."""
+
+    browser: Browser
+    problems: list[str] = field(default_factory=list)
+
+    def open(self, site: Site, place: str = "", *, signs_in: bool = True, **options: Any) -> Page:
+        """Open the dashboard in a new browser profile, signed in through the printed address.
+
+        `place` is the part of the address after `#`, such as `/approvals`. `options` go to the browser context, such as
+        viewport or color_scheme.
+        """
+        context = self.browser.new_context(**({"viewport": DESKTOP, "reduced_motion": "reduce"} | options))
+        context.set_default_timeout(TOO_LONG)
+        page = context.new_page()
+        self.watch(page, site.address)
+        page.goto(site.server.make_sign_in_address() if signs_in else site.address)
+        if signs_in:
+            expect(page.locator("#connection")).to_have_text("live")
+        if place:
+            page.goto(f"{site.address}/#{place}")
+        return page
+
+    def watch(self, page: Page, address: str) -> None:
+        """Collect console errors, violations of the content security policy, dialogs and requests to other origins."""
+
+        def note_console(message: ConsoleMessage) -> None:
+            # The browser reports every response with an error status; those of the API are for the page to show.
+            is_reply = message.text.startswith("Failed to load resource") and "/api/" in message.location["url"]
+            if message.type in ("error", "warning") and not is_reply:
+                self.problems.append(f"console: {message.text} ({message.location['url']})")
+
+        def note_request(url: str) -> None:
+            if not url.startswith((f"{address}/", "data:", "blob:")):
+                self.problems.append(f"request to {url}")
+
+        page.on("console", note_console)
+        page.on("pageerror", lambda error: self.problems.append(f"page error: {error}"))
+        page.on("request", lambda request: note_request(request.url))
+        page.on("dialog", lambda dialog: self.problems.append(f"dialog: {dialog.message}"))
+
+
+@pytest.fixture(scope="session")
+def _browser() -> Iterator[tuple[Browser, asyncio.AbstractEventLoop]]:
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=["--disable-gpu", "--disable-dev-shm-usage"]
+        )
+        loop = asyncio.get_running_loop()
+        asyncio._set_running_loop(None)
+        yield browser, loop
+        asyncio._set_running_loop(loop)
+        browser.close()
+
+
+@pytest.fixture
+def visitor(_browser: tuple[Browser, asyncio.AbstractEventLoop]) -> Iterator[Visitor]:
+    """Open pages, and fail the test if anything happened in one that must never happen.
+
+    Playwright's loop counts as running in this thread as long as the browser is open. It is hidden between tests,
+    because the async tests of the same session need loops of their own.
+    """
+    browser, loop = _browser
+    asyncio._set_running_loop(loop)
+    expect.set_options(timeout=TOO_LONG)
+    visitor = Visitor(browser=browser)
+    try:
+        yield visitor
+        assert visitor.problems == []
+    finally:
+        for context in browser.contexts:
+            context.close()
+        asyncio._set_running_loop(None)
+
+
+def find_sideways_scroll(page: Page) -> int:
+    """Return how many pixels the page can be scrolled sideways."""
+    found = page.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+    return int(found)
