@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SYSTEM_PACKAGES := git bwrap rg
+SYSTEM_PACKAGES := git bwrap rg chromium
 
 .PHONY: demo test test-slow check bench system clean
 

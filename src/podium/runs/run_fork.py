@@ -131,7 +131,8 @@ async def _load_source(launcher: RunLauncher, source: str) -> list[Entry]:
 
     entries = await to_thread.run_sync(read_timeline)
     worker_task = _get_started(entries).errand
-    if worker_task is not None:
+    # A run in the background has a process of its own, but is not part of another run.
+    if worker_task is not None and not (worker_task.is_here and not worker_task.parent):
         what = f"fork run {worker_task.parent}, which started it" if worker_task.parent else "delegate its task again"
         raise Mistake(f"run {source} belongs to a worker and cannot be forked by itself; {what}")
     return entries
@@ -162,7 +163,9 @@ async def _write_fork(
         added += [structs.replace(entry, at=time.time()) for entry in change.entries if entry.seq > at]
     if budget is not None:
         added.append(_change_budget(forked.kept, budget, run=id, by=by))
-    begun = structs.replace(started, forked_from=f"{source}@{at}", shared=len(forked.kept), repo=checkout.directory)
+    begun = structs.replace(
+        started, forked_from=f"{source}@{at}", shared=len(forked.kept), repo=checkout.directory, errand=None
+    )
     try:
         await launcher.copy_run(begun, (*forked.kept, *added), id=id, source=source)
     except BaseException:

@@ -87,7 +87,7 @@ def make_config(app: Any) -> uvicorn.Config:
     """Return uvicorn's configuration. Requests are not logged, because addresses can contain what people typed."""
     return uvicorn.Config(
         app,
-        log_level="warning",
+        log_level="error",
         access_log=False,
         lifespan="on",
         ws="none",

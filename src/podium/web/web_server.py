@@ -58,9 +58,11 @@ def build_app(context: ServerContext, *, hosts: Collection[str], is_tls: bool = 
         exception_handlers={
             PodiumError: handle_podium_error,
             HTTPException: handle_http_error,
+            RecursionError: handle_deep_body,
             Exception: handle_internal_error,
         },
         lifespan=[lifespan],
+        logging_config=None,
         openapi_config=OpenAPIConfig(
             title="Podium", version=__version__, path="/api/schema", render_plugins=[JsonRenderPlugin()]
         ),
@@ -79,6 +81,11 @@ def handle_http_error(_: Request[Any, Any, Any], error: HTTPException) -> Respon
     extra = {"errors": error.extra} if error.extra else {}
     body = encode_problem(error.status_code, error.detail, **extra)
     return Response(body, status_code=error.status_code, media_type=PROBLEM_TYPE, headers=error.headers)
+
+
+def handle_deep_body(_: Request[Any, Any, Any], __: RecursionError) -> Response[bytes]:
+    """Return an error for JSON that is nested more deeply than the decoder allows."""
+    return Response(encode_problem(400, "the JSON is nested too deeply"), status_code=400, media_type=PROBLEM_TYPE)
 
 
 def handle_internal_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:

@@ -56,7 +56,7 @@ class ServerContext:
         """Return the repository that contains a folder on this machine; without one, the server's own repository."""
         if not repo:
             return self.repo
-        if not Path(repo).is_dir():
+        if "\0" in repo or not Path(repo).is_dir():
             raise Mistake(f"{repo[:200]!r} is not a folder on the server's machine; give the path of a repository")
         return find_repo(Path(repo))
 

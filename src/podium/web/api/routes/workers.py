@@ -76,7 +76,7 @@ class ReviewedMerge(Struct, forbid_unknown_fields=True):
 @get("/api/workers", guards=[may_read])
 async def list_workers(server: ServerContext, repo: str = "") -> dict[str, Any]:
     """List the workers of all repositories, or of one, with their state, changed lines and cost."""
-    root = str(Repository.at(Path(repo)).main_folder) if repo else None
+    root = str(Repository.at(server.find_place(repo)).main_folder) if repo else None
 
     def load() -> list[WorkerState]:
         if not server.store.exists():

@@ -1,0 +1,197 @@
+"""Who may use the server: hosts, origins, tokens, scopes, codes, and limits on what is sent."""
+
+from __future__ import annotations
+
+import json
+import socket
+import stat
+from collections.abc import Iterator
+from contextlib import suppress
+
+import httpx
+import pytest
+
+from podium.values.errors import Mistake
+from podium.web.api.access_tokens import FILE_NAME, LoginCodes, TokenFile
+from podium.web.api.request_guard import LARGEST_BODY
+
+from .api_client import ApiClient
+from .conftest import Site
+
+
+def test_the_server_listens_on_the_loopback_address_only(site: Site) -> None:
+    port = int(site.address.rpartition(":")[2])
+    mine = socket.gethostbyname(socket.gethostname())
+
+    with socket.socket() as other:
+        if not mine.startswith("127."):
+            assert other.connect_ex((mine, port)) != 0
+        assert other.connect_ex(("127.0.0.1", port)) == 0
+
+
+@pytest.mark.parametrize(
+    ("headers", "says"),
+    [
+        ({"Host": "evil.test"}, "does not answer to the host 'evil.test'"),
+        ({"Host": "127.0.0.1:1"}, "does not answer to the host"),
+        ({"Origin": "http://evil.test"}, "requests from pages of 'http://evil.test' are not allowed"),
+        ({"Origin": "null"}, "requests from pages of 'null' are not allowed"),
+        ({"Sec-Fetch-Site": "cross-site"}, "requests from pages of other sites are not allowed"),
+        ({"Sec-Fetch-Site": "same-site"}, "requests from pages of other sites are not allowed"),
+    ],
+)
+def test_requests_for_other_hosts_and_from_other_pages_are_refused(
+    site: Site, headers: dict[str, str], says: str
+) -> None:
+    with ApiClient(site) as client:
+        for response in (client.get("/api/overview", headers=headers), client.post("/api/runs", headers=headers)):
+            assert response.status_code == 403
+            assert says in response.json()["detail"]
+
+
+def test_nothing_but_the_page_and_health_can_be_read_without_a_token(site: Site) -> None:
+    with httpx.Client(base_url=site.address) as client:
+        assert client.get("/health").json()["status"] == "ok"
+        assert client.get("/").status_code == 200
+        for path in ("/api/overview", "/api/runs", "/api/events", "/api/schema/openapi.json", "/metrics"):
+            response = client.get(path)
+            assert (response.status_code, response.headers["www-authenticate"]) == (401, "Bearer"), path
+            assert response.headers["content-type"] == "application/problem+json"
+        assert client.get("/api/runs", headers={"Authorization": "Bearer pod_wrong"}).status_code == 401
+        assert client.get("/api/runs", headers={"Authorization": "Basic pod_wrong"}).status_code == 401
+        assert "set-cookie" not in client.get("/").headers
+
+
+def test_a_token_permits_only_what_its_scopes_say(site: Site) -> None:
+    with ApiClient(site, scopes=("read",)) as reader:
+        assert reader.get("/api/overview").status_code == 200
+        refused = reader.post("/api/runs", json={"agent": "answer", "request": "hi"})
+        answered = reader.post("/api/requests/x/answer", json={"shown": ""})
+
+    assert (refused.status_code, answered.status_code) == (403, 403)
+    assert refused.json()["detail"] == "this needs a token with the scope act; yours has read"
+
+
+def test_a_code_works_once_and_only_for_a_while(site: Site) -> None:
+    code = site.server.make_sign_in_address().rpartition("=")[2]
+    with httpx.Client(base_url=site.address) as client:
+        given = client.post("/api/login", json={"code": code})
+        again = client.post("/api/login", json={"code": code})
+
+    assert given.json()["scopes"] == ["read", "act", "approve"]
+    assert again.status_code == 401
+    now = [1000.0]
+    codes = LoginCodes(clock=lambda: now[0])
+    old = codes.create_code(("read",))
+    now[0] += 601
+    assert codes.redeem_code(old) is None
+
+
+def test_a_revoked_token_is_refused_at_once_also_if_another_process_revoked_it(site: Site) -> None:
+    with ApiClient(site) as client:
+        assert client.get("/api/overview").status_code == 200
+        TokenFile(site.studio.settings.home).revoke_token(client.token.id)
+
+        assert client.get("/api/overview").status_code == 401
+
+
+def test_the_file_of_tokens_is_private_and_has_no_secret(site: Site) -> None:
+    with ApiClient(site) as client:
+        file = site.studio.settings.home / FILE_NAME
+
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert client.secret not in file.read_text()
+        assert client.token.id in file.read_text()
+    with pytest.raises(Mistake, match="token 'nobody' not found"):
+        TokenFile(site.studio.settings.home).revoke_token("nobody")
+
+
+def test_every_response_forbids_scripts_frames_and_referrers(site: Site) -> None:
+    with ApiClient(site) as client:
+        responses = [client.get("/"), client.get("/app.mjs"), client.get("/api/runs"), client.get("/nothing")]
+        responses.append(client.get("/", headers={"Host": "evil.test"}))
+
+    for response in responses:
+        policy = response.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "script-src 'self'" in policy
+        assert "frame-ancestors 'none'" in policy
+        assert response.headers["referrer-policy"] == "no-referrer"
+        assert response.headers["x-content-type-options"] == "nosniff"
+
+
+@pytest.mark.parametrize(
+    "path", ["/../pyproject.toml", "/..%2f..%2fapp.py", "/%2e%2e/%2e%2e/app.py", "/static/../../app.py", "//etc/passwd"]
+)
+def test_paths_outside_the_page_are_not_found(site: Site, path: str) -> None:
+    with socket.create_connection(("127.0.0.1", int(site.address.rpartition(":")[2]))) as raw:
+        raw.sendall(f"GET {path} HTTP/1.1\r\nHost: {site.address[7:]}\r\nConnection: close\r\n\r\n".encode())
+        reply = b"".join(iter(lambda: raw.recv(65536), b""))
+
+    assert reply.startswith(b"HTTP/1.1 404")
+
+
+def test_bodies_that_are_too_large_broken_or_not_utf_8_get_a_sentence(site: Site) -> None:
+    bodies: list[tuple[bytes, int]] = [
+        (b"{", 400),
+        (b"\xff\xfe", 400),
+        (b"[" * 100_000, 400),
+        (b'{"agent": 1, "request": "x"}', 400),
+        (b'{"agent": "a", "request": "b", "surprise": 1}', 400),
+        (b"null", 400),
+    ]
+    with ApiClient(site) as client:
+        for body, status in bodies:
+            response = client.post("/api/runs", content=body, headers={"Content-Type": "application/json"})
+            assert response.status_code == status, body[:40]
+            assert response.json()["detail"]
+    with socket.create_connection(("127.0.0.1", int(site.address.rpartition(":")[2]))) as raw:
+        raw.sendall(
+            f"POST / HTTP/1.1\r\nHost: {site.address[7:]}\r\nContent-Length: {LARGEST_BODY + 1}\r\n\r\n".encode()
+        )
+        assert raw.recv(65536).startswith(b"HTTP/1.1 413")
+
+    def pieces() -> Iterator[bytes]:
+        for _ in range(LARGEST_BODY // 65536 + 2):
+            yield b" " * 65536
+
+    with ApiClient(site) as client:
+        with suppress(httpx.TransportError):  # the server may close the connection before it has read everything
+            assert client.post("/api/runs", content=pieces()).status_code >= 400
+        assert client.get("/api/overview").status_code == 200
+
+
+def test_half_requests_and_many_connections_leave_the_server_working(site: Site) -> None:
+    port = int(site.address.rpartition(":")[2])
+    held = [socket.create_connection(("127.0.0.1", port)) for _ in range(200)]
+    try:
+        for number, one in enumerate(held):
+            one.sendall([b"GET /api/", b"\x00\x01\x02", b"POST /api/runs HTTP/1.1\r\nContent-Le", b""][number % 4])
+        with ApiClient(site) as client:
+            assert client.read("/api/overview")["schema"]
+    finally:
+        for one in held:
+            one.close()
+
+
+def test_a_websocket_is_refused(site: Site) -> None:
+    with ApiClient(site) as client:
+        response = client.get(
+            "/api/events",
+            headers={
+                "Connection": "Upgrade",
+                "Upgrade": "websocket",
+                "Sec-WebSocket-Version": "13",
+                "Sec-WebSocket-Key": "dGVzdA==",
+                "Origin": "http://evil.test",
+            },
+        )
+
+    assert response.status_code in (400, 403)
+
+
+def test_the_token_is_never_in_a_problem(site: Site) -> None:
+    with ApiClient(site) as client:
+        bodies = [client.get(path).text for path in ("/api/runs/none", "/api/nothing", "/api/requests/none")]
+
+        assert not any(client.secret in json.dumps(body) for body in bodies)
