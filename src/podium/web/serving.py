@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import uvicorn
 from anyio import Event, create_task_group, open_signal_receiver
@@ -21,18 +21,35 @@ from .api.access_tokens import SCOPES, Scope, TokenFile
 from .api.server_context import ServerContext
 from .web_server import build_app
 
+if TYPE_CHECKING:
+    from .certificate import ServerCertificate
+
 LOOPBACK_HOSTS = ("127.0.0.1", "localhost", "[::1]")
+LOCAL_ADDRESSES = ("127.0.0.1", "localhost", "::1")
+REMEMBERED_CODE_SECONDS = 120.0
 SHUTDOWN_SECONDS = 1
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServeOptions:
-    """Where to listen, and what a browser that signs in with a code may do."""
+    """Where to listen, and what a browser that signs in with a code may do.
+
+    With `is_remembered`, a browser that signs in stays signed in until its token is revoked. `public_names` are the
+    host names under which a reverse proxy reaches the server. `certificate` is a file of the person's own.
+    """
 
     host: str = "127.0.0.1"
     port: int = 0
     scopes: Sequence[Scope] = SCOPES
     repo: Path
+    is_remembered: bool = False
+    public_names: Sequence[str] = ()
+    certificate: Path | None = None
+
+    @property
+    def is_local(self) -> bool:
+        """Whether only this machine can connect."""
+        return self.host in LOCAL_ADDRESSES
 
 
 class QuietServer(uvicorn.Server):
@@ -57,36 +74,59 @@ class RunningServer:
 
     context: ServerContext
     address: str
-    scopes: Sequence[Scope]
+    options: ServeOptions
+    fingerprint: str = ""
+    """The fingerprint of the certificate, if connections are encrypted."""
 
     def make_sign_in_address(self) -> str:
-        """Return the address of the page with a new one-time code. The code is not sent to any server as it stands."""
-        return f"{self.address}/#code={self.context.codes.create_code(self.scopes)}"
+        """Return the address of the page with a new code, after #, which browsers do not send to servers."""
+        if self.options.is_remembered:
+            code = self.context.codes.create_code(self.options.scopes, seconds=REMEMBERED_CODE_SECONDS)
+            return f"{self.address}/#code={code}&remember=1"
+        return f"{self.address}/#code={self.context.codes.create_code(self.options.scopes)}"
 
 
 @asynccontextmanager
 async def open_server(settings: Settings, options: ServeOptions) -> AsyncIterator[RunningServer]:
     """Listen and serve until the block ends. Raise Mistake if the address cannot be used."""
+    certificate = _choose_certificate(settings.home, options)
     listening = bind_address(options.host, options.port)
     port = listening.getsockname()[1]
     context = ServerContext(settings=settings, tokens=TokenFile(settings.home), repo=options.repo)
-    hosts = {f"{host}:{port}" for host in (*LOOPBACK_HOSTS, options.host)}
-    server = QuietServer(make_config(build_app(context, hosts=hosts)))
+    shown_host = f"[{options.host}]" if ":" in options.host else options.host
+    hosts = {f"{host}:{port}" for host in (*LOOPBACK_HOSTS, shown_host)}
+    is_tls = certificate is not None
+    app = build_app(context, hosts=hosts, public_names=options.public_names, is_tls=is_tls)
+    server = QuietServer(make_config(app, certificate))
+    address = f"{'https' if is_tls else 'http'}://{shown_host}:{port}"
+    fingerprint = "" if certificate is None else certificate.fingerprint
     async with create_task_group() as tasks:
         tasks.start_soon(server.serve, [listening])
         await server.is_listening.wait()
         if WorkerIndex(settings.store).list_open():
             start_commander(settings)  # it continues the workers that were interrupted
         try:
-            yield RunningServer(context=context, address=f"http://{options.host}:{port}", scopes=options.scopes)
+            yield RunningServer(context=context, address=address, options=options, fingerprint=fingerprint)
         finally:
             server.should_exit = True
 
 
-def make_config(app: Any) -> uvicorn.Config:
+def _choose_certificate(home: Path, options: ServeOptions) -> ServerCertificate | None:
+    """Return the certificate for connections from other machines; this machine connects without one."""
+    if options.is_local and options.certificate is None:
+        return None
+    from .certificate import load_certificate, read_given_certificate  # imported here for start-up time
+
+    if options.certificate is not None:
+        return read_given_certificate(options.certificate)
+    return load_certificate(home, sorted({options.host, "localhost", "127.0.0.1", *options.public_names}))
+
+
+def make_config(app: Any, certificate: ServerCertificate | None = None) -> uvicorn.Config:
     """Return uvicorn's configuration. Requests are not logged, because addresses can contain what people typed."""
     return uvicorn.Config(
         app,
+        ssl_certfile=None if certificate is None else str(certificate.file),
         log_level="error",
         access_log=False,
         lifespan="on",

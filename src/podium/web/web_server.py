@@ -40,8 +40,10 @@ def read_health() -> dict[str, str]:
     return {"status": "ok", "version": __version__}
 
 
-def build_app(context: ServerContext, *, hosts: Collection[str], is_tls: bool = False) -> AsgiApp:
-    """Return the ASGI application. It answers only to these hosts."""
+def build_app(
+    context: ServerContext, *, hosts: Collection[str], public_names: Collection[str] = (), is_tls: bool = False
+) -> AsgiApp:
+    """Return the ASGI application. It answers only to these hosts, and to the names that a reverse proxy uses."""
 
     @asynccontextmanager
     async def lifespan(_: Litestar) -> AsyncIterator[None]:
@@ -67,7 +69,7 @@ def build_app(context: ServerContext, *, hosts: Collection[str], is_tls: bool = 
             title="Podium", version=__version__, path="/api/schema", render_plugins=[JsonRenderPlugin()]
         ),
     )
-    return RequestGuard(app, context.tokens, hosts, is_tls=is_tls)  # type: ignore[arg-type]
+    return RequestGuard(app, context.tokens, hosts, public_names=public_names, is_tls=is_tls)  # type: ignore[arg-type]
 
 
 def handle_podium_error(_: Request[Any, Any, Any], error: PodiumError) -> Response[bytes]:

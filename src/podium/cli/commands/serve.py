@@ -48,14 +48,37 @@ scope_option = click.option(
 
 @click.group("serve", invoke_without_command=True)
 @click.option("--open", "opens", is_flag=True, help="Open the dashboard in the browser.")
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option("--lan", "is_lan", is_flag=True, help="Let other devices in the local network connect, over TLS.")
+@click.option("--host", help="Address to listen on; default: 127.0.0.1. Other machines connect over TLS.")
 @click.option("--port", type=click.IntRange(0, 65535), default=DEFAULT_PORT, show_default=True, help="Port; 0: any.")
 @scope_option
+@click.option(
+    "--public-name",
+    "public_names",
+    multiple=True,
+    metavar="HOST[:PORT]",
+    help="Host name under which a reverse proxy reaches the server; can be repeated.",
+)
+@click.option(
+    "--certificate",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="PEM file with your own certificate and key.",
+)
 @click.option("--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Default for new runs.")
 @click.option("--json", "is_json", is_flag=True, help="Print the address as JSON.")
 @click.pass_context
 def serve_command(
-    ctx: click.Context, opens: bool, host: str, port: int, scopes: tuple[str, ...], repo: Path | None, is_json: bool
+    ctx: click.Context,
+    opens: bool,
+    is_lan: bool,
+    host: str | None,
+    port: int,
+    scopes: tuple[str, ...],
+    public_names: tuple[str, ...],
+    certificate: Path | None,
+    repo: Path | None,
+    is_json: bool,
 ) -> int:
     """Serve the dashboard and the HTTP API for all runs of the store, until Ctrl-C.
 
@@ -64,35 +87,63 @@ def serve_command(
     """
     if ctx.invoked_subcommand is not None:
         return exit_codes.GOAL_MET
+    if is_lan and host is not None:
+        raise click.UsageError("--lan chooses the address itself; give --lan or --host, not both")
     require_web_packages()
     from ...web.serving import ServeOptions, serve_until_signal  # imported here for start-up time
 
+    if is_lan:
+        from ...web.certificate import find_lan_address
+
+        host = find_lan_address()
     place = find_repo(repo or Path())
     settings = Settings.load(repo=place)
 
     def announce(server: RunningServer) -> None:
         address = server.make_sign_in_address()
         if is_json:
-            click.echo(as_json({"schema": SCHEMA, "address": server.address, "sign_in": address}))
+            fields = {"address": server.address, "sign_in": address, "fingerprint": server.fingerprint or None}
+            click.echo(as_json({"schema": SCHEMA, **fields}))
         else:
-            click.echo(address)
-            print_to_stderr("the code in this address works once, within 10 minutes; press Ctrl-C to stop serving")
+            print_address(server, address)
         if opens:
             webbrowser.open(address)
         if is_attended():
             print_to_stderr("press Enter for another address, for example for another browser")
             asyncio.get_running_loop().add_reader(sys.stdin, lambda: _print_another(server))
 
-    options = ServeOptions(host=host, port=port, scopes=scopes, repo=place)  # type: ignore[arg-type]
+    options = ServeOptions(
+        host=host or "127.0.0.1",
+        port=port,
+        scopes=scopes,  # type: ignore[arg-type]
+        repo=place,
+        is_remembered=is_lan,
+        public_names=public_names,
+        certificate=certificate,
+    )
     received = anyio.run(serve_until_signal, settings, options, announce)
     return exit_codes.SIGNALLED + received if received else exit_codes.GOAL_MET
+
+
+def print_address(server: RunningServer, address: str) -> None:
+    """Print an address that signs a browser in, for other devices also as a QR code and with the fingerprint."""
+    if not server.options.is_local and sys.stderr.isatty():
+        import segno  # imported here for start-up time
+
+        segno.make(address, micro=False).terminal(out=sys.stderr, compact=True)
+    click.echo(address)
+    within = "2 minutes" if server.options.is_remembered else "10 minutes"
+    print_to_stderr(f"the code in this address works once, within {within}; press Ctrl-C to stop serving")
+    if server.fingerprint:
+        print_to_stderr("your browser will warn that it does not know the certificate; accept it only if its SHA-256")
+        print_to_stderr(f"fingerprint is {server.fingerprint}")
 
 
 def _print_another(server: RunningServer) -> None:
     if not sys.stdin.readline():
         asyncio.get_running_loop().remove_reader(sys.stdin)
         return
-    click.echo(server.make_sign_in_address())
+    print_address(server, server.make_sign_in_address())
 
 
 def require_web_packages() -> None:

@@ -31,6 +31,8 @@ SESSION_SECONDS = 12 * 3600.0
 USE_SECONDS = 60.0
 """How often the time of a token's last use is written."""
 MOST_CODES = 100
+MOST_FAILURES = 20
+FAILURE_SECONDS = 60.0
 
 
 class AccessToken(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -128,6 +130,7 @@ class LoginCodes:
     def __init__(self, *, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
         self._codes: dict[str, tuple[float, tuple[Scope, ...]]] = {}
+        self._failures: list[float] = []
 
     def create_code(self, scopes: Iterable[Scope], *, seconds: float = CODE_SECONDS, size: int = 18) -> str:
         """Return a new code that gives these scopes."""
@@ -138,9 +141,19 @@ class LoginCodes:
         return code
 
     def redeem_code(self, code: str) -> tuple[Scope, ...] | None:
-        """Return the scopes of a code, which is then used up, or None if it is unknown, used or too old."""
+        """Return the scopes of a code, which is then used up, or None if it is unknown, used or too old.
+
+        After many wrong codes, no code is accepted for a minute, so that nobody can guess one.
+        """
+        now = self._clock()
+        self._failures = [at for at in self._failures if at > now - FAILURE_SECONDS]
+        if len(self._failures) >= MOST_FAILURES:
+            return None
         expires, scopes = self._codes.pop(hash_secret(code), (0.0, ()))
-        return scopes if expires > self._clock() else None
+        if expires > now:
+            return scopes
+        self._failures.append(now)
+        return None
 
 
 def hash_secret(secret: str) -> str:

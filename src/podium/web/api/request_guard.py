@@ -43,10 +43,19 @@ SECURITY_HEADERS: tuple[tuple[bytes, bytes], ...] = (
 class RequestGuard:
     """An ASGI middleware around the whole server."""
 
-    def __init__(self, app: AsgiApp, tokens: TokenFile, hosts: Collection[str], *, is_tls: bool) -> None:
+    def __init__(
+        self,
+        app: AsgiApp,
+        tokens: TokenFile,
+        hosts: Collection[str],
+        *,
+        public_names: Collection[str] = (),
+        is_tls: bool = False,
+    ) -> None:
         self._app = app
         self._tokens = tokens
-        self._hosts = frozenset(host.lower() for host in hosts)
+        self._public_names = frozenset(name.lower() for name in public_names)
+        self._hosts = frozenset(host.lower() for host in hosts) | self._public_names
         self._scheme = "https" if is_tls else "http"
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -71,11 +80,11 @@ class RequestGuard:
 
     def _find_refusal(self, scope: Scope, headers: dict[str, str]) -> tuple[HTTPStatus, str] | None:
         host = headers.get("host", "").lower()
-        if host not in self._hosts and host.rpartition(":")[0] not in self._hosts:
+        if host not in self._hosts:
             known = ", ".join(sorted(self._hosts))
             return HTTPStatus.FORBIDDEN, f"this server does not answer to the host {host[:100]!r}, only to {known}"
         origin, site = headers.get("origin"), headers.get("sec-fetch-site", "none")
-        if origin is not None and origin.lower() != f"{self._scheme}://{host}":
+        if origin is not None and origin.lower() not in self._list_origins(host):
             return HTTPStatus.FORBIDDEN, f"requests from pages of {origin[:100]!r} are not allowed"
         # A link on another page may open the dashboard, which shows nothing before the sign-in.
         is_opening = scope["method"] == "GET" and headers.get("sec-fetch-mode") == "navigate"
@@ -85,6 +94,10 @@ class RequestGuard:
         if not length.isdecimal() or int(length) > LARGEST_BODY:
             return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request has at most {LARGEST_BODY:,} bytes"
         return None
+
+    def _list_origins(self, host: str) -> tuple[str, ...]:
+        """Return the origins of this server's own page. A reverse proxy can end the encryption before the server."""
+        return (f"https://{host}", f"http://{host}") if host in self._public_names else (f"{self._scheme}://{host}",)
 
 
 def _needs_token(path: str) -> bool:

@@ -19,8 +19,9 @@ export class Problem extends Error {
 export async function signInFromAddress() {
   const found = /[#&]code=([\w-]+)/.exec(location.hash);
   if (!found) return;
+  const remember = /[#&]remember=1/.test(location.hash);
   history.replaceState(null, "", location.pathname);
-  await signIn(found[1], false);
+  await signIn(found[1], remember);
 }
 
 export async function signIn(code, remember) {
