@@ -117,6 +117,14 @@ def test_entries_of_a_run_come_with_a_cursor_from_which_the_stream_continues(sit
         assert collect_entries(client, read["cursor"], 1) == [("later1", 1)]
 
 
+def test_a_stream_ends_when_its_token_is_revoked(site: Site) -> None:
+    with ApiClient(site) as client, client.follow(runs="") as events:
+        site.server.context.tokens.revoke_token(client.token.id)
+        site.write_run("secret1", STARTED)
+
+        assert list(events) == []
+
+
 def test_an_open_stream_counts_as_somebody_who_can_answer(site: Site) -> None:
     from podium.store.answering_clients import list_clients
 

@@ -8,7 +8,7 @@ cursor: a client that reconnects with it as `Last-Event-ID` misses nothing.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Collection, Iterator
+from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -27,15 +27,23 @@ LARGEST_EVENT = 512 * 1024
 
 
 async def stream_entries(
-    store: Path, hub: EntryHub, position: int, *, runs: Collection[str] | None, is_client: bool
+    store: Path,
+    hub: EntryHub,
+    position: int,
+    *,
+    runs: Collection[str] | None,
+    is_client: bool,
+    may_go_on: Callable[[], bool],
 ) -> AsyncIterator[bytes]:
-    """Yield the events after a position, until the client disconnects.
+    """Yield the events after a position, until the client disconnects or its token is revoked.
 
     `runs` are the runs whose entries are sent; None means all. `is_client` registers the stream as a client that can
-    answer requests for as long as it is connected.
+    answer requests for as long as it is connected. `may_go_on` says whether the token is still valid.
     """
     with register_client(store) if is_client else nullcontext():
         async for event in _iter_events(hub, position, runs):
+            if not may_go_on():
+                return
             yield event
 
 

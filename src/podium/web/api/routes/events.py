@@ -11,12 +11,13 @@ from litestar.response import Stream
 
 from ....runs.overview import overview_fields
 from ..event_stream import find_position, stream_entries
-from ..scopes import may_read
+from ..scopes import ApiRequest, get_token, may_read
 from ..server_context import ServerContext
 
 
 @get("/api/events", guards=[may_read], media_type="text/event-stream")
 async def follow_events(
+    request: ApiRequest,
     server: ServerContext,
     after: str | None = None,
     runs: str | None = None,
@@ -31,7 +32,15 @@ async def follow_events(
     cursor = last_event_id if last_event_id is not None else after
     position = await find_position(server.store, server.hub, cursor)
     chosen = None if runs is None else frozenset(filter(None, runs.split(",")))
-    events = stream_entries(server.store, server.hub, position, runs=chosen, is_client=client)
+    token = get_token(request).id
+    events = stream_entries(
+        server.store,
+        server.hub,
+        position,
+        runs=chosen,
+        is_client=client,
+        may_go_on=lambda: any(one.id == token for one in server.tokens.list_tokens()),
+    )
     return Stream(events, media_type="text/event-stream", headers={"cache-control": "no-store"})
 
 
