@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
+from itertools import islice
 from pathlib import Path
 from threading import Lock
 from typing import Any
 
 from msgspec import structs
 
-from ..store.sqlite.open_requests import OpenRequest, list_open_requests
+from ..store.sqlite.open_requests import OpenRequest, list_run_requests
 from ..store.sqlite.reader import RunSummary, StoreReader
 from ..values.event import SCHEMA, Entry, RunStarted
 from ..values.usage import NO_USAGE, Usage, sum_usage
@@ -73,6 +74,7 @@ class OverviewReader:
     def __init__(self, store: Path) -> None:
         self._store = store
         self._builders: dict[str, RunStatusBuilder] = {}
+        self._ended: set[str] = set()
         self._lock = Lock()
 
     def load(self, *, now: float, most_ended: int = MOST_ENDED) -> Overview:
@@ -80,16 +82,35 @@ class OverviewReader:
         if not self._store.exists():
             return Overview()
         with self._lock, StoreReader(self._store) as reader:
-            runs = sorted(reader.list_runs(), key=lambda one: one.first.at, reverse=True)
-            active = [one for one in runs if not is_over(one)]
-            ended = [one for one in runs if is_over(one)][:most_ended]
+            active, ended = self._select_runs(reader, most_ended)
             shown = {one.id for one in (*active, *ended)}
             self._builders = {run: builder for run, builder in self._builders.items() if run in shown}
+            waiting = [asked for one in active for asked in list_run_requests(reader, one)]
             return Overview(
-                waiting=tuple(list_open_requests(self._store)),
+                waiting=tuple(sorted(waiting, key=lambda one: one.entry.at)),
                 active=tuple(self.read_status(reader, one, now=now) for one in active),
                 ended=tuple(self.read_status(reader, one, now=now) for one in ended),
             )
+
+    def _select_runs(self, reader: StoreReader, most_ended: int) -> tuple[list[RunSummary], list[RunSummary]]:
+        """Return the runs that have not ended, and the newest that have. An ended run never changes again."""
+        active: list[RunSummary] = []
+        recent: dict[str, RunSummary] = {}
+        ids = reader.list_run_ids()
+        # The first time, one query for all runs is quicker than one for each.
+        unknown = reader.list_runs() if not self._ended else map(reader.read_summary, self._iter_unknown(ids))
+        for summary in unknown:
+            if is_over(summary):
+                self._ended.add(summary.id)
+                recent[summary.id] = summary
+            else:
+                active.append(summary)
+        newest = islice((run for run in ids if run in self._ended), most_ended)
+        ended = [recent.get(run) or reader.read_summary(run) for run in newest]
+        return sorted(active, key=lambda one: one.first.at, reverse=True), ended
+
+    def _iter_unknown(self, ids: Iterable[str]) -> Iterator[str]:
+        return (run for run in ids if run not in self._ended)
 
     def read_status(self, reader: StoreReader, summary: RunSummary, *, now: float) -> RunStatus:
         """Return the status of one run."""

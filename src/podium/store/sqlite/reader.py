@@ -141,6 +141,11 @@ class StoreReader:
             found = self._connection.execute("SELECT data FROM artifact WHERE digest = ?", (digest,)).fetchone()
         return None if found is None else bytes(found[0])
 
+    def list_run_ids(self) -> list[str]:
+        """Return the ids of all runs, newest first."""
+        with translate_sqlite_errors(self.path):
+            return [str(row[0]) for row in self._connection.execute("SELECT id FROM run ORDER BY created DESC, id")]
+
     def find_run(self, prefix: str) -> str:
         """Return the run id that equals `prefix`, or the only run id that starts with it. Raise NoSuchRun otherwise."""
         with translate_sqlite_errors(self.path):

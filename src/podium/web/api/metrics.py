@@ -9,7 +9,6 @@ from litestar import get
 from litestar.response import Response
 
 from ...runs.run_lookup import derive_run_state
-from ...store.sqlite.open_requests import list_open_requests
 from ...store.sqlite.reader import StoreReader
 from .scopes import may_read
 from .server_context import ServerContext
@@ -23,12 +22,11 @@ def read_metrics(server: ServerContext) -> Response[str]:
 
 def _iter_lines(server: ServerContext) -> list[str]:
     states: Counter[str] = Counter()
-    waits: list[float] = []
     if server.store.exists():
         with StoreReader(server.store) as reader:
             states = Counter(derive_run_state(one) for one in reader.list_runs())
-        waits = [time.time() - one.entry.at for one in list_open_requests(server.store)]
-    active = server.overview.load(now=time.time(), most_ended=0).usage
+    overview = server.overview.load(now=time.time())
+    waits, active = [time.time() - one.entry.at for one in overview.waiting], overview.usage
     return [
         _describe("podium_runs", "gauge", "Runs in the store, by state."),
         *(f'podium_runs{{state="{state}"}} {count}\n' for state, count in sorted(states.items())),

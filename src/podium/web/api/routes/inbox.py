@@ -13,7 +13,7 @@ from ....runs.always_answer import save_always_answer
 from ....runs.inbox import resolve_choice
 from ....runs.request_fields import whole_request_fields
 from ....store.sqlite.closed_requests import as_answered_error
-from ....store.sqlite.open_requests import OpenRequest, answer_request, find_open_request, list_open_requests
+from ....store.sqlite.open_requests import OpenRequest, answer_request, find_open_request
 from ....values.errors import Mistake
 from ....values.event import (
     SCHEMA,
@@ -46,7 +46,7 @@ class Answer(Struct, forbid_unknown_fields=True):
 @get("/api/requests", guards=[may_read], sync_to_thread=True)
 def list_requests(server: ServerContext) -> dict[str, Any]:
     """List the open requests of all runs, oldest first, each in full."""
-    found = list_open_requests(server.store) if server.store.exists() else []
+    found = server.overview.load(now=time.time()).waiting
     return {"schema": SCHEMA, "requests": [whole_request_fields(one) for one in found]}
 
 
