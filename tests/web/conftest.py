@@ -180,7 +180,8 @@ class Visitor:
 def _browser() -> Iterator[tuple[Browser, asyncio.AbstractEventLoop]]:
     with sync_playwright() as playwright:
         browser = playwright.chromium.launch(
-            executable_path=CHROMIUM, args=["--disable-gpu", "--disable-dev-shm-usage"]
+            executable_path=CHROMIUM,
+            args=["--disable-gpu", "--disable-dev-shm-usage", "--host-resolver-rules=MAP *.test 127.0.0.1"],
         )
         loop = asyncio.get_running_loop()
         asyncio._set_running_loop(None)
