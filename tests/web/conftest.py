@@ -67,10 +67,10 @@ class Site:
     async def _follow_run(
         self, agent: str, request: str, options: dict[str, Any], *, task_status: TaskStatus[str]
     ) -> None:
-        lead, options = self.studio.agents[agent], {"repo": self.repo, "is_attended": True} | options
+        lead, chosen = self.studio.agents[agent], {"repo": self.repo, "is_attended": True, **options}
         async with (
             self.studio.app() as app,
-            app.start(lead, request, agents=self.studio.agents.values(), **options) as run,
+            app.start(lead, request, agents=self.studio.agents.values(), **chosen) as run,
         ):
             task_status.started(run.id)
             await run.result()
