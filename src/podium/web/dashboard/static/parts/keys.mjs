@@ -4,7 +4,7 @@ import { signal, useEffect } from "../vendor.mjs";
 import { go } from "../router.mjs";
 
 /** The screens by the key that follows g. */
-export const PLACES = {
+export const SCREEN_BY_KEY = {
   n: "now", r: "runs", a: "approvals", p: "plan", d: "decisions", w: "workers", c: "cost", t: "teams", s: "settings",
 };
 
@@ -44,7 +44,7 @@ export function moveFocus(step) {
 
 function choosePlace(event) {
   isChoosingPlace.value = false;
-  const place = PLACES[event.key];
+  const place = SCREEN_BY_KEY[event.key];
   if (place) go(place);
   event.preventDefault();
 }

@@ -1,0 +1,83 @@
+// One request in full. Everything that an agent wrote is shown as text, with hidden characters escaped by the server.
+
+import { html, useEffect, useRef } from "../vendor.mjs";
+import { address, route } from "../router.mjs";
+import { Age } from "./time.mjs";
+import { useGuard, useShownToEnd } from "./answering.mjs";
+import { KindBadge } from "./badge.mjs";
+import { Icon } from "./icons.mjs";
+import { PermissionButtons } from "./permission_buttons.mjs";
+import { QuestionButtons } from "./question_buttons.mjs";
+
+/** Everything that the answer depends on. If any of it changes, the person has to see it again. */
+function contentOf(request) {
+  const { lines, question, choices, shown, always, denied, action_id, digest } = request;
+  return JSON.stringify([request.id, lines, question, choices, shown, always, denied, action_id, digest]);
+}
+
+export function RequestDetail({ row: { request, closing }, open, hasRoute, onAnswered, onDismiss }) {
+  const content = contentOf(request);
+  const { end, isShown } = useShownToEnd(content);
+  const isGuarded = useGuard(content);
+  const text = useRef(null);
+  const heading = useRef(null);
+  useEffect(() => { text.current.scrollTop = 0; }, [content]);
+  useEffect(() => { if (hasRoute) heading.current.focus(); }, [hasRoute, route.value.id]);
+  const Buttons = request.kind === "permission" ? PermissionButtons : QuestionButtons;
+  return html`<article class="request">
+    <header class="request-head">
+      <a class="narrow-only back" href=${address("approvals")}><${Icon} name="back" /> All requests</a>
+      <div class="row"><${KindBadge} kind=${request.kind} />
+        <h2 tabindex="-1" ref=${heading}>${request.kind === "permission" ? `${request.agent} wants to use ${request.tool}` : `${request.agent} asks`}</h2>
+        <span class="gap"></span><span class="small quiet nowrap"><${Age} at=${request.asked_at} before="waiting " /></span></div>
+    </header>
+    <div class="request-text" ref=${text} tabindex="0" role="region" aria-label="The whole request">
+      ${request.kind === "permission" ? html`<${Permission} request=${request} />` : html`<${Question} request=${request} />`}
+      <div class="end" ref=${end}></div>
+    </div>
+    <footer class="request-foot">
+      ${closing
+        ? html`<${Closed} closing=${closing} onDismiss=${onDismiss} />`
+        : html`<p class="hint small quiet" role="status">${isShown ? "" : "Scroll to the end of the request to answer."}</p>
+          <${Buttons} request=${request} open=${open} isReady=${isShown && isGuarded} onAnswered=${onAnswered} />`}
+    </footer>
+  </article>`;
+}
+
+function Closed({ closing, onDismiss }) {
+  return html`<div class="notice" data-tone="quiet" role="status"><${Icon} name="check" />
+    <span class="grow pre">${closing.text}, <${Age} at=${closing.at} after=" ago" /></span>
+    <button type="button" class="button small" onClick=${onDismiss}>Dismiss</button></div>`;
+}
+
+const isDiffLine = (line) => /^ {2}[+-]/.test(line);
+
+function Permission({ request }) {
+  const tone = (line) => (request.shown && isDiffLine(line) ? (line[2] === "+" ? "added" : "removed") : "");
+  return html`<section><h3>What exactly</h3>
+      <div class="block" data-part="lines">${request.lines.map((line, at) => html`<div key=${at} class=${tone(line)}>${line || " "}</div>`)}</div></section>
+    ${request.risks.length ? html`<section><h3>Risks</h3><ul class="stack tight">${request.risks.map((risk) => html`<li key=${risk.kind} class="tone-failed">
+      <${Icon} name="hand" /> ${risk.text}</li>`)}</ul></section>` : null}
+    <section><h3>Who and why</h3><${Who} request=${request} />
+      ${request.agent_reason ? html`<p class="small quiet">The agent's own words, which nobody has checked:</p>
+        <p class="quote" data-part="agent-reason">${request.agent_reason}</p>` : html`<p class="small quiet">The agent gave no reason.</p>`}</section>
+    <section><h3>Where</h3><dl class="facts">
+      <dt>Directory</dt><dd class="mono">${request.directory || "none"}</dd>
+      <dt>Sandbox</dt><dd>${request.sandbox}</dd></dl></section>
+    <section><h3>Why it asks you</h3><p>${request.reason}</p>
+      ${request.denied.length ? html`<ul class="stack tight">${request.denied.map((one) => html`<li class="tone-needs"><${Icon} name="cross" /> ${one}</li>`)}</ul>` : null}</section>`;
+}
+
+function Question({ request }) {
+  return html`<section><p class="question pre" data-part="question">${request.question}</p></section>
+    ${request.shown ? html`<section><h3>In full</h3><div class="block" data-part="shown">${request.shown}</div></section>` : null}
+    <section><h3>Who</h3><${Who} request=${request} /></section>`;
+}
+
+function Who({ request }) {
+  return html`<dl class="facts">
+    <dt>Agent</dt><dd>${request.agent}${request.operation !== request.agent ? html` <span class="quiet small mono">${request.operation}</span>` : null}</dd>
+    ${request.worker ? html`<dt>Worker</dt><dd class="mono">${request.worker}</dd>` : null}
+    <dt>Run</dt><dd><a class="mono" href=${address("run", request.run)}>${request.run}</a></dd>
+    <dt>Goal</dt><dd class="pre">${request.goal}</dd></dl>`;
+}

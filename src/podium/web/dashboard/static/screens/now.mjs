@@ -1,0 +1,113 @@
+// The first screen: what needs you, what works, and what has finished.
+
+import { html } from "../vendor.mjs";
+import { post } from "../api.mjs";
+import { address } from "../router.mjs";
+import { overview, requests } from "../state.mjs";
+import { duration, money, plural } from "../format.mjs";
+import { KindBadge, StateBadge } from "../parts/badge.mjs";
+import { Button } from "../parts/button.mjs";
+import { Icon } from "../parts/icons.mjs";
+import { Empty, Loading } from "../parts/notices.mjs";
+import { openDialog } from "../parts/open_dialog.mjs";
+import { Age, Elapsed } from "../parts/time.mjs";
+
+export default function Now() {
+  const found = overview.value;
+  return html`<div class="screen-head"><h1>Now</h1><span class="gap"></span>
+      <button type="button" class="button primary" onClick=${() => { openDialog.value = "start"; }}>
+        <${Icon} name="plus" />Start a run</button></div>
+    ${found && requests.value ? html`<div class="stack wide">
+      <${NeedsYou} waiting=${requests.value} />
+      <${Working} active=${found.active} />
+      <${Finished} ended=${found.ended} />
+    </div>` : html`<${Loading} what="the runs" />`}`;
+}
+
+function Band({ title, count, children }) {
+  return html`<section class="band" aria-label=${title}>
+    <h2>${title}${count ? html`<span class="quiet small">${count}</span>` : null}</h2>${children}</section>`;
+}
+
+function NeedsYou({ waiting }) {
+  return html`<${Band} title="Needs you" count=${waiting.length}>
+    ${waiting.length ? html`<div class="cards">${waiting.map((one) => html`<${WaitingCard} key=${one.id} one=${one} />`)}</div>`
+      : html`<${Empty} title="Nothing needs you.">Requests for permission, questions, and plans and decisions to approve
+          appear here, the oldest first.<//>`}
+  <//>`;
+}
+
+function WaitingCard({ one }) {
+  return html`<a class="card" data-tone="needs" data-item href=${address("approvals", one.id)}>
+    <span class="row"><${KindBadge} kind=${one.kind} /><span class="gap"></span>
+      <span class="small quiet nowrap"><${Age} at=${one.asked_at} before="waiting " /></span></span>
+    <span class=${`lines-2 ${one.kind === "permission" ? "mono" : ""}`}>${one.text}</span>
+    <span class="foot"><span>${one.agent}</span>${one.worker ? html`<span><${Icon} name="branch" /> ${one.worker}</span>` : null}</span>
+  </a>`;
+}
+
+function Working({ active }) {
+  const isAtWork = (one) => one.state === "running";
+  const sorted = [...active.filter(isAtWork), ...active.filter((one) => !isAtWork(one))];
+  return html`<${Band} title="Working" count=${active.length}>
+    ${sorted.length ? html`<div class="cards">${sorted.map((one) => html`<${RunCard} key=${one.id} run=${one} />`)}</div>`
+      : html`<${Empty} title="No run is active." command=${'podium run plan-build-review "add a healthcheck"'}>
+          Active runs appear here with their agents, steps and cost.<//>`}
+  <//>`;
+}
+
+function RunCard({ run }) {
+  return html`<article class="card">
+    <div class="row"><${StateBadge} state=${run.state} /><span class="gap"></span><span class="small quiet">
+      ${run.state === "running" ? html`<${Elapsed} since=${run.started_at} />` : duration(run.seconds)}</span></div>
+    <h3><a href=${address("run", run.id)} data-item>${run.worker || run.agent}</a></h3>
+    <p class="lines-2">${run.request}</p>
+    <${Activity} agents=${run.agents} />
+    ${run.steps ? html`<${Steps} steps=${run.steps} />` : null}
+    <div class="foot">
+      <span>${money(run.usage.usd)}</span>
+      ${run.worker ? html`<span>${run.agent}</span>` : null}
+      ${run.parent ? html`<a href=${address("run", run.parent)}>from run ${run.parent}</a>` : null}
+      <span class="gap"></span><${Steering} run=${run} />
+    </div>
+  </article>`;
+}
+
+function Activity({ agents }) {
+  if (!agents.length) return null;
+  return html`<ul class="activity">${agents.map((one) => {
+    const [name, ...rest] = one.split(": ");
+    return html`<li class="clip"><span class="strong">${name}</span> <span class="quiet">${rest.join(": ")}</span></li>`;
+  })}</ul>`;
+}
+
+function Steps({ steps }) {
+  const share = steps.total ? Math.round((100 * steps.done) / steps.total) : 0;
+  return html`<div><div class="meter"><span style=${{ width: `${share}%` }}></span></div>
+    <p class="small quiet">${steps.done} of ${plural(steps.total, "step")} done</p></div>`;
+}
+
+function Steering({ run }) {
+  const send = (verb) => () => post(`/api/runs/${encodeURIComponent(run.id)}/${verb}`);
+  if (run.state === "running") return html`<${Button} look="small" busy="Pausing…" command=${send("pause")}>Pause<//>`;
+  if (run.state === "queued") return null;
+  return html`<${Button} look="small" busy="Resuming…" command=${send("resume")}>Resume<//>`;
+}
+
+function Finished({ ended }) {
+  return html`<${Band} title="Finished">
+    ${ended.length ? html`<ul class="list">${ended.map((one) => html`<${EndedRow} key=${one.id} run=${one} />`)}</ul>
+      <p class="small"><a href=${address("runs")}>All runs</a></p>`
+      : html`<${Empty} title="No run has finished yet.">The latest results appear here.<//>`}
+  <//>`;
+}
+
+function EndedRow({ run }) {
+  const ended = run.started_at + run.seconds;
+  return html`<li><a class="item ended" data-item href=${address("run", run.id)}>
+    <${StateBadge} state=${run.state} />
+    <span class="strong ended-name">${run.worker || run.agent}</span>
+    <span class="quiet clip ended-text">${run.request}</span>
+    <span class="small quiet nowrap ended-facts">${money(run.usage.usd)} · ${duration(run.seconds)} · <${Age} at=${ended} after=" ago" /></span>
+  </a></li>`;
+}
