@@ -69,7 +69,7 @@ export function CommandBar({ onClose }) {
     else return;
     event.preventDefault();
   };
-  return html`<${Dialog} title="Search and commands" onClose=${onClose}>
+  return html`<${Dialog} title="Search and commands" className="top" onClose=${onClose}>
     <input class="input" data-first role="combobox" aria-expanded="true" aria-controls="commands" autocomplete="off"
       aria-activedescendant=${commands.length ? `command-${at}` : null} aria-label="A screen, a command, or a run's id or text"
       placeholder="A screen, a command, or a run's id or text" value=${text} onKeyDown=${handleKey}

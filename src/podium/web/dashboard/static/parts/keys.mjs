@@ -35,7 +35,8 @@ const isTyping = (element) => element && (element.isContentEditable || /^(INPUT|
 export function moveFocus(step) {
   const items = [...document.querySelectorAll("main [data-item]")].filter((one) => one.getClientRects().length);
   if (!items.length) return false;
-  const here = items.indexOf(document.activeElement);
+  const focused = items.indexOf(document.activeElement);
+  const here = focused >= 0 ? focused : items.findIndex((one) => one.getAttribute("aria-current") === "true");
   const next = here < 0 ? (step > 0 ? 0 : items.length - 1) : Math.min(items.length - 1, Math.max(0, here + step));
   items[next].focus();
   items[next].scrollIntoView({ block: "nearest" });

@@ -26,10 +26,10 @@ export function RequestDetail({ row: { request, closing }, open, hasRoute, onAns
   const Buttons = request.kind === "permission" ? PermissionButtons : QuestionButtons;
   return html`<article class="request">
     <header class="request-head">
-      <a class="narrow-only back" href=${address("approvals")}><${Icon} name="back" /> All requests</a>
-      <div class="row"><${KindBadge} kind=${request.kind} />
-        <h2 tabindex="-1" ref=${heading}>${request.kind === "permission" ? `${request.agent} wants to use ${request.tool}` : `${request.agent} asks`}</h2>
-        <span class="gap"></span><span class="small quiet nowrap"><${Age} at=${request.asked_at} before="waiting " /></span></div>
+      <div class="row"><a class="narrow-only back" href=${address("approvals")}><${Icon} name="back" />All</a>
+        <${KindBadge} kind=${request.kind} /><span class="gap"></span>
+        <span class="small quiet nowrap"><${Age} at=${request.asked_at} before="waiting " /></span></div>
+      <h2 tabindex="-1" ref=${heading}>${request.kind === "permission" ? `${request.agent} wants to use ${request.tool}` : `${request.agent} asks`}</h2>
     </header>
     <div class="request-text" ref=${text} tabindex="0" role="region" aria-label="The whole request">
       ${request.kind === "permission" ? html`<${Permission} request=${request} />` : html`<${Question} request=${request} />`}
@@ -38,7 +38,7 @@ export function RequestDetail({ row: { request, closing }, open, hasRoute, onAns
     <footer class="request-foot">
       ${closing
         ? html`<${Closed} closing=${closing} onDismiss=${onDismiss} />`
-        : html`<p class="hint small quiet" role="status">${isShown ? "" : "Scroll to the end of the request to answer."}</p>
+        : html`<p class="hint small quiet" role="status">${isShown ? "" : "Scroll to the end to answer."}</p>
           <${Buttons} request=${request} open=${open} isReady=${isShown && isGuarded} onAnswered=${onAnswered} />`}
     </footer>
   </article>`;

@@ -57,8 +57,9 @@ function Working({ active }) {
 }
 
 function RunCard({ run }) {
+  const waits = run.state === "running" && requests.value.some((one) => one.run === run.id);
   return html`<article class="card">
-    <div class="row"><${StateBadge} state=${run.state} /><span class="gap"></span><span class="small quiet">
+    <div class="row"><${StateBadge} state=${waits ? "waits" : run.state} /><span class="gap"></span><span class="small quiet">
       ${run.state === "running" ? html`<${Elapsed} since=${run.started_at} />` : duration(run.seconds)}</span></div>
     <h3><a href=${address("run", run.id)} data-item>${run.worker || run.agent}</a></h3>
     <p class="lines-2">${run.request}</p>
