@@ -109,7 +109,7 @@ def test_a_page_of_another_origin_can_neither_read_nor_answer(
 
     found = bare_page.evaluate(ATTEMPT % (json.dumps(site.address), id, id))
 
-    assert found == {"read": "error", "no-cors": "opaque 0", "cors": "error", "socket": "refused"}
+    assert found == {"read": "error", "no-cors": "error", "cors": "error", "socket": "refused"}
     assert count_mail(site, run) == 0
 
 
