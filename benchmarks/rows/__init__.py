@@ -3,6 +3,7 @@
 from . import (
     append,
     collaboration,
+    dashboard,
     discussion,
     fan_out,
     growth,
@@ -34,4 +35,5 @@ ROWS = {
     "growth": growth,
     "discussion": discussion,
     "collaboration": collaboration,
+    "dashboard": dashboard,
 }
