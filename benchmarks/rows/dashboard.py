@@ -46,9 +46,8 @@ def lines(bench: Bench) -> Iterator[Line]:
         yield make_line(bench, taken, row="dashboard", what=f"entries of a run with {events:,}", goals=goals)
 
         per_second = bench.scale_count(1000, quick=200)
-        following = {
-            OURS: partial(child.ask, "follow_run", per_second=per_second, seconds=bench.scale_count(3, quick=1))
-        }
+        seconds = bench.scale_count(3, quick=1)
+        following = {OURS: partial(child.ask, "follow_run", per_second=per_second, seconds=seconds)}
         taken = interleave_samples(following, rounds=rounds)
         what = f"append to client at {per_second:,} a second: 50%"
         yield make_line(bench, taken, row="dashboard", what=what, unit=MILLISECONDS, goals=[Goal("figure", 100)])
