@@ -219,3 +219,56 @@ def test_json_output_about_agents_has_its_schema_version(desk: Desk, words: list
     told = json.loads(desk.invoke(*words, "--json").stdout)
 
     assert told["schema"] == SCHEMA
+
+
+def test_the_newest_entries_of_all_runs_are_listed_with_their_run(desk: Desk) -> None:
+    desk.write_agent("a", "one", "two")
+    runs = []
+    for request in ("first", "second"):
+        desk.invoke("run", "a", request)
+        runs.append(desk.run_id())
+
+    listed = desk.invoke("logs", "--kind", "turn_ended", "--since", "1h")
+    short = desk.invoke("logs", "--kind", "turn_ended", "--last", "1")
+    as_json = desk.invoke("logs", "--kind", "turn_ended", "--jsonl").stdout.splitlines()
+
+    assert [(line.split()[0], line.split("  ")[-1]) for line in listed.stdout.splitlines()] == [
+        (runs[1], 'a: says "one"'),
+        (runs[0], 'a: says "one"'),
+    ]
+    assert listed.stderr == ""
+    assert short.stdout.splitlines() == listed.stdout.splitlines()[:1]
+    assert short.stderr == "not shown: entries older than the newest 1; --last N prints more\n"
+    assert [json.loads(line)["run"] for line in as_json] == runs[::-1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["-f"], "--follow needs RUN; podium ps lists the runs"),
+        (["--after", "3"], "--after needs RUN; podium ps lists the runs"),
+        (["abc", "--last", "3"], "--last is for the entries of all runs; with RUN, use --after SEQ or --since TIME"),
+    ],
+)
+def test_options_of_a_log_that_need_a_run_or_none_say_so(desk: Desk, arguments: list[str], sentence: str) -> None:
+    said = desk.invoke("logs", *arguments)
+
+    assert said.exit_code == 2
+    assert sentence in said.stderr
+
+
+def test_a_damaged_entry_does_not_hide_the_entries_of_other_runs(desk: Desk) -> None:
+    desk.write_agent("a", "one")
+    desk.invoke("run", "a", "first")
+    damaged = desk.run_id()
+    desk.invoke("run", "a", "second")
+    with sqlite3.connect(desk.store) as connection:
+        connection.execute("DROP TRIGGER entry_stays")
+        connection.execute("UPDATE entry SET line = X'7B' WHERE run = ? AND kind = 'turn_ended'", (damaged,))
+    connection.close()
+
+    said = desk.invoke("logs", "--kind", "turn_ended")
+
+    assert said.exit_code == 8
+    assert [line.split()[0] for line in said.stdout.splitlines()] == [desk.run_id()]
+    assert "cannot be read" in said.stderr

@@ -32,7 +32,7 @@ COMMANDS = (
     ("results", "Look", "Show the results of a run so far.", "podium results 3f2a --markdown"),
     ("cost", "Look", "Show the cost of all runs, or of each agent in one run.", "podium cost 3f2a"),
     ("decisions", "Look", "List the decisions of this repository, or show one.", "podium decisions --in-force"),
-    ("logs", "Look", "Print or follow the timeline of a run.", "podium logs 3f2a -f"),
+    ("logs", "Look", "Print or follow the timeline of a run, or search all runs.", "podium logs 3f2a -f"),
     ("plan", "Look", "Show the plan of a team and the state of its steps.", "podium plan 3f2a"),
     ("artifacts", "Look", "List or print the artifacts of a team's steps.", "podium artifacts 3f2a s1-1.diff"),
     ("verify", "Look", "Check that the timeline of a run has not been altered.", "podium verify 3f2a"),

@@ -24,9 +24,15 @@ class EntryFilter:
             entry.at >= self.since
             and (not self.kinds or event_kind(entry.event) in self.kinds)
             and (not self.agents or parse_agent_name(entry.operation) in self.agents)
-            and (not self.steps or self._find_step(entry) in self.steps)
+            and (not self.steps or find_step(getattr(entry.event, "step", ""), entry.scope) in self.steps)
         )
 
-    def _find_step(self, entry: Entry) -> str:
-        named = getattr(entry.event, "step", "")
-        return named if isinstance(named, str) and named else parse_plan_step(entry.scope)
+    @property
+    def is_empty(self) -> bool:
+        """Whether every entry is selected."""
+        return self == EntryFilter()
+
+
+def find_step(named: str, scope: str) -> str:
+    """Return the plan step of an entry: the step that its event names, or else the one that its scope belongs to."""
+    return named or parse_plan_step(scope)

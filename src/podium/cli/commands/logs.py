@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from difflib import get_close_matches
 from pathlib import Path
@@ -12,19 +12,25 @@ from pathlib import Path
 import anyio
 import click
 
-from ...runs.run_lookup import derive_run_state, open_reader
+from ...runs.run_lookup import NO_RUNS, derive_run_state, open_reader
 from ...setup.settings import Settings
 from ...store.follower import Follower
-from ...values.event import KINDS, Entry
+from ...store.sqlite.entry_index import EntryIndex
+from ...store.sqlite.reader import StoreReader
+from ...values.errors import NoSuchRun, StoreCorrupt
+from ...values.event import KINDS, Entry, decode_entry
 from ...views.entry_filter import EntryFilter
 from ..terminal.entry_text import format_entry, format_entry_json
 from ..terminal.run_notices import RunNotices
 from ..terminal.terminal_notifier import make_terminal_notifier
 from ..terminal.text import print_to_stderr
 
+MOST_NEWEST = 100
+"""How many entries of all runs are printed."""
+
 
 @click.command("logs")
-@click.argument("run")
+@click.argument("run", required=False, default="")
 @click.option("-f", "--follow", "is_following", is_flag=True, help="Keep printing until the run ends or pauses.")
 @click.option("--jsonl", "is_jsonl", is_flag=True, help="Print every entry in full, one JSON object per line.")
 @click.option("--after", type=click.IntRange(min=0), default=0, metavar="SEQ", help="Skip entries up to SEQ.")
@@ -32,6 +38,7 @@ from ..terminal.text import print_to_stderr
 @click.option("--step", "steps", multiple=True, metavar="ID", help="Show only entries of this step of the plan.")
 @click.option("--kind", "kinds", multiple=True, metavar="KIND", help="Show only this kind of entry, e.g. turn_ended.")
 @click.option("--since", default="", metavar="TIME", help="Show only entries since this time, e.g. 10m, 2h or 14:30.")
+@click.option("--last", type=click.IntRange(min=1), metavar="N", help=f"Without RUN: show N entries ({MOST_NEWEST}).")
 def logs_command(
     run: str,
     is_following: bool,
@@ -41,23 +48,40 @@ def logs_command(
     steps: tuple[str, ...],
     kinds: tuple[str, ...],
     since: str,
+    last: int | None,
 ) -> None:
     """Print the timeline of RUN, one line per state change. Chunks of streamed text appear only with --jsonl.
 
     The options that select entries can be combined. If one is given several times, each of its values is selected.
+    Without RUN, the newest entries of all runs are printed, newest first.
     """
+    _require_known_kinds(kinds)
+    wanted = EntryFilter(agents=agents, steps=steps, kinds=kinds, since=parse_since(since, now=datetime.now()))
+    settings = Settings.load()
+    if run and last is not None:
+        raise click.UsageError("--last is for the entries of all runs; with RUN, use --after SEQ or --since TIME")
+    if not run and (is_following or after):
+        raise click.UsageError(f"{'--follow' if is_following else '--after'} needs RUN; podium ps lists the runs")
+    if not run:
+        print_newest_entries(settings.store, wanted, most=last or MOST_NEWEST, is_jsonl=is_jsonl)
+    elif is_following:
+        follow_run(settings, run, wanted, after=after, is_jsonl=is_jsonl)
+    else:
+        with open_reader(settings.store) as reader:
+            for entry in select_entries(reader, reader.find_run(run), wanted, after=after):
+                print_entry(entry, is_jsonl=is_jsonl)
+
+
+def _require_known_kinds(kinds: tuple[str, ...]) -> None:
     if unknown := [kind for kind in kinds if kind not in KINDS.values()]:
         similar = ", ".join(get_close_matches(unknown[0], KINDS.values())) or "none (docs/runs.md lists all kinds)"
         raise click.UsageError(f"--kind {unknown[0]!r} does not exist; similar kinds: {similar}")
-    wanted = EntryFilter(agents=agents, steps=steps, kinds=kinds, since=parse_since(since, now=datetime.now()))
-    settings = Settings.load()
-    store = settings.store
-    with open_reader(store) as reader:
+
+
+def follow_run(settings: Settings, run: str, wanted: EntryFilter, *, after: int, is_jsonl: bool) -> None:
+    """Print the entries of a run that meet all criteria until it ends or pauses, and notify the user about them."""
+    with open_reader(settings.store) as reader:
         id = reader.find_run(run)
-        if not is_following:
-            for entry in filter(wanted.accepts, reader.read_entries(id, after)):
-                print_entry(entry, is_jsonl=is_jsonl)
-            return
         if derive_run_state(reader.read_summary(id)) == "resumable":
             print_to_stderr(f"run {id} is not running; waiting until it is resumed (Ctrl-C exits)")
 
@@ -66,7 +90,39 @@ def logs_command(
             print_entry(entry, is_jsonl=is_jsonl)
 
     with make_terminal_notifier(settings.notify, is_shown=not is_jsonl) as terminal, RunNotices(terminal) as notices:
-        anyio.run(follow_timeline, store, id, after, print_wanted, notices)
+        anyio.run(follow_timeline, settings.store, id, after, print_wanted, notices)
+
+
+def select_entries(reader: StoreReader, run: str, wanted: EntryFilter, *, after: int) -> Iterable[Entry]:
+    """Return the entries of a run that meet all criteria; only those are read."""
+    if wanted.is_empty:
+        return reader.read_entries(run, after)
+    with EntryIndex(reader.path) as index:
+        return map(decode_entry, index.find_lines(run, wanted, after=after))
+
+
+def print_newest_entries(store: Path, wanted: EntryFilter, *, most: int, is_jsonl: bool) -> None:
+    """Print the newest entries of all runs. Raise StoreCorrupt at the end if one of them is damaged."""
+    if not store.exists():
+        raise NoSuchRun(NO_RUNS)
+    damage: StoreCorrupt | None = None
+    left = most
+    with EntryIndex(store) as index:
+        for line in index.iter_newest_lines(wanted):
+            try:
+                text = format_log_line(decode_entry(line), is_jsonl=is_jsonl, is_with_run=True)
+            except StoreCorrupt as error:
+                damage = damage or error
+                continue
+            if text is None:
+                continue
+            if not left:
+                print_to_stderr(f"not shown: entries older than the newest {most}; --last N prints more")
+                break
+            click.echo(text)
+            left -= 1
+    if damage is not None:
+        raise damage
 
 
 async def follow_timeline(
@@ -104,7 +160,16 @@ _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 def print_entry(entry: Entry, *, is_jsonl: bool) -> None:
     """Print an entry as text or as JSON. An entry that has no text form is printed only as JSON."""
+    if (text := format_log_line(entry, is_jsonl=is_jsonl)) is not None:
+        click.echo(text)
+
+
+def format_log_line(entry: Entry, *, is_jsonl: bool, is_with_run: bool = False) -> str | None:
+    """Return an entry as a line of the log, with its run and date if `is_with_run`; None if it has no text form."""
     if is_jsonl:
-        click.echo(format_entry_json(entry))
-    elif (said := format_entry(entry)) is not None:
-        click.echo(f"{entry.seq:>5}  {datetime.fromtimestamp(entry.at):%H:%M:%S}  {said}")
+        return format_entry_json(entry)
+    if (said := format_entry(entry)) is None:
+        return None
+    at = datetime.fromtimestamp(entry.at)
+    when = f"{entry.run}  {entry.seq:>5}  {at:%Y-%m-%d %H:%M:%S}" if is_with_run else f"{entry.seq:>5}  {at:%H:%M:%S}"
+    return f"{when}  {said}"

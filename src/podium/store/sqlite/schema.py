@@ -146,6 +146,28 @@ MIGRATIONS = (
         reply BLOB
     ) STRICT, WITHOUT ROWID;
     """,
+    # `seq` is the last entry of a run that is in the index; `shared` is how many of its entries are copies.
+    """
+    CREATE TABLE indexed_run (
+        id INTEGER PRIMARY KEY,
+        run TEXT NOT NULL UNIQUE,
+        seq INTEGER NOT NULL,
+        shared INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE indexed_entry (
+        run INTEGER NOT NULL,
+        seq INTEGER NOT NULL,
+        at REAL NOT NULL,
+        kind TEXT NOT NULL,
+        agent TEXT NOT NULL,
+        step TEXT NOT NULL,
+        PRIMARY KEY (run, seq)
+    ) STRICT, WITHOUT ROWID;
+    CREATE INDEX indexed_entry_at ON indexed_entry (at);
+    CREATE INDEX indexed_entry_kind ON indexed_entry (kind, at);
+    CREATE INDEX indexed_entry_agent ON indexed_entry (agent, at);
+    CREATE INDEX indexed_entry_step ON indexed_entry (step, at) WHERE step != '';
+    """,
 )
 
 

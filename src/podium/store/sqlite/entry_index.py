@@ -1,0 +1,228 @@
+"""The index of entries: finds the entries of an agent, a plan step, a kind or a time, in one run or in all runs.
+
+Writing an entry does not change the index. Each query first adds the entries that were written since the last
+one, so that runs never wait for it. If the store cannot be written, the query uses a temporary index of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from ...values.errors import StoreCorrupt, StoreFailed
+from ...values.operation_path import parse_agent_name
+from ...views.entry_filter import EntryFilter, find_step
+from .schema import open_connection, open_for_reading, translate_sqlite_errors
+
+BATCH = 2000
+"""How many entries are indexed in one transaction."""
+PAGE = 200
+"""How many entries of all runs are read at once."""
+LOCK_MILLISECONDS = 500
+"""How long a query waits for other writers before it uses a temporary index."""
+
+Query = tuple[str, tuple[Any, ...]]
+Position = tuple[float, int, int]
+"""The time, the run's number in the index and the sequence number of an entry; no two entries have the same."""
+
+
+class EntryIndex:
+    """The index of a store's entries."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self._begin = "BEGIN IMMEDIATE"
+        try:
+            self._connection = open_connection(path, create=False)
+        except StoreCorrupt:
+            raise
+        except StoreFailed:
+            self._connection = open_for_reading(path)  # on a read-only medium, entries can still be found
+        self._connection.execute(f"PRAGMA busy_timeout = {LOCK_MILLISECONDS}")
+
+    def __enter__(self) -> EntryIndex:
+        return self
+
+    def __exit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._connection.close()
+
+    def find_lines(self, run: str, wanted: EntryFilter, *, after: int = 0) -> list[bytes]:
+        """Return the lines of a run's entries after a sequence number that meet all criteria, in order."""
+        self._add_new_entries(run)
+        criteria, values = build_criteria(wanted)
+        with translate_sqlite_errors(self.path):
+            found = self._connection.execute(
+                f"{SELECT_LINES} WHERE indexed_run.run = ? AND indexed_entry.seq > ?{criteria}"
+                " ORDER BY indexed_entry.seq",
+                (run, after, *values),
+            )
+            return [bytes(row[-1]) for row in found]
+
+    def iter_newest_lines(self, wanted: EntryFilter) -> Iterator[bytes]:
+        """Yield the lines of the entries of all runs that meet all criteria, newest first.
+
+        Entries that a fork shares with another run are yielded once, for the other run.
+        """
+        self._add_new_entries()
+        last: Position | None = None
+        while True:
+            # Each page is a query of its own: a slow reader keeps no transaction open.
+            with translate_sqlite_errors(self.path):
+                found = self._connection.execute(*build_newest_query(wanted, before=last)).fetchall()
+            for row in found:
+                yield bytes(row[-1])
+            if len(found) < PAGE:
+                return
+            last = found[-1][:3]
+
+    # Adding entries
+
+    def _add_new_entries(self, run: str = "") -> None:
+        """Add the entries that are not in the index yet: those of one run, or of all runs if `run` is empty."""
+        try:
+            self._index_runs(run)
+        except StoreCorrupt:
+            raise
+        except StoreFailed:
+            self._use_temporary_tables()
+            self._index_runs(run)
+
+    def _use_temporary_tables(self) -> None:
+        """Create empty tables in temporary storage, which hide those of the store until the connection is closed."""
+        with translate_sqlite_errors(self.path):
+            tables = self._connection.execute(
+                "SELECT sql FROM main.sqlite_master WHERE type = 'table' AND name IN ('indexed_run', 'indexed_entry')"
+            ).fetchall()
+            for (statement,) in tables:
+                self._connection.execute(statement.replace("CREATE TABLE", "CREATE TEMP TABLE", 1))
+        self._begin = "BEGIN"  # the store is only read
+
+    def _index_runs(self, run: str) -> None:
+        behind = self._list_outdated_runs(run)
+        while behind:
+            with self._open_transaction():
+                room = BATCH
+                while behind and room:
+                    added = self._index_entries(behind[-1], most=room)
+                    if added < room:
+                        behind.pop()
+                    room -= added
+
+    def _list_outdated_runs(self, run: str) -> list[str]:
+        """Return the runs that have entries which are not in the index."""
+        which = " AND run.id = ?" if run else ""
+        with translate_sqlite_errors(self.path):
+            found = self._connection.execute(
+                "SELECT run.id FROM run LEFT JOIN indexed_run ON indexed_run.run = run.id WHERE"
+                f" (SELECT max(seq) FROM entry WHERE entry.run = run.id) > coalesce(indexed_run.seq, 0){which}",
+                (run,) if run else (),
+            )
+            return [str(row[0]) for row in found]
+
+    def _index_entries(self, run: str, *, most: int) -> int:
+        """Add the next entries of a run to the index, and return how many were added."""
+        row = self._connection.execute("SELECT id, seq, shared FROM indexed_run WHERE run = ?", (run,)).fetchone()
+        number, last, shared = row or (None, 0, 0)
+        new = self._connection.execute(
+            "SELECT seq, kind, line FROM entry WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?", (run, last, most)
+        ).fetchall()
+        if not new:
+            return 0
+        lines = [_decode_line(line) for _, _, line in new]
+        if number is None:
+            shared = lines[0].event.shared
+        (number,) = self._connection.execute(
+            "INSERT INTO indexed_run (run, seq, shared) VALUES (?, ?, ?)"
+            " ON CONFLICT (run) DO UPDATE SET seq = excluded.seq RETURNING id",
+            (run, new[-1][0], shared),
+        ).fetchone()
+        self._connection.executemany(
+            "INSERT INTO indexed_entry (run, seq, at, kind, agent, step) VALUES (?, ?, ?, ?, ?, ?)",
+            [
+                (number, seq, line.at, kind, parse_agent_name(line.operation), find_step(line.event.step, line.scope))
+                for (seq, kind, _), line in zip(new, lines, strict=True)
+            ],
+        )
+        return len(new)
+
+    @contextmanager
+    def _open_transaction(self) -> Iterator[None]:
+        with translate_sqlite_errors(self.path):
+            self._connection.execute(self._begin)
+            try:
+                yield
+                self._connection.execute("COMMIT")
+            except BaseException:
+                if self._connection.in_transaction:
+                    self._connection.execute("ROLLBACK")
+                raise
+
+
+class _IndexedEvent(Struct):
+    step: str = ""
+    shared: int = 0
+
+
+class _IndexedLine(Struct):
+    """The parts of an entry that are in the index."""
+
+    at: float = 0.0
+    scope: str = ""
+    operation: str = ""
+    event: _IndexedEvent = msgspec.field(default_factory=_IndexedEvent)
+
+
+_decoder = msgspec.json.Decoder(_IndexedLine)
+
+
+def _decode_line(line: bytes) -> _IndexedLine:
+    """Return the indexed parts of an entry. A damaged entry is indexed by its kind only."""
+    try:
+        return _decoder.decode(line)
+    except msgspec.MsgspecError:
+        return _IndexedLine()
+
+
+SELECT_LINES = (
+    "SELECT at, indexed_entry.run, indexed_entry.seq, entry.line FROM indexed_entry"
+    " JOIN indexed_run ON indexed_run.id = indexed_entry.run"
+    " JOIN entry ON entry.run = indexed_run.run AND entry.seq = indexed_entry.seq"
+)
+
+
+def build_newest_query(wanted: EntryFilter, *, before: Position | None = None) -> Query:
+    """Return the query for a page of entries of all runs, newest first, before a position."""
+    criteria, values = build_criteria(wanted)
+    if before is not None:
+        criteria += " AND (at, indexed_entry.run, indexed_entry.seq) < (?, ?, ?)"
+        values += before
+    return (
+        f"{SELECT_LINES} WHERE (indexed_entry.seq = 1 OR indexed_entry.seq > 1 + shared){criteria}"
+        " ORDER BY at DESC, indexed_entry.run DESC, indexed_entry.seq DESC LIMIT ?",
+        (*values, PAGE),
+    )
+
+
+def build_criteria(wanted: EntryFilter) -> Query:
+    """Return the conditions for the entries that a filter accepts, each preceded by AND."""
+    text = ""
+    values: list[Any] = []
+    if wanted.since:
+        text += " AND at >= ?"
+        values.append(wanted.since)
+    for column, names in (("kind", wanted.kinds), ("agent", wanted.agents), ("step", wanted.steps)):
+        if names:
+            text += f" AND indexed_entry.{column} IN ({','.join('?' * len(names))})"
+            values += names
+    if wanted.steps:
+        # The index of plan steps contains only entries that belong to one; SQLite uses it only if the query says so.
+        text += " AND step != ''"
+    return text, tuple(values)
