@@ -7,7 +7,7 @@ from people, such as to pause the run, arrive as messages in the mailbox.
 from __future__ import annotations
 
 import time
-from asyncio import Event
+from asyncio import Event as Flag
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from functools import partial
@@ -31,6 +31,7 @@ from ..values.event import (
     KINDS,
     BudgetChanged,
     Entry,
+    Event,
     MemberChanged,
     Noticed,
     PauseAsked,
@@ -81,7 +82,7 @@ class RunDriver:
         """The time limit for the work on the run. Cancelling its scope ends the work."""
         self._followers: list[Follower] = []
         self.result: Result | None = None
-        self._finished = Event()
+        self._finished = Flag()
         self.error: BaseException | None = None
         lease.deliver = self._deliver_mail
         self.timeline.read_attachment = partial(store.read_attachment, self.id)
@@ -143,10 +144,11 @@ class RunDriver:
         self.store.release_run(self.lease)
         await self.timeline.wait_written()
 
-    async def record_pause(self) -> None:
-        """Pause a run that no process is working on."""
+    async def record_and_release(self, *events: Event) -> None:
+        """Record events about a run that this process does not drive, and release the run."""
         self.lease.deliver = None
-        self.timeline.append(RunPaused(), scope="")
+        for event in events:
+            self.timeline.append(event, scope="")
         self.store.release_run(self.lease)
         await self.timeline.wait_written()
 

@@ -231,15 +231,16 @@ class RunLauncher:
 
     async def fail_run(self, run: str, why: str) -> None:
         """End a run that no process is working on and that cannot continue."""
-        await self._read_run_start(run)
-        claimed = await self._claim_run(run)
-        await claimed.record_failure(why)
+        await (await self.claim_idle_run(run)).record_failure(why)
 
     async def pause_run(self, run: str) -> None:
         """Pause a run that no process is working on. Raise RunHeld if a process is working on it."""
+        await (await self.claim_idle_run(run)).record_and_release(RunPaused())
+
+    async def claim_idle_run(self, run: str, *, must_be_intact: bool = False) -> RunDriver:
+        """Claim a run that no process is working on, to record something. Raise RunOver if it has ended, or RunHeld."""
         await self._read_run_start(run)
-        claimed = await self._claim_run(run)
-        await claimed.record_pause()
+        return await self._claim_run(run, must_be_intact=must_be_intact)
 
     async def stop_run(self, run: str, by: str = "") -> None:
         """Stop a run and keep its partial results. If no process is working on it, this process ends it."""

@@ -1,0 +1,49 @@
+"""`podium snapshot`: take a snapshot of a run by hand."""
+
+from __future__ import annotations
+
+import anyio
+import click
+
+from ...app import App
+from ...runs.run_lookup import derive_run_state, find_run_id, is_over, open_reader
+from ...runs.run_snapshot import take_run_snapshot
+from ...setup.settings import Settings
+from ...values.errors import Mistake, RunHeld
+from ...values.event import SnapshotTaken
+from ..terminal.text import print_to_stderr
+
+
+@click.command("snapshot")
+@click.argument("run")
+@click.option("--name", metavar="NAME", help="Name of the snapshot; by default manual-1, manual-2 and so on.")
+def snapshot_command(run: str, name: str | None) -> None:
+    """Take a snapshot of RUN, and print its name. podium fork RUN --at NAME starts a new run from it.
+
+    It keeps the position on the timeline, the files as they are, and the branches of workers that have returned.
+    RUN must be paused or interrupted.
+    """
+    settings = Settings.load()
+    with open_reader(settings.store) as reader:
+        summary = reader.read_summary(find_run_id(settings.store, run))
+    id = summary.id
+    if is_over(summary):
+        raise Mistake(
+            f"run {id} has ended ({derive_run_state(summary)}), so nothing can be added to its timeline; "
+            f"podium fork {id} --at SEQ starts from any of its entries"
+        )
+    try:
+        taken, why_not = anyio.run(_take_snapshot, settings, id, name)
+    except RunHeld as error:
+        raise Mistake(
+            f"run {id} is in use by process {error.pid} on {error.host}, so its files may change at any time; "
+            f"pause it first with: podium pause {id}"
+        ) from error
+    if why_not:
+        print_to_stderr(f"the snapshot has only the position on the timeline, not the files: {why_not}")
+    click.echo(taken.name)
+
+
+async def _take_snapshot(settings: Settings, run: str, name: str | None) -> tuple[SnapshotTaken, str]:
+    async with App(settings) as app:
+        return await take_run_snapshot(app.launcher, run, name=name)
