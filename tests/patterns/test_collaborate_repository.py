@@ -110,6 +110,36 @@ async def test_a_check_that_fails_outweighs_a_reviewer_who_says_met(studio: Stud
     assert result.succeeded
 
 
+async def test_the_whole_output_of_a_check_that_fails_or_prints_much_is_a_log_that_is_stored_once(
+    studio: Studio, repo: Path
+) -> None:
+    long = "seq 2000; test -f a.txt"
+    checks = [{"text": "found", "command": long}, {"text": "is a file", "command": "test -f a.txt"}]
+    play = Play(
+        plan=make_plan(make_step("s1", "ada", acceptance=checks)),
+        review="1: MET\n2: MET",
+        **{"ada/step:s1": ["I wrote it", write("a.txt"), "now it is there"]},
+    )
+    add_team(studio, play, "ada", "bob", agents={"ada": CODER})
+    studio.settings = Settings.load(
+        {}, home=studio.settings.home, permissions=Permissions(allow=("Write", "Bash(test:*)", "Bash(seq:*)"))
+    )
+
+    result = await run_in(studio, repo)
+
+    logs = [one for one in studio.events(result, ArtifactStored) if one.kind == "log"]
+    assert [(one.name, one.step) for one in logs] == [("s1-1-check-1.log", "s1"), ("s1-2-check-1.log", "s1")]
+    assert len({one.digest for one in logs}) == 1
+    with StoreReader(studio.settings.store) as reader:
+        data = reader.read_artifact(logs[0].digest)
+        held = reader._connection.execute("SELECT count(*) FROM artifact WHERE digest = ?", (logs[0].digest,))
+        assert held.fetchone() == (1,)
+    assert data == "".join(f"{number}\n" for number in range(1, 2001)).encode()
+    (first, *_) = studio.events(result, Checked)
+    assert first.output.startswith(f"FAIL {long} [exit code 1]\n[… ")
+    assert first.output.endswith("\n1999\n2000")
+
+
 async def test_the_diff_and_the_answer_of_a_step_are_artifacts_and_the_reviewer_sees_the_diff(
     studio: Studio, repo: Path
 ) -> None:

@@ -80,7 +80,8 @@ class ToolAnswer:
     """A tool's result for the model; with `ends_turn`, the model is not called again in this turn.
 
     With `is_reply`, the call itself is the agent's reply, so the turn can end without text.
-    If the call was not permitted, `refusal` is the reason to show to people.
+    If the call was not permitted, `refusal` is the reason to show to people. `log` is the whole output of a command, if
+    it is worth keeping; the model does not get it.
     """
 
     text: str
@@ -88,6 +89,7 @@ class ToolAnswer:
     ends_turn: bool = False
     is_reply: bool = False
     refusal: str = ""
+    log: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -26,7 +26,9 @@ from ..values.agent import Agent
 from ..values.errors import AgentFailed, Failure, FailureKind, Mistake
 from ..values.event import Checked, OperationEnded, OperationStarted, ToolUse, Trigger
 from ..values.limits import DEFAULT_TURN_LIMITS, TurnLimits, Unattended
+from ..values.operation_path import parse_plan_step
 from ..values.request import Answer, Part, Request
+from .artifact import store_artifact
 from .budget import Allowance
 from .engine import Engine, EngineSessionSpec, PastTurn, Tool
 from .engine_sessions import EngineSessionTasks
@@ -333,8 +335,13 @@ class Operation:
         rules = structs.replace(self.rules, allow=self.rules.allow + granted) if granted else self.rules
         return check(action, rules, self.mode, changed_lines=changed_lines)
 
-    async def run_checks(self, commands: tuple[str, ...], place: Scope, *, commit: str = "") -> Checked:
-        """Run commands on a clean checkout of a commit, by default of the current work, and record the result."""
+    async def run_checks(
+        self, commands: tuple[str, ...], place: Scope, *, commit: str = "", log_name: str = ""
+    ) -> Checked:
+        """Run commands on a clean checkout of a commit, by default of the current work, and record the result.
+
+        With `log_name`, the whole output is an artifact of this name if the commands failed or printed much.
+        """
         if (known := place.find_outcome(Checked)) is not None:
             return known
         if self._context.make_check_tool is None:
@@ -342,6 +349,8 @@ class Operation:
             return place.record_outcome(Checked(commands=commands, passed=False, output=why))
         tool = self.gate.wrap_tool(self._context.make_check_tool(commands, commit))
         answer = await tool.answer(ToolUse(id=place.path, name=tool.name, arguments={}), place)
+        if answer.log and log_name:
+            store_artifact(place, "log", log_name, answer.log, step=parse_plan_step(place.path))
         # No model called this tool, so a refusal uses the wording for people.
         output = f"the checks were not run: {answer.refusal}" if answer.refusal else answer.text
         return place.record_outcome(Checked(commands=commands, passed=not answer.is_error, output=output))

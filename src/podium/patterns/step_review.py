@@ -75,9 +75,11 @@ class StepReview:
             if not criterion.command:
                 continue
             place = self._place.child(f"check#{number}")
-            results[number] = await self._op.run_checks((criterion.command,), place, commit=self._submitted.commit)
-            name = f"{self._step.id}-{self._submitted.attempt}-check-{number}.txt"
-            self._board.store_artifact(place, "test-result", name, results[number].output, step=self._step.id)
+            name = f"{self._step.id}-{self._submitted.attempt}-check-{number}"
+            results[number] = await self._op.run_checks(
+                (criterion.command,), place, commit=self._submitted.commit, log_name=f"{name}.log"
+            )
+            self._board.store_artifact(place, "test-result", f"{name}.txt", results[number].output, step=self._step.id)
         return results
 
     # Members

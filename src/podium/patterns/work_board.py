@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Mapping
 from contextlib import suppress
 from typing import TypeVar
 
+from ..core.artifact import store_artifact
 from ..core.operation import Operation
 from ..core.plan_state import WorkProgress
 from ..core.scope import Scope
 from ..values.errors import PodiumError
-from ..values.event import ArtifactKind, ArtifactStored, Event, SnapshotTaken
+from ..values.event import ArtifactKind, Event, SnapshotTaken
 
 E = TypeVar("E", bound=Event)
 
@@ -50,14 +50,7 @@ class WorkBoard:
         self, place: Scope, kind: ArtifactKind, name: str, text: str, *, author: str = "", step: str = ""
     ) -> None:
         """Store `text` as an artifact and record the artifact. Blank text is not stored."""
-        own = place.child(f"artifact:{name}")
-        if not text.strip() or own.has_outcome:
-            return
-        data = place.timeline.redaction.redact_text(text).encode(errors="replace")
-        digest = hashlib.sha256(data).hexdigest()
-        place.timeline.store_artifact(digest, data)
-        stored = ArtifactStored(kind=kind, name=name, digest=digest, size=len(data), author=author, step=step)
-        own.record_outcome(stored)
+        store_artifact(place, kind, name, text, author=author, step=step)
 
     async def take_snapshot(self, place: Scope, name: str, *, step: str = "") -> None:
         """Take a snapshot of the run's checkout and of the steps' branches. A resumed run does not take it again."""

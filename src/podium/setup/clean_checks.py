@@ -22,6 +22,9 @@ from ..values.event import ToolUse
 from ..workspace.git.repository import read_git_output
 from ..workspace.git.snapshot import take_snapshot, temporary_checkout
 
+LOG_HALF = 512 * 1024
+"""How much of the start and of the end of the output is kept as a log."""
+
 
 class CleanChecks:
     """A tool that runs a team's check commands. The same rules and permission requests apply as for any command."""
@@ -66,7 +69,7 @@ class CleanChecks:
         return None
 
     async def _run_checks(self, commit: str) -> ToolAnswer:
-        output = CommandOutput(start=0, end=CHECK_OUTPUT_TAIL)
+        output = CommandOutput(start=LOG_HALF, end=LOG_HALF)
         async with temporary_checkout(self._directory, commit) as checkout:
             sandbox = await self._choose_sandbox(checkout.path)
             try:
@@ -77,5 +80,7 @@ class CleanChecks:
                 sandbox.clean_up()
         passed = ended.code == 0 and not ended.has_timed_out
         how = f"stopped after {CHECK_TIMEOUT:g} s" if ended.has_timed_out else str(ended)
-        text = f"{'PASS' if passed else 'FAIL'} {self._command} [{how}]\n{output}".rstrip()
-        return ToolAnswer(text=text, is_error=not passed)
+        tail, whole = output.format_tail(CHECK_OUTPUT_TAIL), str(output)
+        text = f"{'PASS' if passed else 'FAIL'} {self._command} [{how}]\n{tail}".rstrip()
+        is_log_kept = not passed or tail != whole
+        return ToolAnswer(text=text, is_error=not passed, log=whole if is_log_kept else "")

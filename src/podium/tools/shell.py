@@ -48,6 +48,13 @@ class CommandOutput:
             del self._end[: len(self._end) - self._end_size]
         return True
 
+    def format_tail(self, size: int) -> str:
+        """Return the last `size` bytes of the output; `size` is at most the size of the end that is kept."""
+        tail = CommandOutput(start=0, end=size)
+        tail.append_chunk(bytes(self._start + self._end))
+        tail._total = self._total
+        return str(tail)
+
     def __str__(self) -> str:
         cut = self._total - len(self._start) - len(self._end)
         if not cut:

@@ -1,0 +1,19 @@
+"""Store the texts that a run produces as artifacts: the content once per store, and an entry that refers to it."""
+
+from __future__ import annotations
+
+import hashlib
+
+from ..values.event import ArtifactKind, ArtifactStored
+from .scope import Scope
+
+
+def store_artifact(place: Scope, kind: ArtifactKind, name: str, text: str, *, author: str = "", step: str = "") -> None:
+    """Store a text as an artifact and record the artifact, once. A blank text is not stored."""
+    own = place.child(f"artifact:{name}")
+    if not text.strip() or own.has_outcome:
+        return
+    data = place.timeline.redaction.redact_text(text).encode(errors="replace")
+    digest = hashlib.sha256(data).hexdigest()
+    place.timeline.store_artifact(digest, data)
+    own.record_outcome(ArtifactStored(kind=kind, name=name, digest=digest, size=len(data), author=author, step=step))
