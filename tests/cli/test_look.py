@@ -271,4 +271,31 @@ def test_a_damaged_entry_does_not_hide_the_entries_of_other_runs(desk: Desk) -> 
 
     assert said.exit_code == 8
     assert [line.split()[0] for line in said.stdout.splitlines()] == [desk.run_id()]
-    assert "cannot be read" in said.stderr
+    assert f"an entry of run {damaged} cannot be read" in said.stderr
+
+
+@pytest.mark.parametrize("seq", ["= 1", "= (SELECT max(seq) FROM entry WHERE run = ?1)"])
+def test_a_run_that_cannot_be_read_does_not_hide_the_others(desk: Desk, seq: str) -> None:
+    desk.write_agent("a", "one")
+    desk.invoke("run", "a", "first")
+    damaged = desk.run_id()
+    with sqlite3.connect(desk.store) as connection:
+        connection.execute("DROP TRIGGER entry_stays")
+        connection.execute(f"UPDATE entry SET line = X'7B' WHERE run = ?1 AND seq {seq}", (damaged,))
+    connection.close()
+    alone = desk.invoke("ps")
+    desk.write_agent("asking", {"calls": [{"name": "bash", "arguments": {"command": "make"}}]}, tools=["Bash"])
+    desk.invoke("run", "asking", "second", "--park")
+
+    listed, as_json = desk.invoke("ps"), json.loads(desk.invoke("ps", "--json").stdout)
+    waiting = json.loads(desk.invoke("approvals", "--json").stdout)["waiting"]
+
+    said = f"run {damaged} is not listed: an entry of run {damaged} cannot be read"
+    assert (alone.exit_code, alone.stdout, said in alone.stderr) == (8, "", True)
+    assert listed.exit_code == 8
+    assert [line.split()[2] for line in listed.stdout.splitlines()[1:]] == ["asking"]
+    assert said in listed.stderr
+    assert [run["agent"] for run in as_json["runs"]] == ["asking"]
+    assert [run["id"] for run in as_json["damaged"]] == [damaged]
+    assert len(waiting) == 1
+    assert desk.invoke("show", damaged).exit_code == 8

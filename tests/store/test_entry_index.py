@@ -74,7 +74,7 @@ def find(path: Path, run: str, wanted: EntryFilter, *, after: int = 0) -> list[E
 
 def find_newest(path: Path, wanted: EntryFilter) -> list[Entry]:
     with EntryIndex(path) as index:
-        return list(map(decode_entry, index.iter_newest_lines(wanted)))
+        return [decode_entry(line) for _, line in index.iter_newest_lines(wanted)]
 
 
 @pytest.mark.parametrize("wanted", FILTERS, ids=str)

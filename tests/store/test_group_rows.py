@@ -17,7 +17,7 @@ from podium.store.sqlite.schema import APPLICATION, MIGRATIONS
 from podium.store.sqlite.store import SqliteStore
 from podium.store.sqlite.worker_index import WorkerIndex, build_worker_insert
 from podium.values.agent import Agent, Member, Team
-from podium.values.errors import Mistake, NoSuchRun, StoreCorrupt
+from podium.values.errors import Mistake, NoSuchRun
 from podium.values.event import RunEnded, RunStarted
 from podium.values.request import Request
 from podium.values.worker_task import WorkerTask
@@ -419,16 +419,18 @@ async def test_a_read_only_store_can_still_be_listed(path: Path) -> None:
     assert [row for row in read_raw_rows(path) if "aa" in row] == []
 
 
-async def test_an_unreadable_run_start_is_reported_as_corruption(path: Path) -> None:
-    await record_runs(path, "aa")
+async def test_a_run_whose_start_cannot_be_read_gets_no_group_and_the_others_do(path: Path) -> None:
+    await record_runs(path, "aa", "bb")
     connection = sqlite3.connect(path)
     connection.execute("DROP TRIGGER entry_stays")
-    connection.execute("UPDATE entry SET line = x'00'")
+    connection.execute("UPDATE entry SET line = x'00' WHERE run = 'aa'")
     connection.commit()
     connection.close()
 
-    with Groups(path) as groups, pytest.raises(StoreCorrupt):
-        groups.load_arrangement()
+    now = load_arrangement(path)
+
+    assert "aa" not in now.grouped_runs
+    assert now.group_of("bb") is not None
 
 
 async def test_runs_are_listed_at_once_while_another_process_is_writing(path: Path) -> None:

@@ -378,7 +378,10 @@ async def test_an_unreadable_entry_is_reported_as_corruption(tmp_path: Path) -> 
     connection.close()
 
     newer = f"it is damaged, or a newer Podium than this one ({__version__}) wrote it"
-    with StoreReader(path) as reader, pytest.raises(StoreCorrupt, match=rf"cannot be read .*: {re.escape(newer)}$"):
+    with (
+        StoreReader(path) as reader,
+        pytest.raises(StoreCorrupt, match=rf"of run r cannot be read .*: {re.escape(newer)};"),
+    ):
         reader.list_runs()
 
 

@@ -108,9 +108,9 @@ def print_newest_entries(store: Path, wanted: EntryFilter, *, most: int, is_json
     damage: StoreCorrupt | None = None
     left = most
     with EntryIndex(store) as index:
-        for line in index.iter_newest_lines(wanted):
+        for run, line in index.iter_newest_lines(wanted):
             try:
-                text = format_log_line(decode_entry(line), is_jsonl=is_jsonl, is_with_run=True)
+                text = format_log_line(decode_entry(line, run=run), is_jsonl=is_jsonl, is_with_run=True)
             except StoreCorrupt as error:
                 damage = damage or error
                 continue

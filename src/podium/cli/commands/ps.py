@@ -13,10 +13,11 @@ from ...runs.run_listing import MOST_ENDED, filter_recent_runs, group_fields, ru
 from ...runs.run_lookup import NO_RUNS, open_reader
 from ...setup.settings import Settings
 from ...store.sqlite.group_rows import Groups
-from ...store.sqlite.reader import RunSummary
+from ...store.sqlite.reader import RunList, RunSummary
 from ...system.locations import format_path
 from ...values.event import SCHEMA
 from ...views.run_groups import Arrangement, Group, GroupedRun, GroupSection, build_sections
+from ..terminal import exit_codes
 from ..terminal.text import (
     align_columns,
     as_json,
@@ -36,18 +37,12 @@ LONGEST_HEADING = 40
 @click.option("--all", "is_all", is_flag=True, help=f"Include archived runs, and more than {MOST_ENDED} ended ones.")
 @click.option("--flat", "is_flat", is_flag=True, help="Print one list without sections for groups.")
 @click.option("--json", "is_json", is_flag=True, help="Print the list as JSON.")
-def ps_command(is_all: bool, is_flat: bool, is_json: bool) -> None:
+def ps_command(is_all: bool, is_flat: bool, is_json: bool) -> int:
     """List runs, newest first, with their state: running, queued, paused, resumable (interrupted), or the outcome.
 
     If the runs belong to several groups, each group has its own section; see podium group.
     """
-    store = Settings.load().store
-    runs: list[RunSummary] = []
-    arrangement = Arrangement()
-    if store.exists():
-        with open_reader(store) as reader, Groups(store) as groups:
-            # Read the runs first: then each of them is in a group when the groups are read.
-            runs, arrangement = reader.list_runs(), groups.load_arrangement()
+    (runs, damaged), arrangement = _read_runs(Settings.load().store)
     runs = [run for run in runs if arrangement.group_of(run.id)]
     listed = runs if is_all else [run for run in runs if not arrangement.is_archived(run.id)]
     pinned = {run.id for run in listed if arrangement.grouped_runs[run.id].is_pinned}
@@ -57,15 +52,28 @@ def ps_command(is_all: bool, is_flat: bool, is_json: bool) -> None:
     if is_json:
         run_items = [{**run_summary_fields(run, now), **run_group_fields(run.id, arrangement)} for run in short]
         group_items = [group_fields(part.group) for part in parts if is_all or not part.group.is_archived]
-        click.echo(as_json({"schema": SCHEMA, "runs": run_items, "groups": group_items}))
-    elif not runs:
-        print_to_stderr(NO_RUNS)
-    else:
+        damaged_items = [{"id": run.id, "problem": str(run.error)} for run in damaged]
+        fields = {"schema": SCHEMA, "runs": run_items, "groups": group_items, "damaged": damaged_items}
+        click.echo(as_json(fields))
+    elif runs:
         if is_flat and parts:
             parts = [GroupSection(parts[0].group, [run.id for run in short])]
         click.echo(format_runs_table(short, parts, arrangement, now=now, most=shutil.get_terminal_size().columns))
         if missing := format_omissions(older=len(listed) - len(short), archived=len(runs) - len(listed)):
             print_to_stderr(f"not shown: {missing}; podium ps --all lists them")
+    elif not damaged:
+        print_to_stderr(NO_RUNS)
+    for run in damaged:
+        print_to_stderr(f"run {run.id} is not listed: {run.error}")
+    return exit_codes.INTEGRITY if damaged else 0
+
+
+def _read_runs(store: Path) -> tuple[RunList, Arrangement]:
+    if not store.exists():
+        return RunList([], []), Arrangement()
+    with open_reader(store) as reader, Groups(store) as groups:
+        # Read the runs first: then each of them is in a group when the groups are read.
+        return reader.read_run_list(), groups.load_arrangement()
 
 
 def format_omissions(*, older: int, archived: int) -> str:

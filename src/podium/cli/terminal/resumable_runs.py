@@ -44,11 +44,11 @@ class ResumableRuns(NamedTuple):
 
 
 def find_resumable_runs(store: Path) -> ResumableRuns:
-    """Return the runs that have not ended and on which no process is working."""
+    """Return the runs that have not ended and on which no process is working, except those that cannot be read."""
     if not store.exists():
         return ResumableRuns()
     with open_reader(store) as reader:
-        states = [(summary, derive_run_state(summary)) for summary in reversed(reader.list_runs())]
+        states = [(summary, derive_run_state(summary)) for summary in reversed(reader.read_run_list().readable)]
     interrupted = [summary for summary, state in states if state in ("queued", "resumable")]
     workers = load_worker_states(store, [summary.id for summary in interrupted if is_worker_run(summary)])
     return ResumableRuns(

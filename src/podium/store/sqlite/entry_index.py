@@ -66,8 +66,8 @@ class EntryIndex:
             )
             return [bytes(row[-1]) for row in found]
 
-    def iter_newest_lines(self, wanted: EntryFilter) -> Iterator[bytes]:
-        """Yield the lines of the entries of all runs that meet all criteria, newest first.
+    def iter_newest_lines(self, wanted: EntryFilter) -> Iterator[tuple[str, bytes]]:
+        """Yield the entries of all runs that meet all criteria, newest first: the run and the line of each.
 
         Entries that a fork shares with another run are yielded once, for the other run.
         """
@@ -78,7 +78,7 @@ class EntryIndex:
             with translate_sqlite_errors(self.path):
                 found = self._connection.execute(*build_newest_query(wanted, before=last)).fetchall()
             for row in found:
-                yield bytes(row[-1])
+                yield str(row[-2]), bytes(row[-1])
             if len(found) < PAGE:
                 return
             last = found[-1][:3]
@@ -192,7 +192,7 @@ def _decode_line(line: bytes) -> _IndexedLine:
 
 
 SELECT_LINES = (
-    "SELECT at, indexed_entry.run, indexed_entry.seq, entry.line FROM indexed_entry"
+    "SELECT at, indexed_entry.run, indexed_entry.seq, entry.run, entry.line FROM indexed_entry"
     " JOIN indexed_run ON indexed_run.id = indexed_entry.run"
     " JOIN entry ON entry.run = indexed_run.run AND entry.seq = indexed_entry.seq"
 )

@@ -17,7 +17,7 @@ from types import TracebackType
 from msgspec.structs import replace
 
 from ...values.errors import Mistake, StoreCorrupt, StoreFailed
-from ...values.event import RunStarted, decode_entry
+from ...values.event import Event, RunStarted, decode_entry
 from ...views.run_groups import (
     Arrangement,
     Group,
@@ -279,7 +279,9 @@ class Groups:
             " (SELECT 1 FROM placement WHERE placement.run = run.id"
             " AND (place IS NULL OR place IN (SELECT id FROM run_group))) ORDER BY created, id"
         ).fetchall()
-        return list(_find_origins(((id, line) for id, line in found if line is not None), self._read_first_line))
+        # A run whose first entry cannot be read gets no group, because a newer release may be able to read it.
+        readable = ((id, line) for id, line in found if line is not None and _decode_event(line) is not None)
+        return list(_find_origins(readable, self._read_first_line))
 
     def _read_first_line(self, run: str) -> bytes | None:
         row = self._connection.execute("SELECT line FROM entry WHERE run = ? AND seq = 1", (run,)).fetchone()
@@ -295,6 +297,14 @@ class Groups:
         return bool(last.fetchone() == ("run_ended",))
 
 
+def _decode_event(line: bytes) -> Event | None:
+    """Return the event of an entry, or None if the entry cannot be read."""
+    try:
+        return decode_entry(line).event
+    except StoreCorrupt:
+        return None
+
+
 def _find_origins(
     first_lines: Iterable[tuple[str, bytes]], read_first_line: Callable[[str], bytes | None]
 ) -> Iterator[RunOrigin]:
@@ -306,7 +316,7 @@ def _find_origins(
         if run in known:
             return known[run]
         known[run] = RunOrigin(run)
-        started = None if line is None else decode_entry(line).event
+        started = None if line is None else _decode_event(line)
         if not isinstance(started, RunStarted):
             return known[run]
         lead = started.agents[0] if started.agents else None

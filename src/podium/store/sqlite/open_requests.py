@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from ...core.open_requests import Answered, Asked, is_automatic_denial
-from ...values.errors import Mistake
+from ...values.errors import Mistake, StoreCorrupt
 from ...values.event import (
     KINDS,
     Entry,
@@ -44,12 +44,13 @@ class OpenRequest(NamedTuple):
 
 
 def list_open_requests(store: Path) -> list[OpenRequest]:
-    """Return all open requests, oldest first."""
+    """Return all open requests, oldest first. Those of a run that cannot be read are left out."""
     found: list[OpenRequest] = []
     with StoreReader(store) as reader:
-        for summary in reader.list_runs():
+        for summary in reader.read_run_list().readable:
             if not isinstance(summary.last.event, RunEnded):
-                found += list_run_requests(reader, summary)
+                with suppress(StoreCorrupt):  # the run cannot continue, so an answer would have no effect
+                    found += list_run_requests(reader, summary)
     return sorted(found, key=lambda one: one.entry.at)
 
 

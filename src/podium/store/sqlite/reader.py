@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
+from typing import NamedTuple
 
 from ...core.journal_rows import JournalRow
 from ...core.open_requests import REQUEST_KINDS, RunRequests
@@ -25,6 +26,20 @@ class RunSummary:
     owner: Owner | None
     first: Entry
     last: Entry
+
+
+class DamagedRun(NamedTuple):
+    """A run whose first or last entry cannot be read."""
+
+    id: str
+    error: StoreCorrupt
+
+
+class RunList(NamedTuple):
+    """The runs of a store, newest first: those that can be read, and those that cannot."""
+
+    readable: list[RunSummary]
+    damaged: list[DamagedRun]
 
 
 class StoreReader:
@@ -57,7 +72,7 @@ class StoreReader:
 
     def read_entries(self, run: str, after: int = 0) -> list[Entry]:
         """Return the entries of a run's timeline after a sequence number, in order."""
-        return [decode_entry(row.line) for row in self.read_rows(run, after)]
+        return [decode_entry(row.line, run=run) for row in self.read_rows(run, after)]
 
     def read_rows_of_kinds(self, run: str, kinds: Sequence[str], after: int = 0) -> list[JournalRow]:
         """Return the rows of these kinds in a run's timeline after a sequence number, in order."""
@@ -113,14 +128,20 @@ class StoreReader:
     def read_summary(self, run: str) -> RunSummary:
         """Return one run's summary. Raise NoSuchRun if there is no such run."""
         for found in self._query_summaries("WHERE run.id = ?", (run,)):
-            return found
+            return _require_readable(found)
         raise NoSuchRun(f"run {run!r} not found; podium ps lists the runs")
 
     def list_runs(self) -> list[RunSummary]:
-        """Return a summary of every run, newest first."""
-        return list(self._query_summaries("ORDER BY run.created DESC, run.id", ()))
+        """Return a summary of every run, newest first. Raise StoreCorrupt if one of them cannot be read."""
+        return list(map(_require_readable, self._query_summaries("ORDER BY run.created DESC, run.id", ())))
 
-    def _query_summaries(self, which: str, values: tuple[str, ...]) -> Iterator[RunSummary]:
+    def read_run_list(self) -> RunList:
+        """Return a summary of every run that can be read, and the other runs."""
+        runs = list(self._query_summaries("ORDER BY run.created DESC, run.id", ()))
+        readable = [run for run in runs if isinstance(run, RunSummary)]
+        return RunList(readable, [run for run in runs if isinstance(run, DamagedRun)])
+
+    def _query_summaries(self, which: str, values: tuple[str, ...]) -> Iterator[RunSummary | DamagedRun]:
         with translate_sqlite_errors(self.path):
             found = self._connection.execute(
                 "SELECT run.id, owner.id, owner.host, owner.boot, owner.pid, owner.born, owner.until,"
@@ -133,7 +154,12 @@ class StoreReader:
             owner = None
             if owner_id is not None:
                 owner = Owner(id=owner_id, host=host, boot=boot, pid=pid, process_start=process_start, until=until)
-            yield RunSummary(id=id, owner=owner, first=decode_entry(first), last=decode_entry(last))
+            try:
+                first_entry, last_entry = decode_entry(first, run=id), decode_entry(last, run=id)
+            except StoreCorrupt as error:
+                yield DamagedRun(id, error)
+            else:
+                yield RunSummary(id=id, owner=owner, first=first_entry, last=last_entry)
 
     def read_artifact(self, digest: str) -> bytes | None:
         """Return the content of an artifact, or None if it is not in the store."""
@@ -167,3 +193,9 @@ class StoreReader:
         if len(found) > 1:
             raise NoSuchRun(f"{prefix!r} matches several runs: {', '.join(found)}; give more characters of the id")
         return found[0]
+
+
+def _require_readable(run: RunSummary | DamagedRun) -> RunSummary:
+    if isinstance(run, DamagedRun):
+        raise run.error
+    return run

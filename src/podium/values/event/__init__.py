@@ -5,6 +5,7 @@ readable for years: a new field has a default, a field never changes its meaning
 events can still be read.
 """
 
+from contextlib import suppress
 from typing import get_args
 
 import msgspec
@@ -315,12 +316,12 @@ encode_entry = msgspec.json.Encoder().encode
 _decoder = msgspec.json.Decoder(Entry)
 
 
-def decode_entry(line: bytes) -> Entry:
-    """Decode an entry from a line of JSON. Raise StoreCorrupt if it is invalid."""
+def decode_entry(line: bytes, *, run: str = "") -> Entry:
+    """Decode an entry from a line of JSON. Raise StoreCorrupt if it is invalid; its message names `run` if known."""
     try:
         return _decoder.decode(line)
     except msgspec.MsgspecError as error:
-        raise StoreCorrupt(_describe_unreadable_entry(line, error)) from error
+        raise StoreCorrupt(_describe_unreadable_entry(line, error, run)) from error
 
 
 class _EntryPosition(Struct):
@@ -328,17 +329,15 @@ class _EntryPosition(Struct):
     seq: int
 
 
-def _describe_unreadable_entry(line: bytes, error: msgspec.MsgspecError) -> str:
+def _describe_unreadable_entry(line: bytes, error: msgspec.MsgspecError, run: str) -> str:
     """Describe an entry that is damaged or that only a newer release can read."""
     newer = f"a newer Podium than this one ({__version__}) wrote it"
-    try:
+    which = f"an entry of run {run}" if run else "an entry in the store"
+    with suppress(msgspec.MsgspecError):
         position = msgspec.json.decode(line, type=_EntryPosition)
-    except msgspec.MsgspecError:
-        return f"an entry in the store cannot be read ({error}): it is damaged, or {newer}"
-    return (
-        f"entry {position.seq} of run {position.run} cannot be read ({error}): it is damaged, or {newer}; "
-        f"podium verify {position.run} says whether it is damaged, and if not, update Podium"
-    )
+        run, which = position.run, f"entry {position.seq} of run {position.run}"
+    advice = f"; podium verify {run} says whether it is damaged, and if not, update Podium" if run else ""
+    return f"{which} cannot be read ({error}): it is damaged, or {newer}{advice}"
 
 
 def event_kind(event: Event) -> str:
