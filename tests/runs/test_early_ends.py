@@ -11,7 +11,8 @@ from podium import Result, Run
 from podium.values.agent import Budget, Member, Mode, Team
 from podium.values.event import TextStreamed
 from podium.values.usage import Usage
-from podium.views.run_report import Report, ReportPart
+from podium.views.report_parts import ReportPart
+from podium.views.run_report import Report
 
 from ..studio import Studio
 

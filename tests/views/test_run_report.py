@@ -39,7 +39,8 @@ from podium.values.event import (
 )
 from podium.values.request import Request
 from podium.values.usage import Usage
-from podium.views.run_report import OpenPoint, Report
+from podium.views.report_parts import OpenPoint
+from podium.views.run_report import Report
 
 REQUEST = Request(text="Ship it.")
 

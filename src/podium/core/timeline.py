@@ -17,7 +17,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable
 from functools import cache, cached_property
-from types import TracebackType
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 from msgspec import structs
@@ -48,6 +47,7 @@ from ..values.event import (
     encode_entry,
 )
 from ..values.usage import NO_USAGE, Usage, sum_usage
+from .effect import Effect
 from .journal_rows import GENESIS, JournalRow, Lease, chain_hash
 from .open_requests import is_expired
 from .redaction import NO_REDACTION, Redaction
@@ -371,33 +371,3 @@ _INDEXED_KINDS = frozenset(
         WorkerSent,
     )
 )
-
-
-class Effect:
-    """A context manager that must be entered around every external effect.
-
-    Entering it waits until all earlier entries are written. While the run is being paused, entering it blocks
-    forever. The run is quiet when no such block is open.
-    """
-
-    __slots__ = ("_timeline",)
-
-    def __init__(self, timeline: Timeline) -> None:
-        self._timeline = timeline
-
-    async def __aenter__(self) -> None:
-        timeline = self._timeline
-        await timeline.wait_while_paused()
-        timeline.running_effects += 1
-        try:
-            await timeline.wait_written(is_alone=timeline.running_effects == 1)
-        except BaseException:
-            timeline.running_effects -= 1
-            raise
-
-    async def __aexit__(
-        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._timeline.running_effects -= 1
-        if self._timeline.is_pausing:
-            self._timeline.pause()

@@ -18,7 +18,8 @@ from ...setup.settings import Settings
 from ...values.event import SCHEMA, Evaluated, ReflectEnd
 from ...values.plain_text import format_count
 from ...views.quoted_markdown import escape_inline, format_bullets, quote_block
-from ...views.run_report import DiscussionReport, OpenPoint, ReflectionReport, Report, ReportPart
+from ...views.report_parts import DiscussionReport, OpenPoint, ReflectionReport, ReportPart
+from ...views.run_report import Report
 from ..terminal import exit_codes, results_synthesis
 from ..terminal.agent_text import AgentText, format_output
 from ..terminal.budget_text import format_limits

@@ -19,7 +19,13 @@ from ...values.agent import Budget, Mode
 from ...values.event import SCHEMA
 from ..terminal import exit_codes
 from ..terminal.budget_text import BudgetParamType
-from ..terminal.command_options import no_sandbox_option, park_option, permissions_option, read_text_argument
+from ..terminal.command_options import (
+    build_overrides,
+    no_sandbox_option,
+    park_option,
+    permissions_option,
+    read_text_argument,
+)
 from ..terminal.dry_run_output import format_estimate
 from ..terminal.follow_run import RunEnding, work_on_run
 from ..terminal.model_options import choose_model
@@ -75,21 +81,13 @@ def run_command(
     run, which can be resumed; a second Ctrl-C exits immediately. Permission requests are shown on
     the terminal; without a terminal they are denied.
     """
+    require_compatible_options(mode, reflects=reflects, most=most, cannot_detach=is_detached and (is_bare or is_dry))
     shown = OutputOptions(**output)
     text = read_text_argument(request)
     place = find_repo(repo or Path())
     chosen = choose_run_model(place, provider, model, force_model, is_dry=is_dry)
-    settings = Settings.load(
-        repo=place,
-        model=REHEARSAL if is_dry else chosen,
-        budget=budget,
-        permission_mode=permission_mode,
-        unattended="park" if parks else None,
-        sandbox=False if is_bare else None,
-    )
-    # The estimate is for the models that the real run would use.
-    real_settings = Settings.load(repo=place, model=chosen) if is_dry else None
-    require_compatible_options(mode, reflects=reflects, most=most)
+    overrides = build_overrides(permission_mode=permission_mode, is_bare=is_bare, parks=parks)
+    settings = Settings.load(repo=place, model=REHEARSAL if is_dry else chosen, budget=budget, **overrides)
     run_options: RunOptions = {
         "repo": place,
         "is_attended": is_attended(),
@@ -100,14 +98,24 @@ def run_command(
         "leaves_no_traces": is_dry,
     }
     if is_detached:
-        if is_bare or is_dry:
-            raise click.UsageError(
-                "--detach cannot be combined with --no-sandbox or --dry-run; background runs always use the sandbox"
-            )
         return start_detached_run(settings, place, agent, text, run_options, is_json=shown.is_json)
+    # The estimate is for the models that the real run would use.
+    real_settings = Settings.load(repo=place, model=chosen) if is_dry else None
+    return follow_new_run(settings, agent, text, run_options, shown, real_settings)
+
+
+def follow_new_run(
+    settings: Settings,
+    agent: str,
+    request: str,
+    run_options: RunOptions,
+    shown: OutputOptions,
+    real_settings: Settings | None,
+) -> int:
+    """Start a run, follow it to its end and print how it ended. Return the exit code."""
     ending = work_on_run(
         settings,
-        lambda app: app.start(agent, text, **run_options),
+        lambda app: app.start(agent, request, **run_options),
         shown.make_view,
         shows_notifications=shown.shows_notifications,
     )
@@ -144,8 +152,12 @@ def choose_run_model(
     return force_model or model or None
 
 
-def require_compatible_options(mode: Mode | None, *, reflects: bool, most: int | None) -> None:
+def require_compatible_options(mode: Mode | None, *, reflects: bool, most: int | None, cannot_detach: bool) -> None:
     """Raise UsageError if options conflict."""
+    if cannot_detach:
+        raise click.UsageError(
+            "--detach cannot be combined with --no-sandbox or --dry-run; background runs always use the sandbox"
+        )
     if reflects and mode not in (None, "reflect"):
         raise click.UsageError(f"--reflect means --mode reflect; it cannot be combined with --mode {mode}")
     if most is not None and mode not in (None, "reflect"):

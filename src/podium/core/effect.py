@@ -1,0 +1,39 @@
+"""Effects: what a run does outside itself, such as a model call or a command, after its intent is written."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .timeline import Timeline
+
+
+class Effect:
+    """A context manager that must be entered around every external effect.
+
+    Entering it waits until all earlier entries are written. While the run is being paused, entering it blocks
+    forever. The run is quiet when no such block is open.
+    """
+
+    __slots__ = ("_timeline",)
+
+    def __init__(self, timeline: Timeline) -> None:
+        self._timeline = timeline
+
+    async def __aenter__(self) -> None:
+        timeline = self._timeline
+        await timeline.wait_while_paused()
+        timeline.running_effects += 1
+        try:
+            await timeline.wait_written(is_alone=timeline.running_effects == 1)
+        except BaseException:
+            timeline.running_effects -= 1
+            raise
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._timeline.running_effects -= 1
+        if self._timeline.is_pausing:
+            self._timeline.pause()
