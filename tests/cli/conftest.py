@@ -23,7 +23,7 @@ from podium.store.sqlite.reader import RunSummary, StoreReader
 from ..conftest import PROVIDER_VARIABLES
 
 PODIUM = str(Path(sys.executable).with_name("podium"))
-TOO_LONG = 30.0
+TOO_LONG = 120.0
 """Seconds after which a test's process is killed, so that the test fails instead of hanging."""
 
 SLOW: dict[str, Any] = {"silent": True}

@@ -5,23 +5,33 @@ from pathlib import Path
 from .conftest import Desk
 
 
-def test_the_demo_shows_a_run_that_survives_its_process(desk: Desk, tmp_path: Path) -> None:
-    said = desk.run_podium("demo", TMPDIR=str(tmp_path), PODIUM_FAULT="1", PODIUM_STORE="/nowhere", OPENAI_API_KEY="k")
+def test_the_demo_shows_a_run_that_survives_its_process_and_a_team_that_carries_out_a_plan(
+    desk: Desk, tmp_path: Path
+) -> None:
+    foreign = {"PODIUM_FAULT": "1", "PODIUM_STORE": "/nowhere", "OPENAI_API_KEY": "k", "GIT_DIR": "/nowhere"}
+
+    said = desk.run_podium("demo", TMPDIR=str(tmp_path), **foreign)
 
     assert (said.returncode, said.stderr) == (0, "")
     assert "exit code 137" in said.stdout
-    assert said.stdout.count("✓ ") == 5 + 5  # the agents in the tree, and the results of the checks
+    assert said.stdout.count("✓ ") == 5 + 7  # the agents in the tree, and the results of the checks
+    collaboration = said.stdout.partition("A team that collaborates")[2]
+    for words in ("plan 1 committed", "s1 blocked", "votes for", "handed over from tester to builder", "s3 done"):
+        assert words in collaboration
+    assert "✓ one merged branch with the record of the decision: podium/" in collaboration
     assert "NOT TRUE" not in said.stdout
     assert not desk.store.exists()
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_demo_can_be_kept_and_looked_at(desk: Desk, tmp_path: Path) -> None:
-    said = desk.run_podium("demo", "--keep", TMPDIR=str(tmp_path))
+def test_the_demo_can_be_kept_and_looked_at_and_works_without_git(desk: Desk, tmp_path: Path) -> None:
+    said = desk.run_podium("demo", "--keep", TMPDIR=str(tmp_path), PATH="/nowhere")
 
+    assert said.returncode == 0
+    assert "This part needs git, which is not installed here." in said.stdout
     [kept] = tmp_path.iterdir()
     run = said.stdout.split("podium show ")[1].split()[0]
     shown = desk.run_podium("show", run, PODIUM_HOME=str(kept / "home"))
     assert f"cd {kept}/shop && export PODIUM_HOME={kept}/home" in said.stdout
     assert "✓ reviewer" in shown.stdout
-    assert len(list((kept / "shop" / ".podium" / "agents").iterdir())) == 7
+    assert len(list((kept / "shop" / ".podium" / "agents").iterdir())) == 10

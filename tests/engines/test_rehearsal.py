@@ -8,7 +8,14 @@ from podium.core.scope import Scope
 from podium.engines.model.model_wire import Message, ModelCall, ReplyEnd, ReplyPart, ToolCallPart
 from podium.engines.rehearsal import LABEL, RehearsalWire
 from podium.values.agent import Agent, Budget, Member, Team
-from podium.values.event import DecisionCommitted, ModelReplied, OperationStarted, PlanStepCompleted, ToolUse
+from podium.values.event import (
+    DecisionCommitted,
+    ModelReplied,
+    OperationStarted,
+    PlanStepCompleted,
+    PlanStepHandedOver,
+    ToolUse,
+)
 
 from ..studio import Studio
 
@@ -137,6 +144,21 @@ async def test_a_collaborating_team_is_rehearsed_from_plan_to_report(studio: Stu
     assert result.text.startswith(f"{LABEL} the report on: ship it")
     assert [one.how for one in studio.events(result, DecisionCommitted)] == ["majority"]
     assert [(one.step, one.owner) for one in studio.events(result, PlanStepCompleted)] == [("s1", "ada")]
+
+
+async def test_a_member_whose_instructions_say_so_hands_its_step_over(studio: Studio) -> None:
+    team = Team(mode="collaborate", members=(Member(agent="ada"), Member(agent="bob"), Member(agent="cem")))
+    prompts = {"ada": "You build.", "bob": "You test. Hand the step to ada.", "cem": "You read."}
+    members = [Agent(name=name, engine="model", model="rehearsal", prompt=prompt) for name, prompt in prompts.items()]
+
+    async with App(studio.settings, environ={}) as app:
+        result = await app.run(
+            Agent(name="lead", engine="model", model="rehearsal", team=team), "ship it", agents=members
+        )
+
+    [handed] = studio.events(result, PlanStepHandedOver)
+    assert (handed.step, handed.sender, handed.receiver) == ("s2", "bob", "ada")
+    assert len(studio.events(result, PlanStepCompleted)) == 4
 
 
 async def test_its_calls_are_no_model_calls(studio: Studio) -> None:

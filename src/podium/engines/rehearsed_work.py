@@ -1,4 +1,7 @@
-"""Rehearse a collaborating team: plan a step for each member, accept all reviews, and raise one decision."""
+"""Rehearse a collaborating team: plan a step for each member, accept all reviews, and raise one decision.
+
+A member whose instructions say `hand the step to NAME` hands its step over, so that a rehearsal can show this too.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +17,7 @@ MOST_STEPS = 5
 
 _MEMBER = re.compile(r"^- (\S+) \(.*?\): (.*)$", re.MULTILINE)
 _CRITERION = re.compile(r"^(\d+)\. ", re.MULTILINE)
+_HANDOVER = re.compile(r"\bhand (?:the|your) step (?:over )?to ([\w-]+)", re.IGNORECASE)
 _FIRST_STEP = "## Your step: s1\n"
 
 
@@ -27,10 +31,11 @@ def choose_work_move(call: ModelCall, request: str) -> Move | None:
         criteria = _CRITERION.findall(_cut_section(request, "## Acceptance criteria"))
         return Move(says="\n".join(f"{number}: MET" for number in criteria))
     if request.startswith("You own one step"):
-        is_first = _FIRST_STEP in request and "## What happened before" not in request
+        is_new = "## What happened before" not in request
         step = request.partition("## Your step: ")[2].partition("\n\n")[0].partition("\n")
         done = Move(says=f"{LABEL} {call.agent} was given step {step[0]}: {first_line(step[2])[:LONGEST_QUOTE]}")
-        return (_raise_rehearsed_blocker(call) if is_first else None) or done
+        signal = _hand_step_over(call) or (_raise_rehearsed_blocker(call) if _FIRST_STEP in request else None)
+        return (signal if is_new else None) or done
     if request.startswith("The team has finished its work"):
         goal = first_line(_cut_section(request, "## Goal"))[:LONGEST_QUOTE]
         return Move(says=f"{LABEL} the report on: {goal}\nNo model was called, so this is not an answer.")
@@ -70,6 +75,15 @@ def _raise_rehearsed_blocker(call: ModelCall) -> Move | None:
         "evidence": f"{LABEL} no model was called, so there is none",
     }
     return Move(says=f"{LABEL} {call.agent} asks the team", calls=(ToolCall(name="raise_blocker", arguments=question),))
+
+
+def _hand_step_over(call: ModelCall) -> Move | None:
+    """Return a handover to the member that the agent's instructions name; None if they name none."""
+    named = _HANDOVER.search(call.system)
+    if named is None or named[1] == call.agent or all(tool.name != "handoff_step" for tool in call.tools):
+        return None
+    arguments = {"to": named[1], "reason": f"{LABEL} the instructions say so"}
+    return Move(says=f"{LABEL} {call.agent} hands over", calls=(ToolCall(name="handoff_step", arguments=arguments),))
 
 
 def _cut_section(request: str, heading: str) -> str:

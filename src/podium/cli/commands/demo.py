@@ -1,4 +1,7 @@
-"""`podium demo`: run a team, kill the process midway, resume the run and check that nothing was lost."""
+"""`podium demo`: run a team, kill the process midway, resume the run and check that nothing was lost.
+
+Then one team reflects, and another carries out a plan in a repository.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,20 @@ from ...roster.workflow_graph import render_tree as graph
 from ...store.fault_injection import EXIT_CODE
 from ...store.sqlite.reader import StoreReader
 from ...store.wakeup import ensure_socket_folder
-from ...values.event import Entry, Evaluated, ModelReplied, ReflectEnded
+from ...values.event import (
+    KINDS,
+    BallotCast,
+    DecisionCommitted,
+    Entry,
+    Evaluated,
+    ModelReplied,
+    PlanCommitted,
+    PlanStepBlocked,
+    PlanStepCompleted,
+    PlanStepHandedOver,
+    ReflectEnded,
+    WorkEnded,
+)
 from ...views.run_view import RunView
 from ..terminal import exit_codes
 from ..terminal.live_tree import draw_run_tree
@@ -36,14 +52,28 @@ LEAD = "lead"
 REQUEST = "May we cache prices for a day without leaking a discount?"
 TEAM = "release"
 GOAL = "Is the price cache ready to ship?"
-PODIUM_PREFIX = "PODIUM_"
-"""Prefix of the environment variables that are removed so that the demo uses only its own folder."""
+PLANNERS = "feature"
+FEATURE = "Cache prices for a day."
+WORK_KINDS = (
+    PlanCommitted,
+    PlanStepBlocked,
+    BallotCast,
+    DecisionCommitted,
+    PlanStepHandedOver,
+    PlanStepCompleted,
+    WorkEnded,
+)
+"""The events of the work on a plan that the demo shows."""
+FOREIGN_PREFIXES = ("PODIUM_", "GIT_")
+"""Prefixes of the environment variables that are removed so that the demo uses only its own folder."""
 
 
 @click.command("demo")
 @click.option("--keep", "is_kept", is_flag=True, help="Keep the demo's folder, so that you can explore it.")
 def demo_command(is_kept: bool) -> int:
-    """Run a team of six agents, kill its process midway and resume the run. Then run a team that reflects.
+    """Run a team of six agents, kill its process midway and resume the run. Then run two other teams.
+
+    One reflects on its work. The other plans a feature and builds it in steps, in a repository with worktrees.
 
     Everything happens in a temporary folder with the rehearsal engine: the flow is real, the replies
     are simulated. It needs no key and no network, and changes none of your files.
@@ -71,9 +101,31 @@ class DemoFolder:
     def store(self) -> Path:
         return self.home / "podium.db"
 
+    def create_repository(self) -> bool:
+        """Make the repository a git repository with one commit. Return False if git is not installed."""
+        if shutil.which("git") is None:
+            return False
+        for words in (("init", "--quiet", "--template="), ("add", "--all"), ("commit", "--quiet", "-m", "Start")):
+            self.call_git(*words)
+        return True
+
+    def call_git(self, *words: str) -> str:
+        """Call git in the repository, without the user's settings, and return its output."""
+        identity = {f"GIT_{who}_{what}": "podium" for who in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+        settings = {"GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_NOSYSTEM": "1"}
+        return subprocess.run(
+            ["git", *words],
+            cwd=self.repo,
+            env={**self.build_environment(), **identity, **settings},
+            capture_output=True,
+            check=True,
+            encoding="utf-8",
+            errors="replace",
+        ).stdout
+
     def build_environment(self) -> dict[str, str]:
-        """Return an environment in which Podium uses only this folder."""
-        own = {name: value for name, value in os.environ.items() if not name.startswith(PODIUM_PREFIX)}
+        """Return an environment in which Podium and git use only this folder."""
+        own = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN_PREFIXES)}
         return {**own, "PODIUM_HOME": str(self.home), "PODIUM_MODEL": REHEARSAL}
 
 
@@ -116,7 +168,15 @@ class Demo:
         self._start_section(f"Six agents, each a file in {self._folder.repo}/.podium/agents:")
         team = load_roster(self._folder.repo, self._folder.home).resolve_team(LEAD)
         self._print_text(graph({agent.name: agent for agent in team}, LEAD))
+        run = self._show_crash()
+        self._show_reflection()
+        self._show_collaboration()
+        self._start_section("Next steps:")
+        self._print_text("\n".join(f"  {line}" for line in self._suggest_commands(run, is_kept=is_kept)))
+        return exit_codes.GOAL_MET if self._is_successful else exit_codes.INTEGRITY
 
+    def _show_crash(self) -> str:
+        """Run a team, and once more with a crash midway. Return the id of the run that was resumed."""
         self._start_section("An uninterrupted run, for comparison.")
         whole = self._run_podium("run", LEAD, REQUEST, "--quiet")
         self._print_text(whole.answer)
@@ -137,7 +197,12 @@ class Demo:
         self._start_section("Another process resumes the run: finished steps are read from the timeline, not repeated.")
         resumed = self._run_podium("resume", run, "--plain")
         self._print_text(resumed.answer)
+        self._show_timeline(run, calls)
+        self._check_claim("the answer is the same as in the uninterrupted run", whole.answer == resumed.answer != "")
+        return run
 
+    def _show_timeline(self, run: str, calls: Sequence[str]) -> None:
+        """Draw a run that made exactly these model calls."""
         self._start_section("The run, as recorded on its timeline:")
         timeline = self._read_entries(run)
         run_view = RunView.from_entries(timeline)
@@ -145,10 +210,10 @@ class Demo:
             draw_run_tree(run_view, self._console, choose_symbols(self._console.encoding), is_live=False)
         )
         done = list_reply_keys(timeline)
-        self._check_claim("the answer is the same as in the uninterrupted run", whole.answer == resumed.answer != "")
         self._check_claim(f"there are {len(done)} model replies, none of them repeated", sorted(done) == sorted(calls))
         self._check_claim(f"all {len(timeline)} entries are unaltered", self._has_intact_chain(run))
 
+    def _show_reflection(self) -> None:
         self._start_section("A team that reflects: the lead plans, the members work, the lead evaluates, and so on.")
         reflected = self._run_podium("run", TEAM, GOAL, "--plain")
         loop = [entry.event for entry in self._read_entries(self._newest_run())]
@@ -160,9 +225,27 @@ class Demo:
         self._start_section("An estimate for the same team, before any money is spent:")
         self._run_podium("run", TEAM, GOAL, "--dry-run", "--quiet")
 
-        self._start_section("Next steps:")
-        self._print_text("\n".join(f"  {line}" for line in self._suggest_commands(run, is_kept=is_kept)))
-        return exit_codes.GOAL_MET if self._is_successful else exit_codes.INTEGRITY
+    def _show_collaboration(self) -> None:
+        """Let a team carry out a plan in worktrees, and show its decision, its handover and the merged branch."""
+        self._start_section("A team that collaborates: a plan, a vote, a handover, reviews, and one merged branch.")
+        if not self._folder.create_repository():
+            self._print_text("This part needs git, which is not installed here.")
+            return
+        done = self._run_podium("run", PLANNERS, FEATURE, "--quiet")
+        run = self._newest_run(PLANNERS)  # its workers have runs of their own, which are newer
+        kinds = [word for kind in WORK_KINDS for word in ("--kind", KINDS[kind])]
+        self._print_text(self._run_podium("logs", run, *kinds).answer)
+        self._print_text(self._run_podium("plan", run).answer)
+        events = [entry.event for entry in self._read_entries(run)]
+        [ended] = [event for event in events if isinstance(event, WorkEnded)]
+        self._check_claim(
+            f"{len(ended.done)} steps done, with a vote and a handover",
+            done.code == 0
+            and len(ended.done) == 3
+            and all(any(isinstance(event, kind) for event in events) for kind in WORK_KINDS),
+        )
+        record = self._folder.call_git("ls-tree", "--name-only", ended.branch, "docs/adr/")
+        self._check_claim(f"one merged branch with the record of the decision: {ended.branch}", ".md" in record)
 
     # Processes
 
@@ -189,9 +272,12 @@ class Demo:
 
     # Reading the store
 
-    def _newest_run(self) -> str:
+    def _newest_run(self, agent: str = "") -> str:
+        """Return the newest run, or the newest one that was started with this agent."""
         with StoreReader(self._folder.store) as reader:
-            return reader.list_runs()[0].id
+            runs = reader.list_runs()
+        started = {run.id: run.first.event for run in runs}
+        return next(id for id, event in started.items() if not agent or getattr(event, "agent", "") == agent)
 
     def _read_entries(self, run: str) -> list[Entry]:
         with StoreReader(self._folder.store) as reader:
