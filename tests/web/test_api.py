@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import base64
+import sqlite3
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +27,7 @@ from podium.values.event import (
 from podium.values.request import Request
 
 from .api_client import ApiClient
-from .conftest import Site
+from .conftest import Site, open_site
 
 STARTED = RunStarted(agent="lead", request=Request(text="Ship it"), agents=(Agent(name="lead"),))
 
@@ -244,3 +246,20 @@ def wait_until_over(site: Site, client: ApiClient, run: str) -> None:
         for event in events:
             if event.name == "entries" and any(entry["event"]["type"] == "run_ended" for entry in event.data):
                 return
+
+
+def test_a_run_that_cannot_be_read_does_not_hide_the_others(tmp_path: Path) -> None:
+    with open_site(tmp_path) as site, ApiClient(site) as client:
+        site.write_run("good1", STARTED)
+        site.write_run("bad1", STARTED)
+        connection = sqlite3.connect(site.store)
+        connection.execute("DROP TRIGGER entry_stays")
+        connection.execute("UPDATE entry SET line = x'7b' WHERE run = 'bad1'")
+        connection.commit()
+        connection.close()
+
+        overview = client.read("/api/overview")
+
+        assert [one["id"] for one in overview["active"]] == ["good1"]
+        assert [one["id"] for one in overview["damaged"]] == ["bad1"]
+        assert [one["id"] for one in client.read("/api/runs")["runs"]] == ["good1"]

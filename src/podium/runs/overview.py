@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
 from threading import Lock
@@ -13,6 +13,7 @@ from msgspec import structs
 
 from ..store.sqlite.open_requests import OpenRequest, list_run_requests
 from ..store.sqlite.reader import RunSummary, StoreReader
+from ..values.errors import StoreCorrupt
 from ..values.event import SCHEMA, Entry, RunStarted
 from ..values.usage import NO_USAGE, Usage, sum_usage
 from ..views.run_view import OperationNode, RunView, usage_of_event
@@ -56,6 +57,8 @@ class Overview:
     waiting: tuple[OpenRequest, ...] = ()
     active: tuple[RunStatus, ...] = ()
     ended: tuple[RunStatus, ...] = ()
+    damaged: Mapping[str, str] = field(default_factory=dict)
+    """The runs that cannot be read, and why."""
 
     @property
     def usage(self) -> Usage:
@@ -75,6 +78,8 @@ class OverviewReader:
         self._store = store
         self._builders: dict[str, RunStatusBuilder] = {}
         self._ended: set[str] = set()
+        self._damaged: dict[str, str] = {}
+        """The runs that cannot be read, and why."""
         self._lock = Lock()
 
     def load(self, *, now: float, most_ended: int = MOST_ENDED) -> Overview:
@@ -90,6 +95,7 @@ class OverviewReader:
                 waiting=tuple(sorted(waiting, key=lambda one: one.entry.at)),
                 active=tuple(self.read_status(reader, one, now=now) for one in active),
                 ended=tuple(self.read_status(reader, one, now=now) for one in ended),
+                damaged=dict(self._damaged),
             )
 
     def _select_runs(self, reader: StoreReader, most_ended: int) -> tuple[list[RunSummary], list[RunSummary]]:
@@ -97,9 +103,7 @@ class OverviewReader:
         active: list[RunSummary] = []
         recent: dict[str, RunSummary] = {}
         ids = reader.list_run_ids()
-        # The first time, one query for all runs is quicker than one for each.
-        unknown = reader.list_runs() if not self._ended else map(reader.read_summary, self._iter_unknown(ids))
-        for summary in unknown:
+        for summary in self._read_unknown(reader, ids):
             if is_over(summary):
                 self._ended.add(summary.id)
                 recent[summary.id] = summary
@@ -109,8 +113,21 @@ class OverviewReader:
         ended = [recent.get(run) or reader.read_summary(run) for run in newest]
         return sorted(active, key=lambda one: one.first.at, reverse=True), ended
 
-    def _iter_unknown(self, ids: Iterable[str]) -> Iterator[str]:
-        return (run for run in ids if run not in self._ended)
+    def _read_unknown(self, reader: StoreReader, ids: Iterable[str]) -> list[RunSummary]:
+        """Return the runs that are not known to have ended or to be damaged."""
+        if not self._ended:
+            # The first time, one query for all runs is quicker than one for each.
+            found = reader.read_run_list()
+            self._damaged |= {one.id: str(one.error) for one in found.damaged}
+            return found.readable
+        summaries: list[RunSummary] = []
+        for run in ids:
+            if run not in self._ended and run not in self._damaged:
+                try:
+                    summaries.append(reader.read_summary(run))
+                except StoreCorrupt as error:
+                    self._damaged[run] = str(error)
+        return summaries
 
     def read_status(self, reader: StoreReader, summary: RunSummary, *, now: float) -> RunStatus:
         """Return the status of one run."""
@@ -175,6 +192,7 @@ def overview_fields(overview: Overview) -> dict[str, Any]:
         "waiting": [waiting_fields(one) for one in overview.waiting],
         "active": [_status_fields(one) for one in overview.active],
         "ended": [_status_fields(one) for one in overview.ended],
+        "damaged": [{"id": run, "error": error} for run, error in overview.damaged.items()],
         "usage": structs.asdict(overview.usage),
     }
 

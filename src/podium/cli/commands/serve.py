@@ -93,7 +93,7 @@ def serve_command(
     from ...web.serving import ServeOptions, serve_until_signal  # imported here for start-up time
 
     if is_lan:
-        from ...web.certificate import find_lan_address
+        from ...web.certificate import find_lan_address  # imported here for start-up time
 
         host = find_lan_address()
     place = find_repo(repo or Path())

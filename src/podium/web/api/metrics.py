@@ -24,7 +24,7 @@ def _iter_lines(server: ServerContext) -> list[str]:
     states: Counter[str] = Counter()
     if server.store.exists():
         with StoreReader(server.store) as reader:
-            states = Counter(derive_run_state(one) for one in reader.list_runs())
+            states = Counter(derive_run_state(one) for one in reader.read_run_list().readable)
     overview = server.overview.load(now=time.time())
     waits, active = [time.time() - one.entry.at for one in overview.waiting], overview.usage
     return [

@@ -62,7 +62,9 @@ def read_costs(server: ServerContext) -> dict[str, Any]:
         return _to_fields(costs_fields([]))
     now = time.time()
     with StoreReader(server.store) as reader:
-        return _to_fields(costs_fields([read_run_cost(reader, one, now=now) for one in reader.list_runs()]))
+        return _to_fields(
+            costs_fields([read_run_cost(reader, one, now=now) for one in reader.read_run_list().readable])
+        )
 
 
 @get("/api/groups", guards=[may_read], sync_to_thread=True)
@@ -71,7 +73,7 @@ def read_groups(server: ServerContext) -> dict[str, Any]:
     if not server.store.exists():
         return {"schema": SCHEMA, "groups": [], "runs": {}}
     with StoreReader(server.store) as reader, Groups(server.store) as groups:
-        ids, arrangement = [one.id for one in reader.list_runs()], groups.load_arrangement()
+        ids, arrangement = [one.id for one in reader.read_run_list().readable], groups.load_arrangement()
     return {
         "schema": SCHEMA,
         "groups": [group_fields(one) for one in arrangement.groups.values()],

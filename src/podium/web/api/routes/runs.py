@@ -91,7 +91,7 @@ def list_runs(
         return {"schema": SCHEMA, "runs": [], "total": 0}
     now, words = time.time(), text.casefold().split()
     with StoreReader(server.store) as reader:
-        runs = [run_summary_fields(one, now) for one in reader.list_runs()]
+        runs = [run_summary_fields(one, now) for one in reader.read_run_list().readable]
     found = [
         one
         for one in runs

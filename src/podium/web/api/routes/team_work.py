@@ -29,7 +29,7 @@ def list_plans(server: ServerContext) -> dict[str, Any]:
     found: list[dict[str, Any]] = []
     if server.store.exists():
         with StoreReader(server.store) as reader:
-            for run in (one.id for one in reader.list_runs()):
+            for run in (one.id for one in reader.read_run_list().readable):
                 if len(found) < MOST_PLANS and reader.read_rows_of_kinds(run, (KINDS[TeamFormed],)):
                     found.append(_plan_fields(reader, run))
     return {"schema": SCHEMA, "plans": found}
