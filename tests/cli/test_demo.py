@@ -1,6 +1,11 @@
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
+
+import pytest
 
 from .conftest import Desk
 
@@ -35,3 +40,19 @@ def test_the_demo_can_be_kept_and_looked_at_and_works_without_git(desk: Desk, tm
     assert f"cd {kept}/shop && export PODIUM_HOME={kept}/home" in said.stdout
     assert "✓ reviewer" in shown.stdout
     assert len(list((kept / "shop" / ".podium" / "agents").iterdir())) == 10
+
+
+@pytest.mark.slow
+def test_the_demo_is_shown_in_the_browser_until_ctrl_c(desk: Desk, tmp_path: Path) -> None:
+    browser = tmp_path / "browser"
+    browser.write_text(f'#!/bin/sh\necho "$1" > {tmp_path}/opened\nkill -INT $(cat {tmp_path}/server)\n')
+    browser.chmod(0o755)
+    script = f"exec {sys.executable} -m podium demo --open"
+    environ = {**os.environ, "PODIUM_HOME": str(desk.home), "BROWSER": str(browser), "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(["sh", "-c", script], env=environ, stdout=subprocess.PIPE, text=True) as demo:
+        (tmp_path / "server").write_text(str(demo.pid))
+        printed = demo.stdout.read() if demo.stdout is not None else ""
+
+    assert demo.returncode in (0, 130)
+    assert (tmp_path / "opened").read_text().startswith("http://127.0.0.1:")
+    assert "NOT TRUE" not in printed

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -70,7 +70,8 @@ FOREIGN_PREFIXES = ("PODIUM_", "GIT_")
 
 @click.command("demo")
 @click.option("--keep", "is_kept", is_flag=True, help="Keep the demo's folder, so that you can explore it.")
-def demo_command(is_kept: bool) -> int:
+@click.option("--open", "opens", is_flag=True, help="Then show the demo's runs in the browser, until Ctrl-C.")
+def demo_command(is_kept: bool, opens: bool) -> int:
     """Run a team of six agents, kill its process midway and resume the run. Then run two other teams.
 
     One reflects on its work. The other plans a feature and builds it in steps, in a repository with worktrees.
@@ -80,7 +81,8 @@ def demo_command(is_kept: bool) -> int:
     """
     console = Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
     with make_demo_folder(is_kept=is_kept) as folder:
-        return Demo(console, folder).run_sections(is_kept=is_kept)
+        code = Demo(console, folder).run_sections(is_kept=is_kept)
+        return serve_demo(folder) or code if opens else code
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,15 @@ def make_demo_folder(*, is_kept: bool) -> Iterator[DemoFolder]:
         if not is_kept:
             for folder in (ensure_socket_folder(place.store), place.root):
                 shutil.rmtree(folder, ignore_errors=True)
+
+
+def serve_demo(folder: DemoFolder) -> int:
+    """Show the runs of the demo in the browser until Ctrl-C, and return 0 or the exit code of a server that failed."""
+    arguments = [sys.executable, "-m", "podium", "serve", "--open", "--port", "0"]
+    with suppress(KeyboardInterrupt):
+        code = subprocess.run(arguments, cwd=folder.repo, env=folder.build_environment(), check=False).returncode
+        return 0 if code > exit_codes.SIGNALLED else code
+    return 0
 
 
 @dataclass(frozen=True, slots=True)
