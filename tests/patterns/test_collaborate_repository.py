@@ -11,6 +11,7 @@ import pytest
 from podium import Result, Settings
 from podium.core.redaction import Redaction
 from podium.engines.model.providers import KEY_NAMES
+from podium.engines.script import Move
 from podium.store.fault_injection import refuse_after
 from podium.store.sqlite.reader import StoreReader
 from podium.values.agent import Permissions
@@ -31,6 +32,7 @@ from podium.values.event import (
 from ..collaboration import Play, add_team, make_plan, make_step, use_tool
 from ..studio import Studio
 
+HANDOVER = use_tool("handoff_step", to="bob", reason="half")
 CODER = {"tools": ("Read", "Write", "Edit", "Bash")}
 
 
@@ -295,3 +297,42 @@ async def test_a_secret_in_a_changed_file_is_not_stored_in_the_diff(studio: Stud
         stored = reader.read_artifact(diff.digest)
     assert stored is not None
     assert b"sk-very-secret" not in stored
+
+
+async def test_a_new_owner_gets_a_summary_of_the_earlier_work_and_the_open_findings(studio: Studio, repo: Path) -> None:
+    play = Play(
+        plan=make_plan(make_step("s1", "ada")),
+        **{
+            "ada/step:s1": [
+                "I will start",
+                use_tool("read_file", path="kept.txt"),
+                use_tool("read_file", path="missing.txt"),
+                write("a.txt"),
+                Move(says="the parser is half done", calls=HANDOVER.calls),
+            ],
+            "review:s1": ["1: NOT MET: there is no test", "1: MET"],
+        },
+    )
+    add_team(studio, play, "ada", "bob", "cid", agents={"ada": CODER})
+
+    result = await run_in(studio, repo)
+
+    assert result.succeeded, result.error
+    prompt = next(text for text in studio.heard("bob") if text.startswith("You own one step"))
+    assert "> - it works: there is no test" in prompt
+    summary = prompt.partition("[context: earlier work of ada on this step]\n> Files")[2]
+    assert summary.splitlines() == [
+        " read (1):",
+        "> - kept.txt",
+        "> Files changed (1):",
+        "> - a.txt",
+        "> Tool calls (4):",
+        "> - read_file path=kept.txt",
+        "> - read_file path=missing.txt (failed)",
+        "> - write_file path=a.txt content=x",
+        "> - handoff_step to=bob reason=half",
+        "> Replies (1):",
+        "> - the parser is half done",
+    ]
+    assert "[context: earlier work of ada on this step]\n> Replies (1):\n> - I will start" in prompt
+    assert len(prompt) < 6_000

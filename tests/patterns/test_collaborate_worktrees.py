@@ -23,6 +23,7 @@ from podium.values.event import (
     PlanStepReviewed,
     PlanStepSubmitted,
     WorkEnded,
+    WorkerSent,
 )
 
 from ..collaboration import Play, make_plan, make_step, use_tool
@@ -136,5 +137,12 @@ async def test_a_handover_and_a_reopened_step_begin_at_the_commit_of_the_earlier
     first, second = read_events(settings, result, PlanStepSubmitted)
     assert first.branch != second.branch
     assert list_files(repo, second.commit) == ["a.txt", "b.txt", "c.txt", "kept.txt"]
+    theirs, *ours = (one.task for one in read_events(settings, result, WorkerSent))
+    assert "earlier work" not in theirs
+    for task in ours:
+        work = task.partition("[context: earlier work of ada on this step]\n")[2]
+        assert work.startswith("> Files changed (1):\n> - a.txt\n> Tool calls (2):\n> - write_file path=a.txt")
+    assert "> - it works: c is missing" in ours[1]
+    assert "[context: earlier work of bob on this step]\n> Files changed (1):\n> - b.txt" in ours[1]
     assert read_events(settings, result, PlanStepReviewed)[0].reviewer == "lead"
     assert read_events(settings, result, PlanStepCompleted)[0].owner == "bob"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -31,6 +32,7 @@ from ..values.event import (
 from ..values.plain_text import truncate_text
 from ..values.plan import PlanStep
 from ..values.request import Note, Part, Request, quote_lines
+from ..views.conversation_summary import SUMMARISED, summarise_conversation
 from .collaboration_team import CollaborationTeam
 from .decision import list_weights, run_decision
 from .in_worker import find_worker_result, runs_in_worker
@@ -44,6 +46,8 @@ from .work_board import WorkBoard
 MOST_SIGNALS = 5
 """Maximum number of handovers and blockers in one attempt at a step."""
 LONGEST_SUMMARY = 4_000
+MOST_TURNS = 4
+"""Maximum number of earlier turns on a step that a new owner gets a summary of."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -86,6 +90,8 @@ class StepWork:
     _locked_out: tuple[str, ...] = ()
     _last: Operation | None = None
     """The last operation of the current owner."""
+    _turns: list[Operation] = field(default_factory=list)
+    """The operations of all owners so far, in order."""
     _workplace: Workplace = field(default_factory=Workplace)
 
     async def run(self) -> None:
@@ -193,7 +199,7 @@ class StepWork:
                 break
             place = self.place.child(f"signal#{attempt}.{number + 1}")
             if isinstance(signal, HandoverAsked):
-                self._hand_over(place, signal, part)
+                self._hand_over(place, signal)
             else:
                 await self._resolve_blocker(place, signal)
         limit = f"{MOST_SIGNALS} handovers and blockers"
@@ -218,6 +224,7 @@ class StepWork:
         there = self._workplace
         self._workplace = replace(there, notes=(*there.notes, *there.news), news=())
         self._last = child
+        self._turns.append(child)
         return part, self._read_result(child)
 
     def _read_result(self, child: Operation) -> HandoverAsked | BlockerRaised | None:
@@ -257,7 +264,18 @@ class StepWork:
             criteria=format_criteria(step),
             names=", ".join(name for name in team.members if name != self._owner),
         )
-        return Request(text=words, origin=team.request.original, notes=self._list_decisions())
+        return Request(text=words, origin=team.request.original, notes=(*self._list_turns(), *self._list_decisions()))
+
+    def _list_turns(self) -> Iterator[Note]:
+        """Yield summaries of the last turns on the step as notes, so that its next owner can build on them."""
+        for child in self._turns[-MOST_TURNS:]:
+            if (worker := find_worker_result(child)) is not None:
+                summary = worker[1].summary
+            else:
+                entries = child.scope.timeline.find_entries_below(child.scope.path, *SUMMARISED)
+                summary = summarise_conversation(entries, child.scope.path)
+            if summary:
+                yield Note(title=f"earlier work of {child.agent.name} on this step", text=neutralise(summary))
 
     def _list_decisions(self) -> tuple[Note, ...]:
         """Return the team's decisions as a note. A note is not part of the digest: other steps can add decisions."""
@@ -266,7 +284,7 @@ class StepWork:
 
     # Handovers and blockers
 
-    def _hand_over(self, place: Scope, asked: HandoverAsked, part: Part) -> None:
+    def _hand_over(self, place: Scope, asked: HandoverAsked) -> None:
         """Hand the step over to another member, or tell the owner why the handover is refused."""
         sender, refused = self._owner, self._explain_refusal(asked.to)
         receiver = self.team.find_member(asked.to) or asked.to
@@ -280,9 +298,6 @@ class StepWork:
         told = [f"{sender} worked on this step and handed it over to you:{quote_lines(neutralise(asked.reason))}"]
         if asked.context.strip():
             told.append(f"What {sender} says about the work so far:{quote_lines(neutralise(asked.context))}")
-        if part.text.strip():
-            summary = truncate_text(neutralise(part.text), LONGEST_SUMMARY)
-            told.append(f"The last reply of {sender}:{quote_lines(summary)}")
         self._workplace = self._workplace.add("\n".join(told))
         self._change_owner(receiver)
 

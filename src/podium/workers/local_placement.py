@@ -33,13 +33,16 @@ from ..values.event import (
     RunEnded,
     RunPaused,
     RunResumed,
+    RunStarted,
     StopAsked,
     WorkCommitted,
     WorkerPlaced,
     WorkerReturned,
     WorkerSent,
 )
+from ..values.operation_path import parse_plan_step
 from ..values.worker_task import DEFAULT_WORKER_AGENT, WorkerTask
+from ..views.conversation_summary import summarise_conversation
 from ..views.run_view import RunView
 from .commander_socket import commander_socket_path, is_commander_listening
 from .delegate import delegate_to_worker, start_commander
@@ -199,6 +202,7 @@ class LocalPlacement:
             base="" if placed is None else placed.base,
             commit="" if left is None else left.commit,
             signal=next(signals, None),
+            summary=_summarise_plan_step(entries),
         )
 
 
@@ -231,6 +235,15 @@ class IdleTracker:
     def close(self) -> None:
         """Close the context."""
         self._open.close()
+
+
+def _summarise_plan_step(entries: Sequence[Entry]) -> str:
+    """Return a summary of the work of a plan step's owner, for the next owner; empty for other workers."""
+    started = entries[0].event
+    assert isinstance(started, RunStarted), "the first entry of a run is RunStarted"
+    if started.errand is None or not parse_plan_step(started.errand.operation):
+        return ""
+    return summarise_conversation(entries, started.agent)
 
 
 def _add_restrictions(own: Permissions | None, restrictions: Permissions) -> Permissions:
