@@ -338,7 +338,7 @@ async def test_what_a_second_plan_does_without_is_listed_in_the_report(studio: S
     [
         ({"vote": "majorty"}, "'majorty' is not a rule for a vote"),
         ({"vote": "quorum:9"}, "leads a team of 1 member with vote: quorum:9; use a quorum that it can reach"),
-        ({"worktrees": "lead"}, "with worktrees: lead, but each step needs its own branch"),
+        ({"worktrees": "lead"}, "the lead of such a team changes no files and needs no checkout of its own; use team"),
     ],
 )
 async def test_a_team_that_could_not_work_is_refused_before_the_run_starts(

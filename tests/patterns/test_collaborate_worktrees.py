@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -10,8 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio import fail_after, to_thread
+from click.testing import CliRunner
 
 from podium import Agent, App, Result, Settings
+from podium.cli.root import podium
+from podium.store.follower import Follower
 from podium.store.sqlite.reader import StoreReader
 from podium.testing import ModelServer
 from podium.values.agent import Member, Permissions, Team
@@ -22,6 +27,7 @@ from podium.values.event import (
     PlanStepReopened,
     PlanStepReviewed,
     PlanStepSubmitted,
+    QuestionAsked,
     WorkEnded,
     WorkerSent,
 )
@@ -146,3 +152,60 @@ async def test_a_handover_and_a_reopened_step_begin_at_the_commit_of_the_earlier
     assert "[context: earlier work of bob on this step]\n> Files changed (1):\n> - b.txt" in ours[1]
     assert read_events(settings, result, PlanStepReviewed)[0].reviewer == "lead"
     assert read_events(settings, result, PlanStepCompleted)[0].owner == "bob"
+
+
+def invoke_podium(settings: Settings, *arguments: str, **variables: str) -> str:
+    environment = {"PODIUM_HOME": str(settings.home), **variables}
+    said = CliRunner().invoke(podium, list(arguments), env=environment)
+    assert said.exit_code == 0, said.stderr
+    return str(said.stdout)
+
+
+async def test_the_plan_of_a_team_with_its_own_checkout_is_found_by_the_run_that_was_started(
+    settings: Settings, repo: Path, play: Play
+) -> None:
+    play.replies |= {"plan": make_plan(make_step("s1", "ada")), "step:s1": [write("a.txt"), "wrote a"]}
+
+    result = await run_team(settings, repo, make_agents("ada", "bob", worktrees="team"))
+
+    assert result.succeeded, result.error
+    run = result.run_id
+    assert invoke_podium(settings, "plan", run).splitlines()[1].split()[:3] == ["done", "s1", "ada"]
+    [team] = json.loads(invoke_podium(settings, "plan", run, "--json"))["teams"]
+    assert (team["state"], team["run"] == run) == ("completed", False)
+    assert "s1-1.diff" in invoke_podium(settings, "artifacts", run)
+    assert "+x" in invoke_podium(settings, "artifacts", run, "s1-1.diff")
+    ended = json.loads(invoke_podium(settings, "status", "--json"))["ended"]
+    assert next(one["steps"] for one in ended if one["id"] == run) == {"done": 1, "total": 1}
+    assert sorted(path.name for path in repo.iterdir()) == [".git", "kept.txt"]
+
+
+async def test_the_waiting_plan_of_a_team_with_its_own_checkout_is_edited_by_the_run_that_was_started(
+    settings: Settings, repo: Path, play: Play, tmp_path: Path
+) -> None:
+    play.replies |= {"plan": make_plan(make_step("s1", "ada"))}
+    editor = tmp_path / "editor"
+    editor.write_text("#!/bin/sh\nsed -i -e 's/owner: ada/owner: bob/' \"$1\"\n")
+    editor.chmod(0o755)
+    agents = make_agents("ada", "bob", worktrees="team", approve_plan="person")
+
+    async with App(settings, environ={}) as app:
+        async with app.start(agents[0], "ship it", agents=agents, repo=repo, is_attended=True) as run:
+            async for entry in run.entries():
+                if isinstance(entry.event, WorkerSent):
+                    await wait_for_question(settings, entry.event.run)
+                    await to_thread.run_sync(
+                        lambda: invoke_podium(settings, "plan", run.id, "--edit", EDITOR=str(editor))
+                    )
+            result = await run.result()
+
+    assert result.succeeded, result.error
+    assert invoke_podium(settings, "plan", run.id).splitlines()[1].split()[:3] == ["done", "s1", "bob"]
+
+
+async def wait_for_question(settings: Settings, run: str) -> None:
+    """Wait until a worker's run asks the user a question."""
+    with fail_after(30), Follower(settings.store, run, 0) as entries:
+        async for entry in entries:
+            if isinstance(entry.event, QuestionAsked):
+                return

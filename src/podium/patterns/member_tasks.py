@@ -96,8 +96,8 @@ def validate_team_options(agent: Agent) -> None:
         raise Mistake(f"{agent.name} leads a team with invalid options: {error}") from None
     if agent.team.mode == "collaborate" and own.worktrees == "lead":
         raise Mistake(
-            f"{agent.name} leads a collaborating team with worktrees: lead, but each step needs its own branch; "
-            "use each, team or shared"
+            f"{agent.name} leads a collaborating team with worktrees: lead, but the lead of such a team changes no "
+            "files and needs no checkout of its own; use team, each or shared"
         )
     if rule.quorum > len(agent.team.members) > 0:
         count = format_count(len(agent.team.members), "member")

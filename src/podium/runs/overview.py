@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
 from pathlib import Path
@@ -14,12 +14,13 @@ from msgspec import structs
 from ..store.sqlite.open_requests import OpenRequest, list_run_requests
 from ..store.sqlite.reader import RunSummary, StoreReader
 from ..values.errors import StoreCorrupt
-from ..values.event import SCHEMA, Entry, RunStarted
+from ..values.event import SCHEMA, Entry, RunStarted, WorkerSent
 from ..values.usage import NO_USAGE, Usage, sum_usage
 from ..views.run_view import OperationNode, RunView, usage_of_event
-from ..views.work_progress import TeamWorkBuilder
+from ..views.work_progress import TeamWork, TeamWorkBuilder
 from .request_fields import waiting_fields
 from .run_lookup import RunState, derive_run_state, is_over
+from .work_lookup import is_team_worker
 
 MOST_ENDED = 10
 MOST_ACTIVE_AGENTS = 6
@@ -77,6 +78,8 @@ class OverviewReader:
     def __init__(self, store: Path) -> None:
         self._store = store
         self._builders: dict[str, RunStatusBuilder] = {}
+        self._team_workers: dict[str, RunStatusBuilder | None] = {}
+        """The workers of the runs; None for a worker whose agent leads no collaborating team."""
         self._ended: set[str] = set()
         self._damaged: dict[str, str] = {}
         """The runs that cannot be read, and why."""
@@ -134,7 +137,18 @@ class OverviewReader:
         builder = self._builders.setdefault(summary.id, RunStatusBuilder())
         for entry in reader.read_entries(summary.id, after=builder.view.seq):
             builder.apply(entry)
-        return builder.build_status(summary, now=now)
+        return builder.build_status(summary, tuple(self._iter_team_works(reader, builder)), now=now)
+
+    def _iter_team_works(self, reader: StoreReader, builder: RunStatusBuilder) -> Iterator[TeamWork]:
+        """Yield the work of a run's collaborating teams, then that of the teams that work in its workers."""
+        yield from builder.works
+        for run in builder.workers:
+            if run not in self._team_workers and (is_team := is_team_worker(reader, run)) is not None:
+                self._team_workers[run] = RunStatusBuilder() if is_team else None
+            if (worker := self._team_workers.get(run)) is not None:
+                for entry in reader.read_entries(run, after=worker.view.seq):
+                    worker.apply(entry)
+                yield from self._iter_team_works(reader, worker)
 
 
 class RunStatusBuilder:
@@ -144,17 +158,26 @@ class RunStatusBuilder:
         self.view = RunView()
         self._work = TeamWorkBuilder()
         self._usage = NO_USAGE
+        self.workers: list[str] = []
+        """The runs of the workers that the run started."""
+
+    @property
+    def works(self) -> list[TeamWork]:
+        """The work of the run's collaborating teams."""
+        return self._work.works
 
     def apply(self, entry: Entry) -> None:
         """Apply the next entry."""
         self.view.apply(entry)
+        if isinstance(entry.event, WorkerSent):
+            self.workers.append(entry.event.run)
         self._work.apply(entry)
         # Entries that a fork shares with another run, and the results of workers, are counted in their own runs.
         if self.view.started is not None and entry.seq > 1 + self.view.started.shared:
             self._usage += usage_of_event(entry.event)
 
-    def build_status(self, summary: RunSummary, *, now: float) -> RunStatus:
-        """Return the status of the run with this summary."""
+    def build_status(self, summary: RunSummary, works: Sequence[TeamWork], *, now: float) -> RunStatus:
+        """Return the status of the run with this summary. `works` is the work of its teams and of those in workers."""
         started = summary.first.event
         assert isinstance(started, RunStarted)
         state, task, root = derive_run_state(summary), started.errand, self.view.root
@@ -169,13 +192,14 @@ class RunStatusBuilder:
             started_at=summary.first.at,
             seconds=(now if is_working else summary.last.at) - summary.first.at,
             agents=tuple(_list_active_agents(root))[:MOST_ACTIVE_AGENTS] if is_working and root is not None else (),
-            steps=self._count_steps(),
+            steps=_count_steps(works),
             usage=self._usage,
         )
 
-    def _count_steps(self) -> StepCount | None:
-        steps = [one for work in self._work.works for one in work.progress.steps.values()]
-        return StepCount(done=sum(one.state == "done" for one in steps), total=len(steps)) if steps else None
+
+def _count_steps(works: Sequence[TeamWork]) -> StepCount | None:
+    steps = [one for work in works for one in work.progress.steps.values()]
+    return StepCount(done=sum(one.state == "done" for one in steps), total=len(steps)) if steps else None
 
 
 def _list_active_agents(root: OperationNode) -> Iterator[str]:

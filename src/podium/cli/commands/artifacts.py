@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from ...runs.run_lookup import open_reader
+from ...runs.work_lookup import iter_work_runs
 from ...setup.settings import Settings
 from ...values.errors import Mistake
 from ...values.event import SCHEMA, ArtifactStored
@@ -22,7 +23,7 @@ def artifacts_command(run: str, name: str | None, is_json: bool) -> None:
     """
     with open_reader(Settings.load().store) as reader:
         id = reader.find_run(run)
-        events = [entry.event for entry in reader.read_entries(id)]
+        events = [entry.event for work in iter_work_runs(reader, id) for entry in work.entries]
         artifacts = [event for event in events if isinstance(event, ArtifactStored)]
         if name is not None:
             found = _find_artifact(id, artifacts, name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +11,16 @@ import click
 from ...core.plan_state import StepProgress
 from ...runs.plan_document import find_team_members, parse_plan_document, render_plan_document
 from ...runs.run_lookup import open_reader
+from ...runs.work_lookup import WorkRun, iter_work_runs
 from ...setup.settings import Settings
 from ...store.sqlite.open_requests import OpenRequest, list_run_requests
 from ...values.errors import Mistake
-from ...values.event import SCHEMA, QuestionAnswered, QuestionAsked, RunStarted
+from ...values.event import SCHEMA, QuestionAnswered, QuestionAsked
 from ...values.operation_path import parse_agent_name
 from ...values.plan import WorkPlan
 from ...views.plan_text import format_plan
 from ...views.work_fields import work_fields
-from ...views.work_progress import TeamWork, read_team_work
+from ...views.work_progress import TeamWork
 from ..terminal.answer_report import get_username, submit_answer
 from ..terminal.text import align_columns, as_json, escape_for_terminal, print_to_stderr, truncate_line
 
@@ -40,19 +41,22 @@ def plan_command(run: str, is_edited: bool, is_full: bool, is_json: bool) -> int
     store = Settings.load().store
     with open_reader(store) as reader:
         id = reader.find_run(run)
-        entries = reader.read_entries(id)
-        waiting = [one for one in list_run_requests(reader, reader.read_summary(id)) if _is_plan(one)]
-    work = read_team_work(entries)
+        runs = list(iter_work_runs(reader, id))
+        requests = [one for work in runs for one in list_run_requests(reader, reader.read_summary(work.id))]
+    waiting = [one for one in requests if _is_plan(one)]
     if is_edited:
-        started = entries[0].event
-        assert isinstance(started, RunStarted)
-        return edit_plan(store, id, started, waiting, work)
-    if not work:
+        if not waiting:
+            raise Mistake(f"run {id} has no plan that waits for approval; podium plan {id} shows its plan")
+        asked = waiting[0]
+        return edit_plan(store, next(one for one in runs if one.id == asked.summary.id), asked)
+    teams = [(work.id, team) for work in runs for team in work.teams]
+    if not teams:
         raise Mistake(f"run {id} has no plan; only teams in mode collaborate make one")
     if is_json:
-        click.echo(as_json({"schema": SCHEMA, "run": id, "teams": [work_fields(one) for one in work]}))
+        fields = [{"run": worker, **work_fields(team)} for worker, team in teams]
+        click.echo(as_json({"schema": SCHEMA, "run": id, "teams": fields}))
         return None
-    for team in work:
+    for _, team in teams:
         for line in format_team_work(team, is_full=is_full):
             click.echo(escape_for_terminal(line))
     for one in waiting:
@@ -66,13 +70,8 @@ def _is_plan(one: OpenRequest) -> bool:
     return isinstance(one.asked, QuestionAsked) and one.asked.kind == "plan" and one.asked.plan is not None
 
 
-def edit_plan(
-    store: Path, run: str, started: RunStarted, waiting: Sequence[OpenRequest], work: Sequence[TeamWork]
-) -> int:
-    """Open a waiting plan in the editor, and approve the plan that the user saves."""
-    if not waiting:
-        raise Mistake(f"run {run} has no plan that waits for approval; podium plan {run} shows its plan")
-    one = waiting[0]
+def edit_plan(store: Path, run: WorkRun, one: OpenRequest) -> int:
+    """Open a waiting plan of a run in the editor, and approve the plan that the user saves."""
     assert isinstance(one.asked, QuestionAsked)
     plan = one.asked.plan
     assert plan is not None
@@ -81,13 +80,13 @@ def edit_plan(
     if edited is None or edited == text or not edited.strip():
         print_to_stderr("nothing was changed, so the plan still waits for your approval")
         return 0
-    team = next((team for team in work if team.operation == one.entry.operation), None)
+    team = next((team for team in run.teams if team.operation == one.entry.operation), None)
     done = [] if team is None else [id for id, step in team.progress.steps.items() if step.state == "done"]
-    members = find_team_members(started, one.entry.operation)
+    members = find_team_members(run.started, one.entry.operation)
     try:
         changed = parse_plan_document(edited, plan.goal, members, done=done)
     except Mistake as error:
-        kept = store.parent / f"plan-{run}.yaml"
+        kept = store.parent / f"plan-{run.id}.yaml"
         kept.write_text(edited, encoding="utf-8")
         raise Mistake(f"{error}; your changes are kept in {kept}, and the plan still waits for approval") from None
     answered = QuestionAnswered(

@@ -11,12 +11,12 @@ from litestar.response import Response
 
 from ....runs.decision_lookup import find_decision, find_decision_repo, list_decisions
 from ....runs.run_lookup import open_reader
+from ....runs.work_lookup import iter_work_runs
 from ....store.sqlite.reader import StoreReader
 from ....values.errors import Mistake, NoSuchRun
-from ....values.event import KINDS, SCHEMA, ArtifactStored, TeamFormed, decode_entry
+from ....values.event import KINDS, SCHEMA, ArtifactStored, TeamFormed
 from ....views.decision_fields import decision_fields, whole_decision_fields
 from ....views.work_fields import work_fields
-from ....views.work_progress import read_team_work
 from ..scopes import may_read
 from ..server_context import ServerContext
 
@@ -43,7 +43,7 @@ def read_plan(run: str, server: ServerContext) -> dict[str, Any]:
 
 
 def _plan_fields(reader: StoreReader, run: str) -> dict[str, Any]:
-    teams = [work_fields(one) for one in read_team_work(reader.read_entries(run))]
+    teams = [{"run": work.id, **work_fields(one)} for work in iter_work_runs(reader, run) for one in work.teams]
     return msgspec.to_builtins({"run": run, "teams": teams})  # type: ignore[no-any-return]
 
 
@@ -52,7 +52,8 @@ def list_artifacts(run: str, server: ServerContext) -> dict[str, Any]:
     """List the artifacts that the steps of a run produced."""
     with open_reader(server.store) as reader:
         id = reader.find_run(run)
-        artifacts = [decode_entry(row.line).event for row in reader.read_rows_of_kinds(id, (KINDS[ArtifactStored],))]
+        events = [entry.event for work in iter_work_runs(reader, id) for entry in work.entries]
+        artifacts = [event for event in events if isinstance(event, ArtifactStored)]
     return {"schema": SCHEMA, "run": id, "artifacts": msgspec.to_builtins(artifacts)}
 
 

@@ -1,0 +1,54 @@
+"""Find the timelines on which the work of a run's collaborating teams is recorded.
+
+A team with its own checkout works in a worker, so its plan is on the timeline of the worker's run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ..store.sqlite.reader import StoreReader
+from ..values.errors import NoSuchRun
+from ..values.event import Entry, RunStarted, WorkerSent
+from ..views.work_progress import TeamWork, read_team_work
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkRun:
+    """A run and its timeline."""
+
+    id: str
+    entries: Sequence[Entry]
+
+    @property
+    def started(self) -> RunStarted:
+        """The start of the run."""
+        started = self.entries[0].event
+        assert isinstance(started, RunStarted), "the first entry of a run is RunStarted"
+        return started
+
+    @property
+    def teams(self) -> list[TeamWork]:
+        """The work of the collaborating teams on this timeline."""
+        return read_team_work(self.entries)
+
+
+def iter_work_runs(reader: StoreReader, run: str) -> Iterator[WorkRun]:
+    """Yield a run, then the runs of the workers in which collaborating teams work for it."""
+    found = WorkRun(id=run, entries=reader.read_entries(run))
+    yield found
+    for entry in found.entries:
+        if isinstance(entry.event, WorkerSent) and is_team_worker(reader, entry.event.run):
+            yield from iter_work_runs(reader, entry.event.run)
+
+
+def is_team_worker(reader: StoreReader, run: str) -> bool | None:
+    """Return whether a worker's agent leads a collaborating team; None if the worker's run is not written yet."""
+    try:
+        started = reader.read_summary(run).first.event
+    except NoSuchRun:
+        return None
+    assert isinstance(started, RunStarted), "the first entry of a run is RunStarted"
+    lead = next((agent for agent in started.agents if agent.name == started.agent), None)
+    return lead is not None and lead.team is not None and lead.team.mode == "collaborate"
