@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from msgspec import structs
 
+from podium.engines.script import Move
 from podium.store.fault_injection import refuse_after
 from podium.values.agent import Member, Team
 from podium.values.errors import Mistake
@@ -26,6 +28,7 @@ from podium.values.event import (
     WorkEnded,
     WorkStateChanged,
 )
+from podium.values.usage import Usage
 
 from ..collaboration import Play, add_team, make_plan, make_step, use_tool
 from ..studio import Studio
@@ -348,3 +351,38 @@ async def test_a_team_that_could_not_work_is_refused_before_the_run_starts(
 
     with pytest.raises(Mistake, match=sentence):
         await studio.run("lead", "ship it")
+
+
+async def test_the_seconds_of_a_step_hold_for_all_turns_of_its_owners_and_the_run_goes_on(studio: Studio) -> None:
+    handover = Move(delay=0.6, calls=use_tool("handoff_step", to="bob", reason="r").calls)
+    play = Play(
+        plan=[make_plan(make_step("s1", "ada", policy={"seconds": 1}), make_step("s2", "bob")), "no more"],
+        **{"ada/step:s1": handover, "bob/step:s1": Move(says="done", delay=0.6)},
+    )
+    add_team(studio, play, "ada", "bob")
+
+    result = await studio.run("lead", "ship it")
+
+    (failed,) = studio.events(result, PlanStepFailed)
+    assert (failed.step, failed.reason) == ("s1", "bob: step s1's budget of 1 s is used up")
+    assert [one.step for one in studio.events(result, PlanStepCompleted)] == ["s2"]
+    assert "1 of 2 steps were not done" in str(result.error)
+
+
+async def test_a_step_that_uses_up_its_tokens_fails_and_the_run_goes_on(studio: Studio) -> None:
+    call = use_tool("raise_blocker", topic="tabs or spaces?", options=["tabs", "spaces"])
+    blocker = structs.replace(call, usage=Usage(input_tokens=8000, output_tokens=900, calls=1))
+    play = Play(
+        plan=[make_plan(make_step("s1", "ada", policy={"tokens": 9000}), make_step("s2", "bob")), "no more"],
+        vote=use_tool("cast_ballot", option="tabs", reason="wide"),
+        **{"ada/step:s1": [blocker, "done"]},
+    )
+    add_team(studio, play, "ada", "bob")
+
+    result = await studio.run("lead", "ship it")
+
+    (failed,) = studio.events(result, PlanStepFailed)
+    assert failed.step == "s1"
+    assert "step s1's budget of 9,000 tokens has no room for a model call" in failed.reason
+    assert len(studio.events(result, PlanStepUnblocked)) == 1
+    assert [one.step for one in studio.events(result, PlanStepCompleted)] == ["s2"]

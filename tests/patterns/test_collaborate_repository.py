@@ -19,6 +19,7 @@ from podium.values.event import (
     ActionRefused,
     ArtifactStored,
     Checked,
+    OperationEnded,
     PermissionAsked,
     PlanCommitted,
     PlanRefused,
@@ -336,3 +337,30 @@ async def test_a_new_owner_gets_a_summary_of_the_earlier_work_and_the_open_findi
     ]
     assert "[context: earlier work of ada on this step]\n> Replies (1):\n> - I will start" in prompt
     assert len(prompt) < 6_000
+
+
+async def test_the_time_in_which_an_owner_waits_for_a_person_does_not_count_for_its_step(
+    studio: Studio, repo: Path
+) -> None:
+    step = make_step("s1", "ada", policy={"seconds": 1})
+    play = Play(
+        plan=make_plan(step, make_step("s2", "bob")),
+        **{
+            "ada/step:s1": [use_tool("bash", command="touch a.txt"), "done"],
+            "bob/step:s2": Move(says="done", delay=1.2),
+        },
+    )
+    add_team(studio, play, "ada", "bob", agents={"ada": CODER})
+
+    async with studio.app() as app:
+        start = app.start(studio.agents["lead"], "ship it", agents=studio.agents.values(), repo=repo, is_attended=True)
+        async with start as run:
+            async for entry in run.entries():
+                if isinstance(entry.event, PlanStepCompleted) and entry.event.step == "s2":
+                    [asked] = studio.events(run.id, PermissionAsked)
+                    await run.answer(asked.id, "deny", by="me")
+            result = await run.result()
+
+    assert result.succeeded, result.error
+    [ended] = [one for one in studio.events(result, OperationEnded) if one.seconds]
+    assert ended.seconds < 1

@@ -64,6 +64,14 @@ class CallEstimate:
         return self.with_reply(max(self.output_tokens, SHORTEST_REPLY))
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TimeLimit:
+    """How many seconds an operation can take, and the error message if it takes longer."""
+
+    seconds: float
+    message: str
+
+
 class Allowance:
     """The budget and the reservations of one operation, or of the whole run if `path` is empty."""
 

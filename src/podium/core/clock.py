@@ -28,6 +28,11 @@ class PausableTimeout:
         self._paused_at = 0.0
         self._remaining = 0.0
 
+    @property
+    def active_seconds(self) -> float:
+        """How long the timeout has been running so far, without the time spent paused."""
+        return (self._paused_at if self._pause_count else monotonic()) - self._started_at - self.paused_seconds
+
     def move_deadline(self, deadline: float) -> None:
         """Set a new deadline; while paused, it takes effect on resume."""
         if self._pause_count:

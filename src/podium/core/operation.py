@@ -29,7 +29,7 @@ from ..values.limits import DEFAULT_TURN_LIMITS, TurnLimits, Unattended
 from ..values.operation_path import parse_plan_step
 from ..values.request import Answer, Part, Request
 from .artifact import store_artifact
-from .budget import Allowance
+from .budget import Allowance, TimeLimit
 from .engine import Engine, EngineSessionSpec, PastTurn, Tool
 from .engine_sessions import EngineSessionTasks
 from .gate import ActingTool, Gate
@@ -138,6 +138,8 @@ class Operation:
         """Tools for working with other agents, set by a pattern."""
         self.worker_options: WorkerOptions = DEFAULT_OPTIONS
         """How a worker that runs this operation is started, set by a pattern."""
+        self.time_limit: TimeLimit | None = None
+        """The rest of a time limit that this operation shares with others, set by a pattern."""
         self._context = context
         self._continues_from = after
         self._session: Session | None = None
@@ -155,19 +157,27 @@ class Operation:
         return Answer(text=ended.text, data=ended.data, parts=ended.parts)
 
     async def _run_within_budget(self, request: Request) -> OperationEnded:
-        """Run the operation within the agent's time budget."""
+        """Run the operation within its time limits: the agent's own, and one that it shares with other operations."""
         self.scope.record(OperationStarted(agent=self.agent.name, trigger=self.trigger, request=request))
-        seconds = None if self.agent.budget is None else self.agent.budget.seconds
+        own = None if self.agent.budget is None or self.agent.budget.seconds is None else self.agent.budget.seconds
+        limits = [] if own is None else [TimeLimit(seconds=own, message=f"its budget of {own:g} s is used up")]
+        limits += [] if self.time_limit is None else [self.time_limit]
+        if not limits:
+            return await self._run_to_end(request)
+        limit = min(reversed(limits), key=attrgetter("seconds"))
+        with self.scope.timeline.timeouts.apply_timeout(self.scope.path, limit.seconds) as timeout:
+            ended = await self._run_to_end(request)
+        if timeout.scope.cancelled_caught:
+            await self.scope.timeline.wait_while_paused()
+            await self.stop_workers()
+            ended = _build_failed_end(self.make_error("budget", limit.message).failure)
+        seconds = 0.0 if self.time_limit is None else round(timeout.active_seconds, 3)
+        return structs.replace(ended, seconds=seconds)
+
+    async def _run_to_end(self, request: Request) -> OperationEnded:
+        """Run the operation and return its end, even if the agent fails."""
         try:
-            if seconds is None:
-                answer = await self._produce_answer(request)
-            else:
-                with self.scope.timeline.timeouts.apply_timeout(self.scope.path, seconds) as limit:
-                    answer = await self._produce_answer(request)
-                if limit.scope.cancelled_caught:
-                    await self.scope.timeline.wait_while_paused()
-                    await self.stop_workers()
-                    raise self.make_error("budget", f"its budget of {seconds:g} s is used up")
+            answer = await self._produce_answer(request)
         except AgentFailed as error:
             return structs.replace(_build_failed_end(error.failure), text=error.so_far)
         return OperationEnded(outcome="succeeded", text=answer.text, data=answer.data, parts=answer.parts)
@@ -278,6 +288,12 @@ class Operation:
         began = self.scope.timeline.outcome_time(f"{self.scope.path}/operation_started#1")
         ended = self.scope.timeline.outcome_time(self.scope.path)
         return 0.0 if began is None or ended is None else ended - began
+
+    @property
+    def active_seconds(self) -> float:
+        """How many seconds the operation worked, if it shared a time limit and has ended."""
+        ended = self.scope.find_outcome(OperationEnded)
+        return 0.0 if ended is None else ended.seconds
 
     def past_turns(self) -> list[PastTurn]:
         """Return the agent's turns in this operation and in the operations that it continues."""

@@ -9,7 +9,7 @@ from functools import cached_property
 from anyio import CapacityLimiter
 from msgspec import structs
 
-from ..core.budget import Allowance
+from ..core.budget import Allowance, TimeLimit
 from ..core.journal_rows import compute_digest
 from ..core.operation import Operation
 from ..core.placement import WorkerOptions
@@ -207,12 +207,14 @@ class StepWork:
 
     async def _run_owner(self) -> tuple[Part, HandoverAsked | BlockerRaised | None]:
         """Run the owner once. Return its answer, and the handover or blocker with which it ended its turn, if any."""
+        time_limit = self._find_time_limit()
         agent = make_step_agent(as_worker(self.team.members[self._owner]), self.step)
         if self._workplace.commit and agent.isolation == "shared":
             # The earlier work is on a branch, so the next owner must work on a branch too.
             agent = structs.replace(agent, isolation="process")
         child = self.op.child(agent, "member", at=self.place, after=self._last, within=self._allowance)
         child.grant_rules(self.approved)
+        child.time_limit = time_limit
         is_worker = runs_in_worker(child)
         child.worker_options = WorkerOptions(
             base=self._workplace.commit,
@@ -226,6 +228,20 @@ class StepWork:
         self._last = child
         self._turns.append(child)
         return part, self._read_result(child)
+
+    def _find_time_limit(self) -> TimeLimit | None:
+        """Return how much of the step's time is left, or None if it is not limited. Raise AgentFailed if none is left.
+
+        Only the owners' turns count, without the time in which they wait for a person.
+        """
+        limit = self.step.policy.seconds
+        if limit is None:
+            return None
+        left = limit - sum(turn.active_seconds for turn in self._turns)
+        message = f"step {self.step.id}'s budget of {limit:g} s is used up"
+        if left <= 0:
+            raise self.op.make_error("budget", message)
+        return TimeLimit(seconds=left, message=message)
 
     def _read_result(self, child: Operation) -> HandoverAsked | BlockerRaised | None:
         """Add a worker's commits to the workplace. Return the last handover or blocker of the owner's turn, if any."""

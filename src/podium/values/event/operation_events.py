@@ -24,13 +24,18 @@ class OperationStarted(EventBase, frozen=True, kw_only=True, tag="operation_star
 
 
 class OperationEnded(EventBase, frozen=True, kw_only=True, tag="operation_ended"):
-    """An agent's operation ended, and with it every unfinished operation below it."""
+    """An agent's operation ended, and with it every unfinished operation below it.
+
+    `seconds` is how long it worked, without the time that it waited for a person. It is recorded only if the operation
+    shares a limit of seconds with other operations.
+    """
 
     outcome: Outcome
     text: str = ""
     data: Any = None
     parts: tuple[Part, ...] = ()
     failure: Failure | None = None
+    seconds: float = 0.0
 
 
 class Advised(EventBase, frozen=True, kw_only=True, tag="advised"):
