@@ -364,3 +364,33 @@ async def test_the_time_in_which_an_owner_waits_for_a_person_does_not_count_for_
     assert result.succeeded, result.error
     [ended] = [one for one in studio.events(result, OperationEnded) if one.seconds]
     assert ended.seconds < 1
+
+
+async def test_a_diff_of_a_checkout_that_other_steps_used_meanwhile_says_so(studio: Studio, repo: Path) -> None:
+    play = Play(
+        plan=make_plan(make_step("s1", "ada"), make_step("s2", "bob"), make_step("s3", "ada", "s1", "s2")),
+        **{
+            "ada/step:s1": [write("a.txt"), Move(says="done", delay=0.2)],
+            "bob/step:s2": [write("b.txt"), "done"],
+            "ada/step:s3": [write("c.txt"), "done"],
+        },
+    )
+    add_team(studio, play, "ada", "bob", agents={"ada": CODER, "bob": CODER})
+
+    result = await run_in(studio, repo)
+
+    assert result.succeeded, result.error
+    line = (
+        "[step s2 used the same checkout at the same time, so this diff can contain changes of other steps. "
+        "Files that their tools changed: b.txt (s2)]"
+    )
+    with StoreReader(studio.settings.store) as reader:
+        diffs = {
+            one.step: (reader.read_artifact(one.digest) or b"").decode()
+            for one in studio.events(result, ArtifactStored)
+            if one.kind == "diff"
+        }
+    assert diffs["s1"].startswith(f"{line}\ndiff --git")
+    assert diffs["s3"].startswith("diff --git a/c.txt")
+    review = next(text for text in studio.heard("bob") if text.startswith("Review one step") and "do s1" in text)
+    assert f"[context: changes]\n> {line}" in review

@@ -28,6 +28,7 @@ from podium.values.event import (
     PlanStepReviewed,
     PlanStepSubmitted,
     QuestionAsked,
+    ToolAnswered,
     WorkEnded,
     WorkerSent,
 )
@@ -209,3 +210,22 @@ async def wait_for_question(settings: Settings, run: str) -> None:
         async for entry in entries:
             if isinstance(entry.event, QuestionAsked):
                 return
+
+
+async def test_a_reviewer_reads_the_files_of_the_step_and_not_those_of_the_runs_checkout(
+    settings: Settings, repo: Path, play: Play
+) -> None:
+    play.replies |= {
+        "plan": make_plan(make_step("s1", "ada")),
+        "step:s1": [write("a.txt", "written by ada\n"), "wrote a"],
+        "review:s1": [use_tool("read_file", path="a.txt"), use_tool("bash", command="cat a.txt"), "1: MET"],
+    }
+
+    result = await run_team(settings, repo, make_agents("ada", "bob"))
+
+    assert result.succeeded, result.error
+    read, shell = read_events(settings, result, ToolAnswered)
+    assert "written by ada" in read.text
+    assert shell.is_error  # no sandbox is prepared for this checkout, so the reviewer cannot run commands in it
+    worktrees = subprocess.check_output(["git", "-C", repo, "worktree", "list", "--porcelain"], text=True)
+    assert worktrees.count("worktree ") == 2  # the run's and ada's; the one for the review is gone

@@ -140,6 +140,8 @@ class Operation:
         """How a worker that runs this operation is started, set by a pattern."""
         self.time_limit: TimeLimit | None = None
         """The rest of a time limit that this operation shares with others, set by a pattern."""
+        self.checkout: str = "" if parent is None else parent.checkout
+        """Another checkout that this agent's tools read instead of the run's own, set by a pattern."""
         self._context = context
         self._continues_from = after
         self._session: Session | None = None
@@ -339,7 +341,7 @@ class Operation:
         return Gate(
             self._judge_action,
             agent=self.agent.name,
-            directory=self._context.directory,
+            directory=self.checkout or self._context.directory,
             allowance=self.allowance,
             rate_limit=self._context.rate_limit_for(self.agent.name),
             unattended=self._context.unattended,

@@ -6,6 +6,7 @@ A pattern uses this interface through the operation; the implementation uses git
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -45,6 +46,10 @@ class WorkRepository(Protocol):
 
     async def read_diff(self, base: str, commit: str) -> str:
         """Return the diff between two commits."""
+        ...
+
+    def open_commit(self, commit: str) -> AbstractAsyncContextManager[str]:
+        """Check a commit out into a temporary folder, and return the folder. It is removed when the block ends."""
         ...
 
     async def keep_snapshot(self, name: str, commits: Mapping[str, str]) -> None:

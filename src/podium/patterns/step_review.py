@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
 
 from ..core.operation import Operation
 from ..core.person_question import ask_question
@@ -42,6 +43,7 @@ class StepReview:
         place: Scope,
         submitted: PlanStepSubmitted,
         answer: str,
+        diff: str,
     ) -> None:
         self._op = op
         self._team = team
@@ -50,6 +52,9 @@ class StepReview:
         self._place = place
         self._submitted = submitted
         self._answer = answer
+        self._diff = diff
+        self._checkout = ""
+        """The folder with the files of the step, if they are not in the run's own checkout."""
 
     async def run(self, authors: Sequence[str]) -> PlanStepReviewed:
         """Review the step, and record and return the review. A member that worked on the step cannot review it."""
@@ -57,7 +62,8 @@ class StepReview:
         if self._team.own.review_by == "person":
             reviewer, said = await self._ask_person(checks)
         else:
-            reviewer, said = await self._ask_reviewers(authors, checks)
+            async with self._open_work():
+                reviewer, said = await self._ask_reviewers(authors, checks)
         findings = combine_findings(self._step, said, checks, reviewer)
         reviewed = PlanStepReviewed(
             step=self._step.id,
@@ -84,11 +90,21 @@ class StepReview:
 
     # Members
 
+    @asynccontextmanager
+    async def _open_work(self) -> AsyncIterator[None]:
+        """Check the work out for its reviewers if it is on a branch, because it is not in the run's own checkout."""
+        is_recorded = self._place.has_child_outcome("plan_step_reviewed#1")
+        if is_recorded or not self._submitted.branch or self._op.repository is None:
+            yield
+            return
+        async with self._board.open_commit(self._submitted.commit) as self._checkout:
+            yield
+
     async def _ask_reviewers(
         self, authors: Sequence[str], checks: Mapping[int, Checked]
     ) -> tuple[str, dict[int, Finding]]:
         """Ask one reviewer after another for verdicts. Return the name and the findings of the first that replies."""
-        words, changes = self._render_prompt(checks), await self._format_changes()
+        words, changes = self._render_prompt(checks), self._format_changes()
         failures = []
         for reviewer in self._team.find_reviewers(authors):
             said, why = await self._ask_reviewer(reviewer, words, changes)
@@ -104,6 +120,7 @@ class StepReview:
         last: Operation | None = None
         for attempt in range(2):
             last = self._op.child(as_reader(reviewer), "member", at=self._place, after=last)
+            last.checkout = self._checkout
             # The diff is a note, because notes are not part of the digest, and git may print a diff differently later.
             notes = (Note(title="changes", text=changes),) if attempt == 0 else ()
             request = Request(text=words, origin=self._team.request.original, notes=notes)
@@ -132,9 +149,8 @@ class StepReview:
             answer=quote_lines(neutralise(self._answer)).strip() or "nothing",
         )
 
-    async def _format_changes(self) -> str:
-        diff = await self._board.read_diff(self._submitted.base, self._submitted.commit)
-        return neutralise(cut_middle(diff, LONGEST_DIFF)) if diff.strip() else "no files were changed"
+    def _format_changes(self) -> str:
+        return neutralise(cut_middle(self._diff, LONGEST_DIFF)) if self._diff.strip() else "no files were changed"
 
     # A person
 
@@ -151,7 +167,7 @@ class StepReview:
                     f"Step {step.id}:{quote_lines(step.description)}",
                     f"Acceptance criteria:\n{format_criteria(step)}",
                     f"Commands:\n{format_checks(checks)}",
-                    f"Changes:{quote_lines(await self._format_changes())}",
+                    f"Changes:{quote_lines(self._format_changes())}",
                     f"{submitted.author} says:{quote_lines(self._answer)}",
                 )
             ),

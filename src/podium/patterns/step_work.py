@@ -37,6 +37,7 @@ from .collaboration_team import CollaborationTeam
 from .decision import list_weights, run_decision
 from .in_worker import find_worker_result, runs_in_worker
 from .member_tasks import as_worker
+from .shared_changes import describe_shared_changes
 from .step_agent import make_step_agent, make_step_budget
 from .step_review import StepReview, format_criteria, format_description, format_findings
 from .team_prompts import SHARED, render_prompt
@@ -114,10 +115,11 @@ class StepWork:
         part = await self._work_until_submitted(attempt)
         submitted = await self._record_submission(attempt)
         text = truncate_text(part.text, LONGEST_SUMMARY)
-        await self._store_artifacts(attempt, submitted, part.text)
+        diff = await self._read_diff(submitted)
+        self._store_artifacts(attempt, diff, part.text)
         authors = board.progress.steps[step.id].authors
         place = self.place.child(f"review#{attempt}")
-        review = StepReview(self.op, self.team, board, step, place=place, submitted=submitted, answer=text)
+        review = StepReview(self.op, self.team, board, step, place=place, submitted=submitted, answer=text, diff=diff)
         reviewed = board.apply(await review.run(authors))
         if reviewed.passed:
             board.record(self.place, PlanStepCompleted(step=step.id, owner=self._owner, attempt=attempt))
@@ -153,9 +155,18 @@ class StepWork:
 
         return self.board.apply(await self.place.child(f"submission#{attempt}").step(submit, PlanStepSubmitted))
 
-    async def _store_artifacts(self, attempt: int, submitted: PlanStepSubmitted, answer: str) -> None:
-        name, author, step = f"{self.step.id}-{attempt}", self._owner, self.step.id
+    async def _read_diff(self, submitted: PlanStepSubmitted) -> str:
+        """Return the diff of the step's work. In a checkout that other steps used meanwhile, its first line says so."""
         diff = await self.board.read_diff(submitted.base, submitted.commit)
+        if submitted.branch or not diff:
+            return diff
+        members, steps = self.team.members, self.board.progress.steps
+        others = [id for id, one in steps.items() if members[one.owner].isolation == "shared"]
+        shared = describe_shared_changes(self.op, self.step.id, others)
+        return f"{shared}\n{diff}" if shared else diff
+
+    def _store_artifacts(self, attempt: int, diff: str, answer: str) -> None:
+        name, author, step = f"{self.step.id}-{attempt}", self._owner, self.step.id
         self.board.store_artifact(self.place, "diff", f"{name}.diff", diff, author=author, step=step)
         self.board.store_artifact(self.place, "document", f"{name}.md", answer, author=author, step=step)
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import TypeVar
 
 from ..core.artifact import store_artifact
@@ -45,6 +45,17 @@ class WorkBoard:
             if self._op.repository is not None and base and commit and base != commit:
                 return await self._op.repository.read_diff(base, commit)
         return ""
+
+    @asynccontextmanager
+    async def open_commit(self, commit: str) -> AsyncIterator[str]:
+        """Check a commit out during the block and return the folder. Raise AgentFailed if that is not possible."""
+        assert self._op.repository is not None
+        async with AsyncExitStack() as stack:
+            try:
+                folder = await stack.enter_async_context(self._op.repository.open_commit(commit))
+            except PodiumError as error:
+                raise self._op.make_error("failed", f"the work cannot be checked out to review it: {error}") from error
+            yield folder
 
     def store_artifact(
         self, place: Scope, kind: ArtifactKind, name: str, text: str, *, author: str = "", step: str = ""

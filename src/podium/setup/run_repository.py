@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from ..tools.checkout_files import open_checkout
 from ..values.errors import Mistake
 from ..workspace.git.repository import call_git, read_git_output, resolve_location, split_nul_paths
 from ..workspace.git.revision import HEADS
-from ..workspace.git.snapshot import commit_files, take_snapshot
+from ..workspace.git.snapshot import commit_files, take_snapshot, temporary_checkout
 from ..workspace.git.snapshot_refs import keep_snapshot
 from ..workspace.merging.merge_train import CheckResult, TrainBranch, build_train
 
@@ -35,6 +36,11 @@ class RunRepository:
         if len(diff) > LARGEST_DIFF:
             return f"{diff[:LARGEST_DIFF]}\n[the rest of the diff is left out: it has {len(diff):,} characters]\n"
         return diff
+
+    @asynccontextmanager
+    async def open_commit(self, commit: str) -> AsyncIterator[str]:
+        async with temporary_checkout(self._directory, commit) as checkout:
+            yield str(checkout.path)
 
     async def keep_snapshot(self, name: str, commits: Mapping[str, str]) -> None:
         await keep_snapshot(self._directory, self._run, name, commits)

@@ -83,6 +83,11 @@ class RunTools:
             self._defer_until_sandbox(tool, partial(self._tool_in_sandbox, tool.name, op.rules))
             for tool in box.select_acting_tools(agent.tools, agent.disallowed_tools)
         ]
+        if op.checkout:
+            # The sandbox is for the run's own checkout, so there are no tools that run commands in another one.
+            without = (*agent.disallowed_tools, "Bash", "run_checks")
+            there = self._make_toolbox(Path(op.checkout), op.rules, None)
+            acting = there.select_acting_tools(agent.tools, without)
         if self._servers is not None:
             acting += map(
                 self._defer_until_sandbox,
@@ -102,22 +107,25 @@ class RunTools:
         Searches do not show files with secrets, or files that the rules forbid agents to read.
         """
         if (rules, sandbox) not in self._toolboxes:
-            from ..tools.file_listing import holds_secrets  # for start-up time: not every run has tools
-            from ..tools.toolset import Toolbox
-
-            def is_hidden(path: str) -> bool:
-                read = Action(run="", agent="", tool="read_file", arguments={"path": path})
-                return holds_secrets(path) or check(read, rules).decision == "deny"
-
-            self._toolboxes[rules, sandbox] = Toolbox(
-                self._directory,
-                checks=self._settings.checks,
-                functions=self._functions,
-                unattended=self._unattended,
-                hidden=is_hidden if rules.deny else holds_secrets,
-                sandbox=sandbox,
-            )
+            self._toolboxes[rules, sandbox] = self._make_toolbox(self._directory, rules, sandbox)
         return self._toolboxes[rules, sandbox]
+
+    def _make_toolbox(self, directory: Path | None, rules: Rules, sandbox: CommandSandbox | None) -> Toolbox:
+        from ..tools.file_listing import holds_secrets  # for start-up time: not every run has tools
+        from ..tools.toolset import Toolbox
+
+        def is_hidden(path: str) -> bool:
+            read = Action(run="", agent="", tool="read_file", arguments={"path": path})
+            return holds_secrets(path) or check(read, rules).decision == "deny"
+
+        return Toolbox(
+            directory,
+            checks=self._settings.checks,
+            functions=self._functions,
+            unattended=self._unattended,
+            hidden=is_hidden if rules.deny else holds_secrets,
+            sandbox=sandbox,
+        )
 
     def _start_sandbox_search(self, checkout: Path) -> None:
         """Start looking for the sandbox of this run in the background, unless already started."""
