@@ -394,3 +394,23 @@ async def test_a_diff_of_a_checkout_that_other_steps_used_meanwhile_says_so(stud
     assert diffs["s3"].startswith("diff --git a/c.txt")
     review = next(text for text in studio.heard("bob") if text.startswith("Review one step") and "do s1" in text)
     assert f"[context: changes]\n> {line}" in review
+
+
+@pytest.mark.parametrize(
+    ("commands", "problem"),
+    [
+        ([["checkout", "-q", "--detach"]], "no branch is checked out in"),
+        ([["checkout", "-q", "--orphan", "new"]], "branch new in"),
+    ],
+)
+async def test_work_that_could_not_be_merged_is_refused_before_anybody_plans(
+    studio: Studio, repo: Path, commands: list[list[str]], problem: str
+) -> None:
+    for words in commands:
+        subprocess.run(["git", "-C", repo, *words], check=True)
+    add_team(studio, Play(), "ada", "bob", worktrees="each")
+
+    result = await run_in(studio, repo)
+
+    assert problem in str(result.error)
+    assert studio.calls == []

@@ -40,6 +40,10 @@ class Records:
 class WorkRepository(Protocol):
     """The repository in which a run works."""
 
+    async def require_branch(self) -> None:
+        """Raise Mistake if the run's checkout is not on a branch with a commit, onto which work could be merged."""
+        ...
+
     async def commit_checkout(self) -> str:
         """Return a new commit of the current state of the run's own checkout, which itself does not change."""
         ...

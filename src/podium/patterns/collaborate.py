@@ -53,6 +53,7 @@ class Collaboration:
     async def run(self) -> Answer:
         """Run all phases of the work, and return the report."""
         op, board = self._op, self._board
+        await self._require_branch()
         formed = board.record(op.scope, self._team.describe_formation())
         if formed.missing:
             op.scope.record(Noticed(text=f"The team {op.agent.name} has no member for: {', '.join(formed.missing)}"))
@@ -65,6 +66,16 @@ class Collaboration:
         except AgentFailed:
             self._change_state("error")
             raise
+
+    async def _require_branch(self) -> None:
+        """Raise AgentFailed if owners work on branches that could not be merged. A started run has been checked."""
+        op = self._op
+        if op.repository is None or not self._team.uses_branches or op.scope.has_child_outcome("team_formed#1"):
+            return
+        try:
+            await op.repository.require_branch()
+        except PodiumError as error:
+            raise op.make_error("failed", f"its members work on branches of their own: {error}") from error
 
     def _change_state(self, state: WorkState) -> None:
         self._board.record(self._op.scope, WorkStateChanged(state=state))

@@ -49,6 +49,11 @@ class CollaborationTeam:
         )
 
     @property
+    def uses_branches(self) -> bool:
+        """Whether owners work in checkouts of their own, each on its own branch."""
+        return any(agent.isolation != "shared" for agent in self.members.values())
+
+    @property
     def goal(self) -> str:
         """The request to the lead. In a nested team, it is only a part of the user's request."""
         return self.request.text

@@ -28,6 +28,26 @@ class RunRepository:
         self._directory = directory
         self._run = run
 
+    async def require_branch(self) -> None:
+        await self._find_branch()
+
+    async def _find_branch(self) -> str:
+        """Return the branch of the run's checkout. Raise Mistake if there is none, or if it has no commit."""
+        place = resolve_location(self._directory)
+        head = await call_git(place, "symbolic-ref", "--quiet", "--short", "HEAD")
+        if head.code != 0:
+            raise Mistake(
+                f"no branch is checked out in {self._directory} (its HEAD is detached), so work on other branches "
+                "cannot be merged onto one; check one out with git switch"
+            )
+        branch = head.out.decode().strip()
+        if (await call_git(place, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")).code != 0:
+            raise Mistake(
+                f"branch {branch} in {self._directory} has no commit, so no other branch can start from it; make a "
+                "commit first"
+            )
+        return branch
+
     async def commit_checkout(self) -> str:
         return await take_snapshot(self._directory)
 
@@ -47,15 +67,13 @@ class RunRepository:
 
     async def merge_branches(self, branches: Sequence[WorkBranch], *, name: str, records: Records | None) -> MergedWork:
         place = resolve_location(self._directory)
-        head = await call_git(place, "symbolic-ref", "--quiet", "--short", "HEAD")
-        if head.code != 0:
-            raise Mistake(f"no branch is checked out in {self._directory}, so the work cannot be merged onto one")
+        onto = await self._find_branch()
         # The name contains the run's id, so an existing branch with this name is from an interrupted attempt.
         await call_git(place, "update-ref", "-d", HEADS + name)
         train = await build_train(
             place,
             [TrainBranch(branch=one.branch, commit=one.commit, after=one.after) for one in branches],
-            onto=head.out.decode().strip(),
+            onto=onto,
             integration=name,
             check=_skip_check,
         )
