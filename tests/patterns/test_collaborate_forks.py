@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -261,3 +262,28 @@ async def test_a_fork_builds_on_the_branches_of_finished_steps_and_delivers_its_
     assert list_files(repo, ours.branch) == ["a.txt", "b.txt", "d.txt", "kept.txt"]
     # The owner of s3 writes a file and reports, another member reviews it, and the lead reports.
     assert len(server.calls) - before == 4
+
+
+async def test_a_fork_merges_the_finished_work_of_branches_that_were_deleted(
+    settings: Settings, repo: Path, play: Play
+) -> None:
+    play.replies |= {
+        "plan": make_plan(make_step("s1", "ada"), make_step("s2", "bob", "s1")),
+        "step:s1": [write("a.txt"), "wrote a"],
+        "step:s2": [write("b.txt"), "wrote b", write("c.txt"), "wrote c"],
+    }
+    agents = make_agents("ada", "bob")
+    async with App(settings, environ={}) as app:
+        source = await app.run(agents[0], "ship it", agents=agents, repo=repo)
+        fork = await app.fork(source.run_id, at="s1")
+        for ref in git(repo, "for-each-ref", "--format=%(refname)", f"refs/heads/podium/{source.run_id}").split():
+            git(repo, "update-ref", "-d", ref)
+
+        result = await finish(app, fork)
+
+    assert result.succeeded, result.error
+    assert list_files(repo, f"podium/{fork}/result") == ["a.txt", "c.txt", "kept.txt"]
+
+
+def git(repo: Path, *arguments: str) -> str:
+    return subprocess.check_output(["git", "-C", str(repo), *arguments], text=True)

@@ -76,6 +76,8 @@ class RunRepository:
             onto=onto,
             integration=name,
             check=_skip_check,
+            # Snapshots keep the commits of finished steps, even if their branches were deleted.
+            can_be_deleted=True,
         )
         left_out = {one.branch: one.why for one in train.left_out}
         if train.ref is None:

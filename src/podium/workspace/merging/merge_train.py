@@ -101,18 +101,25 @@ class Train:
 
 
 async def build_train(
-    repo: GitLocation, branches: Sequence[TrainBranch], *, onto: str, integration: str, check: Check
+    repo: GitLocation,
+    branches: Sequence[TrainBranch],
+    *,
+    onto: str,
+    integration: str,
+    check: Check,
+    can_be_deleted: bool = False,
 ) -> Train:
     """Merge the branches, each after the branches on which it builds, onto a new branch that starts at `onto`.
 
-    The new branch is called `integration`. If that branch exists, a number is appended to the name.
+    The new branch is called `integration`. If that branch exists, a number is appended to the name. With
+    `can_be_deleted`, the commit of a branch that no longer exists is merged; otherwise that branch is left out.
     """
     place = resolve_location(repo)
     ordered = sort_by_dependency(branches)
     await _must_be_branch_name(place, integration)
     base = await branch_tip(place, onto)
     building = _TrainBuilder(place, check, MergeSide(name=onto, commit=base))
-    await building.look_up_tips(ordered)
+    await building.look_up_tips(ordered, can_be_deleted=can_be_deleted)
     for train_branch in ordered:
         await building.add_branch(train_branch)
     ref = await _create_branch(place, integration, building.head) if building.merged else None
@@ -177,9 +184,10 @@ class _TrainBuilder:
         self.checks: tuple[str, ...] = ()
         """The checks that passed on the tree of the head."""
 
-    async def look_up_tips(self, branches: Sequence[TrainBranch]) -> None:
+    async def look_up_tips(self, branches: Sequence[TrainBranch], *, can_be_deleted: bool) -> None:
         """Resolve the branches, and the branches on which they build, once for the whole train."""
-        self._tips = await branch_tips(
+        reviewed = {train_branch.branch: train_branch.commit for train_branch in branches} if can_be_deleted else {}
+        self._tips = reviewed | await branch_tips(
             self._place, {name for train_branch in branches for name in (train_branch.branch, *train_branch.after)}
         )
 
