@@ -12,7 +12,7 @@ from msgspec import structs
 
 from podium import App, Result, Settings
 from podium.engines.model.model_wire import ModelCall
-from podium.engines.script import Move
+from podium.engines.script import Move, last_request
 from podium.runs.decision_lookup import find_decision, list_decisions
 from podium.runs.fork_position import HOW_DECIDED
 from podium.store.sqlite.reader import StoreReader
@@ -264,8 +264,8 @@ async def test_a_fork_builds_on_the_branches_of_finished_steps_and_delivers_its_
     assert len(server.calls) - before == 4
 
 
-async def test_a_fork_merges_the_finished_work_of_branches_that_were_deleted(
-    settings: Settings, repo: Path, play: Play
+async def test_a_fork_merges_the_finished_work_of_deleted_branches_and_its_request_reaches_workers(
+    settings: Settings, repo: Path, play: Play, server: ModelServer
 ) -> None:
     play.replies |= {
         "plan": make_plan(make_step("s1", "ada"), make_step("s2", "bob", "s1")),
@@ -275,7 +275,7 @@ async def test_a_fork_merges_the_finished_work_of_branches_that_were_deleted(
     agents = make_agents("ada", "bob")
     async with App(settings, environ={}) as app:
         source = await app.run(agents[0], "ship it", agents=agents, repo=repo)
-        fork = await app.fork(source.run_id, at="s1")
+        fork = await app.fork(source.run_id, at="s1", request="Mention the price.", by="ada lovelace")
         for ref in git(repo, "for-each-ref", "--format=%(refname)", f"refs/heads/podium/{source.run_id}").split():
             git(repo, "update-ref", "-d", ref)
 
@@ -283,7 +283,29 @@ async def test_a_fork_merges_the_finished_work_of_branches_that_were_deleted(
 
     assert result.succeeded, result.error
     assert list_files(repo, f"podium/{fork}/result") == ["a.txt", "c.txt", "kept.txt"]
+    owner = next(call.call for call in server.calls if "Mention the price." in last_request(call.call))
+    assert owner.messages[-1].text.startswith("You own one step")
+    assert "[message from ada lovelace]\n> Mention the price." in owner.messages[-1].text
 
 
 def git(repo: Path, *arguments: str) -> str:
     return subprocess.check_output(["git", "-C", str(repo), *arguments], text=True)
+
+
+async def test_an_owner_knows_the_request_of_a_fork_even_if_it_first_heard_it_as_a_reviewer(
+    studio: Studio, repo: Path
+) -> None:
+    play = Play(plan=make_plan(make_step("s1", "ada"), make_step("s2", "bob", "s1")))
+    add_team(studio, play, "ada", "bob")
+    studio.respond = answer_alike(play)
+    source = await run_in(studio, repo)
+    studio.calls.clear()
+
+    async with studio.app() as app:
+        result = await finish(app, await app.fork(source.run_id, at="plan", request="Mention the price."))
+
+    assert result.succeeded, result.error
+    review, step = (text for text in studio.heard("bob") if "Mention the price." in text)
+    assert review.startswith("Review one step")
+    assert step.startswith("You own one step")
+    assert "[context: earlier messages to bob]" in step

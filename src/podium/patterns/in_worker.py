@@ -14,6 +14,7 @@ from msgspec import structs
 
 from ..core.journal_rows import compute_digest
 from ..core.operation import Operation
+from ..core.person_message import deliver_messages
 from ..core.placement import DEFAULT_OPTIONS, WorkerOptions
 from ..values.agent import Agent, Permissions
 from ..values.errors import AgentFailed, FailureKind, Mistake
@@ -55,6 +56,9 @@ async def run_in_worker(op: Operation, request: Request) -> Answer:
             is_shared=op.agent.isolation == "together",
         )
         place.record_outcome(sent)
+    # A worker reads its own mailbox, so messages that arrived here before it starts are part of its task.
+    if said := deliver_messages(place, op.agent.name):
+        sent = structs.replace(sent, task=f"{sent.task}\n\n{said}")
     # This process runs the advisors and the handoff. The worker does only the agent's own work.
     own = structs.replace(op.agent, isolation="shared", advisors=None, handoff=None)
     returned = await run_worker_to_end(op, sent, own, options=op.worker_options)

@@ -19,6 +19,7 @@ from ..values.event import (
     BlockerRaised,
     DecisionProposed,
     HandoverAsked,
+    MessagesDelivered,
     PlanStepBlocked,
     PlanStepCompleted,
     PlanStepFailed,
@@ -29,6 +30,7 @@ from ..values.event import (
     PlanStepSubmitted,
     PlanStepUnblocked,
 )
+from ..values.operation_path import parse_agent_name
 from ..values.plain_text import truncate_text
 from ..values.plan import PlanStep
 from ..values.request import Note, Part, Request, quote_lines
@@ -291,7 +293,8 @@ class StepWork:
             criteria=format_criteria(step),
             names=", ".join(name for name in team.members if name != self._owner),
         )
-        return Request(text=words, origin=team.request.original, notes=(*self._list_turns(), *self._list_decisions()))
+        notes = (*self._list_turns(), *self._list_messages(), *self._list_decisions())
+        return Request(text=words, origin=team.request.original, notes=notes)
 
     def _list_turns(self) -> Iterator[Note]:
         """Yield summaries of the last turns on the step as notes, so that its next owner can build on them."""
@@ -303,6 +306,18 @@ class StepWork:
                 summary = summarise_conversation(entries, child.scope.path)
             if summary:
                 yield Note(title=f"earlier work of {child.agent.name} on this step", text=neutralise(summary))
+
+    def _list_messages(self) -> tuple[Note, ...]:
+        """Return the user's earlier messages to the owner as a note, because the owner starts a new conversation."""
+        scope = self.op.scope
+        delivered = scope.timeline.find_entries_below(scope.path, MessagesDelivered)
+        told = [
+            entry.event.text
+            for entry in delivered
+            if isinstance(entry.event, MessagesDelivered) and parse_agent_name(entry.operation) == self._owner
+        ]
+        text = truncate_text("\n".join(dict.fromkeys(told)), LONGEST_SUMMARY)
+        return (Note(title=f"earlier messages to {self._owner}", text=text),) if told else ()
 
     def _list_decisions(self) -> tuple[Note, ...]:
         """Return the team's decisions as a note. A note is not part of the digest: other steps can add decisions."""
