@@ -102,7 +102,7 @@ def list_files(repo: Path, commit: str) -> list[str]:
     return subprocess.check_output(listing, text=True).split()
 
 
-async def test_dependent_steps_begin_at_the_merged_result_and_all_of_it_is_one_branch(
+async def test_dependent_steps_begin_at_the_merged_result_and_all_of_it_is_one_branch_to_merge(
     settings: Settings, repo: Path, play: Play
 ) -> None:
     check = {"text": "both files are there", "command": "test -f a.txt -a -f b.txt"}
@@ -123,6 +123,16 @@ async def test_dependent_steps_begin_at_the_merged_result_and_all_of_it_is_one_b
     assert list_files(repo, ended.branch) == ["a.txt", "b.txt", "c.txt", "kept.txt"]
     assert sorted(path.name for path in repo.iterdir()) == [".git", "kept.txt"]
     assert f"podium merge {ended.branch}" in result.text
+
+    merge = ["merge", ended.branch, "--repo", str(repo), "--yes"]
+    merged = await to_thread.run_sync(
+        lambda: CliRunner().invoke(podium, merge, env={"PODIUM_HOME": str(settings.home)})
+    )
+
+    assert merged.exit_code == 0, merged.stderr
+    said = f"{ended.branch}: the result of lead in run {result.run_id}; steps done: s1, s2, s3\n"
+    assert said in merged.stderr
+    assert "not a worker's branch" not in merged.stderr
 
 
 async def test_a_handover_and_a_reopened_step_begin_at_the_commit_of_the_earlier_owner(

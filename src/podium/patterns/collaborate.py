@@ -29,7 +29,7 @@ from .plan_drafting import PlanDrafting
 from .step_work import StepWork
 from .team_prompts import render_prompt
 from .verdict import neutralise
-from .work_board import WorkBoard
+from .work_board import WorkBoard, make_result_branch
 
 DEFAULT_CONCURRENT = 4
 
@@ -228,7 +228,7 @@ class Collaboration:
                 async with op.scope.timeline.effect:
                     await op.repository.write_records(records)
             return MergedWork(left_out={})
-        name = f"podium/{op.scope.timeline.run}/result"
+        name = make_result_branch(op.scope.timeline.run)
         try:
             async with op.scope.timeline.effect:
                 return await op.repository.merge_branches(branches, name=name, records=records)

@@ -16,6 +16,11 @@ from ..values.event import ArtifactKind, Event, SnapshotTaken
 E = TypeVar("E", bound=Event)
 
 
+def make_result_branch(run: str) -> str:
+    """Return the branch with the merged result of a run's work."""
+    return f"podium/{run}/result"
+
+
 class WorkBoard:
     """Records the events of one team's work, and derives its progress from them."""
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from anyio import to_thread
+
 from ..values.errors import Mistake
 from ..views.worker_state import WorkerState
 from ..workspace.git.repository import Repository
@@ -15,6 +17,7 @@ from ..workspace.merging.resolution_commit import (
     find_unresolved_files,
     is_resolution_of,
 )
+from .work_lookup import TeamResult, find_team_result
 from .worker_lookup import RepoContext, load_worker_states
 
 
@@ -75,14 +78,26 @@ async def _find_named_candidate(
     if name == target:
         raise Mistake(f"{name} cannot be merged onto itself; choose another target with --onto TARGET")
     newest = _find_newest_workers(context).get(name)
-    if newest is None and name in await branch_tips(context.repository, [name]):
-        return MergeCandidate(branch=name, base=target, notice=f"{name}: not a worker's branch; merging it as it is")
+    tip = (await branch_tips(context.repository, [name])).get(name)
+    if newest is None and tip is not None:
+        result = await to_thread.run_sync(find_team_result, context.store, name)
+        notice = "not a worker's branch; merging it as it is" if result is None else describe_result(result, tip)
+        return MergeCandidate(branch=name, base=target, notice=f"{name}: {notice}")
     worker = newest or context.find_worker(name)
     notice = ""
     if worker.state != "complete":
         what = "did not succeed" if worker.is_over else "has not ended"
         notice = f"{worker.name}: its worker {what} ({worker.state}); merging the branch as it is now"
     return await _make_candidate(context, worker, target, resolvers_by_branch, notice=notice)
+
+
+def describe_result(result: TeamResult, tip: str) -> str:
+    """Describe a team's result branch: its run, its steps, and whether commits were added since the run ended."""
+    ended = result.ended
+    text = f"the result of {result.lead} in run {result.run}; steps done: {', '.join(ended.done) or 'none'}"
+    if ended.undone:
+        text += f"; not done: {', '.join(one.step for one in ended.undone)}"
+    return text if tip == ended.commit else f"{text}; the branch has changed since the run ended"
 
 
 async def _find_ready_candidates(

@@ -7,10 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
+from ..patterns.work_board import make_result_branch
 from ..store.sqlite.reader import StoreReader
 from ..values.errors import NoSuchRun
-from ..values.event import Entry, RunStarted, WorkerSent
+from ..values.event import KINDS, Entry, RunStarted, WorkEnded, WorkerSent, decode_entry
+from ..values.operation_path import parse_agent_name
 from ..views.work_progress import TeamWork, read_team_work
 
 
@@ -32,6 +35,28 @@ class WorkRun:
     def teams(self) -> list[TeamWork]:
         """The work of the collaborating teams on this timeline."""
         return read_team_work(self.entries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TeamResult:
+    """How the work on a result branch ended, in the run `run` of the agent `lead`."""
+
+    run: str
+    lead: str
+    ended: WorkEnded
+
+
+def find_team_result(store: Path, branch: str) -> TeamResult | None:
+    """Return the work of the collaborating team whose result is on a branch, or None if the branch is another one."""
+    _, _, run = branch.removesuffix("/result").rpartition("/")
+    if branch != make_result_branch(run) or not store.exists():
+        return None
+    with StoreReader(store) as reader:
+        entries = [decode_entry(row.line) for row in reader.read_rows_of_kinds(run, [KINDS[WorkEnded]])]
+    for entry in reversed(entries):
+        if isinstance(entry.event, WorkEnded) and entry.event.branch == branch:
+            return TeamResult(run=run, lead=parse_agent_name(entry.operation), ended=entry.event)
+    return None
 
 
 def iter_work_runs(reader: StoreReader, run: str) -> Iterator[WorkRun]:
