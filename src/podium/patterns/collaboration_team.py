@@ -12,6 +12,7 @@ from ..values.agent import Agent
 from ..values.event import DecisionCommitted, DecisionProposed, FormedMember, TeamFormed
 from ..values.request import Request, quote_lines
 from .member_tasks import TeamOptions, describe_workers, get_team_options, resolve_members
+from .work_plan import find_member_name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,9 +74,8 @@ class CollaborationTeam:
         return f"\n## Constraints\n{''.join(map(quote_lines, self.own.constraints)).strip()}\n"
 
     def find_member(self, name: str) -> str | None:
-        """Return the registered name of the member called `name`, ignoring case and markup, or None if not found."""
-        wanted = name.strip("@`*\"' ").casefold()
-        return next((member for member in self.members if member.casefold() == wanted), None)
+        """Return the registered name of the member called `name`, or None if there is none."""
+        return find_member_name(name, self.members)
 
     def list_decisions(self, op: Operation) -> list[str]:
         """Return one line for each decision that the team has made in this work."""

@@ -15,6 +15,7 @@ import msgspec
 from ..policy import parse_rules
 from ..policy.rule import normalise_tool_name
 from ..values.agent import Agent
+from ..values.dependency_cycle import find_cycle
 from ..values.errors import Mistake
 from ..values.plain_text import truncate_text
 from ..values.plan import Criterion, PlanStep, StepPolicy, WorkPlan
@@ -102,10 +103,8 @@ def check_plan(
     `done` are steps of an earlier plan that this one can depend on. Set `may_allow` if a person will see the plan: its
     steps can then have allow rules.
     """
-    by_name = {name.casefold(): name for name in members}
     steps = [
-        msgspec.structs.replace(step, owner=by_name.get(step.owner.strip("@`*\"' ").casefold(), step.owner))
-        for step in plan.steps
+        msgspec.structs.replace(step, owner=find_member_name(step.owner, members) or step.owner) for step in plan.steps
     ]
     problems = [] if steps else ["the plan has no steps"]
     if len(steps) > MOST_STEPS:
@@ -117,11 +116,19 @@ def check_plan(
         problems += _find_step_problems(step, members, known={*ids, *done}, may_allow=may_allow)
         if not can_check and any(one.command for one in step.acceptance):
             problems.append(f"step {step.id!r} has a criterion with a command, but there is no repository to run it in")
-    if not problems and (cycle := _find_cycle(steps)):
+    if not problems and (cycle := find_cycle({step.id: step.depends_on for step in steps})):
         problems.append(f"the steps depend on each other in a cycle: {' → '.join(cycle)}")
     if problems:
         raise InvalidPlan([truncate_text(one, LONGEST_PROBLEM) for one in problems[:MOST_PROBLEMS]])
     return msgspec.structs.replace(plan, steps=tuple(steps))
+
+
+def find_member_name(name: str, members: Collection[str]) -> str | None:
+    """Return the registered name of the member called `name`, ignoring markup and, if necessary, case; None if none."""
+    bare = name.strip("@`*\"' ")
+    if bare in members:
+        return bare
+    return next((member for member in members if member.casefold() == bare.casefold()), None)
 
 
 def _find_step_problems(
@@ -174,22 +181,6 @@ def _find_policy_problems(name: str, policy: StepPolicy, owner: Agent, *, may_al
             parse_rules({"allow": list(policy.allow)}, name)
         except Mistake as error:
             yield str(error)
-
-
-def _find_cycle(steps: list[PlanStep]) -> list[str]:
-    """Return a cycle of steps, with its first step repeated at the end, or an empty list if there is none."""
-    waiting = {step.id: step.depends_on for step in steps}
-    while ready := [id for id, before in waiting.items() if not any(one in waiting for one in before)]:
-        for id in ready:
-            del waiting[id]
-    if not waiting:
-        return []
-    way = [next(iter(waiting))]
-    while True:
-        following = next(one for one in waiting[way[-1]] if one in waiting)
-        if following in way:
-            return [*way[way.index(following) :], following]
-        way.append(following)
 
 
 # Tools

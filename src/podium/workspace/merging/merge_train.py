@@ -9,11 +9,12 @@ branch behind and can simply be run again.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
+from ...values.dependency_cycle import find_cycle
 from ...values.errors import Mistake, OutsideFailed
 from ...values.plain_text import escape_unprintable, truncate_text
 from ..git.branch import find_shell_character
@@ -154,20 +155,11 @@ def sort_by_dependency(branches: Sequence[TrainBranch]) -> list[TrainBranch]:
             (train_branch for train_branch in waiting.values() if waiting.keys().isdisjoint(train_branch.after)), None
         )
         if ready is None:
-            circle = " → ".join(escape_unprintable(branch) for branch in _find_cycle(waiting))
+            cycle = find_cycle({name: train_branch.after for name, train_branch in waiting.items()})
+            circle = " → ".join(map(escape_unprintable, cycle))
             raise Mistake(f"these branches depend on each other: {circle}; remove one of the dependencies")
         ordered.append(waiting.pop(ready.branch))
     return ordered
-
-
-def _find_cycle(waiting: Mapping[str, TrainBranch]) -> list[str]:
-    """Return a cycle of branches, in which each branch depends on the next."""
-    way = [next(iter(waiting))]
-    while True:
-        following = next(branch for branch in waiting[way[-1]].after if branch in waiting)
-        if following in way:
-            return [*way[way.index(following) :], following]
-        way.append(following)
 
 
 class _TrainBuilder:
