@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 from pathlib import Path
 
@@ -182,3 +183,38 @@ def test_a_wrong_selection_of_a_log_is_refused_with_what_would_work(
 
     assert said.exit_code == 2
     assert sentence in said.stderr
+
+
+def test_a_person_reviews_a_step_from_another_process_while_no_process_works_on_the_run(desk: Desk) -> None:
+    write_team(desk)
+    team = {"mode": "collaborate", "members": ["ada", "bob"], "review_by": "person"}
+    desk.write_agent("lead", make_plan(make_step("s1", "ada")), team=team)
+    desk.write_agent("ada", "ACCEPT", "now there is a test")
+
+    parked = desk.run_podium("run", "lead", "ship it", "--park")
+    run = desk.run_id()
+    [first] = json.loads(desk.run_podium("approvals", "--json").stdout)["waiting"]
+    shown = desk.run_podium("approvals", first["id"]).stdout
+    rejected = desk.run_podium("answer", first["id"], "there is no test")
+    reopened = desk.run_podium("resume", run, "--park")
+    [second] = json.loads(desk.run_podium("approvals", "--json").stdout)["waiting"]
+    accepted = desk.run_podium("answer", second["id"], "met")
+    resumed = desk.run_podium("resume", run)
+
+    assert (parked.returncode, reopened.returncode, resumed.returncode) == (3, 3, 0), resumed.stderr
+    assert (rejected.returncode, accepted.returncode) == (0, 0)
+    assert "Is step s1 of ada done?" in shown
+    assert "│ 1. it works" in shown
+    reviews = [json.loads(line)["event"] for line in read_log(desk, run, "plan_step_reviewed")]
+    assert [(one["passed"], one["findings"][0].get("reason", "")) for one in reviews] == [
+        (False, "there is no test"),
+        (True, ""),
+    ]
+    assert {one["reviewer"] for one in reviews} == {getpass.getuser()}
+    [reopening] = read_log(desk, run, "plan_step_reopened")
+    assert "there is no test" in reopening
+    assert "attempt 2; 1/1 met" in desk.invoke("plan", run).stdout
+
+
+def read_log(desk: Desk, run: str, kind: str) -> list[str]:
+    return desk.invoke("logs", run, "--kind", kind, "--jsonl").stdout.splitlines()
