@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -66,6 +67,27 @@ def test_the_code_of_team_modes_is_not_loaded_before_a_team_uses_it() -> None:
     loaded = set(said.stdout.split())
     assert "podium.patterns.registry" in loaded
     assert not {f"podium.patterns.{mode}" for mode in MODES} & loaded
+
+
+def test_a_run_of_an_agent_that_is_not_in_a_file_loads_no_yaml_parser(tmp_path: Path) -> None:
+    code = """
+import sys
+from pathlib import Path
+import anyio
+from podium import Agent, App, Settings
+
+async def main():
+    async with App(Settings.load({}, home=Path(sys.argv[1]), model="rehearsal"), environ={}) as app:
+        print((await app.run(Agent(name="poet", prompt="You are a poet."), "Write.")).outcome, *sys.modules)
+
+anyio.run(main)
+"""
+
+    said = subprocess.run([sys.executable, "-c", code, tmp_path], capture_output=True, text=True, check=True)
+
+    loaded = set(said.stdout.split())
+    assert {"succeeded", "podium.values.located_yaml"} <= loaded
+    assert "yaml" not in loaded
 
 
 def test_the_version_is_printed(desk: Desk) -> None:

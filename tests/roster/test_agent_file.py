@@ -21,7 +21,8 @@ from podium.roster.team_keys import KEYS as TEAM_KEYS
 from podium.values.agent import Advisors, Agent, Budget, Member, Permissions, Router, Team
 from podium.values.diagnostic import Diagnostic
 from podium.values.field_reader import to_camel_case
-from podium.values.located_yaml import MalformedText, parse_yaml_mapping
+from podium.values.located_yaml import MalformedText
+from podium.values.yaml_parser import parse_yaml_mapping
 
 DOCS = Path(__file__).parents[2] / "docs" / "agents.md"
 

@@ -15,7 +15,7 @@ from podium.values.field_reader import (
     read_budget,
     to_camel_case,
 )
-from podium.values.located_yaml import parse_yaml_mapping
+from podium.values.yaml_parser import parse_yaml_mapping
 
 
 def read_top(text: str, *, ignores_unknown_keys: bool = False) -> FieldReader:

@@ -22,8 +22,8 @@ from ..values.located_yaml import (
     MappingNode,
     NumberTooLarge,
     parse_scalar,
-    parse_yaml_mapping,
 )
+from ..values.yaml_parser import parse_yaml_mapping
 from .settings_document import SettingsDocument
 from .settings_keys import Side, read_document, read_mcp_servers
 

@@ -16,7 +16,7 @@ from ..system.locations import escape_file_name, format_path
 from ..values.agent import Agent, Source
 from ..values.diagnostic import Diagnostic
 from ..values.field_reader import FieldReader, ParseContext
-from ..values.located_yaml import MalformedText, parse_yaml_mapping
+from ..values.located_yaml import MalformedText
 from ..values.plain_text import truncate_text
 from .agent_keys import FrontmatterAgent, read_keys
 from .agent_name import is_agent_name, to_agent_name
@@ -70,6 +70,8 @@ def parse_agent_file(data: bytes, *, path: Path, source: Source, foreign: bool =
 
 def _parse_agent(context: ParseContext, data: bytes, *, source: Source) -> AgentFile:
     """Parse the file's content. Errors become diagnostics."""
+    from ..values.yaml_parser import parse_yaml_mapping  # imported here for start-up time: importing PyYAML is slow
+
     try:
         parts = split_frontmatter(bounded_file.decode_text(data))
         if parts is None:

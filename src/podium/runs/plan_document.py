@@ -12,9 +12,10 @@ from ..patterns.work_plan import InvalidPlan, check_plan, parse_step
 from ..values.agent import Agent
 from ..values.errors import Mistake
 from ..values.event import RunStarted
-from ..values.located_yaml import ListNode, MalformedText, parse_yaml_mapping, to_plain_value
+from ..values.located_yaml import ListNode, MalformedText, to_plain_value
 from ..values.operation_path import parse_agent_name
 from ..values.plan import WorkPlan
+from ..values.yaml_parser import parse_yaml_mapping
 
 HEADER = """\
 # The plan. Change it, then save and close the editor to approve it as it is here.

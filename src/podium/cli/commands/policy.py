@@ -25,7 +25,7 @@ from ...system.locations import find_home_folder, find_repo, format_path
 from ...values.action import Action
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
-from ...values.located_yaml import MalformedText, MappingNode, parse_yaml_mapping
+from ...values.located_yaml import MalformedText, MappingNode
 from ...values.plain_text import format_count
 from ..terminal import exit_codes
 from ..terminal.command_options import json_option, repo_option
@@ -280,6 +280,7 @@ def _read_mapping(path: Path, root: Path | None) -> MappingNode:
     """Parse a settings file, or the frontmatter of an agent file, and return its mapping."""
     from ...roster import agent_file  # imported here for start-up time: only `policy test` reads files
     from ...system import bounded_file
+    from ...values.yaml_parser import parse_yaml_mapping
 
     try:
         text = bounded_file.read_text_file(path, root=root)
