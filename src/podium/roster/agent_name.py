@@ -6,7 +6,6 @@ import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Callable, Sequence
-from difflib import SequenceMatcher
 
 from ..values.field_reader import FieldReader
 from ..values.located_yaml import quote_text
@@ -75,6 +74,8 @@ def sort_by_similarity(name: str, known: Sequence[str]) -> list[str]:
     if len(known) > MANY:
         place = bisect_left(known, name)
         known = known[max(0, place - NEIGHBOURS) : place + NEIGHBOURS]
+    from difflib import SequenceMatcher  # imported here for start-up time: most names are found
+
     matcher = SequenceMatcher(b=name, autojunk=False)
 
     def score_distance(other: str) -> float:

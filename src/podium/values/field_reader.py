@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -231,6 +230,8 @@ class FieldReader:
         if spelled in below:
             self.add_warning(f"unknown key here, ignored; it belongs under {below[spelled]}")
             return
+        from difflib import get_close_matches  # imported here for start-up time: most keys are spelled right
+
         near = get_close_matches(spelled[:40], sorted(known), n=1, cutoff=0.0)
         self.add_warning(f"unknown key, ignored; the closest known key is {near[0]}")
 
