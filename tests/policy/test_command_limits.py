@@ -44,6 +44,7 @@ def measure(command: str) -> float:
         "x" * 5_000_000,
         "# <<'A'\n" + ")" * 50_000 + "\nA\n",
         "bash -c '" + "$(" * 5_000 + "'",
+        "cd " + " ".join(f"a{number}" for number in range(18)),
     ],
     ids=lambda command: f"{command[:12]!r} {len(command)}",
 )

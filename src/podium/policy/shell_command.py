@@ -118,7 +118,8 @@ def _follow_folders(found: _Findings) -> tuple[str, ...]:
         if get_program_name(words) not in ("cd", "pushd"):
             continue
         for word in words[1:]:
-            if not word.startswith("-"):
+            # Every word can double the number of folders, so it is limited here, too.
+            if not word.startswith("-") and len(folders) <= 2 * MOST_FOLDERS:
                 folders |= {posixpath.normpath(posixpath.join(folder, word)): None for folder in folders}
         if len(folders) > MOST_FOLDERS:
             found.is_too_much = True
