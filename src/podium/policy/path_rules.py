@@ -163,8 +163,8 @@ def _normalise_path(path: str) -> str:
     """Return the path in the form `/a/b/`. Names that a file system may treat as equal get the same spelling."""
     names = normalise_spelling(path).casefold().replace("\\", "/").split("/")
     # Windows drops dots and spaces at the end of a name, and everything after a colon.
-    kept = [name if name in (".", "..") else name.partition(":")[0].rstrip(". ") for name in names]
-    return "/" + "/".join([name for name in kept if name and name != "."]) + "/"
+    kept = [name if name == ".." else name.partition(":")[0].rstrip(". ") for name in names if name != "."]
+    return "/" + "/".join(filter(None, kept)) + "/"
 
 
 class _GuardPatterns(NamedTuple):

@@ -155,7 +155,7 @@ class PathRule:
         if self.pattern is None:
             return self.tool != "Read" and bool(command.writes)
         named = command.mentions if self.tool == "Read" else command.writes
-        found = [locate_path(path) for path in named]
+        found = list(map(locate_path, named))
         if self.tool != "Read" and any(where.is_inside and where.path == "." for where in found):
             return True
         return any(map(self.pattern.touches, found))
@@ -251,12 +251,12 @@ class CommandRule:
 
     def permits(self, subject: Subject) -> bool:
         parts = subject.command.parts if subject.command is not None else ()
-        return bool(parts) and all(self.find_objection(words) == "" for words in parts)
+        return bool(parts) and all(
+            self.pattern.matches(join_words(words)) and not self.find_objection(words) for words in parts
+        )
 
-    def find_objection(self, words: Words) -> str | None:
-        """Return why the rule does not permit a command; "" if it permits the command, None if it does not match."""
-        if not self.pattern.matches(join_words(words)):
-            return None
+    def find_objection(self, words: Words) -> str:
+        """Return why the rule does not permit a command that its pattern matches, or "" if it permits the command."""
         for risk in find_risks(words):
             spelled_out = self.pattern.is_exact or risk.place < self.pattern.literal_word_count
             if risk.kind == "guarded" or not spelled_out:

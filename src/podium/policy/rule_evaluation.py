@@ -20,7 +20,7 @@ from ..values.errors import Mistake
 from .command_words import Words, split_names
 from .path_rules import escape_path, is_protected, is_sensitive, locate_path
 from .rule import CHANGING, READING, CommandRule, Rule, Subject, normalise_tool_name, parse_host, parse_rule
-from .shell_command import ShellCommand, parse_command
+from .shell_command import ShellCommand, join_words, parse_command
 from .shell_program import (
     COPIERS,
     INTERPRETER,
@@ -174,7 +174,8 @@ def _find_guard_reason(subject: Subject) -> str:
         return ""
     if command.folders and (entered := next((path for path in command.writes if is_protected(path)), "")):
         return f"{entered} is protected"
-    named = (path for words in command.candidates if not is_read_only(words) for path in find_mentioned_paths(words))
+    changing = (words for words in command.candidates if not is_read_only(words))
+    named = (path for words in changing for path in find_mentioned_paths(words, get_program_name(words)))
     return next((f"{path} is protected" for path in (*command.writes, *named) if is_protected(path)), "")
 
 
@@ -198,9 +199,10 @@ def _judge_command(command: ShellCommand, allow: tuple[Rule, ...]) -> Verdict:
     used: dict[str, None] = {}
     for words in command.parts:
         objections: list[str] = []
+        said = join_words(words)
         for rule in allow:
-            if isinstance(rule, CommandRule) and (objection := rule.find_objection(words)) is not None:
-                if not objection:
+            if isinstance(rule, CommandRule) and rule.pattern.matches(said):
+                if not (objection := rule.find_objection(words)):
                     used[rule.text] = None
                     break
                 objections.append(f"{rule.text} covers it, but {objection}")

@@ -90,8 +90,9 @@ def _parse_command(text: str) -> ShellCommand:
     parts = () if unread else _scan_commands(text)
     odd = unread or _find_oddity(text, found, parts)
     candidates = tuple(dict.fromkeys(found.candidates))
-    writes = _merge_unique(found.redirected, map(find_changed_paths, candidates))
-    mentions = _merge_unique(found.sources, map(find_mentioned_paths, candidates))
+    names = list(map(get_program_name, candidates))
+    writes = _merge_unique(found.redirected, map(find_changed_paths, candidates, names))
+    mentions = _merge_unique(found.sources, map(find_mentioned_paths, candidates, names))
     if is_placed:
         writes, mentions = _place_in_folders(writes, folders), _place_in_folders(mentions, folders)
     return ShellCommand(
@@ -102,7 +103,7 @@ def _parse_command(text: str) -> ShellCommand:
         simple=tuple(found.simple),
         nested=tuple(found.nested),
         candidates=candidates,
-        match_texts=tuple(dict.fromkeys(_list_match_texts(candidates))),
+        match_texts=tuple(dict.fromkeys(_list_match_texts(candidates, names))),
         sources=tuple(found.sources),
         writes=writes,
         mentions=mentions,
@@ -136,6 +137,9 @@ def _place_in_folders(paths: tuple[str, ...], folders: tuple[str, ...]) -> tuple
 @lru_cache(maxsize=1024)
 def join_words(words: Words) -> str:
     """Join words into one string with unambiguous word boundaries."""
+    joined = "\0".join(words) + "\0"
+    if joined.count("\0") == len(words):  # no word contains a NUL
+        return joined
     return "\0".join([word.replace("\0", "\ufffd") for word in words]) + "\0"
 
 
@@ -143,11 +147,11 @@ def _merge_unique(first: Iterable[str], others: Iterable[Iterable[str]]) -> tupl
     return tuple(dict.fromkeys(chain(first, *others)))
 
 
-def _list_match_texts(candidates: Iterable[Words]) -> Iterator[str]:
+def _list_match_texts(candidates: Iterable[Words], names: Iterable[str]) -> Iterator[str]:
     """Yield each command as a string for matching, and also with its program's plain name: `rm` for `/bin/RM`."""
-    for words in candidates:
+    for words, name in zip(candidates, names, strict=True):
         yield join_words(words)
-        if (name := get_program_name(words)) != words[0]:
+        if name != words[0]:
             yield join_words((name, *words[1:]))
 
 
@@ -171,7 +175,7 @@ def _find_oddity(text: str, found: _Findings, parts: tuple[Words, ...]) -> str:
         return "it has a pattern, a brace, a backslash or another character that the shell would interpret"
     if parts != tuple(found.simple) or any("=" in words[0] or not words[0] for words in parts):
         return "it can be parsed in more than one way"
-    programs = {get_program_name(words) for words in parts}
+    programs = set(map(get_program_name, parts))
     if "git" in programs and programs & {"cd", "pushd", "popd"}:
         return "it changes the folder before git, which reads its settings from there"
     return ""
@@ -216,15 +220,17 @@ def _scan_commands(text: str) -> tuple[Words, ...]:
     """Return the words of each simple command, or an empty tuple if any character is not plain."""
     parts: list[Words] = []
     words: list[str] = []
+    has_quotes = "'" in text or '"' in text
     at = 0
     while at < len(text):
         token = _TOKEN.match(text, at)
         if token is None:
             return ()
         at = token.end()
-        if token.lastgroup == "word":
-            words.append(_remove_quotes(token["word"]))
-        elif token.lastgroup == "sign":
+        kind = token.lastgroup
+        if kind == "word":
+            words.append(_remove_quotes(token["word"]) if has_quotes else token["word"])
+        elif kind == "sign":
             parts.append(tuple(words))
             words = []
     if words or not text.rstrip().endswith(";"):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import chain
 
 from .command_words import Risk, Words, is_known_program, judge_words, split_names
 from .path_rules import is_protected, is_sensitive, locate_path
@@ -67,19 +68,19 @@ def is_read_only(words: Words) -> bool:
     return known and not any(risk.kind == "deed" for risk in find_risks(words))
 
 
-def find_mentioned_paths(words: Words) -> list[str]:
-    """Return the paths that a program might open: words and parts of words; none for a program that opens no files."""
-    return [] if get_program_name(words) in PATHLESS else [path for word in words[1:] for path in _find_paths(word)]
+def find_mentioned_paths(words: Words, name: str) -> list[str]:
+    """Return the paths that the program `name` might open: words and parts of words; none if it opens no files."""
+    return [] if name in PATHLESS else list(chain.from_iterable(map(_find_paths, words[1:])))
 
 
-def find_changed_paths(words: Words) -> list[str]:
-    """Return the paths that a command is known to write, move or delete."""
-    return [word.removeprefix("of=") for word in _find_changed_operands(words) if not word.startswith("-")]
+def find_changed_paths(words: Words, name: str) -> list[str]:
+    """Return the paths that a command of the program `name` is known to write, move or delete."""
+    operands = _find_changed_operands(words, name)
+    return [word.removeprefix("of=") for word in operands if not word.startswith("-")] if operands else []
 
 
-def _find_changed_operands(words: Words) -> Words:
+def _find_changed_operands(words: Words, name: str) -> Words:
     """Return the operands that a command is known to change. Options among them are not removed."""
-    name = get_program_name(words)
     if name in WRITERS:
         return words[1:]
     if name in COPIERS:
@@ -98,7 +99,7 @@ def _find_paths(word: str) -> tuple[str, ...]:
     marks = [mark.end() for mark in _PATH_MARK.finditer(word)]
     if len(marks) > MOST_MARKS:
         marks = marks[: MOST_MARKS // 2] + marks[-MOST_MARKS // 2 :]
-    paths = [word[end:] for end in marks if end < len(word)]
+    paths = [word[end:] for end in marks if end < len(word)] if marks else []
     if not word.startswith("-"):
         paths.insert(0, word)
     elif not word.startswith("--") and len(word) > 2:

@@ -17,11 +17,12 @@ def decode_text(node: Node) -> str:
 def decode_word(node: Node) -> str:
     """Return a word as the program would receive it. Expansions that only the shell can resolve are left unchanged."""
     kind = node.type
-    if kind in ("concatenation", "command_name") and (children := node.children):
-        return "".join([decode_word(child) for child in children])
-    text = decode_text(node)
     if kind == "word":
+        text = decode_text(node)
         return text if "\\" not in text else re.sub(r"\\(.)", _unescape_backslash, text, flags=re.DOTALL)
+    if kind in ("concatenation", "command_name") and (children := node.children):
+        return "".join(map(decode_word, children))
+    text = decode_text(node)
     if kind == "raw_string":
         return text[1:-1]
     if kind == "string":
