@@ -50,7 +50,7 @@ def whole_request_fields(one: OpenRequest) -> dict[str, Any]:
         "state": derive_run_state(one.summary),
         "agent": escape_in_line(parse_agent_name(one.entry.operation)),
         "operation": escape_in_line(one.entry.operation),
-        "worker": one.worker_name,
+        "worker": escape_hidden_text(one.worker_name),
         "goal": escape_hidden_text(started.request.text),
         "seq": one.entry.seq,
     }
@@ -69,14 +69,14 @@ def _permission_fields(asked: PermissionAsked) -> dict[str, Any]:
     return {
         "tool": escape_in_line(action.tool),
         "lines": [escape_hidden_text(line) for line in format_request_lines(asked)],
-        "directory": action.directory,
+        "directory": escape_hidden_text(action.directory),
         "sandbox": SANDBOXES.get(action.sandbox, action.sandbox),
-        "reason": asked.reason,
+        "reason": escape_hidden_text(asked.reason),
         "agent_reason": escape_hidden_text(asked.agent_reason),
         "shown": escape_hidden_text(asked.shown),
         "risks": [{"kind": fact.kind, "text": format_risk(fact)} for fact in asked.risks],
-        "denied": list(asked.denied),
-        "always": asked.always,
+        "denied": [escape_hidden_text(denial) for denial in asked.denied],
+        "always": escape_hidden_text(asked.always),
         "action_id": action.id,
         "same": action.effect_hash,
     }

@@ -7,6 +7,7 @@ import { Dialog } from "./dialog.mjs";
 import { PLACES } from "./frame.mjs";
 import { Icon } from "./icons.mjs";
 import { openDialog } from "./open_dialog.mjs";
+import { plain } from "./plain_text.mjs";
 import { StateBadge } from "./badge.mjs";
 
 const DELAY = 150;
@@ -49,7 +50,7 @@ function Command({ command, isChosen, onChoose, number }) {
   const { word, icon, found } = command;
   return html`<div class="command" role="option" id=${`command-${number}`} aria-selected=${isChosen} onClick=${onChoose}>
     ${found
-      ? html`<${StateBadge} state=${found.state} /><span class="clip"><span class="strong">${found.agent}</span> ${found.request}</span>`
+      ? html`<${StateBadge} state=${found.state} /><span class="clip"><span class="strong">${plain(found.agent)}</span> ${plain(found.request)}</span>`
       : html`<${Icon} name=${icon} /><span>${word}</span>`}</div>`;
 }
 

@@ -1,6 +1,6 @@
 // Keys. One listener for the whole page, so that a key never does two things.
 
-import { signal, useEffect } from "../vendor.mjs";
+import { signal, useLayoutEffect } from "../vendor.mjs";
 import { go } from "../router.mjs";
 
 /** The screens by the key that follows g. */
@@ -21,7 +21,8 @@ export function onKey(key, handle) {
 
 /** Handle keys as long as a component is shown: `{y: () => …}`. A handler that returns false leaves the key alone. */
 export function useKeys(handlers) {
-  useEffect(() => {
+  // At once and not after the next paint: a key must never meet the handlers of what was shown before.
+  useLayoutEffect(() => {
     screenKeys.push(handlers);
     return () => {
       screenKeys.splice(screenKeys.indexOf(handlers), 1);

@@ -26,10 +26,10 @@ export function RequestDetail({ row: { request, closing }, open, hasRoute, onAns
   const Buttons = request.kind === "permission" ? PermissionButtons : QuestionButtons;
   return html`<article class="request">
     <header class="request-head">
-      <div class="row"><a class="narrow-only back" href=${address("approvals")}><${Icon} name="back" />All</a>
-        <${KindBadge} kind=${request.kind} /><span class="gap"></span>
-        <span class="small quiet nowrap"><${Age} at=${request.asked_at} before="waiting " /></span></div>
+      <a class="narrow-only back" href=${address("approvals")}><${Icon} name="back" />All</a>
+      <${KindBadge} kind=${request.kind} />
       <h2 tabindex="-1" ref=${heading}>${request.kind === "permission" ? `${request.agent} wants to use ${request.tool}` : `${request.agent} asks`}</h2>
+      <span class="small quiet nowrap"><${Age} at=${request.asked_at} before="waiting " /></span>
     </header>
     <div class="request-text" ref=${text} tabindex="0" role="region" aria-label="The whole request">
       ${request.kind === "permission" ? html`<${Permission} request=${request} />` : html`<${Question} request=${request} />`}
@@ -58,26 +58,23 @@ function Permission({ request }) {
       <div class="block" data-part="lines">${request.lines.map((line, at) => html`<div key=${at} class=${tone(line)}>${line || " "}</div>`)}</div></section>
     ${request.risks.length ? html`<section><h3>Risks</h3><ul class="stack tight">${request.risks.map((risk) => html`<li key=${risk.kind} class="tone-failed">
       <${Icon} name="hand" /> ${risk.text}</li>`)}</ul></section>` : null}
-    <section><h3>Who and why</h3><${Who} request=${request} />
-      ${request.agent_reason ? html`<p class="small quiet">The agent's own words, which nobody has checked:</p>
-        <p class="quote" data-part="agent-reason">${request.agent_reason}</p>` : html`<p class="small quiet">The agent gave no reason.</p>`}</section>
-    <section><h3>Where</h3><dl class="facts">
+    <section><h3>Who, where and why</h3><dl class="facts"><${Who} request=${request} />
+      ${request.agent_reason ? html`<dt>Agent's words</dt><dd class="quote" data-part="agent-reason" title="Nobody has checked this">${request.agent_reason}</dd>` : null}
       <dt>Directory</dt><dd class="mono">${request.directory || "none"}</dd>
-      <dt>Sandbox</dt><dd>${request.sandbox}</dd></dl></section>
-    <section><h3>Why it asks you</h3><p>${request.reason}</p>
-      ${request.denied.length ? html`<ul class="stack tight">${request.denied.map((one) => html`<li class="tone-needs"><${Icon} name="cross" /> ${one}</li>`)}</ul>` : null}</section>`;
+      <dt>Sandbox</dt><dd>${request.sandbox}</dd>
+      <dt>Rule</dt><dd>${request.reason}</dd>
+      ${request.denied.length ? html`<dt>Denied before</dt><dd class="pre tone-needs">${request.denied.join("\n")}</dd>` : null}</dl></section>`;
 }
 
 function Question({ request }) {
   return html`<section><p class="question pre" data-part="question">${request.question}</p></section>
     ${request.shown ? html`<section><h3>In full</h3><div class="block" data-part="shown">${request.shown}</div></section>` : null}
-    <section><h3>Who</h3><${Who} request=${request} /></section>`;
+    <section><h3>Who</h3><dl class="facts"><${Who} request=${request} /></dl></section>`;
 }
 
 function Who({ request }) {
-  return html`<dl class="facts">
-    <dt>Agent</dt><dd>${request.agent}${request.operation !== request.agent ? html` <span class="quiet small mono">${request.operation}</span>` : null}</dd>
+  return html`<dt>Agent</dt><dd>${request.agent}${request.operation !== request.agent ? html` <span class="quiet small mono">${request.operation}</span>` : null}</dd>
     ${request.worker ? html`<dt>Worker</dt><dd class="mono">${request.worker}</dd>` : null}
     <dt>Run</dt><dd><a class="mono" href=${address("run", request.run)}>${request.run}</a></dd>
-    <dt>Goal</dt><dd class="pre">${request.goal}</dd></dl>`;
+    <dt>Goal</dt><dd class="pre">${request.goal}</dd>`;
 }

@@ -3,6 +3,7 @@
 import { html, useEffect } from "../vendor.mjs";
 import { message } from "../state.mjs";
 import { Icon } from "./icons.mjs";
+import { plain } from "./plain_text.mjs";
 
 const SHOWN_FOR = 6000;
 
@@ -16,7 +17,7 @@ export function Toasts() {
   }, [shown]);
   return html`<div class="toasts" aria-live="polite" role="status">
     ${shown ? html`<div class="toast" data-problem=${shown.isProblem ? "" : null}>
-      <${Icon} name=${shown.isProblem ? "hand" : "check"} /><span class="pre">${shown.text}</span>
+      <${Icon} name=${shown.isProblem ? "hand" : "check"} /><span class="pre">${plain(shown.text)}</span>
       <button type="button" class="close" aria-label="Close this message" onClick=${close}><${Icon} name="close" /></button>
     </div>` : null}
   </div>`;

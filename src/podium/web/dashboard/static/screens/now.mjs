@@ -10,6 +10,7 @@ import { Button } from "../parts/button.mjs";
 import { Icon } from "../parts/icons.mjs";
 import { Empty, Loading } from "../parts/notices.mjs";
 import { openDialog } from "../parts/open_dialog.mjs";
+import { plain } from "../parts/plain_text.mjs";
 import { Age, Elapsed } from "../parts/time.mjs";
 
 export default function Now() {
@@ -61,13 +62,13 @@ function RunCard({ run }) {
   return html`<article class="card">
     <div class="row"><${StateBadge} state=${waits ? "waits" : run.state} /><span class="gap"></span><span class="small quiet">
       ${run.state === "running" ? html`<${Elapsed} since=${run.started_at} />` : duration(run.seconds)}</span></div>
-    <h3><a href=${address("run", run.id)} data-item>${run.worker || run.agent}</a></h3>
-    <p class="lines-2">${run.request}</p>
+    <h3><a href=${address("run", run.id)} data-item>${plain(run.worker || run.agent)}</a></h3>
+    <p class="lines-2">${plain(run.request)}</p>
     <${Activity} agents=${run.agents} />
     ${run.steps ? html`<${Steps} steps=${run.steps} />` : null}
     <div class="foot">
       <span>${money(run.usage.usd)}</span>
-      ${run.worker ? html`<span>${run.agent}</span>` : null}
+      ${run.worker ? html`<span>${plain(run.agent)}</span>` : null}
       ${run.parent ? html`<a href=${address("run", run.parent)}>from run ${run.parent}</a>` : null}
       <span class="gap"></span><${Steering} run=${run} />
     </div>
@@ -77,7 +78,7 @@ function RunCard({ run }) {
 function Activity({ agents }) {
   if (!agents.length) return null;
   return html`<ul class="activity">${agents.map((one) => {
-    const [name, ...rest] = one.split(": ");
+    const [name, ...rest] = plain(one).split(": ");
     return html`<li class="clip"><span class="strong">${name}</span> <span class="quiet">${rest.join(": ")}</span></li>`;
   })}</ul>`;
 }
@@ -107,8 +108,8 @@ function EndedRow({ run }) {
   const ended = run.started_at + run.seconds;
   return html`<li><a class="item ended" data-item href=${address("run", run.id)}>
     <${StateBadge} state=${run.state} />
-    <span class="strong ended-name">${run.worker || run.agent}</span>
-    <span class="quiet clip ended-text">${run.request}</span>
+    <span class="strong ended-name">${plain(run.worker || run.agent)}</span>
+    <span class="quiet clip ended-text">${plain(run.request)}</span>
     <span class="small quiet nowrap ended-facts">${money(run.usage.usd)} · ${duration(run.seconds)} · <${Age} at=${ended} after=" ago" /></span>
   </a></li>`;
 }

@@ -7,6 +7,7 @@ import { changes } from "../state.mjs";
 import { count, duration, plural } from "../format.mjs";
 import { StateBadge } from "../parts/badge.mjs";
 import { Empty, Loading, ProblemBanner } from "../parts/notices.mjs";
+import { plain } from "../parts/plain_text.mjs";
 import { Age, Elapsed } from "../parts/time.mjs";
 
 const DELAY = 200;
@@ -114,11 +115,11 @@ function RunRow({ run }) {
   const folder = run.repo.split("/").filter(Boolean).pop() || "";
   return html`<tr>
     <td><${StateBadge} state=${run.state} /></td>
-    <td class="main-cell"><a href=${address("run", run.id)} data-item class="strong">${run.agent}</a>
+    <td class="main-cell"><a href=${address("run", run.id)} data-item class="strong">${plain(run.agent)}</a>
       <span class="quiet small mono"> ${run.id}</span>
       ${run.forked_from ? html`<span class="quiet small"> fork of ${run.forked_from}</span>` : null}
-      <div class="quiet lines-2">${run.request}</div></td>
-    <td class="quiet" title=${run.repo}>${folder}</td>
+      <div class="quiet lines-2">${plain(run.request)}</div></td>
+    <td class="quiet" title=${plain(run.repo)}>${plain(folder)}</td>
     <td class="number" data-label="Entries">${count(run.entries)}</td>
     <td class="number" data-label="Duration">${run.state === "running" ? html`<${Elapsed} since=${run.started_at} />` : duration(run.seconds)}</td>
     <td class="number quiet"><${Age} at=${run.started_at} after=" ago" /></td>
