@@ -61,6 +61,10 @@ function restartStream(cursor) {
       changes(byRun) {
         noteKinds(Object.values(byRun).flat());
       },
+      connected() {
+        // Without a cursor the stream begins now, so what was written before is only in the lists.
+        noteKinds(["permission_asked"]);
+      },
       mail() {
         noteKinds(["permission_answered"]);
       },

@@ -16,7 +16,8 @@ export const connection = signal("connecting");
  *
  * `follow(runs)` returns the ids of the runs whose entries are wanted. `on.entries(list)` gets their entries,
  * `on.changes({run: [kind]})` the other runs in which something happened, `on.mail()` says that somebody answered or sent
- * a message, and `on.reset()` that everything has to be loaded again, because the server does not know the cursor.
+ * a message, `on.connected()` that the stream is open, and `on.reset()` that everything has to be loaded again, because
+ * the server does not know the cursor.
  */
 export function openStream({ runs, cursor, on }) {
   let last = cursor;
@@ -45,6 +46,7 @@ export function openStream({ runs, cursor, on }) {
     connection.value = "live";
     delay = FIRST_DELAY;
     heard();
+    on.connected();
     for await (const event of parseEvents(response.body)) {
       heard();
       if (event.name === "entries") on.entries(JSON.parse(event.data));
