@@ -109,12 +109,12 @@ class Site:
 
 
 @contextmanager
-def open_site(folder: Path) -> Iterator[Site]:
-    """Serve a new store in this folder, with a git repository, until the block ends."""
+def open_site(folder: Path, *, port: int = 0) -> Iterator[Site]:
+    """Serve the store in this folder, with a git repository, until the block ends. Both are created if necessary."""
     repo = folder / "repo"
     subprocess.run(["git", "init", "-q", repo], check=True)
     studio = Studio(folder / "home")
-    options = ServeOptions(repo=repo)
+    options = ServeOptions(repo=repo, port=port)
     with (
         start_blocking_portal() as portal,
         portal.wrap_async_context_manager(open_server(studio.settings, options)) as server,

@@ -198,7 +198,10 @@ def test_hostile_text_is_shown_escaped_in_full_wherever_it_stands(site: Site, vi
 
 def require_harmless(page: Page) -> None:
     """Fail if text became an element, or if a character that hides or reorders text reached the page as it was."""
-    assert page.locator("main img, main script, main iframe, main a[href*=attacker], main a[href^=javascript]").count() == 0
+    assert (
+        page.locator("main img, main script, main iframe, main a[href*=attacker], main a[href^=javascript]").count()
+        == 0
+    )
     text = page.locator("body").inner_text()
     assert {one for one in text if unicodedata.category(one) in ("Cc", "Cf") and one not in "\n\t"} == set()
 

@@ -91,10 +91,17 @@ onKey("?", () => { openDialog.value = "keys"; });
 onKey("/", focusSearch);
 onKey("ctrl-k", () => { if (token.value && !document.querySelector("dialog[open]")) openDialog.value = "commands"; });
 
-signInFromAddress()
-  .catch((problem) => say(problem.message, true))
-  .finally(() => {
-    const place = document.getElementById("app");
-    place.replaceChildren();
-    render(html`<${App} />`, place);
-  });
+/** Sign in if the address has a code, and go on to the first screen. The code does not stay in the address. */
+async function useCode() {
+  if (!/[#&]code=/.test(location.hash)) return;
+  await signInFromAddress().catch((problem) => say(problem.message, true));
+  go("now");
+}
+
+// An address that is pasted into an open tab changes only the part after #, which does not load the page again.
+addEventListener("hashchange", useCode);
+useCode().then(() => {
+  const place = document.getElementById("app");
+  place.replaceChildren();
+  render(html`<${App} />`, place);
+});

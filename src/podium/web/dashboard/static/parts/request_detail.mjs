@@ -29,7 +29,7 @@ export function RequestDetail({ row: { request, closing }, open, hasRoute, onAns
       <a class="narrow-only back" href=${address("approvals")}><${Icon} name="back" />All</a>
       <${KindBadge} kind=${request.kind} />
       <h2 tabindex="-1" ref=${heading}>${request.kind === "permission" ? `${request.agent} wants to use ${request.tool}` : `${request.agent} asks`}</h2>
-      <span class="small quiet nowrap"><${Age} at=${request.asked_at} before="waiting " /></span>
+      <span class="small quiet nowrap"><${Age} at=${request.asked_at} before=${closing ? "asked " : "waiting "} after=${closing ? " ago" : ""} /></span>
     </header>
     <div class="request-text" ref=${text} tabindex="0" role="region" aria-label="The whole request">
       ${request.kind === "permission" ? html`<${Permission} request=${request} />` : html`<${Question} request=${request} />`}
