@@ -16,7 +16,7 @@ export const PLACES = [
   ["now", "Now", "now", true],
   ["runs", "Runs", "runs", true],
   ["approvals", "Approvals", "approvals", true],
-  ["plan", "Plans", "plan", false],
+  ["plans", "Plans", "plan", false],
   ["decisions", "Decisions", "decisions", false],
   ["workers", "Workers", "workers", true],
   ["cost", "Cost", "cost", false],

@@ -5,7 +5,7 @@ import { go } from "../router.mjs";
 
 /** The screens by the key that follows g. */
 export const SCREEN_BY_KEY = {
-  n: "now", r: "runs", a: "approvals", p: "plan", d: "decisions", w: "workers", c: "cost", t: "teams", s: "settings",
+  n: "now", r: "runs", a: "approvals", p: "plans", d: "decisions", w: "workers", c: "cost", t: "teams", s: "settings",
 };
 
 /** Whether g was pressed and the next key chooses a screen. It waits for that key, however long it takes. */

@@ -1,0 +1,83 @@
+"""The first screen: what needs you, what works, what has finished, and a form to start a run."""
+
+from __future__ import annotations
+
+import re
+
+from playwright.sync_api import expect
+
+from podium import Agent
+from podium.testing import calls
+from podium.values.event import RunStarted
+from podium.values.request import Request
+from podium.values.worker_task import WorkerTask
+
+from .conftest import DESKTOP, PHONE, Site, Visitor, find_sideways_scroll
+
+
+def test_a_run_moves_from_band_to_band_as_it_works(site: Site, visitor: Visitor) -> None:
+    site.studio.agent("writer", says=[calls("bash", command="touch made.txt"), "It is made."], tools=("bash",))
+    page = visitor.open(site, "/now")
+    needs, working, finished = (page.get_by_role("region", name=name) for name in ("Needs you", "Working", "Finished"))
+    expect(needs).to_contain_text("Nothing needs you.")
+    expect(working).to_contain_text("podium run plan-build-review")
+    expect(finished).to_contain_text("No run has finished yet.")
+
+    run = site.start_run("writer", "Make the file")
+
+    expect(working.get_by_role("article")).to_contain_text("waits for you")
+    expect(working.get_by_role("article")).to_contain_text("waiting for permission to use bash")
+    expect(needs.get_by_role("link")).to_contain_text(
+        re.compile(r"permission\s*waiting \d+s\s*bash touch made.txt\s*writer")
+    )
+    assert working.get_by_role("link", name="writer").get_attribute("href") == f"#/run/{run}"
+    needs.get_by_role("link").focus()
+    site.write_run("other", RunStarted(agent="lead", request=Request(text="Elsewhere"), agents=(Agent(name="lead"),)))
+    expect(working.get_by_role("article")).to_have_count(2)
+    expect(needs.get_by_role("link")).to_be_focused()  # an update of the page does not take the focus away
+    expect(working.get_by_role("article").filter(has_text="Elsewhere")).to_contain_text("interrupted, can resume")
+    working.get_by_role("button", name="Pause").click()
+    expect(page.get_by_text(re.compile("paus", re.I)).first).to_be_visible()
+    [one] = site.list_requests()
+    site.answer(run, one.asked.id, "deny")
+    expect(needs).to_contain_text("Nothing needs you.")
+
+
+def test_a_worker_and_many_runs_fit_on_every_screen(site: Site, visitor: Visitor) -> None:
+    task = WorkerTask(
+        root="/srv/repo", path="/srv/tree", branch="podium/add-a-very-long-branch-name-" + "x" * 60, parent="p1"
+    )
+    started = RunStarted(
+        agent="builder", request=Request(text="Build it " * 40), agents=(Agent(name="builder"),), errand=task
+    )
+    for number in range(60):
+        site.write_run(f"w{number}", started)
+    page = visitor.open(site, "/now", viewport=PHONE)
+
+    cards = page.get_by_role("region", name="Working").get_by_role("article").filter(has_text=task.branch)
+
+    expect(cards).to_have_count(60)
+    expect(cards.first.get_by_role("link", name="from run p1")).to_have_attribute("href", "#/run/p1")
+    expect(cards.first).to_contain_text("queued")
+    for size in (PHONE, DESKTOP):
+        page.set_viewport_size(size)  # type: ignore[arg-type]
+        assert find_sideways_scroll(page) == 0
+
+
+def test_a_run_starts_from_the_form(site: Site, visitor: Visitor) -> None:
+    page = visitor.open(site, "/now")
+    page.get_by_role("button", name="Start a run").click()
+    form = page.get_by_role("dialog", name="Start a run")
+    form.get_by_label("Agent or team").fill("nobody")
+    form.get_by_label("Request").fill("Say hello")
+    form.get_by_role("button", name="Start", exact=True).click()
+    expect(form.get_by_role("alert")).to_contain_text("nobody")
+    assert form.locator("#agents option").count() > 0
+
+    form.get_by_label("Agent or team").fill("answer")
+    form.get_by_label("Budget").fill("0.5")
+    form.get_by_role("button", name="Start", exact=True).dblclick()
+
+    expect(page.get_by_text(re.compile(r"Run \w+ started\."))).to_be_visible()
+    page.goto(f"{site.address}/#/runs?text=hello")
+    expect(page.get_by_role("row").filter(has_text="Say hello")).to_have_count(1)
