@@ -29,9 +29,8 @@ function readForm(form) {
 function Fields({ agents }) {
   const repo = session.value ? session.value.repo : "";
   return html`<label class="field">Agent or team
-      <input name="agent" required data-first list="agents" autocomplete="off" spellcheck=${false} />
-      <datalist id="agents">${agents.map((one) => html`<option key=${one.name} value=${one.name}>${one.description}</option>`)}</datalist>
-    </label>
+      <input name="agent" required data-first list="agents" autocomplete="off" spellcheck=${false} /></label>
+    <datalist id="agents">${agents.map((one) => html`<option key=${one.name} value=${one.name}>${one.description}</option>`)}</datalist>
     <label class="field">Request<textarea name="request" required placeholder="What should be done, and how you will know that it is done"></textarea></label>
     <label class="field">Folder <span class="hint">on the server's machine</span>
       <input name="repo" autocomplete="off" placeholder=${repo} spellcheck=${false} /></label>
