@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from anyio import sleep
 from anyio.abc import TaskStatus
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_playwright
@@ -92,6 +93,16 @@ class Site:
 
         self.portal.call(write)
 
+    def wait_for_events(self, run: str, kind: type[Event], count: int = 1) -> list[Any]:
+        """Return a run's events of this kind, as soon as it has so many of them."""
+
+        async def wait() -> list[Any]:
+            while len(found := self.studio.events(run, kind)) < count:  # noqa: ASYNC110 - the store is a file
+                await sleep(0.02)
+            return found
+
+        return self.portal.call(wait)
+
     def list_requests(self) -> list[OpenRequest]:
         """Return the open requests, oldest first."""
         return list_open_requests(self.store) if self.store.exists() else []
@@ -140,15 +151,19 @@ class Visitor:
     browser: Browser
     problems: list[str] = field(default_factory=list)
 
-    def open(self, site: Site, place: str = "", *, signs_in: bool = True, **options: Any) -> Page:
+    def open(
+        self, site: Site, place: str = "", *, signs_in: bool = True, has_clock: bool = False, **options: Any
+    ) -> Page:
         """Open the dashboard in a new browser profile, signed in through the printed address.
 
-        `place` is the part of the address after `#`, such as `/approvals`. `options` go to the browser context, such as
-        viewport or color_scheme.
+        `place` is the part of the address after `#`, such as `/approvals`. With `has_clock`, the test can set the time
+        with `page.clock`. `options` go to the browser context, such as viewport or color_scheme.
         """
         context = self.browser.new_context(**({"viewport": DESKTOP, "reduced_motion": "reduce"} | options))
         context.set_default_timeout(TOO_LONG)
         page = context.new_page()
+        if has_clock:
+            page.clock.install()
         self.watch(page, site.address)
         page.goto(site.server.make_sign_in_address() if signs_in else site.address)
         if signs_in:

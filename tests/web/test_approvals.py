@@ -11,11 +11,9 @@ from playwright.sync_api import Page, expect
 
 from podium import Agent
 from podium.runs.request_fields import whole_request_fields
-from podium.store.sqlite.reader import StoreReader
 from podium.testing import calls
 from podium.values.action import Action
 from podium.values.event import (
-    Event,
     PermissionAnswered,
     PermissionAsked,
     QuestionAnswered,
@@ -49,11 +47,6 @@ def _end_runs(site: Site) -> Any:
 
 def add_shell_agent(site: Site, name: str, command: str, **more: Any) -> None:
     site.studio.agent(name, says=[calls("bash", command=command), "done"], tools=("bash",), **more)
-
-
-def read_events(site: Site, run: str, kind: type[Event]) -> list[Any]:
-    with StoreReader(site.store) as reader:
-        return [entry.event for entry in reader.read_entries(run) if isinstance(entry.event, kind)]
 
 
 def show_to_end(page: Page) -> None:
@@ -95,7 +88,7 @@ def test_a_request_appears_everywhere_and_is_answered_once_wherever_that_is(site
     expect(phone.get_by_text("Approved once: bash touch seen.txt.")).to_be_visible()
     expect(desk.get_by_text(re.compile(r"Approved once by \S+ \(page\)"))).to_be_visible()
     assert site.list_requests() == []
-    assert [one.decision for one in read_events(site, second, PermissionAnswered)] == ["once"]
+    assert [one.decision for one in site.wait_for_events(second, PermissionAnswered)] == ["once"]
     phone.goto(f"{site.address}/#/approvals/{one.asked.id}")
     expect(phone.get_by_text("Approved once by ada (terminal)")).to_be_visible()
 
@@ -103,8 +96,7 @@ def test_a_request_appears_everywhere_and_is_answered_once_wherever_that_is(site
 def test_nothing_can_be_answered_before_it_was_shown_to_its_end(site: Site, visitor: Visitor) -> None:
     long = "\n".join(f"echo {number}" for number in range(200))
     add_shell_agent(site, "long", f"{long}\ntouch last.txt")
-    page = visitor.open(site, "/approvals")
-    page.clock.install()
+    page = visitor.open(site, "/approvals", has_clock=True)
 
     run = site.start_run("long")
 
@@ -132,7 +124,7 @@ def test_nothing_can_be_answered_before_it_was_shown_to_its_end(site: Site, visi
     page.clock.run_for(300)
     page.keyboard.press("y")
     expect(approve_button(page)).to_be_disabled()
-    assert read_events(site, run, PermissionAnswered)
+    assert site.wait_for_events(run, PermissionAnswered)
     assert [one.summary.id for one in site.list_requests()] == [short]
     page.clock.run_for(300)
     expect(approve_button(page)).to_be_enabled()
@@ -255,9 +247,7 @@ def test_every_answer_is_given_with_its_key_and_only_when_it_is_meant(site: Site
 
 def read_answer(site: Site, run: str) -> PermissionAnswered:
     """Return the only answer to the only request of a run, as soon as the run has received it."""
-    while not (found := read_events(site, run, PermissionAnswered)):
-        pass
-    [answer] = found
+    [answer] = site.wait_for_events(run, PermissionAnswered)
     assert isinstance(answer, PermissionAnswered)
     return answer
 
@@ -290,6 +280,4 @@ def test_identical_requests_are_approved_together_and_questions_are_answered(sit
     page.get_by_label("Or in your own words").fill("y, green")
     page.get_by_role("button", name="Send").click()
     expect(page.get_by_text("Nothing waits for you.")).to_be_visible()
-    while len(answers := read_events(site, asked, QuestionAnswered)) < 2:
-        pass
-    assert [one.text for one in answers] == ["blue", "y, green"]
+    assert [one.text for one in site.wait_for_events(asked, QuestionAnswered, 2)] == ["blue", "y, green"]
