@@ -1,0 +1,64 @@
+// The tree of operations, one row each, with the end of the text that the operation is producing.
+
+import { html } from "../vendor.mjs";
+import { walk } from "../run_view.mjs";
+import { duration, plural } from "../format.mjs";
+import { StateBadge } from "./badge.mjs";
+import { Elapsed } from "./time.mjs";
+import { VirtualList } from "./run_virtual.mjs";
+
+const ROW = 58;
+const DEEPEST = 8;
+
+const TRIGGERS = {
+  request: "answers the request", handoff: "takes over by handoff", route: "chosen by the router", advice: "advises",
+  member: "works as a member", tool: "called as a tool", retry: "tries again", vote: "votes",
+};
+
+export const describeTrigger = (trigger) => TRIGGERS[trigger] ?? trigger;
+
+/** Return the operations in the order of the tree, each with its depth. */
+export function flattenTree(view) {
+  if (view.root === null) return [];
+  const depths = new Map();
+  return Array.from(walk(view, view.root), (node) => {
+    const depth = node.parent === null ? 0 : depths.get(node.parent) + 1;
+    depths.set(node.path, depth);
+    return { node, depth };
+  });
+}
+
+/** Return the state of an operation for its badge. */
+export function nodeState(node, isPaused) {
+  if (node.outcome !== null) return node.outcome;
+  if (node.activity.startsWith("waiting")) return "waiting";
+  return isPaused ? "paused" : "working";
+}
+
+/** Return the last line that has text, without reading more than the end of a long text. */
+function lastLine(text) {
+  const lines = text.slice(-400).trimEnd().split("\n");
+  return lines[lines.length - 1].slice(-200).trim();
+}
+
+export default function OperationTree({ view, selected, onSelect }) {
+  const rows = flattenTree(view);
+  if (!rows.length) return html`<p class="empty">The operations of the run appear here when its first agent starts.</p>`;
+  return html`<${VirtualList} count=${rows.length} height=${ROW} className="run-tree" label=${plural(rows.length, "operation")}
+    showPlace=${rows.findIndex(({ node }) => node.path === selected)}
+    renderRow=${(place) => html`<${Row} key=${rows[place].node.path} ...${rows[place]} isPaused=${view.isPaused}
+      isSelected=${rows[place].node.path === selected} onSelect=${onSelect} />`} />`;
+}
+
+function Row({ node, depth, isPaused, isSelected, onSelect }) {
+  const text = node.ended === null ? node.status || node.activity : node.failure?.message ?? "";
+  return html`<div role="listitem" class="run-node"><button type="button" data-item aria-current=${isSelected ? "true" : null}
+    data-path=${node.path} onClick=${() => onSelect(node.path)} style=${{ paddingLeft: `${12 + Math.min(depth, DEEPEST) * 18}px` }}>
+    <span class="run-node-head"><strong class="clip">${node.agent}</strong>
+      <span class="quiet small clip">${describeTrigger(node.trigger)}</span><span class="run-gap"></span>
+      <span class="quiet small nowrap">${node.ended === null ? html`<${Elapsed} since=${node.started} />` : duration(node.ended - node.started)}</span>
+      <${StateBadge} state=${nodeState(node, isPaused)} /></span>
+    <span class="run-node-text clip"><span class=${node.failure ? "tone-failed" : "quiet"}>${text}</span>
+      ${text && node.text ? html`<span class="quiet"> · </span>` : null}${lastLine(node.text)}</span>
+  </button></div>`;
+}

@@ -1,0 +1,113 @@
+// An entry of a timeline as one line of text, in the words of `podium logs`.
+
+import { plural } from "../format.mjs";
+import { briefArguments } from "./run_index.mjs";
+
+const LONGEST = 160;
+
+const clip = (text, most = LONGEST) => {
+  const flat = String(text).slice(0, most * 3).replace(/\s+/g, " ").trim();
+  return flat.length > most ? `${flat.slice(0, most - 1)}…` : flat;
+};
+const quote = (text) => `"${clip(text)}"`;
+const by = (name, channel) => (name ? ` by ${name}${channel ? ` (${channel})` : ""}` : "");
+const failure = (one) => (one ? `: ${clip(one.message)}` : "");
+const list = (names, otherwise = "nobody") => (names?.length ? names.join(", ") : otherwise);
+const limits = (budget) => Object.entries(budget ?? {}).map(([name, value]) => `${value} ${name.replace("_", " ")}`).join(", ");
+
+/** Return the name of the agent that an operation's path ends with: `legal` for `lead/advice:legal#1`. */
+export function agentOf(operation = "") {
+  const segment = operation.slice(operation.lastIndexOf("/") + 1);
+  const [, named = ""] = /:(.*)#[^#]*$/.exec(segment) ?? [];
+  return named || segment;
+}
+
+const LINES = {
+  run_started: (e) => `${e.forked_from ? `forked from run ${e.forked_from}` : "started"}; request to ${e.agent}: ${quote(e.request.text)}`,
+  run_resumed: (e) => `resumed by process ${e.pid} on ${e.host}`,
+  run_paused: () => "paused",
+  run_ended: (e) => `${e.outcome}${failure(e.failure)}`,
+  stop_asked: (e) => `stop requested${by(e.by)}`,
+  pause_asked: (e) => `pause requested${by(e.by)}; current steps finish first`,
+  budget_changed: (e) => `budget changed${by(e.by)} to ${limits(e.budget)}`,
+  message_received: (e) => `message for ${e.to}${by(e.by)}: ${quote(e.text)}${(e.attachments ?? []).map((one) => `, with ${one.name}`).join("")}`,
+  messages_delivered: (e) => `received ${plural(e.ids.length, "message")}`,
+  permission_asked: (e) => `asks for permission: ${e.action.tool} ${briefArguments(e.action.arguments)}; ${clip(e.reason)}`,
+  permission_answered: (e) => `request ${e.id}: ${["once", "run", "always"].includes(e.decision) ? `allowed (${e.decision})` : "denied"}${by(e.by, e.channel)}${e.comment ? `: ${clip(e.comment)}` : ""}`,
+  question_asked: (e) => `asks you: ${quote(e.text)}`,
+  question_answered: (e) => `question ${e.id}: answered${by(e.by, e.channel)}: ${quote(e.text)}`,
+  action_began: (e) => `${e.action.tool} starts; allowed by ${e.allowed_by}`,
+  action_refused: (e) => `${e.action.tool} refused: ${clip(e.reason)}`,
+  status_reported: (e) => `reports: ${clip(e.text)}`,
+  operation_started: (e) => (e.trigger === "request" ? "started" : `started (${e.trigger})`),
+  operation_ended: (e) => `${e.outcome}${failure(e.failure)}`,
+  turn_started: (e) => `calling ${e.engine}`,
+  turn_resumed: () => "resuming its turn; the previous process died",
+  turn_ended: (e) => (e.failure ? `turn failed${failure(e.failure)}` : e.text?.trim() ? `says ${quote(e.text)}` : "turn ended without text"),
+  session_revived: (e) => `asked again in a new engine session: ${clip(e.reason)}`,
+  text_streamed: (e) => `streams ${quote(e.text)}`,
+  reasoning_streamed: (e) => `reasons ${quote(e.text)}`,
+  text_superseded: () => "discards its text; the model is called again",
+  model_replied: (e) => `model call completed${e.text?.trim() ? `: ${quote(e.text)}` : e.calls?.length ? ` with ${plural(e.calls.length, "tool call")}` : ""}`,
+  call_failed: (e) => `model call failed: ${clip(e.message)}${e.wait == null ? "" : `; retrying in ${e.wait} s`}`,
+  call_cut: () => "model call cancelled",
+  context_compacted: (e) => `summarized the first ${plural(e.replaced, "message")} of its conversation`,
+  tool_called: (e) => `uses ${e.action.tool} ${briefArguments(e.action.arguments)}`,
+  tool_answered: (e) => `${e.is_error ? "tool error" : "tool answered"}: ${clip(e.text)}`,
+  advised: (e) => `advised by ${list(e.heard)}${e.unavailable?.length ? `; unavailable: ${list(e.unavailable.map((one) => one.agent))}` : ""}`,
+  route_refused: (e) => `chose ${e.chosen || "no agent"}; the valid destinations are ${list(e.destinations)}`,
+  routed: (e) => `${e.is_fallback ? "falls back to" : "chooses"} ${e.agent}: ${quote(e.reason ?? "")}`,
+  handed_off: (e) => `hands off to ${e.receiver}`,
+  team_planned: (e) => `plans iteration ${e.iteration ?? 1} for ${list([...new Set(e.assignments.map((one) => one.worker))], "no workers")}`,
+  evaluated: (e) => `iteration ${e.iteration} scored ${e.score}${by(e.by)}: ${e.is_complete ? "complete" : e.held_back || "not complete"}`,
+  checked: (e) => `checks ${e.passed ? "passed" : "failed"}: ${clip(e.commands.join(", "))}`,
+  adjustment_proposed: (e) => `${e.is_applied ? "applies" : "proposes"}: ${clip(e.text)}`,
+  member_changed: (e) => `changed${by(e.by)}: ${e.member} uses ${e.model ? `model ${e.model}` : "a new prompt"} from its next operation on`,
+  iteration_failed: (e) => `iteration ${e.iteration} failed: ${clip(e.message)}`,
+  reflect_ended: (e) => `ends after ${plural(e.iterations, "iteration")}: ${e.end.replaceAll("_", " ")}`,
+  broadcast: (e) => `${e.author} says in round ${e.round}: ${quote(e.text)}`,
+  voted: (e) => `${e.author} is ${e.ready ? "ready" : "not ready"} to conclude${e.reason ? `: ${quote(e.reason)}` : ""}`,
+  round_ended: (e) => `round ${e.round} ended${e.missing?.length ? `; missing: ${list(e.missing)}` : ""}`,
+  discussion_ended: (e) => `the discussion ended after ${plural(e.rounds, "round")}: ${e.by.replaceAll("_", " ")}`,
+  worker_placed: (e) => `works on ${e.branch}, from ${e.base.slice(0, 12)}`,
+  work_committed: (e) => `${plural(e.files?.length ?? 0, "file")} changed on ${e.branch} at ${e.commit.slice(0, 12)} (+${e.added ?? 0} -${e.removed ?? 0})`,
+  worker_sent: (e) => `starts a worker (run ${e.run})${e.branch ? ` on ${e.branch}` : ""}`,
+  worker_returned: (e) => `worker run ${e.run} ${e.outcome}${e.error ? `: ${clip(e.error)}` : ""}`,
+  noticed: (e) => `notice: ${clip(e.text)}`,
+  team_formed: (e) => `forms a team of ${list(e.members.map((one) => one.name))}${e.missing?.length ? `; missing: ${list(e.missing)}` : ""}`,
+  work_state_changed: (e) => `the work is now ${e.state}`,
+  plan_drafted: (e) => `${e.by} drafts version ${e.version} of the plan with ${plural(e.plan.steps?.length ?? 0, "step")}`,
+  plan_refused: (e) => `the plan of ${e.by} is refused: ${clip(e.problems.join("; "))}`,
+  plan_reviewed: (e) => `${e.reviewer} ${e.verdict === "accept" ? "accepts" : "asks to change"} version ${e.version} of the plan${e.reason ? `: ${quote(e.reason)}` : ""}`,
+  plan_committed: (e) => `version ${e.version} of the plan is committed${by(e.by)}`,
+  plan_step_started: (e) => `${e.owner} starts step ${e.step}${e.attempt > 1 ? `, attempt ${e.attempt}` : ""}`,
+  handover_asked: (e) => `asks ${e.to} to take over: ${quote(e.reason)}`,
+  blocker_raised: (e) => `cannot continue: ${quote(e.topic)}`,
+  plan_step_handed_over: (e) => (e.refused ? `handover of step ${e.step} to ${e.receiver} refused: ${clip(e.refused)}` : `step ${e.step} goes from ${e.sender} to ${e.receiver}: ${quote(e.reason)}`),
+  plan_step_blocked: (e) => `step ${e.step} is blocked: ${clip(e.reason)}`,
+  plan_step_unblocked: (e) => `step ${e.step} continues`,
+  plan_step_submitted: (e) => `${e.author} submits step ${e.step} for review`,
+  plan_step_reviewed: (e) => `${e.reviewer} ${e.passed ? "passes" : "rejects"} step ${e.step}`,
+  plan_step_reopened: (e) => `step ${e.step} is done again: ${clip(e.reason)}`,
+  plan_step_completed: (e) => `step ${e.step} is done`,
+  plan_step_failed: (e) => `step ${e.step} failed: ${clip(e.reason)}`,
+  artifact_stored: (e) => `stores the ${e.kind} ${e.name}`,
+  snapshot_taken: (e) => `snapshot ${e.name} taken`,
+  work_ended: (e) => `the work ended with ${plural(e.done.length, "step")} done${e.undone?.length ? ` and ${e.undone.length} not done` : ""}`,
+  decision_proposed: (e) => `decision proposed${by(e.by)}: ${quote(e.topic)}; options: ${list(e.options)}`,
+  ballot_cast: (e) => `${e.voter} votes ${e.option ? `for ${e.option}` : "for none of the options"}${e.reason ? `: ${quote(e.reason)}` : ""}`,
+  ballot_refused: (e) => `the ballot of ${e.voter} does not count: ${clip(e.reason)}`,
+  vote_closed: (e) => `the vote is closed: ${e.why}`,
+  decision_committed: (e) => `decided: ${e.option} (${e.how})`,
+};
+
+export const TOLD_KINDS = Object.freeze(Object.keys(LINES));
+
+/** Return an entry as one line. */
+export function describeEvent(event) {
+  const write = LINES[event.type];
+  return write ? write(event) : event.type.replaceAll("_", " ");
+}
+
+/** Return the agent or the run that an entry is about. */
+export const subjectOf = (entry) => (entry.operation ? agentOf(entry.operation) : "run");

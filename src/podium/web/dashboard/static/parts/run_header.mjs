@@ -1,0 +1,89 @@
+// The head of the run screen: what was asked, how it goes, what it has used, and the commands.
+
+import { html, useState } from "../vendor.mjs";
+import { post } from "../api.mjs";
+import { count, duration, iso, money, plural } from "../format.mjs";
+import { address, go } from "../router.mjs";
+import { listOpenRequests, totalUsage } from "../run_view.mjs";
+import { serverNow } from "../state.mjs";
+import { StateBadge } from "./badge.mjs";
+import { Button } from "./button.mjs";
+import { Icon } from "./icons.mjs";
+import { BudgetDialog, ForkDialog, RetryDialog, StopDialog } from "./run_dialogs.mjs";
+import { findRunState } from "./run_log.mjs";
+import { Age, Elapsed } from "./time.mjs";
+
+export default function RunHeader({ log, view, at, onMessage }) {
+  const state = at === null ? findRunState(log) : view.ended?.outcome ?? (view.isPaused ? "paused" : "running");
+  const waiting = listOpenRequests(view, at === null ? serverNow() : view.at).length;
+  const { started } = view;
+  return html`<header class="run-head">
+    <div class="run-title"><h1 class="lines-2" title=${started.request.text}>${started.request.text}</h1><${StateBadge} state=${state} /></div>
+    <p class="run-line quiet small"><span>run <code>${view.run}</code></span><span>to ${started.agent}</span>
+      <span>started <${Age} at=${view.startedAt} after=" ago" /></span>
+      ${started.repo ? html`<span class="clip" title=${started.repo}>in <code>${started.repo}</code></span>` : null}
+      ${started.forked_from ? html`<span>forked from <a href=${forkedAddress(started.forked_from)}>${started.forked_from}</a></span>` : null}</p>
+    <div class="run-figures">
+      <${Time} view=${view} state=${state} at=${at} /><${Spend} view=${view} />
+      <${Figure} name="Operations" value=${count(view.nodes.size)} /><${Figure} name="Entries" value=${count(view.seq)} />
+      ${waiting > 0 && html`<a class="badge run-waiting" data-tone="needs" href=${address("approvals")}><${Icon} name="hand" />${plural(waiting, "request")} ${waiting === 1 ? "needs" : "need"} you</a>`}
+    </div>
+    <${Commands} log=${log} view=${view} at=${at} state=${findRunState(log)} onMessage=${onMessage} />
+  </header>`;
+}
+
+function forkedAddress(source) {
+  const [run, at] = source.split("@");
+  return address("run", run, { at });
+}
+
+function Figure({ name, value, children }) {
+  return html`<div class="run-figure"><span class="quiet small">${name}</span><strong>${value}</strong>${children}</div>`;
+}
+
+function Time({ view, state, at }) {
+  const isMoving = at === null && state === "running";
+  const value = isMoving ? html`<${Elapsed} since=${view.startedAt} />` : duration(view.at - view.startedAt);
+  const limit = view.budget?.seconds;
+  return html`<${Figure} name="Elapsed" value=${html`<span title=${iso(view.startedAt)}>${value}${limit ? ` of ${duration(limit)}` : ""}</span>`} />`;
+}
+
+function Spend({ view }) {
+  const usage = totalUsage(view, view.root);
+  const tokens = usage.input_tokens + usage.output_tokens;
+  const rehearsed = usage.rehearsed_input_tokens + usage.rehearsed_output_tokens;
+  const { usd, tokens: most } = view.budget ?? {};
+  return html`<${Figure} name="Spend" value=${`${money(usage.usd)}${usd ? ` of ${money(usd)}` : ""}`}>${usd ? html`<${Meter} part=${usage.usd / usd} />` : null}<//>
+    <${Figure} name="Tokens" value=${`${count(tokens)}${most ? ` of ${count(most)}` : ""}${rehearsed ? ` + ${count(rehearsed)} rehearsed` : ""}`}>
+      ${most ? html`<${Meter} part=${tokens / most} />` : null}<//>`;
+}
+
+function Meter({ part }) {
+  const share = Math.min(100, Math.round(part * 100));
+  return html`<span class="meter" role="meter" aria-valuenow=${share} aria-valuemin="0" aria-valuemax="100" aria-label="part of the budget"><span style=${{ width: `${share}%` }}></span></span>`;
+}
+
+function Commands({ log, view, at, state, onMessage }) {
+  const [dialog, setDialog] = useState("");
+  const close = () => setDialog("");
+  const isOver = Boolean(view.ended && at === null) || Boolean(log.view.value.ended);
+  const send = (word, body) => post(`/api/runs/${log.id}/${word}`, body);
+  const leave = async (word, body) => {
+    const made = await send(word, body);
+    go("run", made.id);
+    return [`run ${made.id} started`, ...(made.notices ?? [])].join("; ");
+  };
+  return html`<div class="run-commands">
+    ${!isOver && html`<${Button} look="primary" command=${async () => onMessage()}>Message<//>`}
+    ${state === "running" && html`<${Button} command=${() => send("pause")} busy="Pausing…"><${Icon} name="pause" />Pause<//>`}
+    ${(state === "paused" || state === "resumable") && html`<${Button} look="primary" command=${() => send("resume")} busy="Resuming…"><${Icon} name="resume" />Resume<//>`}
+    ${!isOver && html`<${Button} command=${async () => setDialog("budget")}>Budget<//>`}
+    <${Button} command=${async () => setDialog("fork")}><${Icon} name="branch" />Fork here<//>
+    ${isOver && html`<${Button} command=${async () => setDialog("retry")}><${Icon} name="resume" />Retry<//>`}
+    ${!isOver && html`<${Button} look="danger" command=${async () => setDialog("stop")}><${Icon} name="stop" />Stop<//>`}
+    ${dialog === "stop" && html`<${StopDialog} onClose=${close} command=${() => send("stop")} />`}
+    ${dialog === "budget" && html`<${BudgetDialog} onClose=${close} budget=${view.budget} command=${(limits) => send("budget", limits)} />`}
+    ${dialog === "fork" && html`<${ForkDialog} onClose=${close} at=${at} command=${(body) => leave("fork", body)} />`}
+    ${dialog === "retry" && html`<${RetryDialog} onClose=${close} command=${(body) => leave("retry", body)} />`}
+  </div>`;
+}

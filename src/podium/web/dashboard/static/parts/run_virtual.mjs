@@ -1,0 +1,46 @@
+// A long list of rows of one height, of which only the visible ones are in the page.
+
+import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor.mjs";
+
+const MARGIN = 6;
+
+/** `renderRow(place)` draws a row. With `sticksToEnd`, a list that is scrolled to its end stays there as it grows. */
+export function VirtualList({ count, height, renderRow, label, className = "", sticksToEnd = false, showPlace = -1 }) {
+  const box = useRef(null);
+  const isAtEnd = useRef(sticksToEnd);
+  const [seen, setSeen] = useState({ top: 0, size: 400 });
+  useEffect(() => {
+    const element = box.current;
+    const measure = () => {
+      isAtEnd.current = sticksToEnd && element.scrollTop + element.clientHeight >= element.scrollHeight - height;
+      setSeen((old) => (old.top === element.scrollTop && old.size === element.clientHeight ? old : { top: element.scrollTop, size: element.clientHeight }));
+    };
+    const observer = new ResizeObserver(measure);
+    observer.observe(element);
+    element.addEventListener("scroll", measure, { passive: true });
+    measure();
+    return () => {
+      observer.disconnect();
+      element.removeEventListener("scroll", measure);
+    };
+  }, [height, sticksToEnd]);
+  useLayoutEffect(() => {
+    if (isAtEnd.current) box.current.scrollTop = box.current.scrollHeight;
+  }, [count]);
+  useLayoutEffect(() => {
+    const element = box.current;
+    if (showPlace < 0) return;
+    if (showPlace * height < element.scrollTop) element.scrollTop = showPlace * height;
+    const below = (showPlace + 1) * height - element.clientHeight;
+    if (below > element.scrollTop) element.scrollTop = below;
+  }, [showPlace]);
+  const first = Math.max(0, Math.floor(seen.top / height) - MARGIN);
+  const last = Math.min(count, Math.ceil((seen.top + seen.size) / height) + MARGIN);
+  const rows = [];
+  for (let place = first; place < last; place += 1) rows.push(renderRow(place));
+  return html`<div class=${`run-virtual ${className}`} ref=${box} tabIndex="0" role="list" aria-label=${label}>
+    <div class="run-virtual-space" style=${{ height: `${count * height}px` }}>
+      <div style=${{ transform: `translateY(${first * height}px)` }}>${rows}</div>
+    </div>
+  </div>`;
+}
