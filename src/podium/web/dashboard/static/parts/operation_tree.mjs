@@ -28,11 +28,17 @@ export function flattenTree(view) {
   });
 }
 
-/** Return the state of an operation for its badge. */
-export function nodeState(node, isPaused) {
+/** Return the state of an operation for its badge. `waiting` are the operations that wait for a person. */
+export function nodeState(node, { runState, waiting }) {
   if (node.outcome !== null) return node.outcome;
-  if (node.activity.startsWith("waiting")) return "waiting";
-  return isPaused ? "paused" : "working";
+  if (waiting.has(node.path)) return "waiting";
+  return runState === "running" ? "working" : runState === "resumable" ? "interrupted" : runState;
+}
+
+/** How long an operation has taken: it counts by itself only while the run is live and working. */
+export function NodeTime({ node, moment }) {
+  if (node.ended === null && moment.isMoving) return html`<${Elapsed} since=${node.started} />`;
+  return html`<span>${duration((node.ended ?? moment.at) - node.started)}</span>`;
 }
 
 /** Return the last line that has text, without reading more than the end of a long text. */
@@ -41,23 +47,24 @@ function lastLine(text) {
   return lines[lines.length - 1].slice(-200).trim();
 }
 
-export default function OperationTree({ view, selected, onSelect }) {
+/** `moment` says which state of the run is shown: see screens/run.mjs. */
+export default function OperationTree({ view, moment, selected, onSelect }) {
   const rows = flattenTree(view);
   if (!rows.length) return html`<p class="empty">The operations of the run appear here when its first agent starts.</p>`;
-  return html`<${VirtualList} count=${rows.length} height=${ROW} className="run-tree" label=${plural(rows.length, "operation")}
+  return html`<${VirtualList} count=${rows.length} height=${ROW} className="run-tree" label=${plural(rows.length, "operation")} mostRows=${10}
     showPlace=${rows.findIndex(({ node }) => node.path === selected)}
-    renderRow=${(place) => html`<${Row} key=${rows[place].node.path} ...${rows[place]} isPaused=${view.isPaused}
+    renderRow=${(place) => html`<${Row} key=${rows[place].node.path} ...${rows[place]} moment=${moment}
       isSelected=${rows[place].node.path === selected} onSelect=${onSelect} />`} />`;
 }
 
-function Row({ node, depth, isPaused, isSelected, onSelect }) {
+function Row({ node, depth, moment, isSelected, onSelect }) {
   const text = node.ended === null ? node.status || node.activity : node.failure?.message ?? "";
   return html`<div role="listitem" class="run-node"><button type="button" data-item aria-current=${isSelected ? "true" : null}
     data-path=${node.path} onClick=${() => onSelect(node.path)} style=${{ paddingLeft: `${12 + Math.min(depth, DEEPEST) * 18}px` }}>
     <span class="run-node-head"><strong class="clip">${node.agent}</strong>
       <span class="quiet small clip">${describeTrigger(node.trigger)}</span><span class="run-gap"></span>
-      <span class="quiet small nowrap">${node.ended === null ? html`<${Elapsed} since=${node.started} />` : duration(node.ended - node.started)}</span>
-      <${StateBadge} state=${nodeState(node, isPaused)} /></span>
+      <span class="quiet small nowrap"><${NodeTime} node=${node} moment=${moment} /></span>
+      <${StateBadge} state=${nodeState(node, moment)} /></span>
     <span class="run-node-text clip"><span class=${node.failure ? "tone-failed" : "quiet"}>${text}</span>
       ${text && node.text ? html`<span class="quiet"> · </span>` : null}${lastLine(node.text)}</span>
   </button></div>`;

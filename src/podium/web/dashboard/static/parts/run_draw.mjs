@@ -259,7 +259,7 @@ function findSegmentAt(scene, lane, x) {
 
 /** Return the times at which to draw a tick, at a distance that people count in. */
 export function listTicks(from, to, most) {
-  const steps = [0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400];
+  const steps = [0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 43200, 86400];
   const step = steps.find((one) => (to - from) / one <= most) ?? Math.ceil((to - from) / most / 86400) * 86400;
   const ticks = [];
   for (let at = Math.ceil(from / step) * step; at <= to; at += step) ticks.push(at);

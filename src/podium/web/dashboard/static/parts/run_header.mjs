@@ -4,8 +4,7 @@ import { html, useState } from "../vendor.mjs";
 import { post } from "../api.mjs";
 import { count, duration, iso, money, plural } from "../format.mjs";
 import { address, go } from "../router.mjs";
-import { listOpenRequests, totalUsage } from "../run_view.mjs";
-import { serverNow } from "../state.mjs";
+import { totalUsage } from "../run_view.mjs";
 import { StateBadge } from "./badge.mjs";
 import { Button } from "./button.mjs";
 import { Icon } from "./icons.mjs";
@@ -13,18 +12,17 @@ import { BudgetDialog, ForkDialog, RetryDialog, StopDialog } from "./run_dialogs
 import { findRunState } from "./run_log.mjs";
 import { Age, Elapsed } from "./time.mjs";
 
-export default function RunHeader({ log, view, at, onMessage }) {
-  const state = at === null ? findRunState(log) : view.ended?.outcome ?? (view.isPaused ? "paused" : "running");
-  const waiting = listOpenRequests(view, at === null ? serverNow() : view.at).length;
+export default function RunHeader({ log, view, moment, at, onMessage }) {
+  const waiting = moment.requests.length;
   const { started } = view;
   return html`<header class="run-head">
-    <div class="run-title"><h1 class="lines-2" title=${started.request.text}>${started.request.text}</h1><${StateBadge} state=${state} /></div>
+    <div class="run-title"><h1 class="lines-2" title=${started.request.text}>${started.request.text}</h1><${StateBadge} state=${moment.runState} /></div>
     <p class="run-line quiet small"><span>run <code>${view.run}</code></span><span>to ${started.agent}</span>
       <span>started <${Age} at=${view.startedAt} after=" ago" /></span>
       ${started.repo ? html`<span class="clip" title=${started.repo}>in <code>${started.repo}</code></span>` : null}
       ${started.forked_from ? html`<span>forked from <a href=${forkedAddress(started.forked_from)}>${started.forked_from}</a></span>` : null}</p>
     <div class="run-figures">
-      <${Time} view=${view} state=${state} at=${at} /><${Spend} view=${view} />
+      <${Time} view=${view} isMoving=${moment.isMoving} /><${Spend} view=${view} />
       <${Figure} name="Operations" value=${count(view.nodes.size)} /><${Figure} name="Entries" value=${count(view.seq)} />
       ${waiting > 0 && html`<a class="badge run-waiting" data-tone="needs" href=${address("approvals")}><${Icon} name="hand" />${plural(waiting, "request")} ${waiting === 1 ? "needs" : "need"} you</a>`}
     </div>
@@ -41,8 +39,7 @@ function Figure({ name, value, children }) {
   return html`<div class="run-figure"><span class="quiet small">${name}</span><strong>${value}</strong>${children}</div>`;
 }
 
-function Time({ view, state, at }) {
-  const isMoving = at === null && state === "running";
+function Time({ view, isMoving }) {
   const value = isMoving ? html`<${Elapsed} since=${view.startedAt} />` : duration(view.at - view.startedAt);
   const limit = view.budget?.seconds;
   return html`<${Figure} name="Elapsed" value=${html`<span title=${iso(view.startedAt)}>${value}${limit ? ` of ${duration(limit)}` : ""}</span>`} />`;
@@ -66,7 +63,7 @@ function Meter({ part }) {
 function Commands({ log, view, at, state, onMessage }) {
   const [dialog, setDialog] = useState("");
   const close = () => setDialog("");
-  const isOver = Boolean(view.ended && at === null) || Boolean(log.view.value.ended);
+  const isOver = Boolean(log.view.value.ended);
   const send = (word, body) => post(`/api/runs/${log.id}/${word}`, body);
   const leave = async (word, body) => {
     const made = await send(word, body);

@@ -56,6 +56,8 @@ export class RunIndex {
     /** The numbers of the entries that are more than a piece of streamed text. */
     this.notable = [];
     this.errors = 0;
+    /** The kinds of markers that occur. */
+    this.marked = new Set();
     this.firstAt = 0;
     this.lastAt = 0;
   }
@@ -140,6 +142,7 @@ export class RunIndex {
   mark(lane, entry, kind, to) {
     if (!lane) return;
     if (kind === "error") this.errors += 1;
+    this.marked.add(kind);
     lane.markers.push({ at: entry.at, seq: entry.seq, kind, to });
   }
 

@@ -4,21 +4,20 @@ import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor.mj
 import { describeFailure, totalUsage } from "../run_view.mjs";
 import { count, duration, money, plural } from "../format.mjs";
 import { StateBadge } from "./badge.mjs";
-import { describeTrigger, nodeState } from "./operation_tree.mjs";
+import { NodeTime, describeTrigger, nodeState } from "./operation_tree.mjs";
 import { countUntil } from "./run_index.mjs";
-import { Elapsed } from "./time.mjs";
 
 /** How many characters of a text and how many tool calls are in the page unless somebody asks for more. */
 const SHOWN_TEXT = 6000;
 const SHOWN_TOOLS = 50;
 
-export default function Operation({ log, view, path, at, onOpen }) {
+export default function Operation({ log, view, moment, path, at, onOpen }) {
   const node = view.nodes.get(path);
   if (!node) return html`<p class="empty">Choose an operation to see its text and its tool calls.</p>`;
   return html`<article class="run-operation" aria-label=${`Operation of ${node.agent}`}>
-    <header><h2>${node.agent}</h2><${StateBadge} state=${nodeState(node, view.isPaused)} />
+    <header><h2>${node.agent}</h2><${StateBadge} state=${nodeState(node, moment)} />
       <span class="quiet">${describeTrigger(node.trigger)}${node.mode ? `, leads a team (${node.mode})` : ""}</span></header>
-    <${Facts} view=${view} node=${node} />
+    <${Facts} view=${view} moment=${moment} node=${node} />
     ${node.failure && html`<p class="problem">${describeFailure(node.failure)}</p>`}
     <details class="run-request"><summary>Request</summary><div class="pre">${node.request}</div></details>
     <h3>${node.ended === null ? "Text so far" : "Answer"}</h3>
@@ -28,13 +27,13 @@ export default function Operation({ log, view, path, at, onOpen }) {
   </article>`;
 }
 
-function Facts({ view, node }) {
+function Facts({ view, moment, node }) {
   const usage = totalUsage(view, node.path);
   const tokens = usage.input_tokens + usage.output_tokens;
   const rehearsed = usage.rehearsed_input_tokens + usage.rehearsed_output_tokens;
   return html`<dl class="run-facts">
-    <div><dt>Now</dt><dd>${node.status || node.activity}</dd></div>
-    <div><dt>Time</dt><dd>${node.ended === null ? html`<${Elapsed} since=${node.started} />` : duration(node.ended - node.started)}</dd></div>
+    ${node.ended === null && html`<div><dt>Now</dt><dd>${node.status || node.activity}</dd></div>`}
+    <div><dt>Time</dt><dd><${NodeTime} node=${node} moment=${moment} /></dd></div>
     <div><dt>Engine</dt><dd>${node.engine || "–"}</dd></div>
     <div><dt>Tokens</dt><dd>${count(tokens)}${rehearsed ? ` (${count(rehearsed)} rehearsed)` : ""}</dd></div>
     <div><dt>Cost</dt><dd>${money(usage.usd)}${usage.unpriced ? ` + ${plural(usage.unpriced, "call")} without a price` : ""}</dd></div>

@@ -4,8 +4,8 @@ import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor.mj
 
 const MARGIN = 6;
 
-/** `renderRow(place)` draws a row. With `sticksToEnd`, a list that is scrolled to its end stays there as it grows. */
-export function VirtualList({ count, height, renderRow, label, className = "", sticksToEnd = false, showPlace = -1 }) {
+/** `renderRow(place)` draws a row. The list is at most `mostRows` high. With `sticksToEnd`, a list that is scrolled to its end stays there as it grows. */
+export function VirtualList({ count, height, renderRow, label, className = "", sticksToEnd = false, showPlace = -1, mostRows = 16 }) {
   const box = useRef(null);
   const isAtEnd = useRef(sticksToEnd);
   const [seen, setSeen] = useState({ top: 0, size: 400 });
@@ -38,9 +38,10 @@ export function VirtualList({ count, height, renderRow, label, className = "", s
   const last = Math.min(count, Math.ceil((seen.top + seen.size) / height) + MARGIN);
   const rows = [];
   for (let place = first; place < last; place += 1) rows.push(renderRow(place));
-  return html`<div class=${`run-virtual ${className}`} ref=${box} tabIndex="0" role="list" aria-label=${label}>
+  return html`<div class=${`run-virtual ${className}`} ref=${box} tabIndex="0" role="list" aria-label=${label}
+    style=${{ height: `${Math.min(Math.max(count, 1), mostRows) * height + 2}px` }}>
     <div class="run-virtual-space" style=${{ height: `${count * height}px` }}>
-      <div style=${{ transform: `translateY(${first * height}px)` }}>${rows}</div>
+      <div class="run-virtual-rows" style=${{ top: `${first * height}px` }}>${rows}</div>
     </div>
   </div>`;
 }

@@ -4,20 +4,27 @@ import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor.mj
 import { clock, duration, plural } from "../format.mjs";
 import { serverNow } from "../state.mjs";
 import { LANE, drawScene, findEntryAt, listTicks, readColours, timeAt } from "./run_draw.mjs";
-import { findRunState } from "./run_log.mjs";
 
 const LEGEND = [
   ["thinking", "thinking"], ["tool", "using a tool"], ["waiting", "waiting for a person"], ["blocked", "blocked"],
   ["idle", "idle"],
 ];
-const SHORTEST = 0.2;
+/** Kind of marker, word, and its shape as on the canvas. */
+const SIGNS = [
+  ["plan", "plan", "M3 14V1l7 3-7 3"], ["handoff", "handoff", "M6 0v10M3 8l3 5 3-5Z"], ["decision", "decision", "M6 1l5 6-5 6-5-6Z"],
+  ["proposal", "proposal", "M6 2l4 5-4 5-4-5Z"], ["merge", "merge", "M1 2l10 5-10 5Z"], ["commit", "commit", "M6 3.500a3.500 3.500 0 1 0 0 7 3.500 3.500 0 0 0 0-7Z"],
+  ["message", "message", "M1 2h10v7H6l-3 3V9H1Z"], ["worker", "worker started", "M2 3h8v8H2Z"], ["error", "error", "M2 3l8 8M10 3l-8 8"],
+];
+const FILLED = new Set(["plan", "handoff", "decision", "merge", "message", "worker"]);
+/** The shortest span in seconds that can be shown. */
+const SHORTEST = 0.02;
 
 /** `at` is the entry up to which the run is shown, or null for live; `onOpen(seq)` opens an entry. */
-export default function Timeline({ log, view, at, onOpen }) {
+export default function Timeline({ log, view, moment, at, onOpen }) {
   const [span, setSpan] = useState(null);
   const [isFollowing, setFollowing] = useState(true);
-  const now = useNow(log, at);
-  const whole = { from: view.startedAt, to: Math.max(at === null ? now : log.index.lastAt, view.startedAt + 1) };
+  const now = useNow(log, moment.isMoving && log.isLoaded.value);
+  const whole = { from: view.startedAt, to: Math.max(at === null ? now : log.index.lastAt, view.startedAt + 0.1) };
   const shown = placeSpan(span, whole, isFollowing && at === null);
   const until = at === null ? now : view.at;
   const zoom = (next) => {
@@ -26,16 +33,16 @@ export default function Timeline({ log, view, at, onOpen }) {
     if (limited) setFollowing(Math.abs(limited.to - whole.to) < (limited.to - limited.from) * 0.02);
   };
   return html`<section class="run-timeline" aria-label="Timeline">
-    <${Bar} span=${span} whole=${whole} shown=${shown} zoom=${zoom} isLive=${at === null && !view.ended}
+    <${Bar} span=${span} whole=${whole} shown=${shown} zoom=${zoom} isLive=${moment.isMoving}
       isFollowing=${isFollowing} setFollowing=${setFollowing} />
     <${Picture} log=${log} view=${view} shown=${shown} until=${until} seq=${at === null ? Infinity : at} zoom=${zoom} onOpen=${onOpen} />
-    <ul class="run-legend" aria-label="Legend">${LEGEND.map(([kind, word]) => html`<li key=${kind}><i class=${`swatch ${kind}`}></i>${word}</li>`)}</ul>
+    <ul class="run-legend" aria-label="Legend">${LEGEND.map(([kind, word]) => html`<li key=${kind}><i class=${`swatch ${kind}`}></i>${word}</li>`)}
+      ${SIGNS.filter(([kind]) => log.index.marked.has(kind)).map(([kind, word, line]) => html`<li key=${kind}><svg class=${`run-sign ${kind}`} viewBox="0 0 12 14" aria-hidden="true"><path d=${line} fill=${FILLED.has(kind) ? "currentColor" : "none"} stroke="currentColor" stroke-width="1.5" /></svg>${word}</li>`)}</ul>
   </section>`;
 }
 
 /** Return the time up to which the run has happened; while it is working, this moves on every second. */
-function useNow(log, at) {
-  const isWorking = at === null && findRunState(log) === "running" && log.isLoaded.value;
+function useNow(log, isWorking) {
   const [, tick] = useState(0);
   useEffect(() => {
     if (!isWorking) return undefined;
@@ -120,8 +127,8 @@ function describeLanes(log, view) {
 function Axis({ shown, width }) {
   const { step, ticks } = listTicks(shown.from, shown.to, Math.max(2, width / 110));
   const place = (at) => ((at - shown.from) / (shown.to - shown.from)) * width;
-  const word = (at) => (step < 1 ? `${clock(at)}.${Math.round((at % 1) * 10)}` : clock(at));
-  return html`<div class="run-axis" aria-hidden="true">${ticks.filter((at) => place(at) < width - 30).map((at) => html`<span key=${at}
+  const word = (at) => (step < 1 ? clock(at) + (at % 1).toFixed(step < 0.1 ? 2 : 1).slice(1) : clock(at));
+  return html`<div class="run-axis" aria-hidden="true">${ticks.filter((at) => place(at) < width - 62).map((at) => html`<span key=${at}
     style=${{ left: `calc(var(--label-width) + ${place(at)}px)` }}>${word(at)}</span>`)}</div>`;
 }
 

@@ -2,7 +2,8 @@
 
 import { html, useEffect, useRef, useState } from "../vendor.mjs";
 import { address, route } from "../router.mjs";
-import { describeFailure, findAnswered } from "../run_view.mjs";
+import { describeFailure, findAnswered, findState, listOpenRequests } from "../run_view.mjs";
+import { serverNow } from "../state.mjs";
 import { Loading, ProblemBanner } from "../parts/notices.mjs";
 import Chat from "../parts/run_chat.mjs";
 import Entries from "../parts/run_entries.mjs";
@@ -11,7 +12,7 @@ import Operation, { LongText } from "../parts/run_operation.mjs";
 import OperationTree from "../parts/operation_tree.mjs";
 import Replay from "../parts/run_replay.mjs";
 import RunHeader from "../parts/run_header.mjs";
-import { RunLog } from "../parts/run_log.mjs";
+import { RunLog, findRunState } from "../parts/run_log.mjs";
 import Timeline from "../parts/timeline.mjs";
 
 export default function RunScreen() {
@@ -63,10 +64,22 @@ function useViewAt(log, live, at) {
   return at === null ? live : replayed;
 }
 
+/**
+ * Describe the moment that is shown: the run's state then, the requests that waited and for which operations, the time of
+ * its last entry, and whether time goes on because an agent works now.
+ */
+function describeMoment(log, view, at) {
+  const runState = at === null ? findRunState(log) : findState(view);
+  const requests = listOpenRequests(view, at === null ? serverNow() : view.at);
+  const waiting = new Set(requests.map((entry) => entry.operation));
+  return { runState, requests, waiting, at: view.at, isMoving: at === null && runState === "running" };
+}
+
 function LoadedRun({ log, live }) {
   const [place, move] = usePlace(log);
   const at = place.at === null || place.at > log.last ? null : place.at;
   const view = useViewAt(log, live, at);
+  const moment = describeMoment(log, view, at);
   const [selected, select] = useState(null);
   const [tab, setTab] = useState("operation");
   const [agent, setAgent] = useState(live.started.agent);
@@ -82,15 +95,15 @@ function LoadedRun({ log, live }) {
     setTab("chat");
   };
   return html`<div class="run">
-    <${RunHeader} log=${log} view=${view} at=${at} onMessage=${chat} />
+    <${RunHeader} log=${log} view=${view} moment=${moment} at=${at} onMessage=${chat} />
     <${Outcome} view=${view} />
-    <${Timeline} log=${log} view=${view} at=${at} onOpen=${open} />
-    <${Replay} log=${log} view=${view} at=${at} onMove=${(next) => move({ ...place, at: next })} />
+    <${Timeline} log=${log} view=${view} moment=${moment} at=${at} onOpen=${open} />
+    <${Replay} log=${log} view=${view} moment=${moment} at=${at} onMove=${(next) => move({ ...place, at: next })} />
     <div class="run-columns">
-      <section class="run-column" aria-label="Operations"><h2>Operations</h2><${OperationTree} view=${view} selected=${path} onSelect=${choose} /></section>
+      <section class="run-column" aria-label="Operations"><h2>Operations</h2><${OperationTree} view=${view} moment=${moment} selected=${path} onSelect=${choose} /></section>
       <section class="run-column run-detail" aria-label="Details">
         <${Tabs} tab=${tab} setTab=${setTab} />
-        ${tab === "operation" && html`<${Operation} log=${log} view=${view} path=${path} at=${at} onOpen=${open} />`}
+        ${tab === "operation" && html`<${Operation} log=${log} view=${view} moment=${moment} path=${path} at=${at} onOpen=${open} />`}
         ${tab === "log" && html`<${Entries} log=${log} at=${at} opened=${place.entry} onOpen=${open} />`}
         ${tab === "chat" && html`<${Chat} log=${log} view=${live} at=${at} agent=${agent} onAgent=${setAgent} />`}
       </section>
