@@ -71,7 +71,7 @@ function Commands({ log, view, at, state, onMessage }) {
     return [`run ${made.id} started`, ...(made.notices ?? [])].join("; ");
   };
   return html`<div class="run-commands">
-    ${!isOver && html`<${Button} look="primary" command=${async () => onMessage()}>Message<//>`}
+    ${!isOver && html`<${Button} command=${async () => onMessage()}>Message<//>`}
     ${state === "running" && html`<${Button} command=${() => send("pause")} busy="Pausing…"><${Icon} name="pause" />Pause<//>`}
     ${(state === "paused" || state === "resumable") && html`<${Button} look="primary" command=${() => send("resume")} busy="Resuming…"><${Icon} name="resume" />Resume<//>`}
     ${!isOver && html`<${Button} command=${async () => setDialog("budget")}>Budget<//>`}

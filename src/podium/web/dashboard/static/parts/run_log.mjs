@@ -10,8 +10,9 @@ import { RunIndex } from "./run_index.mjs";
 export const CHUNK = 1000;
 /** How many chunks of entries stay in memory; older ones are loaded again when somebody looks at them. */
 const MOST_CHUNKS = 20;
-/** How many entries are folded before the page may draw again. */
-const SLICE = 2000;
+/** How many entries of a burst are folded at once, and how many milliseconds of folding pass before the page may draw. */
+const SLICE = 1000;
+const BUSY = 40;
 /** The time in milliseconds between two updates of the page, however many entries arrive. */
 const PACE = 150;
 /** How often in milliseconds a run is checked for what the stream cannot tell: that its process died. */
@@ -72,11 +73,20 @@ export class RunLog {
       this.id = page.run;
       this.cursor = page.cursor;
       hasMore = page.has_more;
-      for (let start = 0; start < page.entries.length && !this.isClosed; start += SLICE) {
-        if (start) await pause();
-        this.add(page.entries.slice(start, start + SLICE));
-      }
+      await this.addSlowly(page.entries);
       this.served.value = page.state;
+    }
+  }
+
+  /** Add many entries, with pauses in which the page can draw and react. */
+  async addSlowly(entries) {
+    let since = performance.now();
+    for (let start = 0; start < entries.length && !this.isClosed; start += SLICE) {
+      if (performance.now() - since > BUSY) {
+        await pause();
+        since = performance.now();
+      }
+      this.add(entries.slice(start, start + SLICE));
     }
   }
 

@@ -71,7 +71,7 @@ function Tools({ log, calls, until, onOpen }) {
 
 function ToolLine({ log, call, until, onOpen }) {
   const [isOpen, setOpen] = useState(false);
-  const isDone = call.endSeq <= until;
+  const isDone = Number.isFinite(call.endSeq) && call.endSeq <= until;
   const state = !isDone ? "working" : call.isError ? "failed" : "done";
   return html`<li class="run-tool"><details onToggle=${(event) => setOpen(event.target.open)}>
     <summary><code class="run-tool-name">${call.tool}</code><span class="clip run-tool-brief">${call.brief}</span>

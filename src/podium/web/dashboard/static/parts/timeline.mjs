@@ -12,10 +12,10 @@ const LEGEND = [
 /** Kind of marker, word, and its shape as on the canvas. */
 const SIGNS = [
   ["plan", "plan", "M3 14V1l7 3-7 3"], ["handoff", "handoff", "M6 0v10M3 8l3 5 3-5Z"], ["decision", "decision", "M6 1l5 6-5 6-5-6Z"],
-  ["proposal", "proposal", "M6 2l4 5-4 5-4-5Z"], ["merge", "merge", "M1 2l10 5-10 5Z"], ["commit", "commit", "M6 3.500a3.500 3.500 0 1 0 0 7 3.500 3.500 0 0 0 0-7Z"],
+  ["proposal", "proposal", "M6 2l4 5-4 5-4-5Z"], ["ballot", "ballot", "M6 5a2 2 0 1 0 0 4 2 2 0 0 0 0-4Z"], ["merge", "merge", "M1 2l10 5-10 5Z"], ["commit", "commit", "M6 3.500a3.500 3.500 0 1 0 0 7 3.500 3.500 0 0 0 0-7Z"],
   ["message", "message", "M1 2h10v7H6l-3 3V9H1Z"], ["worker", "worker started", "M2 3h8v8H2Z"], ["error", "error", "M2 3l8 8M10 3l-8 8"],
 ];
-const FILLED = new Set(["plan", "handoff", "decision", "merge", "message", "worker"]);
+const FILLED = new Set(["plan", "handoff", "decision", "ballot", "merge", "message", "worker"]);
 /** The shortest span in seconds that can be shown. */
 const SHORTEST = 0.02;
 
