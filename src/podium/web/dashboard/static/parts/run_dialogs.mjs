@@ -41,7 +41,7 @@ export function ForkDialog({ at, command, onClose }) {
   const where = at === null ? "its last snapshot, or from its last entry if it has none" : `entry ${at}`;
   return html`<${Dialog} title="Fork this run" onClose=${onClose}>
     <p class="quiet">A new run shares this one's timeline up to ${where}, and continues from there. To fork at another moment, move the replay slider there first.</p>
-    <label class="field">Request of the new run <span class="hint">Leave it empty to keep the request.</span>
+    <label class="field">Message to the first agent <span class="hint">What it should do differently. Leave it empty to change nothing.</span>
       <textarea data-first value=${request} onInput=${(event) => setRequest(event.target.value)}></textarea></label>
     <div class="dialog-foot"><button type="button" class="button" onClick=${onClose}>Cancel</button>
       <${Button} look="primary" busy="Forking…" command=${thenClose(() => command({ at: at === null ? "" : String(at), request }), onClose)}>Fork<//></div>

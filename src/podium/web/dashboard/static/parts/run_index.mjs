@@ -52,6 +52,8 @@ export class RunIndex {
     this.toolsBySeq = new Map();
     /** The permission request for an action, by the scope of the action. */
     this.permissions = new Map();
+    /** The workers that operations started, by operation. */
+    this.workers = new Map();
     this.messages = [];
     /** The numbers of the entries that are more than a piece of streamed text. */
     this.notable = [];
@@ -212,6 +214,9 @@ const CHANGES = {
   question_answered: answer,
   message_received(index, entry, event) {
     index.addMessage({ seq: entry.seq, at: entry.at, agent: event.to, by: event.by || "you", text: event.text, isPerson: true, files: (event.attachments ?? []).map((one) => one.name) });
+  },
+  worker_sent(index, entry, event) {
+    index.workers.set(entry.operation, [...(index.workers.get(entry.operation) ?? []), { seq: entry.seq, run: event.run, branch: event.branch }]);
   },
   plan_step_started(index, entry, event) {
     index.stepOwners.set(event.step, event.owner);

@@ -3,6 +3,7 @@
 import { html, useEffect, useLayoutEffect, useRef, useState } from "../vendor.mjs";
 import { describeFailure, totalUsage } from "../run_view.mjs";
 import { count, duration, money, plural } from "../format.mjs";
+import { address } from "../router.mjs";
 import { StateBadge } from "./badge.mjs";
 import { NodeTime, describeTrigger, nodeState } from "./operation_tree.mjs";
 import { countUntil } from "./run_index.mjs";
@@ -23,8 +24,15 @@ export default function Operation({ log, view, moment, path, at, onOpen }) {
     <h3>${node.ended === null ? "Text so far" : "Answer"}</h3>
     ${node.text ? html`<${LongText} key=${path} text=${node.text} isLive=${node.ended === null} />`
       : html`<p class="quiet">${node.ended === null ? "No text yet." : "The operation ended without text."}</p>`}
+    <${Workers} workers=${(log.index.workers.get(path) ?? []).filter((one) => one.seq <= (at ?? Infinity))} />
     <${Tools} key=${`${path} tools`} log=${log} calls=${log.index.tools.get(path) ?? []} until=${at ?? Infinity} onOpen=${onOpen} />
   </article>`;
+}
+
+function Workers({ workers }) {
+  if (!workers.length) return null;
+  return html`<h3>${plural(workers.length, "worker")}</h3>
+    <ul class="stack">${workers.map((one) => html`<li key=${one.run}><a href=${address("run", one.run)}>${one.branch || `run ${one.run}`}</a></li>`)}</ul>`;
 }
 
 function Facts({ view, moment, node }) {

@@ -23,7 +23,7 @@ const SHORTEST = 0.02;
 export default function Timeline({ log, view, moment, at, onOpen }) {
   const [span, setSpan] = useState(null);
   const [isFollowing, setFollowing] = useState(true);
-  const now = useNow(log, moment.isMoving && log.isLoaded.value);
+  const now = useNow(log, moment.isMoving);
   const whole = { from: view.startedAt, to: Math.max(at === null ? now : log.index.lastAt, view.startedAt + 0.1) };
   const shown = placeSpan(span, whole, isFollowing && at === null);
   const until = at === null ? now : view.at;

@@ -1,6 +1,7 @@
 // One run: its tree of operations, its timeline, its answer, its log, and the chat with its agents, now or at any entry.
 
 import { html, useEffect, useRef, useState } from "../vendor.mjs";
+import { count } from "../format.mjs";
 import { address, route } from "../router.mjs";
 import { describeFailure, findAnswered, findState, listOpenRequests } from "../run_view.mjs";
 import { serverNow } from "../state.mjs";
@@ -29,7 +30,7 @@ function OpenedRun({ id }) {
   }, []);
   const live = log.view.value;
   if (log.problem.value) return html`<${ProblemBanner} problem=${log.problem.value} />`;
-  if (!live.started) return html`<${Loading} what="the run" />`;
+  if (!log.isLoaded.value) return html`<${Loading} what=${live.seq ? `the run, ${count(live.seq)} entries so far` : "the run"} />`;
   return html`<${LoadedRun} log=${log} live=${live} />`;
 }
 
@@ -60,7 +61,7 @@ function useViewAt(log, live, at) {
     const found = log.viewAt(at);
     if (found instanceof Promise) found.then((view) => wanted.current === at && setReplayed(view), () => {});
     else setReplayed(found);
-  }, [at, log.isLoaded.value]);
+  }, [at]);
   return at === null ? live : replayed;
 }
 
