@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import msgspec
 import pytest
+from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped] # it has no types
 from playwright.sync_api import Locator, Page, expect
 
 from podium.store.sqlite.reader import StoreReader
@@ -362,17 +363,19 @@ def measure_heap(page: Page) -> float:
 
 
 def test_a_run_with_ten_thousand_entries_opens_in_under_a_second(site: Site, visitor: Visitor) -> None:
-    taken, longest = [], []
-    for _ in range(3):
+    attempts = []
+    for _ in range(3):  # the machine may be busy: one good attempt is enough
         contention = measure_contention()
         page = visitor.open(site, "/now")
-        taken.append(page.evaluate(OPEN, [LONG, "10,000 of 10,000"]) / contention)
-        longest.append(max([0, *page.evaluate("tasks")]) / contention)
+        taken = page.evaluate(OPEN, [LONG, "10,000 of 10,000"]) / contention
+        longest = max([0, *page.evaluate("tasks")]) / contention
         assert page.locator("*").count() < 1000
         assert measure_heap(page) < 50
+        attempts.append((taken, longest))
+        if taken < 1000 and longest < 200:
+            return
 
-    assert min(taken) < 1000
-    assert min(longest) < 200
+    raise AssertionError(f"milliseconds until it was shown, and of the longest task: {attempts}")
 
 
 WATCH = """
@@ -423,3 +426,23 @@ def test_many_agents_fit_on_a_phone(site: Site, visitor: Visitor) -> None:
     expect(page.locator(".run-labels li", has_text="worker-120")).to_be_visible()
     page.locator(".run-tree").evaluate("e => { e.scrollTop = e.scrollHeight; }")
     expect(page.locator(".run-node", has_text="worker-120")).to_be_visible()
+
+
+def find_access_problems(page: Page) -> list[tuple[str, str, str]]:
+    found = Axe().run(page).response
+    assert len(found["passes"]) > 10
+    return [(one["id"], one["impact"], one["nodes"][0]["html"]) for one in found["violations"]]
+
+
+def test_the_run_screen_is_accessible_in_light_and_dark(site: Site, visitor: Visitor) -> None:
+    # The page's own policy forbids to add the script that checks it.
+    page = visitor.open(site, f"/run/{BUSY}", bypass_csp=True, color_scheme="dark")
+
+    page.locator(".run-node button", has_text="worker-3").click()
+    page.locator(".run-tool summary").first.click()
+    assert find_access_problems(page) == []
+    page.emulate_media(color_scheme="light")
+    open_tab(page, "Log")
+    page.locator(".run-entry button").nth(3).click()
+    expect(page.locator(".run-drawer .facts")).to_be_visible()
+    assert find_access_problems(page) == []

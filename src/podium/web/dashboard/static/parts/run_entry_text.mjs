@@ -1,6 +1,6 @@
 // An entry of a timeline as one line of text, in the words of `podium logs`.
 
-import { plural } from "../format.mjs";
+import { count, plural } from "../format.mjs";
 import { briefArguments } from "./run_index.mjs";
 
 const LONGEST = 160;
@@ -74,31 +74,31 @@ const LINES = {
   worker_sent: (e) => `starts a worker (run ${e.run})${e.branch ? ` on ${e.branch}` : ""}`,
   worker_returned: (e) => `worker run ${e.run} ${e.outcome}${e.error ? `: ${clip(e.error)}` : ""}`,
   noticed: (e) => `notice: ${clip(e.text)}`,
-  team_formed: (e) => `forms a team of ${list(e.members.map((one) => one.name))}${e.missing?.length ? `; missing: ${list(e.missing)}` : ""}`,
-  work_state_changed: (e) => `the work is now ${e.state}`,
-  plan_drafted: (e) => `${e.by} drafts version ${e.version} of the plan with ${plural(e.plan.steps?.length ?? 0, "step")}`,
-  plan_refused: (e) => `the plan of ${e.by} is refused: ${clip(e.problems.join("; "))}`,
-  plan_reviewed: (e) => `${e.reviewer} ${e.verdict === "accept" ? "accepts" : "asks to change"} version ${e.version} of the plan${e.reason ? `: ${quote(e.reason)}` : ""}`,
-  plan_committed: (e) => `version ${e.version} of the plan is committed${by(e.by)}`,
-  plan_step_started: (e) => `${e.owner} starts step ${e.step}${e.attempt > 1 ? `, attempt ${e.attempt}` : ""}`,
-  handover_asked: (e) => `asks ${e.to} to take over: ${quote(e.reason)}`,
-  blocker_raised: (e) => `cannot continue: ${quote(e.topic)}`,
-  plan_step_handed_over: (e) => (e.refused ? `handover of step ${e.step} to ${e.receiver} refused: ${clip(e.refused)}` : `step ${e.step} goes from ${e.sender} to ${e.receiver}: ${quote(e.reason)}`),
-  plan_step_blocked: (e) => `step ${e.step} is blocked: ${clip(e.reason)}`,
+  team_formed: (e) => `team formed: ${list(e.members.map((one) => (one.role ? `${one.name} (${one.role})` : one.name)))}${e.missing?.length ? `; no member for: ${list(e.missing)}` : ""}`,
+  work_state_changed: (e) => `work: ${e.state.replaceAll("_", " ")}`,
+  plan_drafted: (e) => `plan ${e.version} drafted by ${e.by}: ${plural(e.plan.steps?.length ?? 0, "step")}`,
+  plan_refused: (e) => `plan of ${e.by} refused: ${clip(e.problems.join("; "))}`,
+  plan_reviewed: (e) => `${e.reviewer} ${e.verdict === "accept" ? "accepts" : "asks for changes to"} the plan${e.reason ? `: ${quote(e.reason)}` : ""}`,
+  plan_committed: (e) => `plan ${e.version} committed${by(e.by)}: ${list((e.plan.steps ?? []).map((one) => `${one.id} (${one.owner})`), "no steps")}`,
+  plan_step_started: (e) => `step ${e.step} started by ${e.owner}${e.attempt > 1 ? `, attempt ${e.attempt}` : ""}`,
+  handover_asked: (e) => `wants to hand the step over to ${e.to}: ${quote(e.reason)}`,
+  blocker_raised: (e) => `needs a decision: ${quote(e.topic)}`,
+  plan_step_handed_over: (e) => (e.refused ? `handover of step ${e.step} to ${e.receiver} refused: ${clip(e.refused)}` : `step ${e.step} handed over from ${e.sender} to ${e.receiver}: ${quote(e.reason)}`),
+  plan_step_blocked: (e) => `step ${e.step} blocked: ${quote(e.reason)}`,
   plan_step_unblocked: (e) => `step ${e.step} continues`,
-  plan_step_submitted: (e) => `${e.author} submits step ${e.step} for review`,
-  plan_step_reviewed: (e) => `${e.reviewer} ${e.passed ? "passes" : "rejects"} step ${e.step}`,
-  plan_step_reopened: (e) => `step ${e.step} is done again: ${clip(e.reason)}`,
-  plan_step_completed: (e) => `step ${e.step} is done`,
-  plan_step_failed: (e) => `step ${e.step} failed: ${clip(e.reason)}`,
-  artifact_stored: (e) => `stores the ${e.kind} ${e.name}`,
+  plan_step_submitted: (e) => `step ${e.step} submitted by ${e.author}${e.branch ? ` on ${e.branch}` : ""}`,
+  plan_step_reviewed: (e) => `step ${e.step} ${e.passed ? "accepted" : "not accepted"} by ${e.reviewer}`,
+  plan_step_reopened: (e) => `step ${e.step} reopened: ${quote(e.reason)}`,
+  plan_step_completed: (e) => `step ${e.step} done`,
+  plan_step_failed: (e) => `step ${e.step} failed: ${quote(e.reason)}`,
+  artifact_stored: (e) => `${e.kind} stored: ${e.name} (${count(e.size)} bytes)`,
   snapshot_taken: (e) => `snapshot ${e.name} taken`,
-  work_ended: (e) => `the work ended with ${plural(e.done.length, "step")} done${e.undone?.length ? ` and ${e.undone.length} not done` : ""}`,
-  decision_proposed: (e) => `decision proposed${by(e.by)}: ${quote(e.topic)}; options: ${list(e.options)}`,
-  ballot_cast: (e) => `${e.voter} votes ${e.option ? `for ${e.option}` : "for none of the options"}${e.reason ? `: ${quote(e.reason)}` : ""}`,
-  ballot_refused: (e) => `the ballot of ${e.voter} does not count: ${clip(e.reason)}`,
-  vote_closed: (e) => `the vote is closed: ${e.why}`,
-  decision_committed: (e) => `decided: ${e.option} (${e.how})`,
+  work_ended: (e) => `work ended: ${plural(e.done.length, "step")} done${e.undone?.length ? `; not done: ${list(e.undone.map((one) => one.step))}` : ""}${e.branch ? `; result on ${e.branch}` : ""}`,
+  decision_proposed: (e) => `proposes a decision (${e.id}): ${quote(e.topic)} ${e.options.join(" | ")}`,
+  ballot_cast: (e) => `${e.voter} ${e.option ? `votes for ${e.option}` : "abstains"}${e.reason ? `: ${quote(e.reason)}` : ""}`,
+  ballot_refused: (e) => `the ballot of ${e.voter} is refused: ${clip(e.reason)}`,
+  vote_closed: (e) => `the vote on ${e.decision} is closed: ${e.why}`,
+  decision_committed: (e) => `decided (${e.decision}): ${e.option}; ${e.how}`,
 };
 
 export const TOLD_KINDS = Object.freeze(Object.keys(LINES));
