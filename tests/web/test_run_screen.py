@@ -289,6 +289,29 @@ def test_a_run_is_followed_live_and_answers_messages_and_commands(site: Site, vi
     expect(page.locator(".run-waiting")).to_have_count(0)
 
 
+def test_what_happened_while_the_stream_was_cut_is_shown_when_it_is_back(site: Site, visitor: Visitor) -> None:
+    (site.repo / "a.txt").unlink(missing_ok=True)
+    page = visitor.open(site, "/now")
+    page.route("**/api/events*", lambda route: route.abort())
+    run = site.start_run("writer", "Write it meanwhile.")
+    page.goto(f"{site.address}/#/run/{run}")
+    expect(page.locator("#connection")).to_contain_text("reconnecting")
+    expect(page.locator(".run-waiting")).to_be_visible()
+    open_tab(page, "Log")
+    page.locator(".run-entry button", has_text="asks for permission").click()
+    page.locator(".run-drawer").get_by_role("tab", name="Diff").click()
+    expect(page.locator(".run-diff .added")).to_have_text("+x")
+
+    [asked] = [one for one in site.list_requests() if one.summary.id == run]
+    site.answer(run, asked.asked.id)
+    site._runs[-1].result(timeout=10)
+    page.unroute("**/api/events*")
+
+    expect(page.locator(".run-title .badge")).to_have_text("succeeded")
+    last = len(read_entries(site, run))
+    expect(page.locator(".run-replay-count")).to_have_text(f"{last} of {last}")
+
+
 def test_stopping_needs_a_second_click(site: Site, visitor: Visitor) -> None:
     run = site.start_run("writer", "Write it again.")
     page = visitor.open(site, f"/run/{run}")

@@ -87,7 +87,7 @@ const MOST_LINES = 2000;
 export function Diff({ text }) {
   const lines = text.split("\n");
   const kind = (line) => (/^(\+\+\+|---)/.test(line) ? "file" : line[0] === "+" ? "added" : line[0] === "-" ? "removed" : line.startsWith("@@") ? "quiet" : "");
-  return html`<div class="block run-diff" tabIndex="0">${lines.slice(0, MOST_LINES).map((line, place) => html`<span key=${place} class=${kind(line)}>${line || " "}\n</span>`)}</div>
+  return html`<div class="block run-diff" tabIndex="0">${lines.slice(0, MOST_LINES).map((line, place) => html`<span key=${place} class=${kind(line)}>${line}</span>`)}</div>
     ${lines.length > MOST_LINES && html`<p class="quiet">${lines.length - MOST_LINES} more lines are in the JSON.</p>`}`;
 }
 

@@ -35,6 +35,12 @@ export function nodeState(node, { runState, waiting }) {
   return runState === "running" ? "working" : runState === "resumable" ? "interrupted" : runState;
 }
 
+/** What an operation does now, in words. A request can still be open when the agent already streams more text. */
+export function describeActivity(node, { waiting }) {
+  if (waiting.has(node.path) && !node.activity.startsWith("waiting")) return "waiting for a person";
+  return node.status || node.activity;
+}
+
 /** How long an operation has taken: it counts by itself only while the run is live and working. */
 export function NodeTime({ node, moment }) {
   if (node.ended === null && moment.isMoving) return html`<${Elapsed} since=${node.started} />`;
@@ -58,7 +64,7 @@ export default function OperationTree({ view, moment, selected, onSelect }) {
 }
 
 function Row({ node, depth, moment, isSelected, onSelect }) {
-  const text = node.ended === null ? node.status || node.activity : node.failure?.message ?? "";
+  const text = node.ended === null ? describeActivity(node, moment) : node.failure?.message ?? "";
   return html`<div role="listitem" class="run-node"><button type="button" data-item aria-current=${isSelected ? "true" : null}
     data-path=${node.path} onClick=${() => onSelect(node.path)} style=${{ paddingLeft: `${12 + Math.min(depth, DEEPEST) * 18}px` }}>
     <span class="run-node-head"><strong class="clip">${node.agent}</strong>

@@ -5,7 +5,7 @@ import { describeFailure, totalUsage } from "../run_view.mjs";
 import { count, duration, money, plural } from "../format.mjs";
 import { address } from "../router.mjs";
 import { StateBadge } from "./badge.mjs";
-import { NodeTime, describeTrigger, nodeState } from "./operation_tree.mjs";
+import { NodeTime, describeActivity, describeTrigger, nodeState } from "./operation_tree.mjs";
 import { countUntil } from "./run_index.mjs";
 
 /** How many characters of a text and how many tool calls are in the page unless somebody asks for more. */
@@ -40,7 +40,7 @@ function Facts({ view, moment, node }) {
   const tokens = usage.input_tokens + usage.output_tokens;
   const rehearsed = usage.rehearsed_input_tokens + usage.rehearsed_output_tokens;
   return html`<dl class="run-facts">
-    ${node.ended === null && html`<div><dt>Now</dt><dd>${node.status || node.activity}</dd></div>`}
+    ${node.ended === null && html`<div><dt>Now</dt><dd>${describeActivity(node, moment)}</dd></div>`}
     <div><dt>Time</dt><dd><${NodeTime} node=${node} moment=${moment} /></dd></div>
     <div><dt>Engine</dt><dd>${node.engine || "–"}</dd></div>
     <div><dt>Tokens</dt><dd>${count(tokens)}${rehearsed ? ` (${count(rehearsed)} rehearsed)` : ""}</dd></div>
