@@ -350,6 +350,21 @@ def test_a_run_is_paused_and_forked_at_the_entry_shown(site: Site, visitor: Visi
     assert find_event(site, forked[1], MessageReceived).text == "Write another file."
 
 
+def test_a_failed_run_says_why_and_can_be_retried(site: Site, visitor: Visitor) -> None:
+    site.studio.agent("failing", says=[{"fails": {"status": 400, "message": "no <i>paper</i>"}}])
+    run = site.run("failing", "Print it.").run_id
+    page = visitor.open(site, f"/run/{run}")
+    expect(page.locator(".run-title .badge")).to_have_text("failed")
+    expect(page.get_by_role("alert")).to_contain_text("no <i>paper</i>")
+    expect(page.locator(".run-legend")).to_contain_text("error")
+
+    page.get_by_role("button", name="Retry").click()
+    page.get_by_role("dialog").get_by_role("button", name="Retry").click()
+
+    expect(page.get_by_role("link", name=f"{run}@")).to_be_visible()
+    assert not page.url.endswith(run)
+
+
 # Size and speed (U5, U6, U8)
 
 
@@ -431,6 +446,28 @@ def test_a_thousand_entries_a_second_stay_smooth(site: Site, visitor: Visitor) -
     expect(page.locator(".run-title .badge")).to_have_text("succeeded")
     assert max([0, *page.evaluate("tasks")]) < 200 * contention
     assert page.evaluate("draws") <= 10 * (seconds + 2)
+    assert page.locator("*").count() < 1000
+    assert measure_heap(page) < 50
+
+
+@pytest.mark.slow
+def test_a_hundred_thousand_entries_stay_smooth(site: Site, visitor: Visitor) -> None:
+    run = "100000000000"
+    write_busy_run(site, run, 100_000)
+    page = visitor.open(site, "/now")
+    page.context.set_default_timeout(60_000)
+    page.evaluate(OPEN, [run, "100,000 of 100,000"])
+    contention = measure_contention()
+    page.locator(".run-lanes").focus()
+    for _ in range(8):
+        page.keyboard.press("+")
+    for seq in ("500", "50123", "99000", "20777"):
+        page.get_by_role("slider", name="Entry").evaluate(
+            "(e, v) => { e.value = v; e.dispatchEvent(new Event('input', { bubbles: true })); }", seq
+        )
+        expect(find_figure(page, "Entries")).to_have_text(f"{int(seq):,}")
+
+    assert max([0, *page.evaluate("tasks")]) < 200 * contention
     assert page.locator("*").count() < 1000
     assert measure_heap(page) < 50
 

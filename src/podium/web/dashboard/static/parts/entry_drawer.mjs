@@ -29,8 +29,10 @@ export default function EntryDrawer({ log, seq, at, onOpen, onClose, onReplay })
       <button type="button" class="button small" aria-label="Previous entry" disabled=${seq <= 1} onClick=${() => onOpen(seq - 1)}>‹</button>
       <button type="button" class="button small" aria-label="Next entry" disabled=${seq >= last} onClick=${() => onOpen(seq + 1)}>›</button>
       <button type="button" class="close" aria-label="Close" onClick=${onClose}><${Icon} name="close" /></button></span></div>
-    <div class="tabs" role="tablist">${TABS.map((name) => html`<button key=${name} type="button" role="tab" class="tab" aria-selected=${name === tab} onClick=${() => setTab(name)}>${name}</button>`)}</div>
-    <div role="tabpanel" class="stack">${entry ? html`<${Panel} tab=${tab} log=${log} entry=${entry} onOpen=${onOpen} />` : html`<p class="quiet">Loading the entry…</p>`}</div>
+    <div class="tabs" role="tablist">${TABS.map((name) => html`<button key=${name} type="button" role="tab" class="tab"
+      aria-selected=${name === tab} onClick=${() => setTab(name)}>${name}</button>`)}</div>
+    <div role="tabpanel" class="stack">${entry ? html`<${Panel} tab=${tab} log=${log} entry=${entry} onOpen=${onOpen} />`
+      : html`<p class="quiet">Loading the entry…</p>`}</div>
     <div class="row run-drawer-foot"><${Button} command=${() => copyLink(log.id, seq)}>Copy link<//>
       <button type="button" class="button" onClick=${() => onReplay(seq)}>Show the run at this entry</button></div>
   </aside>`;
@@ -62,9 +64,11 @@ function Summary({ log, entry, onOpen }) {
       <dt>Kind</dt><dd><code>${event.type}</code></dd>
       <dt>Time</dt><dd><time dateTime=${iso(entry.at)}>${clock(entry.at)}</time> <span class="quiet">${iso(entry.at)}</span></dd>
       <dt>Operation</dt><dd>${entry.operation ? html`<code>${entry.operation}</code>` : "the run itself"}</dd>
-      ${Object.entries(event).filter(isShort).map(([name, value]) => html`<dt key=${name}>${name.replaceAll("_", " ")}</dt><dd class="pre"><${Value} name=${name} value=${value} event=${event} /></dd>`)}
+      ${Object.entries(event).filter(isShort).map(([name, value]) => html`<dt key=${name}>${name.replaceAll("_", " ")}</dt>
+        <dd class="pre"><${Value} name=${name} value=${value} event=${event} /></dd>`)}
     </dl>
-    ${Number.isFinite(other) && html`<button type="button" class="button small" onClick=${() => onOpen(other)}>${other > entry.seq ? "Go to the result" : "Go to the call"}</button>`}`;
+    ${Number.isFinite(other) && html`<button type="button" class="button small" onClick=${() => onOpen(other)}>
+      ${other > entry.seq ? "Go to the result" : "Go to the call"}</button>`}`;
 }
 
 function Value({ name, value, event }) {

@@ -55,9 +55,12 @@ function Composer({ log, agent }) {
       onDrop=${(event) => { event.preventDefault(); addFiles(event.dataTransfer.files); }}>
     <textarea class="input" ref=${field} rows="3" aria-label=${`Message to ${agent}`} placeholder=${`Message to ${agent}; it is delivered with its next turn`}
       value=${text} onInput=${(event) => setText(event.target.value)}></textarea>
-    ${files.length > 0 && html`<ul class="run-files">${files.map((file, place) => html`<li key=${`${file.name} ${place}`}>${file.name} <span class="quiet">${count(file.size)} bytes</span>
-      <button type="button" class="button small plain" aria-label=${`Remove ${file.name}`} onClick=${() => setFiles(files.filter((one) => one !== file))}>Remove</button></li>`)}</ul>`}
-    <div class="row"><input type="file" multiple hidden ref=${picker} onChange=${(event) => { addFiles(event.target.files); event.target.value = ""; }} />
+    ${files.length > 0 && html`<ul class="run-files">${files.map((file, place) => html`<li key=${`${file.name} ${place}`}>
+      ${file.name} <span class="quiet">${count(file.size)} bytes</span>
+      <button type="button" class="button small plain" aria-label=${`Remove ${file.name}`}
+        onClick=${() => setFiles(files.filter((one) => one !== file))}>Remove</button></li>`)}</ul>`}
+    <div class="row"><input type="file" multiple hidden ref=${picker}
+        onChange=${(event) => { addFiles(event.target.files); event.target.value = ""; }} />
       <button type="button" class="button" onClick=${() => picker.current.click()}>Attach files</button><span class="gap"></span>
       <${Button} look="primary" busy="Sending…" disabled=${!text.trim()} command=${send}>Send<//></div>
   </div>`;

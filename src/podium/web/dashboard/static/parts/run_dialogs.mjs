@@ -32,7 +32,8 @@ export function BudgetDialog({ budget, command, onClose }) {
       <input type="number" min="0" step=${step} inputmode="decimal" data-first=${place === 0 ? "" : null} value=${given[name] ?? ""}
         placeholder=${budget?.[name] ?? "no limit"} onInput=${(event) => setGiven({ ...given, [name]: event.target.value })} /></label>`)}</div>
     <div class="dialog-foot"><button type="button" class="button" onClick=${onClose}>Cancel</button>
-      <${Button} look="primary" busy="Changing…" disabled=${!Object.keys(limits()).length} command=${thenClose(() => command(limits()), onClose)}>Change the budget<//></div>
+      <${Button} look="primary" busy="Changing…" disabled=${!Object.keys(limits()).length}
+        command=${thenClose(() => command(limits()), onClose)}>Change the budget<//></div>
   <//>`;
 }
 

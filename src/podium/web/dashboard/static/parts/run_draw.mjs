@@ -179,6 +179,8 @@ function fillShape(context, colour, edge, points) {
   context.fill();
 }
 
+const bubble = (x, y) => [[x - 6, y - 10], [x + 6, y - 10], [x + 6, y - 2], [x, y - 2], [x - 3, y + 2], [x - 3, y - 2], [x - 6, y - 2]];
+
 const diamond = (x, y, r) => [[x, y - r], [x + r, y], [x, y + r], [x - r, y]];
 
 function fillDot(context, colour, edge, x, y, radius) {
@@ -213,7 +215,7 @@ const DRAW = {
   merge: (context, c, x, y) => fillShape(context, c.mark, c.paper, [[x - 7, y - 6], [x + 7, y], [x - 7, y + 6]]),
   commit: (context, c, x, y) => fillDot(context, c.paper, c.mark, x, y, 4),
   error: (context, c, x, y) => strokeCross(context, c.error, c.paper, x, y),
-  message: (context, c, x, y) => fillShape(context, c.mark, c.paper, [[x - 6, y - 10], [x + 6, y - 10], [x + 6, y - 2], [x, y - 2], [x - 3, y + 2], [x - 3, y - 2], [x - 6, y - 2]]),
+  message: (context, c, x, y) => fillShape(context, c.mark, c.paper, bubble(x, y)),
   worker: (context, c, x, y) => fillShape(context, c.mark, c.paper, [[x - 5, y - 5], [x + 5, y - 5], [x + 5, y + 5], [x - 5, y + 5]]),
 };
 

@@ -1,7 +1,7 @@
 // The log: every entry of the run on one line. Only the visible lines are in the page.
 
 import { html, useEffect, useState } from "../vendor.mjs";
-import { clock, iso, plural } from "../format.mjs";
+import { clock, count, iso } from "../format.mjs";
 import { describeEvent, subjectOf } from "./run_entry_text.mjs";
 import { countUntil } from "./run_index.mjs";
 import { VirtualList } from "./run_virtual.mjs";
@@ -17,7 +17,8 @@ export default function Entries({ log, at, opened, onOpen }) {
   const place = opened ? (showsText ? opened - 1 : countUntil(notable, opened, (seq) => seq) - 1) : -1;
   return html`<div class="run-log">
     <label class="check small"><input type="checkbox" checked=${showsText} onChange=${(event) => setShowsText(event.target.checked)} /> Show streamed text</label>
-    <${VirtualList} count=${total} height=${ROW} label=${plural(total, "entry").replace("entrys", "entries")} className="run-entries" sticksToEnd=${true} showPlace=${place}
+    <${VirtualList} count=${total} height=${ROW} className="run-entries" sticksToEnd=${true} showPlace=${place}
+      label=${total === 1 ? "1 entry" : `${count(total)} entries`}
       renderRow=${(one) => html`<${Line} key=${seqAt(one)} log=${log} seq=${seqAt(one)} isOpen=${seqAt(one) === opened} onOpen=${onOpen} />`} />
   </div>`;
 }

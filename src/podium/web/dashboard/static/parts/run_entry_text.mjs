@@ -11,8 +11,11 @@ const clip = (text, most = LONGEST) => {
 };
 const quote = (text) => `"${clip(text)}"`;
 const by = (name, channel) => (name ? ` by ${name}${channel ? ` (${channel})` : ""}` : "");
+const decided = (decision) => (["once", "run", "always"].includes(decision) ? `allowed (${decision})` : "denied");
 const failure = (one) => (one ? `: ${clip(one.message)}` : "");
 const list = (names, otherwise = "nobody") => (names?.length ? names.join(", ") : otherwise);
+const because = (reason) => (reason ? `: ${quote(reason)}` : "");
+const also = (word, names) => (names?.length ? `; ${word}: ${names.join(", ")}` : "");
 const limits = (budget) => Object.entries(budget ?? {}).map(([name, value]) => `${value} ${name.replace("_", " ")}`).join(", ");
 
 /** Return the name of the agent that an operation's path ends with: `legal` for `lead/advice:legal#1`. */
@@ -33,7 +36,7 @@ const LINES = {
   message_received: (e) => `message for ${e.to}${by(e.by)}: ${quote(e.text)}${(e.attachments ?? []).map((one) => `, with ${one.name}`).join("")}`,
   messages_delivered: (e) => `received ${plural(e.ids.length, "message")}`,
   permission_asked: (e) => `asks for permission: ${e.action.tool} ${briefArguments(e.action.arguments)}; ${clip(e.reason)}`,
-  permission_answered: (e) => `request ${e.id}: ${["once", "run", "always"].includes(e.decision) ? `allowed (${e.decision})` : "denied"}${by(e.by, e.channel)}${e.comment ? `: ${clip(e.comment)}` : ""}`,
+  permission_answered: (e) => `request ${e.id}: ${decided(e.decision)}${by(e.by, e.channel)}${e.comment ? `: ${clip(e.comment)}` : ""}`,
   question_asked: (e) => `asks you: ${quote(e.text)}`,
   question_answered: (e) => `question ${e.id}: answered${by(e.by, e.channel)}: ${quote(e.text)}`,
   action_began: (e) => `${e.action.tool} starts; allowed by ${e.allowed_by}`,
@@ -54,7 +57,7 @@ const LINES = {
   context_compacted: (e) => `summarized the first ${plural(e.replaced, "message")} of its conversation`,
   tool_called: (e) => `uses ${e.action.tool} ${briefArguments(e.action.arguments)}`,
   tool_answered: (e) => `${e.is_error ? "tool error" : "tool answered"}: ${clip(e.text)}`,
-  advised: (e) => `advised by ${list(e.heard)}${e.unavailable?.length ? `; unavailable: ${list(e.unavailable.map((one) => one.agent))}` : ""}`,
+  advised: (e) => `advised by ${list(e.heard)}${also("unavailable", e.unavailable?.map((one) => one.agent))}`,
   route_refused: (e) => `chose ${e.chosen || "no agent"}; the valid destinations are ${list(e.destinations)}`,
   routed: (e) => `${e.is_fallback ? "falls back to" : "chooses"} ${e.agent}: ${quote(e.reason ?? "")}`,
   handed_off: (e) => `hands off to ${e.receiver}`,
@@ -66,24 +69,26 @@ const LINES = {
   iteration_failed: (e) => `iteration ${e.iteration} failed: ${clip(e.message)}`,
   reflect_ended: (e) => `ends after ${plural(e.iterations, "iteration")}: ${e.end.replaceAll("_", " ")}`,
   broadcast: (e) => `${e.author} says in round ${e.round}: ${quote(e.text)}`,
-  voted: (e) => `${e.author} is ${e.ready ? "ready" : "not ready"} to conclude${e.reason ? `: ${quote(e.reason)}` : ""}`,
-  round_ended: (e) => `round ${e.round} ended${e.missing?.length ? `; missing: ${list(e.missing)}` : ""}`,
+  voted: (e) => `${e.author} is ${e.ready ? "ready" : "not ready"} to conclude${because(e.reason)}`,
+  round_ended: (e) => `round ${e.round} ended${also("missing", e.missing)}`,
   discussion_ended: (e) => `the discussion ended after ${plural(e.rounds, "round")}: ${e.by.replaceAll("_", " ")}`,
   worker_placed: (e) => `works on ${e.branch}, from ${e.base.slice(0, 12)}`,
   work_committed: (e) => `${plural(e.files?.length ?? 0, "file")} changed on ${e.branch} at ${e.commit.slice(0, 12)} (+${e.added ?? 0} -${e.removed ?? 0})`,
   worker_sent: (e) => `starts a worker (run ${e.run})${e.branch ? ` on ${e.branch}` : ""}`,
   worker_returned: (e) => `worker run ${e.run} ${e.outcome}${e.error ? `: ${clip(e.error)}` : ""}`,
   noticed: (e) => `notice: ${clip(e.text)}`,
-  team_formed: (e) => `team formed: ${list(e.members.map((one) => (one.role ? `${one.name} (${one.role})` : one.name)))}${e.missing?.length ? `; no member for: ${list(e.missing)}` : ""}`,
+  team_formed: (e) => `team formed: ${list(e.members.map((one) => (one.role ? `${one.name} (${one.role})` : one.name)))}${also("no member for", e.missing)}`,
   work_state_changed: (e) => `work: ${e.state.replaceAll("_", " ")}`,
   plan_drafted: (e) => `plan ${e.version} drafted by ${e.by}: ${plural(e.plan.steps?.length ?? 0, "step")}`,
   plan_refused: (e) => `plan of ${e.by} refused: ${clip(e.problems.join("; "))}`,
-  plan_reviewed: (e) => `${e.reviewer} ${e.verdict === "accept" ? "accepts" : "asks for changes to"} the plan${e.reason ? `: ${quote(e.reason)}` : ""}`,
+  plan_reviewed: (e) => `${e.reviewer} ${e.verdict === "accept" ? "accepts" : "asks for changes to"} the plan${because(e.reason)}`,
   plan_committed: (e) => `plan ${e.version} committed${by(e.by)}: ${list((e.plan.steps ?? []).map((one) => `${one.id} (${one.owner})`), "no steps")}`,
   plan_step_started: (e) => `step ${e.step} started by ${e.owner}${e.attempt > 1 ? `, attempt ${e.attempt}` : ""}`,
   handover_asked: (e) => `wants to hand the step over to ${e.to}: ${quote(e.reason)}`,
   blocker_raised: (e) => `needs a decision: ${quote(e.topic)}`,
-  plan_step_handed_over: (e) => (e.refused ? `handover of step ${e.step} to ${e.receiver} refused: ${clip(e.refused)}` : `step ${e.step} handed over from ${e.sender} to ${e.receiver}: ${quote(e.reason)}`),
+  plan_step_handed_over: (e) => (e.refused
+    ? `handover of step ${e.step} to ${e.receiver} refused: ${clip(e.refused)}`
+    : `step ${e.step} handed over from ${e.sender} to ${e.receiver}: ${quote(e.reason)}`),
   plan_step_blocked: (e) => `step ${e.step} blocked: ${quote(e.reason)}`,
   plan_step_unblocked: (e) => `step ${e.step} continues`,
   plan_step_submitted: (e) => `step ${e.step} submitted by ${e.author}${e.branch ? ` on ${e.branch}` : ""}`,
@@ -93,9 +98,9 @@ const LINES = {
   plan_step_failed: (e) => `step ${e.step} failed: ${quote(e.reason)}`,
   artifact_stored: (e) => `${e.kind} stored: ${e.name} (${count(e.size)} bytes)`,
   snapshot_taken: (e) => `snapshot ${e.name} taken`,
-  work_ended: (e) => `work ended: ${plural(e.done.length, "step")} done${e.undone?.length ? `; not done: ${list(e.undone.map((one) => one.step))}` : ""}${e.branch ? `; result on ${e.branch}` : ""}`,
+  work_ended: (e) => `work ended: ${plural(e.done.length, "step")} done${also("not done", e.undone?.map((one) => one.step))}${e.branch ? `; result on ${e.branch}` : ""}`,
   decision_proposed: (e) => `proposes a decision (${e.id}): ${quote(e.topic)} ${e.options.join(" | ")}`,
-  ballot_cast: (e) => `${e.voter} ${e.option ? `votes for ${e.option}` : "abstains"}${e.reason ? `: ${quote(e.reason)}` : ""}`,
+  ballot_cast: (e) => `${e.voter} ${e.option ? `votes for ${e.option}` : "abstains"}${because(e.reason)}`,
   ballot_refused: (e) => `the ballot of ${e.voter} is refused: ${clip(e.reason)}`,
   vote_closed: (e) => `the vote on ${e.decision} is closed: ${e.why}`,
   decision_committed: (e) => `decided (${e.decision}): ${e.option}; ${e.how}`,

@@ -24,7 +24,8 @@ export default function RunHeader({ log, view, moment, at, onMessage }) {
     <div class="run-figures">
       <${Time} view=${view} isMoving=${moment.isMoving} /><${Spend} view=${view} />
       <${Figure} name="Operations" value=${count(view.nodes.size)} /><${Figure} name="Entries" value=${count(view.seq)} />
-      ${waiting > 0 && html`<a class="badge run-waiting" data-tone="needs" href=${address("approvals")}><${Icon} name="hand" />${plural(waiting, "request")} ${waiting === 1 ? "needs" : "need"} you</a>`}
+      ${waiting > 0 && html`<a class="badge run-waiting" data-tone="needs" href=${address("approvals")}>
+        <${Icon} name="hand" />${plural(waiting, "request")} ${waiting === 1 ? "needs" : "need"} you</a>`}
     </div>
     <${Commands} log=${log} view=${view} at=${at} state=${findRunState(log)} onMessage=${onMessage} />
   </header>`;
@@ -57,7 +58,8 @@ function Spend({ view }) {
 
 function Meter({ part }) {
   const share = Math.min(100, Math.round(part * 100));
-  return html`<span class="meter" role="meter" aria-valuenow=${share} aria-valuemin="0" aria-valuemax="100" aria-label="part of the budget"><span style=${{ width: `${share}%` }}></span></span>`;
+  return html`<span class="meter" role="meter" aria-valuenow=${share} aria-valuemin="0" aria-valuemax="100"
+    aria-label="part of the budget"><span style=${{ width: `${share}%` }}></span></span>`;
 }
 
 function Commands({ log, view, at, state, onMessage }) {

@@ -110,7 +110,8 @@ export class RunIndex {
   startOperation(path, agent, at, seq) {
     this.agents.set(path, agent);
     const lane = this.agentLane(agent);
-    this.open.set(path, { lane, state: IDLE, since: at, seq, isInTurn: false, isRetrying: false, isBlocked: false, tools: new Set(), asked: new Set() });
+    const now = { state: IDLE, since: at, seq, isInTurn: false, isRetrying: false, isBlocked: false };
+    this.open.set(path, { lane, ...now, tools: new Set(), asked: new Set() });
   }
 
   /** Close the current segment of an operation if what it does has changed. */
@@ -188,7 +189,8 @@ const CHANGES = {
     if (event.text) index.addMessage({ seq: entry.seq, at: entry.at, agent, by: agent, text: event.text, isPerson: false });
   },
   tool_called(index, entry, event, op) {
-    const call = { seq: entry.seq, at: entry.at, endSeq: Infinity, endAt: 0, id: event.id, tool: event.action.tool, brief: briefArguments(event.action.arguments), isError: false };
+    const { tool, arguments: given } = event.action;
+    const call = { seq: entry.seq, at: entry.at, endSeq: Infinity, endAt: 0, id: event.id, tool, brief: briefArguments(given), isError: false };
     if (!index.tools.has(entry.operation)) index.tools.set(entry.operation, []);
     index.tools.get(entry.operation).push(call);
     index.toolsBySeq.set(entry.seq, call);
@@ -213,10 +215,12 @@ const CHANGES = {
   permission_answered: answer,
   question_answered: answer,
   message_received(index, entry, event) {
-    index.addMessage({ seq: entry.seq, at: entry.at, agent: event.to, by: event.by || "you", text: event.text, isPerson: true, files: (event.attachments ?? []).map((one) => one.name) });
+    const files = (event.attachments ?? []).map((one) => one.name);
+    index.addMessage({ seq: entry.seq, at: entry.at, agent: event.to, by: event.by || "you", text: event.text, isPerson: true, files });
   },
   worker_sent(index, entry, event) {
-    index.workers.set(entry.operation, [...(index.workers.get(entry.operation) ?? []), { seq: entry.seq, run: event.run, branch: event.branch }]);
+    const before = index.workers.get(entry.operation) ?? [];
+    index.workers.set(entry.operation, [...before, { seq: entry.seq, run: event.run, branch: event.branch }]);
   },
   plan_step_started(index, entry, event) {
     index.stepOwners.set(event.step, event.owner);

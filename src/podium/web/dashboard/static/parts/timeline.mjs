@@ -11,8 +11,10 @@ const LEGEND = [
 ];
 /** Kind of marker, word, and its shape as on the canvas. */
 const SIGNS = [
-  ["plan", "plan", "M3 14V1l7 3-7 3"], ["handoff", "handoff", "M6 0v10M3 8l3 5 3-5Z"], ["decision", "decision", "M6 1l5 6-5 6-5-6Z"],
-  ["proposal", "proposal", "M6 2l4 5-4 5-4-5Z"], ["ballot", "ballot", "M6 5a2 2 0 1 0 0 4 2 2 0 0 0 0-4Z"], ["merge", "merge", "M1 2l10 5-10 5Z"], ["commit", "commit", "M6 3.500a3.500 3.500 0 1 0 0 7 3.500 3.500 0 0 0 0-7Z"],
+  ["plan", "plan", "M3 14V1l7 3-7 3"], ["handoff", "handoff", "M6 0v10M3 8l3 5 3-5Z"],
+  ["decision", "decision", "M6 1l5 6-5 6-5-6Z"],
+  ["proposal", "proposal", "M6 2l4 5-4 5-4-5Z"], ["ballot", "ballot", "M6 5a2 2 0 1 0 0 4 2 2 0 0 0 0-4Z"],
+  ["merge", "merge", "M1 2l10 5-10 5Z"], ["commit", "commit", "M6 3.5a3.5 3.5 0 1 0 0 7 3.5 3.5 0 0 0 0-7Z"],
   ["message", "message", "M1 2h10v7H6l-3 3V9H1Z"], ["worker", "worker started", "M2 3h8v8H2Z"], ["error", "error", "M2 3l8 8M10 3l-8 8"],
 ];
 const FILLED = new Set(["plan", "handoff", "decision", "ballot", "merge", "message", "worker"]);
@@ -36,9 +38,18 @@ export default function Timeline({ log, view, moment, at, onOpen }) {
     <${Bar} span=${span} whole=${whole} shown=${shown} zoom=${zoom} isLive=${moment.isMoving}
       isFollowing=${isFollowing} setFollowing=${setFollowing} />
     <${Picture} log=${log} view=${view} shown=${shown} until=${until} seq=${at === null ? Infinity : at} zoom=${zoom} onOpen=${onOpen} />
-    <ul class="run-legend" aria-label="Legend">${LEGEND.map(([kind, word]) => html`<li key=${kind}><i class=${`swatch ${kind}`}></i>${word}</li>`)}
-      ${SIGNS.filter(([kind]) => log.index.marked.has(kind)).map(([kind, word, line]) => html`<li key=${kind}><svg class=${`run-sign ${kind}`} viewBox="0 0 12 14" aria-hidden="true"><path d=${line} fill=${FILLED.has(kind) ? "currentColor" : "none"} stroke="currentColor" stroke-width="1.5" /></svg>${word}</li>`)}</ul>
+    <${Legend} marked=${log.index.marked} />
   </section>`;
+}
+
+/** What bars and markers mean; markers are listed only if there are any. */
+function Legend({ marked }) {
+  return html`<ul class="run-legend" aria-label="Legend">
+    ${LEGEND.map(([kind, word]) => html`<li key=${kind}><i class=${`swatch ${kind}`}></i>${word}</li>`)}
+    ${SIGNS.filter(([kind]) => marked.has(kind)).map(([kind, word, line]) => html`<li key=${kind}>
+      <svg class=${`run-sign ${kind}`} viewBox="0 0 12 14" aria-hidden="true"><path d=${line}
+        fill=${FILLED.has(kind) ? "currentColor" : "none"} stroke="currentColor" stroke-width="1.5" /></svg>${word}</li>`)}
+  </ul>`;
 }
 
 /** Return the time up to which the run has happened; while it is working, this moves on every second. */
@@ -75,7 +86,8 @@ function Bar({ span, whole, shown, zoom, isLive, isFollowing, setFollowing }) {
     <h2>Timeline</h2>
     <span class="run-span">${clock(shown.from)} – ${clock(shown.to)} (${duration(shown.to - shown.from)})</span>
     <span class="run-gap"></span>
-    ${isLive && html`<label class="run-follow"><input type="checkbox" checked=${isFollowing} onChange=${(event) => setFollowing(event.target.checked)} /> Follow live</label>`}
+    ${isLive && html`<label class="run-follow"><input type="checkbox" checked=${isFollowing}
+      onChange=${(event) => setFollowing(event.target.checked)} /> Follow live</label>`}
     <button type="button" class="button small" onClick=${() => scale(2)} disabled=${!span} aria-label="Zoom out">−</button>
     <button type="button" class="button small" onClick=${() => scale(0.5)} disabled=${whole.to - whole.from <= SHORTEST} aria-label="Zoom in">+</button>
     <button type="button" class="button small" onClick=${() => zoom(null)} disabled=${!span}>Whole run</button>
@@ -111,11 +123,16 @@ function Picture({ log, view, shown, until, seq, zoom, onOpen }) {
         <ul class="run-labels">${visible.map((lane, place) => html`<li key=${lane.name + (lane.isAgent ? "" : "/")} class=${lane.isAgent ? "" : "other"}
           style=${{ top: `${(first + place) * LANE}px` }} title=${lane.name}>${lane.name}</li>`)}</ul>
         <canvas ref=${canvas} role="img" aria-label=${describeLanes(log, view)} ...${pointer}></canvas>
-        ${brush && html`<div class="run-brush" style=${{ left: `calc(var(--label-width) + ${Math.min(brush.start, brush.end)}px)`, width: `${Math.abs(brush.end - brush.start)}px` }}></div>`}
+        ${brush && html`<${Brush} ...${brush} />`}
       </div>
     </div>
     ${!lanes.length && html`<p class="quiet">A lane appears here for each agent that starts to work.</p>`}
   </div>`;
+}
+
+function Brush({ start, end }) {
+  const left = `calc(var(--label-width) + ${Math.min(start, end)}px)`;
+  return html`<div class="run-brush" style=${{ left, width: `${Math.abs(end - start)}px` }}></div>`;
 }
 
 function describeLanes(log, view) {

@@ -101,7 +101,8 @@ function LoadedRun({ log, live }) {
     <${Timeline} log=${log} view=${view} moment=${moment} at=${at} onOpen=${open} />
     <${Replay} log=${log} view=${view} moment=${moment} at=${at} onMove=${(next) => move({ ...place, at: next })} />
     <div class="run-columns">
-      <section class="run-column" aria-label="Operations"><h2>Operations</h2><${OperationTree} view=${view} moment=${moment} selected=${path} onSelect=${choose} /></section>
+      <section class="run-column" aria-label="Operations"><h2>Operations</h2>
+        <${OperationTree} view=${view} moment=${moment} selected=${path} onSelect=${choose} /></section>
       <section class="run-column run-detail" aria-label="Details">
         <${Tabs} tab=${tab} setTab=${setTab} />
         ${tab === "operation" && html`<${Operation} log=${log} view=${view} moment=${moment} path=${path} at=${at} onOpen=${open} />`}
@@ -127,9 +128,11 @@ function Outcome({ view }) {
   const failure = describeFailure(view.ended?.failure);
   const parts = view.ended?.parts ?? [];
   return html`${view.notices.map((text, place) => html`<p class="notice" data-tone="quiet" key=${place}>${text}</p>`)}
-    ${answered && html`<section class="run-answer" aria-label="Answer"><h2>Answer</h2><${LongText} text=${answered.text || "The agent answered without text."} /></section>`}
+    ${answered && html`<section class="run-answer" aria-label="Answer"><h2>Answer</h2>
+      <${LongText} text=${answered.text || "The agent answered without text."} /></section>`}
     ${failure && html`<p class="problem" role="alert">${failure}</p>`}
     ${!answered && parts.length > 0 && html`<section class="run-answer" aria-label="Partial results"><h2>Partial results</h2>
-      <ul class="stack">${parts.slice(0, 50).map((part, place) => html`<li key=${place}><strong>${part.agent}</strong> <span class="quiet">${part.outcome.replace("_", " ")}</span>
+      <ul class="stack">${parts.slice(0, 50).map((part, place) => html`<li key=${place}><strong>${part.agent}</strong>
+        ${" "}<span class="quiet">${part.outcome.replace("_", " ")}</span>
         ${part.text ? html`<${LongText} text=${part.text} />` : html`<p class="quiet">${describeFailure(part.failure) ?? "no text"}</p>`}</li>`)}</ul></section>`}`;
 }
