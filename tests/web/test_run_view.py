@@ -11,16 +11,34 @@ import msgspec
 
 from podium.store.fault_injection import refuse_after
 from podium.values.agent import Advisors
+from podium.values.errors import Failure
 from podium.values.event import (
     KINDS,
     Decision,
     Entry,
+    Evaluated,
+    Event,
+    OperationEnded,
+    OperationStarted,
     PermissionAsked,
+    PlannedAssignment,
     QuestionAsked,
+    RunEnded,
+    RunPaused,
+    RunResumed,
+    RunStarted,
+    SessionRevived,
+    TeamPlanned,
+    TextStreamed,
+    TextSuperseded,
+    TurnEnded,
+    TurnResumed,
+    TurnStarted,
     decode_entry,
     encode_entry,
     event_kind,
 )
+from podium.values.request import Part, Request
 from podium.views.run_view import RunView
 from podium.views.run_view_fields import run_view_fields
 from podium.web.dashboard.event_kinds import FILE, generate_module
@@ -184,6 +202,28 @@ def record_requests(site: Site, folder: Path) -> list[list[Entry]]:
     return [site.portal.call(record, decision) for decision in (None, "once", "deny", "abort")]
 
 
+def write_interrupted_text() -> list[Entry]:
+    """Return a timeline in which streamed text is discarded in every way, and a run that is paused and fails."""
+    request, failure = Request(text="go"), Failure(kind="engine", agent="lead", message="gone")
+    said = TextStreamed(text="some text")
+    events: list[Event] = [
+        OperationStarted(agent="lead", trigger="request", request=request),
+        *(TurnStarted(agent="lead", engine="scripted", prompt="go"), said, said, TurnResumed()),
+        *(said, TextSuperseded(), said, SessionRevived(agent="lead", reason="empty reply"), said),
+        TeamPlanned(assignments=(PlannedAssignment(worker="a", task="x"),)),
+        *(Evaluated(iteration=1, score=0.5), said, RunPaused(), RunResumed(host="here", pid=1)),
+        *(TurnEnded(outcome="failed", failure=failure), OperationEnded(outcome="failed", failure=failure)),
+        RunEnded(outcome="failed", failure=failure, parts=(Part(agent="lead", outcome="failed", failure=failure),)),
+    ]
+    whole = [RunStarted(agent="lead", request=request), *events]
+    own = [not isinstance(event, RunStarted | RunPaused | RunResumed | RunEnded) for event in whole]
+    return [
+        Entry(run="text", seq=number, at=float(number), scope=path, operation=path, event=event)
+        for number, (event, is_own) in enumerate(zip(whole, own, strict=True), 1)
+        for path in ["lead" if is_own else ""]
+    ]
+
+
 def read_samples() -> list[list[Entry]]:
     return [[decode_entry(line) for line in path.read_bytes().splitlines()] for path in sorted(SAMPLES.glob("*.jsonl"))]
 
@@ -212,6 +252,7 @@ def test_the_browser_folds_every_timeline_into_the_view_that_python_has(
         *record_patterns(site, tmp_path),
         record_interrupted_run(site, tmp_path),
         *record_requests(site, tmp_path),
+        write_interrupted_text(),
     ]
     page = visitor.open(site, signs_in=False)
 
