@@ -498,6 +498,7 @@ export const KINDS = Object.freeze({
  * @property {*} [data]
  * @property {Array<Part>} [parts]
  * @property {(Failure|null)} [failure]
+ * @property {number} [seconds]
  */
 
 /**
@@ -1075,6 +1076,7 @@ export const KINDS = Object.freeze({
  * @property {string} [base]
  * @property {string} [commit]
  * @property {(HandoverAsked|BlockerRaised|null)} [signal]
+ * @property {string} [summary]
  */
 
 /**
