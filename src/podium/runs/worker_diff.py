@@ -10,6 +10,8 @@ from ..workspace.git.snapshot import take_snapshot
 from .worker_lookup import RepoContext
 
 DIFF_TIMEOUT_SECONDS = 300.0
+# The repository's own settings could add colours or leave out the prefixes, and the diff is also read by a parser.
+DIFF_FORM = ("--no-color", "--src-prefix=a/", "--dst-prefix=b/")
 
 
 def require_own_branch(worker: WorkerState) -> None:
@@ -31,4 +33,5 @@ async def diff_worker(context: RepoContext, worker: WorkerState, is_stat: bool, 
         location = await context.worktrees.find_checkout(worker.worker_task.branch)
         now = await take_snapshot(location)
     how = "--stat" if is_stat else "--patch"
-    return await read_git_output(location, "diff", how, worker.base, now, "--", timeout=DIFF_TIMEOUT_SECONDS)
+    words = ("diff", how, *DIFF_FORM, worker.base, now, "--")
+    return await read_git_output(location, *words, timeout=DIFF_TIMEOUT_SECONDS)

@@ -6,23 +6,31 @@ import re
 from typing import Any
 
 MOST_LINES = 20_000
-"""The number of lines after which the rest of a diff is left out."""
+"""The number of lines in hunks after which the others are only counted."""
+LONGEST_LINE = 4_000
+"""The number of characters after which a line is cut."""
 
+_START = "diff --git "
 _HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)")
+_QUOTED_NAMES = re.compile(r'"a/((?:[^"\\]|\\.)*)" (?:"b/(?:[^"\\]|\\.)*"|b/.*)')
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
+_ESCAPE = re.compile(r"\\([0-7]{3}|.)", re.DOTALL)
+_ESCAPED = {"a": 7, "b": 8, "t": 9, "n": 10, "v": 11, "f": 12, "r": 13}
+_NO_FILE = "/dev/null"
 
 
 def parse_diff(text: str, *, most_lines: int = MOST_LINES) -> dict[str, Any]:
-    """Return the files of a diff as JSON fields. `omitted` is the number of lines after `most_lines`."""
-    lines = text.split("\n")
-    if lines and not lines[-1]:
-        lines.pop()
+    """Return the files of a diff as JSON fields.
+
+    `omitted` is the number of lines in hunks after the first `most_lines`; files list and count them all the same.
+    Bytes that are not UTF-8 are replaced.
+    """
     files: list[dict[str, Any]] = []
-    old = new = 0
+    old = new = kept = 0
     hunk: dict[str, Any] | None = None
-    for line in lines[:most_lines]:
-        if line.startswith("diff --git "):
-            files.append(_start_file(line))
+    for line in _decode(text).removesuffix("\n").split("\n"):
+        if line.startswith(_START):
+            files.append(_start_file(line.removeprefix(_START)))
             hunk = None
         elif not files:
             continue
@@ -33,70 +41,96 @@ def parse_diff(text: str, *, most_lines: int = MOST_LINES) -> dict[str, Any]:
         elif hunk is None:
             _read_header(files[-1], line)
         else:
-            old, new = _add_line(files[-1], hunk, line, old, new)
-    return {"files": files, "omitted": max(0, len(lines) - most_lines)}
+            old, new = _add_line(files[-1], hunk, line, old, new, is_kept=kept < most_lines)
+            kept += 1
+    return {"files": files, "omitted": max(0, kept - most_lines)}
 
 
-def _start_file(line: str) -> dict[str, Any]:
-    """Return an empty file. Its names are read from later lines, which say them without ambiguity."""
-    name = line.rpartition(" b/")[2].rstrip('"')
+def _decode(text: str) -> str:
+    """Return a text from git without the surrogates that stand for bytes that are not UTF-8, which JSON cannot hold."""
+    return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+
+
+def _start_file(names: str) -> dict[str, Any]:
     return {
-        "path": name,
+        "path": _parse_name(names),
         "was": None,
         "status": "changed",
         "binary": False,
+        "old_mode": None,
         "mode": None,
         "added": 0,
         "removed": 0,
+        "omitted": 0,
         "hunks": [],
     }
 
 
+def _parse_name(names: str) -> str:
+    """Return the name in `a/NAME b/NAME`. If the two differ, later lines of the header say both."""
+    if found := _QUOTED_NAMES.fullmatch(names):
+        return _unescape(found[1])
+    # The name can contain " b/", but both halves have the same length.
+    return names[2 : 2 + (len(names) - 5) // 2]
+
+
 def _read_header(file: dict[str, Any], line: str) -> None:
     """Read a line between the name of a file and its first hunk."""
-    for start, status in (("new file mode ", "added"), ("deleted file mode ", "deleted")):
+    for start, status, field in (
+        ("new file mode ", "added", "mode"),
+        ("deleted file mode ", "deleted", "old_mode"),
+        ("old mode ", "changed", "old_mode"),
+        ("new mode ", "changed", "mode"),
+    ):
         if line.startswith(start):
-            file["status"], file["mode"] = status, line.removeprefix(start)
-    if line.startswith("rename from "):
-        file["status"], file["was"] = "renamed", _unquote(line.removeprefix("rename from "))
-    elif line.startswith("rename to "):
-        file["path"] = _unquote(line.removeprefix("rename to "))
-    elif line.startswith("new mode "):
-        file["mode"] = line.removeprefix("new mode ")
-    elif line.startswith("Binary files ") or line == "GIT binary patch":
+            file["status"], file[field] = status, line.removeprefix(start)
+    for start, status in (("rename ", "renamed"), ("copy ", "copied")):
+        if line.startswith(f"{start}from "):
+            file["status"], file["was"] = status, _unquote(line.removeprefix(f"{start}from "))
+        elif line.startswith(f"{start}to "):
+            file["path"] = _unquote(line.removeprefix(f"{start}to "))
+    if line.startswith("Binary files ") or line == "GIT binary patch":
         file["binary"] = True
-    elif line.startswith("+++ ") and (name := _unquote(line.removeprefix("+++ ").rstrip("\t"))) != "/dev/null":
-        file["path"] = name.removeprefix("b/")
-    elif line.startswith("--- ") and (name := _unquote(line.removeprefix("--- ").rstrip("\t"))) != "/dev/null":
-        file["path"] = name.removeprefix("a/")
+    elif line.startswith(("--- ", "+++ ")) and (name := _unquote(line[4:].rstrip("\t"))) != _NO_FILE:
+        file["path"] = name[2:]  # without a/ or b/; the new name comes last
 
 
-def _add_line(file: dict[str, Any], hunk: dict[str, Any], line: str, old: int, new: int) -> tuple[int, int]:
-    """Add a line to a hunk, and return the numbers of the next old and new line."""
-    mark, text = line[:1], line[1:]
-    if mark == "\\":
-        hunk["lines"].append({"mark": "\\", "text": text.strip()})
-        return old, new
-    row: dict[str, Any] = {"mark": mark or " ", "text": text}
-    if mark == "+":
-        file["added"] += 1
+def _add_line(
+    file: dict[str, Any], hunk: dict[str, Any], line: str, old: int, new: int, *, is_kept: bool
+) -> tuple[int, int]:
+    """Add a line to a hunk, or only count it, and return the numbers of the next old and new line."""
+    mark, text = line[:1] or " ", line[1:]  # with diff.suppressBlankEmpty, an unchanged empty line has no mark
+    row: dict[str, Any] = {"mark": mark, "text": text[:LONGEST_LINE]}
+    if len(text) > LONGEST_LINE:
+        row["cut"] = len(text) - LONGEST_LINE
+    if mark in "+ ":
         row["new"] = new
         new += 1
-    elif mark == "-":
-        file["removed"] += 1
+    if mark in "- ":
         row["old"] = old
         old += 1
+    file["added"] += mark == "+"
+    file["removed"] += mark == "-"
+    if is_kept:
+        hunk["lines"].append(row)
     else:
-        row["old"], row["new"] = old, new
-        old, new = old + 1, new + 1
-    hunk["lines"].append(row)
+        file["omitted"] += 1
     return old, new
 
 
 def _unquote(name: str) -> str:
     """Return a file name as git prints it; git quotes names with special characters."""
     found = _QUOTED.fullmatch(name)
-    if found is None:
-        return name
-    raw = found[1].encode("latin-1", "replace").decode("unicode_escape").encode("latin-1", "replace")
-    return raw.decode("utf-8", "replace")
+    return name if found is None else _unescape(found[1])
+
+
+def _unescape(name: str) -> str:
+    """Return a name without git's escapes, which are those of C and stand for bytes, such as `\\303\\274`."""
+    parts = bytearray()
+    end = 0
+    for found in _ESCAPE.finditer(name):
+        code = found[1]
+        parts += name[end : found.start()].encode()
+        parts += bytes([int(code, 8) & 0xFF]) if len(code) == 3 else bytes([_ESCAPED.get(code, ord(code) & 0xFF)])
+        end = found.end()
+    return (parts + name[end:].encode()).decode("utf-8", "replace")
