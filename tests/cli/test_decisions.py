@@ -68,6 +68,7 @@ def test_programs_get_every_field(desk: Desk) -> None:
     ]
     assert (shown["option"], shown["how"], shown["participants"]) == ("coffee", "decided by lead", ["person", "lead"])
     assert shown["text"].startswith("# Which drink now?")
+    assert (shown["committed_by"], shown["vote"]["eligible"], shown["vote"]["closes_at"]) == ("lead", {}, None)
 
 
 def test_one_decision_is_shown_as_a_record(desk: Desk) -> None:

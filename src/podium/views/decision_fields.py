@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..core.decision_state import find_result, get_weight
 from .decision_record import DecisionRecord, list_participants, render_decision
 
 
@@ -28,9 +29,35 @@ def decision_fields(record: DecisionRecord) -> dict[str, Any]:
 
 
 def whole_decision_fields(record: DecisionRecord) -> dict[str, Any]:
-    """Return a decision with its ballots and its text as a record."""
+    """Return a decision with its vote, its ballots and its text as a record."""
+    state, made = record.state, record.state.committed
     return decision_fields(record) | {
-        "ballots": list(record.state.ballots.values()),
-        "refused": record.state.refused,
+        "evidence": state.proposal.evidence,
+        "proposed_by": state.proposal.by,
+        "committed_by": "" if made is None else made.by,
+        "consequences": "" if made is None else made.consequences,
+        "step": state.proposal.step or None,
+        "vote": vote_fields(record),
+        "ballots": list(state.ballots.values()),
+        "refused": state.refused,
         "text": render_decision(record),
+    }
+
+
+def vote_fields(record: DecisionRecord) -> dict[str, Any]:
+    """Return the rule of a vote, who can vote and who has not, and when it closes, as JSON fields.
+
+    `missing` says what the vote still needs for a result. A resumed vote is open again for the whole window, so
+    `closes_at` is the earliest time at which an open vote closes.
+    """
+    proposal, closed = record.state.proposal, record.state.closed
+    is_open = closed is None and record.state.committed is None
+    return {
+        "rule": proposal.rule,
+        "decide_by": proposal.decide_by,
+        "eligible": {name: get_weight(proposal, name) for name in proposal.eligible},
+        "waiting_for": [name for name in proposal.eligible if name not in record.state.ballots] if is_open else [],
+        "closed": None if closed is None else closed.why,
+        "closes_at": record.proposed_at + proposal.window if is_open and proposal.eligible else None,
+        "missing": find_result(record.state).missing if record.state.committed is None else "",
     }
