@@ -23,6 +23,7 @@ def decision_fields(record: DecisionRecord) -> dict[str, Any]:
         "options": proposal.options,
         "participants": list_participants(record.state),
         "run": record.run,
+        "step": proposal.step or None,
         "proposed_at": record.proposed_at,
         "committed_at": record.committed_at,
     }
@@ -36,7 +37,6 @@ def whole_decision_fields(record: DecisionRecord) -> dict[str, Any]:
         "proposed_by": state.proposal.by,
         "committed_by": "" if made is None else made.by,
         "consequences": "" if made is None else made.consequences,
-        "step": state.proposal.step or None,
         "vote": vote_fields(record),
         "ballots": list(state.ballots.values()),
         "refused": state.refused,
