@@ -1,0 +1,83 @@
+// Workers: a list, one worker with its changes, and merging their branches.
+
+import { html, useState } from "../vendor.mjs";
+import { address, route } from "../router.mjs";
+import { money, plural } from "../format.mjs";
+import { Changed } from "../parts/changed.mjs";
+import { DelegateForm } from "../parts/delegate_form.mjs";
+import { Forecast } from "../parts/forecast.mjs";
+import { Icon } from "../parts/icons.mjs";
+import { useLoaded } from "../parts/loaded.mjs";
+import { MergePanel } from "../parts/merge_panel.mjs";
+import { Empty, Loading, ProblemBanner } from "../parts/notices.mjs";
+import { revealLine } from "../parts/reveal.mjs";
+import { Age } from "../parts/time.mjs";
+import { WorkerBadge, groupOf, isOver } from "../parts/worker_badge.mjs";
+import { WorkerDetail } from "../parts/worker_detail.mjs";
+
+const GROUPS = [["needs", "Needs you"], ["working", "Working"], ["over", "Finished"]];
+
+function WorkerCard({ worker }) {
+  const tone = groupOf(worker) === "needs" ? "needs" : null;
+  return html`<a class="card" data-item data-tone=${tone} href=${address("workers", worker.id)}>
+    <span class="row"><span class="strong clip worker-name">${revealLine(worker.name)}</span><span class="gap"></span><${WorkerBadge} state=${worker.state} /></span>
+    <span class="lines-2">${revealLine(worker.task)}</span>
+    ${worker.tool ? html`<span class="small quiet clip">${worker.state === "waiting_permission" ? "asks to use" : "uses"} <code>${revealLine(worker.tool)}</code></span>` : null}
+    ${isOver(worker) && !worker.answer && worker.why ? html`<span class="small quiet lines-2">${revealLine(worker.why)}</span>` : null}
+    <span class="foot">${worker.branch && !worker.reader ? html`<span class="clip"><${Icon} name="branch" /> ${revealLine(worker.branch)}</span>` : html`<span>read-only</span>`}
+      <${Changed} added=${worker.added} removed=${worker.removed} />
+      ${worker.usd ? html`<span>${money(worker.usd)}</span>` : null}
+      ${worker.waiting_since ? html`<span class="tone-needs"><${Age} at=${worker.waiting_since} before="waiting " /></span>` : null}</span></a>`;
+}
+
+function WorkerList({ workers }) {
+  if (!workers.length) {
+    return html`<${Empty} title="No workers yet" command=${'podium delegate feat/csv "Export to CSV"'}>
+      Each worker does a task on a branch of its own, next to your work. Its progress and its changes appear here.<//>`;
+  }
+  const newest = [...workers].reverse();
+  return html`<div class="stack wide">${GROUPS.map(([group, title]) => {
+    const here = newest.filter((one) => groupOf(one) === group);
+    return here.length ? html`<section class="band" key=${group}><h2>${title} <span class="quiet small">${plural(here.length, "worker")}</span></h2>
+      <div class="cards">${here.map((one) => html`<${WorkerCard} key=${one.id} worker=${one} />`)}</div></section>` : null;
+  })}</div>`;
+}
+
+function AllWorkers({ workers }) {
+  const [isDelegating, setDelegating] = useState(false);
+  return html`<div class="screen-head"><h1>Workers</h1><span class="gap"></span>
+      <a class="button" href=${address("workers", "", { view: "merge" })}><${Icon} name="branch" />Merge…</a>
+      <button type="button" class="button primary" onClick=${() => setDelegating(true)}><${Icon} name="plus" />Delegate</button></div>
+    <${WorkerList} workers=${workers} />
+    ${isDelegating ? html`<${DelegateForm} onClose=${() => setDelegating(false)} />` : null}`;
+}
+
+const Back = () => html`<a class="button small" href=${address("workers")}><${Icon} name="back" />Workers</a>`;
+
+function Merge({ workers }) {
+  const { data, problem, reload } = useLoaded("/api/forecast");
+  return html`<div class="screen-head"><${Back} /><h1>Merge branches</h1></div>
+    <div class="stack wide">
+      <section class="stack"><h2>Overlap forecast</h2><${ProblemBanner} problem=${problem} onRetry=${reload} />
+        ${data ? html`<${Forecast} forecast=${data.forecast} />` : problem ? null : html`<${Loading} what="the forecast" />`}</section>
+      <${MergePanel} workers=${workers} onto=${data && data.forecast ? data.forecast.onto : ""} /></div>`;
+}
+
+function OneWorker({ workers, run }) {
+  const worker = workers.find((one) => one.id === run);
+  return html`<div class="screen-head"><${Back} /><h1>Worker</h1></div>
+    ${worker ? html`<${WorkerDetail} key=${worker.id} worker=${worker} />`
+      : html`<${Empty} title="This worker is not in the list">Only the newest workers that have ended are listed.
+        <a href=${address("run", run)}> Open its run</a><//>`}`;
+}
+
+export default function Workers() {
+  const { data, problem, reload } = useLoaded("/api/workers");
+  const { id, query } = route.value;
+  const banner = html`<${ProblemBanner} problem=${problem} onRetry=${reload} />`;
+  if (!data) return html`<div class="screen-head"><h1>Workers</h1></div>${problem ? banner : html`<${Loading} what="the workers" />`}`;
+  const { workers } = data;
+  const screen = query.get("view") === "merge" ? html`<${Merge} workers=${workers} />`
+    : id ? html`<${OneWorker} key=${id} workers=${workers} run=${id} />` : html`<${AllWorkers} workers=${workers} />`;
+  return html`${banner}${screen}`;
+}
