@@ -7,7 +7,10 @@ import { revealLine } from "./reveal.mjs";
 const HEIGHT = 180;
 const LEFT = 64;
 const BOTTOM = 26;
-const SLOT = 30;
+/** The width of all bars together, unless there are too many or too few for it. */
+const WIDTH = 860;
+const WIDEST_BAR = 72;
+const NARROWEST_BAR = 26;
 const MOST_BARS = 24;
 /** More segments than these in one bar would be too thin to see; the smallest are drawn as one. */
 const MOST_SEGMENTS = 12;
@@ -58,27 +61,28 @@ function formatTime(at, span) {
     : date.toLocaleDateString("en-GB", { day: "numeric", month: "short" });
 }
 
-function Bar({ bar, x, top, show }) {
+function Bar({ bar, x, width, top, show }) {
   let y = HEIGHT;
   return html`<g>${bar.segments.map((one, number) => {
     const height = (one.value / top) * HEIGHT;
     y -= height;
-    return html`<rect key=${number} class="chart-segment" data-even=${number % 2 ? null : ""} x=${x + 4} y=${y} width=${SLOT - 8} height=${Math.max(0.5, height)}>
+    return html`<rect key=${number} class="chart-segment" data-even=${number % 2 ? null : ""} x=${x + 4} y=${y} width=${width - 8} height=${Math.max(0.5, height)}>
       <title>${one.name}: ${show(one.value)}</title></rect>`;
   })}</g>`;
 }
 
 function Chart({ bars, span, show, title }) {
   const top = roundUp(Math.max(...bars.map((bar) => bar.total)));
-  const width = LEFT + Math.max(bars.length, 8) * SLOT;
-  const every = Math.ceil(bars.length / 8);
+  const slot = Math.min(WIDEST_BAR, Math.max(NARROWEST_BAR, WIDTH / bars.length));
+  const width = LEFT + Math.max(bars.length * slot, WIDTH / 2);
+  const every = Math.ceil(60 / slot);
   return html`<div class="chart" tabindex="0" role="group" aria-label=${`${title} over time`}>
     <svg width=${width} height=${HEIGHT + BOTTOM + 10} role="img" aria-label=${`${title} of runs by the time at which they started; the table below has the numbers`}>
       <g transform="translate(0 8)">
       ${[0, 0.5, 1].map((part) => html`<g key=${part}><line class="chart-grid" x1=${LEFT} x2=${width} y1=${HEIGHT * (1 - part)} y2=${HEIGHT * (1 - part)} />
         <text class="chart-text" x=${LEFT - 8} y=${HEIGHT * (1 - part) + 4} text-anchor="end">${show(top * part)}</text></g>`)}
-      ${bars.map((bar, place) => html`<${Bar} key=${bar.at} bar=${bar} x=${LEFT + place * SLOT} top=${top} show=${show} />`)}
-      ${bars.map((bar, place) => (place % every ? null : html`<text key=${bar.at} class="chart-text" x=${LEFT + place * SLOT + 2} y=${HEIGHT + 18}>${formatTime(bar.at, span)}</text>`))}
+      ${bars.map((bar, place) => html`<${Bar} key=${bar.at} bar=${bar} x=${LEFT + place * slot} width=${slot} top=${top} show=${show} />`)}
+      ${bars.map((bar, place) => (place % every ? null : html`<text key=${bar.at} class="chart-text" x=${LEFT + place * slot + 4} y=${HEIGHT + 18}>${formatTime(bar.at, span)}</text>`))}
       </g></svg></div>`;
 }
 

@@ -43,11 +43,12 @@ const MARK_WORDS = { "+": "added", "-": "removed" };
 
 function Row({ row }) {
   if (row.heading !== undefined) {
-    return html`<tr class="diff-hunk"><td colspan="2"></td><td>${row.first ? "" : "⋯ "}${revealLine(row.heading)}</td></tr>`;
+    return html`<tr class="diff-hunk"><td colspan="3"></td><td>${revealLine(row.heading)}</td></tr>`;
   }
   const word = MARK_WORDS[row.mark];
   return html`<tr data-mark=${row.mark}><td class="diff-number">${row.old}</td><td class="diff-number">${row.new}</td>
-    <td class="diff-text"><span class="diff-mark">${row.mark}${word ? html`<span class="visually-hidden">${word} </span>` : null}</span>${reveal(row.text)}${row.cut ? html`<span class="quiet"> … ${count(row.cut)} more characters</span>` : null}</td></tr>`;
+    <td class="diff-mark">${row.mark}${word ? html`<span class="visually-hidden"> ${word}</span>` : null}</td>
+    <td class="diff-text">${reveal(row.text)}${row.cut ? html`<span class="quiet"> … ${count(row.cut)} more characters</span>` : null}</td></tr>`;
 }
 
 /** A piece of a file, with the height of its rows kept free until it is near. */
@@ -55,14 +56,11 @@ function Piece({ rows }) {
   const place = useRef(null);
   const isNear = useNear(place);
   return html`<tbody ref=${place}>${isNear ? rows.map((row, number) => html`<${Row} key=${number} row=${row} />`)
-    : html`<tr><td colspan="3" style=${{ height: `${rows.length * ROW_HEIGHT}px` }}></td></tr>`}</tbody>`;
+    : html`<tr><td colspan="4" style=${{ height: `${rows.length * ROW_HEIGHT}px` }}></td></tr>`}</tbody>`;
 }
 
 function listRows(file) {
-  return file.hunks.flatMap((hunk, number) => [
-    { heading: `line ${count(hunk.new)}${hunk.heading ? `  ${hunk.heading}` : ""}`, first: number === 0 },
-    ...hunk.lines,
-  ]);
+  return file.hunks.flatMap((hunk) => [{ heading: `line ${count(hunk.new)}${hunk.heading ? `  ${hunk.heading}` : ""}` }, ...hunk.lines]);
 }
 
 function FileLines({ file }) {
@@ -70,7 +68,7 @@ function FileLines({ file }) {
   const pieces = useMemo(() => Array.from({ length: Math.ceil(rows.length / PIECE) }, (_, at) => rows.slice(at * PIECE, (at + 1) * PIECE)), [rows]);
   if (file.binary) return html`<p class="diff-note quiet">Binary file; its content is not shown.</p>`;
   return html`${rows.length ? html`<div class="diff-scroll" tabindex="0" role="group" aria-label=${`Changed lines of ${revealLine(file.path)}`}>
-      <table class="diff"><caption class="visually-hidden">Old line, new line and text</caption>${pieces.map((piece, at) => html`<${Piece} key=${at} rows=${piece} />`)}</table></div>`
+      <table class="diff"><caption class="visually-hidden">Old line, new line, mark and text</caption>${pieces.map((piece, at) => html`<${Piece} key=${at} rows=${piece} />`)}</table></div>`
     : file.omitted ? null : html`<p class="diff-note quiet">No lines changed.</p>`}
     ${file.omitted ? html`<p class="diff-note quiet">${plural(file.omitted, "more line")} not shown; podium workers diff shows all.</p>` : null}`;
 }

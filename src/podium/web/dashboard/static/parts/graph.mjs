@@ -20,7 +20,7 @@ function useWidth(place) {
 }
 
 /**
- * `nodes` are `{id, content}`, `edges` are `{from, to, label, isQuiet}`. The drawing scrolls inside its own frame.
+ * `nodes` are `{id, content}`, `edges` are `{from, to}`. The drawing scrolls inside its own frame.
  * Screen readers get `label`; the same facts are in text elsewhere on the screen or in the boxes.
  */
 export function Graph({ nodes, edges, label, size = { width: 208, height: 76 } }) {
@@ -32,9 +32,7 @@ export function Graph({ nodes, edges, label, size = { width: 208, height: 76 } }
       <svg width=${drawing.width} height=${drawing.height} aria-hidden="true">
         <defs><marker id="arrow-end" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" markerHeight="7" orient="auto">
           <path class="graph-head" d="M0 0.500 7.500 4 0 7.500Z" /></marker></defs>
-        ${drawing.lines.map((line) => html`<g key=${line.key}>
-          <path class="graph-line" d=${line.path} data-quiet=${line.isQuiet ? "" : null} marker-end="url(#arrow-end)" />
-          ${line.label ? html`<text class="graph-label" x=${line.x} y=${line.y}>${line.label}</text>` : null}</g>`)}
+        ${drawing.lines.map((line, number) => html`<path class="graph-line" key=${number} d=${line} marker-end="url(#arrow-end)" />`)}
       </svg>
       ${nodes.map((node) => {
         const box = drawing.boxes.get(node.id);
@@ -46,32 +44,32 @@ export function Graph({ nodes, edges, label, size = { width: 208, height: 76 } }
 }
 
 function measureDrawing(nodes, edges, size, isNarrow) {
-  const { places, layers, rows } = layOut(nodes.map((node) => node.id), edges);
-  const boxes = new Map();
-  for (const [id, { layer, row }] of places) {
+  const { places, layers, rows, edges: routed } = layOut(nodes.map((node) => node.id), edges);
+  const findBox = ({ layer, row }) => {
     const x = isNarrow ? row * (size.width + GAP.across) : layer * (size.width + GAP.along);
     const y = isNarrow ? layer * (size.height + GAP.along) : row * (size.height + GAP.across);
-    boxes.set(id, { x: x + MARGIN, y: y + MARGIN });
-  }
+    return { x: x + MARGIN, y: y + MARGIN };
+  };
+  const boxes = new Map([...places].map(([id, place]) => [id, findBox(place)]));
   const [along, across] = isNarrow ? [rows, layers] : [layers, rows];
   const width = along * size.width + (along - 1) * (isNarrow ? GAP.across : GAP.along) + 2 * MARGIN;
   const height = across * size.height + (across - 1) * (isNarrow ? GAP.along : GAP.across) + 2 * MARGIN;
-  const lines = edges.filter(({ from, to }) => boxes.has(from) && boxes.has(to) && from !== to)
-    .map((edge, number) => ({ key: number, ...edge, ...drawLine(boxes.get(edge.from), boxes.get(edge.to), size, isNarrow) }));
+  const lines = routed.filter(({ from, to }) => boxes.has(from) && boxes.has(to) && from !== to)
+    .map(({ from, to, via }) => drawLine([boxes.get(from), ...via.map(findBox), boxes.get(to)], size, isNarrow));
   return { boxes, lines, width: Math.max(width, 0), height: Math.max(height, 0) };
 }
 
-/** Return the path of an arrow and the place of its label. An arrow that points back leaves and arrives below the boxes. */
-function drawLine(from, to, { width, height }, isNarrow) {
-  const start = isNarrow ? { x: from.x + width / 2, y: from.y + height } : { x: from.x + width, y: from.y + height / 2 };
-  const end = isNarrow ? { x: to.x + width / 2, y: to.y } : { x: to.x, y: to.y + height / 2 };
-  const bend = isNarrow ? Math.max(24, (end.y - start.y) / 2) : Math.max(24, (end.x - start.x) / 2);
-  const [first, second] = isNarrow
-    ? [`${start.x} ${start.y + bend}`, `${end.x} ${end.y - bend}`]
-    : [`${start.x + bend} ${start.y}`, `${end.x - bend} ${end.y}`];
-  return {
-    path: `M${start.x} ${start.y}C${first} ${second} ${end.x} ${end.y}`,
-    x: (start.x + end.x) / 2,
-    y: (start.y + end.y) / 2 - 5,
-  };
+/** Return the path of an arrow from the first box to the last, straight through the places of the boxes in between. */
+function drawLine(boxes, { width, height }, isNarrow) {
+  const enter = ({ x, y }) => (isNarrow ? { x: x + width / 2, y } : { x, y: y + height / 2 });
+  const leave = ({ x, y }) => (isNarrow ? { x: x + width / 2, y: y + height } : { x: x + width, y: y + height / 2 });
+  return boxes.slice(1).map((box, number) => {
+    const start = leave(boxes[number]);
+    const end = enter(box);
+    const bend = Math.max(24, (isNarrow ? end.y - start.y : end.x - start.x) / 2);
+    const [first, second] = isNarrow
+      ? [`${start.x} ${start.y + bend}`, `${end.x} ${end.y - bend}`]
+      : [`${start.x + bend} ${start.y}`, `${end.x - bend} ${end.y}`];
+    return `${number ? "L" : "M"}${start.x} ${start.y}C${first} ${second} ${end.x} ${end.y}`;
+  }).join("");
 }

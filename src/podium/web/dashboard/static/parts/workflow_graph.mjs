@@ -15,7 +15,7 @@ function AgentBox({ agent, isFirst }) {
 export function WorkflowGraph({ graph }) {
   const nodes = graph.agents.map((agent) => ({ id: agent.name, content: html`<${AgentBox} agent=${agent} isFirst=${agent.name === graph.agent} />` }));
   const edges = graph.agents.flatMap((agent) => agent.edges.map((edge) => ({ from: agent.name, to: edge.to, kind: edge.kind, label: revealLine(edge.label) })));
-  return html`<${Graph} nodes=${nodes} edges=${edges.map(({ label, ...edge }) => edge)} label="Agents and how they are connected" />
+  return html`<${Graph} nodes=${nodes} edges=${edges.map(({ label, ...edge }) => edge)} label="Agents and how they are connected" size=${{ width: 250, height: 72 }} />
     ${edges.length ? html`<details><summary>Connections in words</summary><ul class="stack small edges">${edges.map((edge, number) => html`<li key=${number}>
       <span class="strong">${revealLine(edge.from)}</span> <span class="quiet">${edge.label || edge.kind}</span> <span class="strong">${revealLine(edge.to)}</span></li>`)}</ul></details>` : null}`;
 }

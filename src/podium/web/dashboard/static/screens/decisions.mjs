@@ -64,7 +64,7 @@ function Facts({ decision, decisions }) {
 function Outcome({ decision }) {
   if (!decision.option) return null;
   return html`<section class="card"><h2>Decision</h2>
-    <p class="outcome"><${Icon} name="check" /> <span class="strong">${revealLine(decision.option)}</span>
+    <p class="outcome"><${Icon} name="check" /> <span class="strong">${revealLine(decision.option)}</span>${" "}
       <span class="quiet">${revealLine(decision.how)}${decision.committed_by ? `, by ${revealLine(decision.committed_by)}` : ""}</span></p>
     ${decision.rationale ? html`<h3>Rationale</h3><p class="quote">${reveal(decision.rationale)}</p>` : html`<p class="quiet">No reason was given.</p>`}
     ${decision.consequences ? html`<h3>Consequences</h3><p class="quote">${reveal(decision.consequences)}</p>` : null}</section>`;

@@ -31,14 +31,13 @@ function showFacts({ facts }) {
 }
 
 function showModels(found) {
-  const usable = found.providers.filter((one) => one.has_key || !one.key_name);
   return html`<dl class="facts">
       <dt>Default</dt><dd>${found.default.models.map((one) => html`<code key=${one}>${revealLine(one)}</code> `)}
         <span class="quiet">${found.default.host ? `at ${revealLine(found.default.host)}, ` : ""}because ${revealLine(found.default.because)}</span></dd>
       ${Object.entries(found.roles).map(([name, models]) => html`<dt key=${name}>${revealLine(name)}</dt><dd>${models.map(revealLine).join(", ")}</dd>`)}
       <dt>Coding agents</dt><dd>${listNames(found.coding_agents) || html`<span class="quiet">none found</span>`}</dd></dl>
     <ul class="list">${found.providers.map((one) => html`<li class="item row" key=${one.name}>
-      ${usable.includes(one) ? html`<${Badge} word="usable" icon="check" tone="well" />` : html`<${Badge} word="no key" icon="dot" />`}
+      ${one.has_key ? html`<${Badge} word="has a key" icon="check" tone="well" />` : html`<${Badge} word=${one.key_name ? "no key" : "needs no key"} icon="dot" />`}
       <span class="strong">${revealLine(one.name)}</span><span class="quiet small">${revealLine(one.default_model)}</span><span class="gap"></span>
       ${one.key_name ? html`<code class="small">${revealLine(one.key_name)}</code>` : null}</li>`)}</ul>`;
 }
