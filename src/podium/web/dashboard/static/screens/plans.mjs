@@ -103,8 +103,7 @@ function Artifacts({ run }) {
   if (!data || !data.artifacts.length) return null;
   return html`<section class="stack"><h2>Artifacts</h2><ul class="list">
     ${data.artifacts.map((one, number) => html`<li class="item row" key=${number}><span class="strong">${revealLine(one.name)}</span>
-      <span class="quiet small">${one.kind}${one.step ? ` of step ${revealLine(one.step)}` : ""}${one.author ? ` by ${revealLine(one.author)}` : ""},
-        ${plural(one.size, "byte")}</span><span class="gap"></span>
+      <span class="quiet small">${one.kind}${one.step ? ` of step ${revealLine(one.step)}` : ""}${one.author ? ` by ${revealLine(one.author)}` : ""}, ${plural(one.size, "byte")}</span><span class="gap"></span>
       <${Button} look="small" busy="Saving…" command=${() => saveFile(`/api/artifacts/${one.digest}`, `${one.digest.slice(0, 12)}.txt`)}>Save<//></li>`)}
   </ul></section>`;
 }
