@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from podium.store.sqlite.worker_index import build_worker_insert
+from podium.values.errors import Failure
 from podium.values.event import (
     ArtifactStored,
     BallotCast,
@@ -28,6 +29,7 @@ from podium.values.event import (
     PlanStepStarted,
     PlanStepSubmitted,
     RunEnded,
+    RunResumed,
     RunStarted,
     SnapshotTaken,
     TeamFormed,
@@ -37,7 +39,6 @@ from podium.values.event import (
     WorkStateChanged,
 )
 from podium.values.event.plan_events import FormedMember
-from podium.values.errors import Failure
 from podium.values.plan import Criterion, Finding, PlanStep, StepPolicy, WorkPlan
 from podium.values.request import Request
 from podium.values.usage import Usage
@@ -173,9 +174,17 @@ def write_decisions(site: Site) -> None:
 
 
 def write_worker(
-    site: Site, run: str, branch: str, task: str, *, change: tuple[int, int] = (0, 0), name: str = "", fails: str = ""
+    site: Site,
+    run: str,
+    branch: str,
+    task: str,
+    *,
+    change: tuple[int, int] = (0, 0),
+    name: str = "",
+    fails: str = "",
+    answer: str | None = "It is done.",
 ) -> None:
-    """Write the run of a worker that ended. Its branch, if it has one, exists already."""
+    """Write the run of a worker; without an answer, it has not ended. Its branch, if it has one, exists already."""
     base = git(site.repo, "rev-parse", "main")
     worker_task = WorkerTask(root=str(site.repo), path=str(site.repo / ".none"), branch=branch, name=name, base=base)
     events = start(site, task, "worker", errand=worker_task)
@@ -185,12 +194,14 @@ def write_worker(
             WorkerPlaced(path=worker_task.path, branch=branch, base=base),
             WorkCommitted(branch=branch, commit=commit, commits=(commit,), added=change[0], removed=change[1]),
         ]
+    if answer is None:
+        events.append(RunResumed(host="elsewhere", pid=1))
     events.append(reply(calls=1, input_tokens=100, output_tokens=50, usd=0.5))
     if fails:
         failure = Failure(kind="failed", agent="worker", message=fails)
         events += [OperationEnded(outcome="failed", failure=failure), RunEnded(outcome="failed", failure=failure)]
-    else:
-        events += end(f"{task} is done")
+    elif answer is not None:
+        events += end(answer)
     site.write_run(run, *events)
     _index_worker(site, run, worker_task)
 

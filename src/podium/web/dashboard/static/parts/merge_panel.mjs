@@ -12,10 +12,10 @@ import { reveal, revealLine } from "./reveal.mjs";
 
 const canMerge = (worker) => worker.state === "complete" && !worker.reader && worker.branch && worker.commit;
 
-function BranchChoice({ workers }) {
+function BranchChoice({ workers, left, onToggle }) {
   if (!workers.length) return html`<p class="quiet">No worker with a branch has finished yet. A branch appears here when its worker is complete.</p>`;
   return html`<fieldset class="stack branches"><legend class="strong">Branches, in the order in which they are merged</legend>
-    ${workers.map((one) => html`<label class="check" key=${one.id}><input type="checkbox" name="branch" value=${one.branch} checked />
+    ${workers.map((one) => html`<label class="check" key=${one.id}><input type="checkbox" value=${one.branch} checked=${!left.has(one.branch)} onChange=${() => onToggle(one.branch)} />
       <code>${revealLine(one.branch)}</code><${Changed} added=${one.added} removed=${one.removed} /><span class="quiet small clip">${revealLine(one.task)}</span></label>`)}</fieldset>`;
 }
 
@@ -70,10 +70,16 @@ export function MergePanel({ workers, onto }) {
   const form = useRef(null);
   const [merge, setMerge] = useState(null);
   const [problem, setProblem] = useState(null);
+  const [left, setLeft] = useState(new Set());
   const ready = workers.filter(canMerge);
+  const branches = ready.map((one) => one.branch).filter((branch) => !left.has(branch));
+  const toggle = (branch) => {
+    const next = new Set(left);
+    if (!next.delete(branch)) next.add(branch);
+    setLeft(next);
+  };
   const preview = async () => {
     const fields = new FormData(form.current);
-    const branches = fields.getAll("branch");
     const checks = fields.get("checks").split("\n").map((line) => line.trim()).filter(Boolean);
     setProblem(null);
     setMerge(null);
@@ -85,12 +91,12 @@ export function MergePanel({ workers, onto }) {
   };
   return html`<section class="stack"><h2>Merge</h2>
     <form class="form card" ref=${form} onSubmit=${(event) => event.preventDefault()}>
-      <${BranchChoice} workers=${ready} />
+      <${BranchChoice} workers=${ready} left=${left} onToggle=${toggle} />
       <div class="pair"><label class="field">Onto<input name="onto" autocomplete="off" spellcheck=${false} placeholder=${onto || "the branch that is checked out"} /></label>
         <label class="field">Checks <span class="hint">one command a line, run after each merge, besides those of the settings</span>
           <textarea name="checks" rows="2" spellcheck=${false} placeholder="make test"></textarea></label></div>
       <p class="quiet small">The merge is made on a branch of its own. The target does not move until you say so.</p>
-      <div class="row"><${Button} look="primary" busy="Merging and checking…" disabled=${!ready.length} command=${preview}>Preview the merge<//></div>
+      <div class="row"><${Button} look="primary" busy="Merging and checking…" disabled=${!branches.length} command=${preview}>Preview the merge<//></div>
     </form>
     <${ProblemBanner} problem=${problem} />
     ${merge ? html`<${Preview} key=${merge.commit || "none"} merge=${merge} />` : null}</section>`;

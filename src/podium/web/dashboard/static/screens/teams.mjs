@@ -98,11 +98,20 @@ function Workflow({ name }) {
   return html`<section class="stack"><h2>Workflow</h2><${ProblemBanner} problem=${problem} />${data ? html`<${WorkflowGraph} graph=${data} />` : null}</section>`;
 }
 
+/** A team with its members. A router has no members, only agents that it chooses from, so the list has all of it. */
+function useTeam(name) {
+  const all = useLoaded("/api/teams", { isFixed: true });
+  const router = all.data && all.data.teams.find((one) => one.name === name && one.mode === "router");
+  const whole = useLoaded(all.data && !router ? `/api/teams/${encodeURIComponent(name)}` : "", { isFixed: true });
+  if (!router) return all.data ? whole : all;
+  return { ...all, data: { ...router, members: router.members.map((one) => ({ name: one, agent: one })) } };
+}
+
 function OneTeam({ name }) {
-  const { data: team, problem, reload } = useLoaded(`/api/teams/${encodeURIComponent(name)}`, { isFixed: true });
+  const { data: team, problem, reload } = useTeam(name);
   return html`<div class="screen-head"><a class="button small" href=${address("teams")}><${Icon} name="back" />Teams</a><h1>Team</h1></div>
     <${ProblemBanner} problem=${problem} onRetry=${reload} />
-    ${team ? html`<div class="stack wide">
+    ${team && !team.teams ? html`<div class="stack wide">
       <section class="stack"><h2>${revealLine(team.title)}</h2>${team.description ? html`<p class="pre">${reveal(team.description)}</p>` : null}<${TeamFacts} team=${team} />
         ${team.prompt ? html`<details><summary>Prompt of the lead</summary><pre class="block">${reveal(team.prompt)}</pre></details>` : null}</section>
       <section class="stack"><h2>Members</h2><ul class="list">${team.members.map((one, number) => html`<${Member} key=${number} member=${one} />`)}</ul></section></div>`
