@@ -8,6 +8,7 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
+from podium import Agent
 from podium.store.sqlite.worker_index import build_worker_insert
 from podium.values.errors import Failure
 from podium.values.event import (
@@ -187,7 +188,7 @@ def write_worker(
     """Write the run of a worker; without an answer, it has not ended. Its branch, if it has one, exists already."""
     base = git(site.repo, "rev-parse", "main")
     worker_task = WorkerTask(root=str(site.repo), path=str(site.repo / ".none"), branch=branch, name=name, base=base)
-    events = start(site, task, "worker", errand=worker_task)
+    events = start(site, task, "worker", errand=worker_task, agents=(Agent(name="worker", engine="scripted"),))
     if branch:
         commit = git(site.repo, "rev-parse", branch)
         events += [
@@ -220,7 +221,7 @@ def make_branch(repo: Path, branch: str, files: dict[str, str | bytes]) -> None:
     git(repo, "checkout", "-q", "-b", branch, "main")
     for name, content in files.items():
         (repo / name).write_bytes(content.encode() if isinstance(content, str) else content)
-    git(repo, "add", "-A")
+    git(repo, "--literal-pathspecs", "add", "--", *files)
     git(repo, "commit", "-qm", f"Work on {branch}")
     git(repo, "checkout", "-q", "main")
 
@@ -243,3 +244,42 @@ def write_costs(site: Site) -> None:
     """Write a run that was rehearsed, and one whose price is unknown."""
     site.write_run("cc01", *start(site, "Rehearse"), reply(rehearsed_calls=3, rehearsed_input_tokens=900), *end())
     site.write_run("cc02", *start(site, "Ask"), reply(calls=7, input_tokens=10, unpriced=7), *end())
+
+
+# Hostile text
+
+
+def write_hostile_runs(site: Site, evil: str) -> None:
+    """Write a plan, a decision and a worker that have a text in every field that an agent can fill."""
+    step = PlanStep(
+        id=evil,
+        owner=evil,
+        description=evil,
+        acceptance=(Criterion(text=evil, command=evil),),
+        policy=StepPolicy(tools=(evil,), allow=(evil,)),
+    )
+    plan = WorkPlan(goal=evil, steps=(step,))
+    finding = Finding(criterion=evil, is_met=False, reason=evil, by=evil)
+    site.write_run(
+        "ee01",
+        *start(site, evil, evil),
+        TeamFormed(goal=evil, members=(FormedMember(name=evil),)),
+        WorkStateChanged(state="planning"),
+        PlanCommitted(version=1, plan=plan, by=evil),
+        WorkStateChanged(state="executing"),
+        PlanStepStarted(step=evil, owner=evil),
+        PlanStepSubmitted(step=evil, author=evil, branch=evil),
+        PlanStepReviewed(step=evil, reviewer=evil, attempt=1, passed=False, findings=(finding,)),
+        PlanStepFailed(step=evil, reason=evil),
+        SnapshotTaken(name=evil),
+        ArtifactStored(kind="document", name=evil, digest="0" * 64, size=1, author=evil, step=evil),
+        propose(site, "d9", evil, options=(evil, "no"), eligible=(evil,), evidence=evil, by=evil, step=evil),
+        BallotCast(decision="d9", voter=evil, option=evil, reason=evil),
+        BallotRefused(decision="d9", voter=evil, option=evil, reason=evil),
+        VoteClosed(decision="d9", why="decided"),
+        DecisionCommitted(decision="d9", option=evil, how=evil, by=evil, rationale=evil, consequences=evil),
+    )
+    branch = "feat/<img/src=x/onerror=alert(1)>"
+    make_branch(site.repo, branch, {f"{evil.replace('/', '')[:90]}.py": f"{evil}\n", "x.txt": f"{evil}\r\n"})
+    write_worker(site, "ee02", branch, evil, change=(2, 0), answer=evil)
+    write_worker(site, "ee03", "", evil, name=evil, fails=evil)

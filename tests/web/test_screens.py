@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page, expect
 
 from podium.store.sqlite.reader import StoreReader
@@ -18,6 +17,7 @@ from podium.views.run_view import usage_of_event
 from ..collaboration import Play, add_team, make_plan, make_step, use_tool
 from . import screen_data as data
 from .conftest import DESKTOP, PHONE, WIDE, Site, Visitor, find_sideways_scroll, open_site
+from .screen_checks import find_serious_problems, go
 
 PLACES = (
     "plans",
@@ -47,30 +47,6 @@ def _data(site: Site) -> None:
     data.write_plan(site)
     data.write_decisions(site)
     data.write_costs(site)
-
-
-def find_serious_problems(page: Page) -> list[str]:
-    found = Axe().run(page, options={"resultTypes": ["violations"]}).response["violations"]
-    return [
-        f"{one['id']}: {one['nodes'][0]['html'][:200]}" for one in found if one["impact"] in ("serious", "critical")
-    ]
-
-
-def wait_loaded(page: Page) -> None:
-    """Wait until a screen shows its data."""
-    expect(page.locator("main h1")).to_be_visible()
-    expect(page.get_by_text(re.compile(r"^Loading"))).to_have_count(0)
-
-
-def go(page: Page, site: Site, place: str) -> None:
-    page.goto(f"{site.address}/#/{place}")
-    wait_loaded(page)
-
-
-def read_api(page: Page, path: str) -> Any:
-    script = """path => fetch(path, {headers: {Authorization: `Bearer ${sessionStorage.getItem("podium-token")}`}})
-        .then(reply => reply.json())"""
-    return page.evaluate(script, path)
 
 
 @pytest.mark.parametrize(("viewport", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")])
@@ -216,7 +192,7 @@ def test_a_decision_shows_ballots_reasons_and_what_superseded_it(site: Site, vis
     expect(ballots.nth(2)).to_have_text(re.compile("cy.*abstains"))
     expect(ballots.nth(3)).to_have_text(re.compile("dan.*ballot for tab refused.*the vote is closed"))
     expect(page.get_by_text("More than half of all voters must agree.")).to_be_visible()
-    expect(page.get_by_text("It is the default.")).to_be_visible()
+    expect(page.get_by_text("It is the default.", exact=True)).to_be_visible()
     page.get_by_text("Text as a decision record").click()
     expect(page.locator("pre")).to_contain_text("# Which separator?")
     page.get_by_role("link", name="Which separator now?").click()
@@ -234,147 +210,6 @@ def test_an_open_vote_counts_down_and_names_who_is_missing(site: Site, visitor: 
     expect(page.get_by_text("Needed: 2 of 3 votes for one option")).to_be_visible()
     page.clock.fast_forward(2 * 3600_000)
     expect(page.get_by_role("timer")).to_have_text("closes as soon as the voters have finished")
-
-
-# Workers
-
-
-def test_the_list_of_workers_says_who_needs_a_person(site: Site, visitor: Visitor) -> None:
-    page = visitor.open(site, "/workers")
-
-    finished = page.locator("section", has=page.get_by_role("heading", name="Finished"))
-    expect(finished.get_by_role("link", name=re.compile("feat/csv"))).to_have_text(
-        re.compile(r"complete.*Export to CSV.*\+3 −1.*\$0.50")
-    )
-    expect(finished.get_by_role("link", name=re.compile("reader"))).to_contain_text("the model refused")
-    page.keyboard.press("j")
-    page.keyboard.press("Enter")
-    expect(page.get_by_role("heading", name="Worker", exact=True)).to_be_visible()
-
-
-def test_a_diff_has_its_files_its_lines_and_ticks_that_stay(site: Site, visitor: Visitor) -> None:
-    page = visitor.open(site, f"/workers/{data.CSV_RUN}")
-
-    app, notes = page.get_by_role("region", name="app.py"), page.get_by_role("region", name="notes.md")
-    expect(app.locator("tr[data-mark='+']")).to_have_text(re.compile(r"2\+ added    return 'a,b'$"))
-    expect(app.locator("tr[data-mark='-']")).to_contain_text("return ''")
-    expect(notes).to_contain_text("# Notes\\r")
-    expect(notes).to_contain_text("שלום")
-    app.get_by_label("Viewed").check()
-    expect(app.locator("tr")).to_have_count(0)
-    expect(page.get_by_text("1 of 2 viewed")).to_be_visible()
-
-    page.reload()
-
-    expect(page.get_by_text("1 of 2 viewed")).to_be_visible()
-    expect(page.get_by_role("region", name="app.py").get_by_label("Viewed")).to_be_checked()
-
-
-def test_a_diff_of_5000_lines_is_drawn_piece_by_piece(site: Site, visitor: Visitor) -> None:
-    repo = site.repo
-    files: dict[str, str | bytes] = {f"small{number:02}.py": "one\n" for number in range(30)}
-    files |= {"long.py": "".join(f"value_{number} = {number}\n" for number in range(5000)), "logo.png": b"\0\1"}
-    data.make_branch(repo, "feat/long", files)
-    data.write_worker(site, "bb04", "feat/long", "Write much", change=(5030, 0))
-    page = visitor.open(site, "/workers/bb04")
-
-    long = page.get_by_role("region", name="long.py")
-    expect(long).to_contain_text("value_0 = 0")
-    assert page.locator(".diff tr").count() < 1000
-    page.get_by_role("navigation", name="Changed files").get_by_role("link", name=re.compile("small29.py")).click()
-    expect(page.get_by_role("region", name="small29.py").locator("tr[data-mark='+']")).to_be_in_viewport()
-    expect(page.get_by_role("region", name="logo.png")).to_contain_text("Binary file")
-    long.locator("tbody").last.scroll_into_view_if_needed()
-    expect(long).to_contain_text("value_4999 = 4999")
-    assert page.locator(".diff tr").count() < 2500
-
-
-def choose_branches(page: Page, *branches: str) -> None:
-    boxes = page.get_by_role("group", name=re.compile("^Branches")).get_by_role("checkbox")
-    expect(boxes.first).to_be_visible()
-    for box in boxes.all():
-        box.set_checked(box.get_attribute("value") in branches)
-
-
-def test_a_merge_is_previewed_and_moves_the_target_only_after_a_second_yes(site: Site, visitor: Visitor) -> None:
-    before = data.git(site.repo, "rev-parse", "main")
-    page = visitor.open(site, "/workers")
-    page.get_by_role("link", name="Merge…").click()
-    forecast = page.locator("section", has=page.get_by_role("heading", name="Overlap forecast"))
-    expect(forecast).to_contain_text("feat/csv and feat/tsv both change app.py; they would conflict in app.py")
-    choose_branches(page, "feat/csv", "feat/tsv")
-    page.get_by_label("Checks").fill("grep -q export app.py")
-
-    page.get_by_role("button", name="Preview the merge").click()
-
-    result = page.get_by_role("region", name="Result of the merge")
-    expect(result).to_contain_text("Merged onto main: feat/csv")
-    expect(result.get_by_role("listitem").filter(has_text="feat/tsv")).to_contain_text("left out")
-    expect(result).to_contain_text("Checks that passed: grep -q export app.py")
-    tree = data.git(site.repo, "rev-parse", "feat/csv^{tree}")
-    expect(result.locator("dd", has_text=tree)).to_be_visible()
-    result.get_by_role("button", name="Move main to this tree").click()
-    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
-    assert data.git(site.repo, "rev-parse", "main") == before
-    result.get_by_role("button", name="Move main to this tree").click()
-    page.get_by_role("dialog").get_by_role("button", name="Move main").click()
-    expect(result).to_contain_text("main has this tree now.")
-    assert data.git(site.repo, "rev-parse", "main^{tree}") == tree
-
-
-def test_a_failing_check_leaves_a_branch_out_and_says_why(site: Site, visitor: Visitor) -> None:
-    data.make_branch(site.repo, "feat/bad", {"bad.py": "x\n"})
-    data.write_worker(site, "bb05", "feat/bad", "Break it", change=(1, 0))
-    page = visitor.open(site, "/workers?view=merge")
-    choose_branches(page)
-    expect(page.get_by_role("button", name="Preview the merge")).to_be_disabled()
-    choose_branches(page, "feat/bad")
-    page.get_by_label("Checks").fill("echo it is broken; false")
-
-    page.get_by_role("button", name="Preview the merge").click()
-
-    result = page.get_by_role("region", name="Result of the merge")
-    expect(result).to_contain_text("Nothing was merged; main stays as it is.")
-    left_out = result.get_by_role("listitem").filter(has_text="feat/bad")
-    expect(left_out).to_contain_text("left out")
-    left_out.get_by_text("Output").click()
-    expect(left_out.locator("pre")).to_contain_text("it is broken")
-    expect(result.get_by_role("button", name="Move main to this tree")).to_have_count(0)
-
-
-def test_an_interrupted_worker_gets_messages_and_is_cancelled_after_a_question(site: Site, visitor: Visitor) -> None:
-    data.make_branch(site.repo, "feat/half", {"half.py": "x\n"})
-    data.write_worker(site, "bb06", "feat/half", "Do half", answer=None)
-    page = visitor.open(site, "/workers/bb06")
-    expect(page.get_by_role("button", name="Resume")).to_be_visible()
-    expect(page.get_by_role("button", name="Send")).to_be_disabled()
-
-    page.get_by_label("Message to the worker").fill("use tabs")
-    page.get_by_role("button", name="Send").click()
-    expect(page.get_by_label("Message to the worker")).to_have_value("")
-    page.get_by_role("button", name="Cancel the worker…").click()
-    page.get_by_role("dialog").get_by_role("button", name="Let it work").click()
-    assert read_api(page, "/api/runs/bb06")["state"] == "resumable"
-    page.get_by_role("button", name="Cancel the worker…").click()
-    page.get_by_role("dialog").get_by_role("button", name="Cancel the worker").click()
-
-    expect(page.get_by_text("stopping run bb06")).to_be_visible()
-    with StoreReader(site.store) as reader:
-        assert len(reader.read_mailbox_refs("bb06")) >= 1
-
-
-def test_a_refused_delegation_stays_in_the_form_with_the_reason(site: Site, visitor: Visitor) -> None:
-    page = visitor.open(site, "/workers")
-    page.get_by_role("button", name="Delegate").click()
-    form = page.get_by_role("dialog")
-    form.get_by_label("Branch", exact=True).fill("no good..name")
-    form.get_by_label("Task").fill("Do it")
-    form.get_by_label(re.compile("^Agent")).fill("worker")
-
-    form.get_by_role("button", name="Delegate").click()
-
-    expect(form.get_by_role("alert")).to_contain_text("no good..name")
-    expect(form.get_by_label("Task")).to_have_value("Do it")
 
 
 # Cost
@@ -480,14 +315,55 @@ def test_settings_show_health_and_a_revoked_browser_is_signed_out(site: Site, vi
     own = tokens.filter(has_text="this browser")
     expect(own).to_have_count(1)
     expect(own.get_by_role("button", name="Revoke")).to_have_count(0)
-    count = tokens.count()
+    before = tokens.count()
 
-    for _ in range(count - 1):
-        before = tokens.count()
-        tokens.get_by_role("button", name="Revoke").first.click()
-        expect(tokens).to_have_count(before - 1)
+    # The phone signed in just before this page.
+    tokens.filter(has_not_text="this browser").last.get_by_role("button", name="Revoke").click()
 
+    expect(tokens).to_have_count(before - 1)
     phone.goto(f"{site.address}/#/cost")
     expect(phone.get_by_role("heading", name=re.compile("Podium|Sign in"))).to_be_visible()
     page.get_by_role("button", name="Sign out").click()
     expect(page.get_by_role("heading", name=re.compile("Podium|Sign in"))).to_be_visible()
+
+
+# Hostile text
+
+HARMLESS = "<b>bold</b><img src=x>"
+EVIL = "<img src=x onerror=alert(1)><script>alert(2)</script>![p](http://attacker.test/p.png) \u202eoops\x1b[2J"
+SEEN = "<img src=x onerror=alert(1)><script>alert(2)</script>![p](http://attacker.test/p.png) \\u202eoops\\x1b[2J"
+
+
+def test_text_from_agents_is_text_on_every_screen(site: Site, visitor: Visitor, team_in_repo: str) -> None:
+    data.write_hostile_runs(site, EVIL)
+    folder = site.repo / ".podium" / "agents"
+    pair = (folder / "pair.md").read_text()
+    (folder / "pair.md").write_text(pair.replace("Two who write", repr(HARMLESS)).replace("Lead.", EVIL))
+    (folder / "critic.md").write_text(f"---\nname: critic\ndescription: {HARMLESS!r}\n---\n{EVIL}\n")
+    site.server.context.tokens.create_token(EVIL, ("read",), seconds=60, channel="page")
+    page = visitor.open(site)
+
+    for place, times in {
+        "plans": 1,
+        "plans/ee01": 16,
+        "decisions": 3,
+        "decisions/ee01/d9": 16,
+        "workers": 4,
+        "workers/ee02": 4,
+        "workers?view=merge": 1,
+        "cost": 4,
+        "settings": 1,
+    }.items():
+        go(page, site, place)
+        expect(page.locator("main")).to_have_text(re.compile(rf"(?:{re.escape(SEEN)}.*){{{times}}}"))
+        assert "\u202e" not in page.locator("main").inner_text(), place
+        assert find_sideways_scroll(page) <= 0, place
+    for place in ("teams", f"teams/{team_in_repo}"):
+        go(page, site, place)
+        expect(page.locator("main")).to_contain_text(HARMLESS)
+    expect(page.locator("pre").filter(has_text=SEEN)).to_have_count(2)
+    assert page.locator("main img, main script").count() == 0
+    page.set_viewport_size(PHONE)  # type: ignore[arg-type]
+    for place in ("plans/ee01", "decisions/ee01/d9", "workers", "workers/ee02", "cost"):
+        go(page, site, place)
+        assert find_sideways_scroll(page) <= 0, place

@@ -22,13 +22,13 @@ function Fields({ agents }) {
     <label class="field">Task<textarea name="task" required placeholder="What should be done, and how you will know that it is done"></textarea></label>
     <div class="pair">
       <label class="field">Agent <span class="hint">the built-in worker if empty</span>
-        <input name="agent" list="worker-agents" autocomplete="off" spellcheck=${false} placeholder="worker" />
-        <datalist id="worker-agents">${agents.map((one) => html`<option key=${one.name} value=${one.name}>${one.description}</option>`)}</datalist></label>
+        <input name="agent" list="worker-agents" autocomplete="off" spellcheck=${false} placeholder="worker" /></label>
       <label class="field">After <span class="hint">branches or workers to wait for</span><input name="after" autocomplete="off" spellcheck=${false} /></label>
       <label class="field">Model <span class="hint">for agents that do not name one</span><input name="model" autocomplete="off" spellcheck=${false} /></label>
       <label class="field">Budget <span class="hint">in US dollars</span><input name="usd" type="number" min="0" step="any" inputmode="decimal" placeholder="no limit" /></label>
     </div>
-    <label class="check"><input type="checkbox" name="read_only" value="yes" />Read only: no branch, no changes</label>`;
+    <label class="check"><input type="checkbox" name="read_only" value="yes" />Read only: no branch, no changes</label>
+    <datalist id="worker-agents">${agents.map((one) => html`<option key=${one.name} value=${one.name}>${one.description}</option>`)}</datalist>`;
 }
 
 export function DelegateForm({ onClose }) {
