@@ -17,7 +17,7 @@ from podium.views.run_view import usage_of_event
 from ..collaboration import Play, add_team, make_plan, make_step, use_tool
 from . import screen_data as data
 from .conftest import DESKTOP, PHONE, WIDE, Site, Visitor, find_sideways_scroll, open_site
-from .screen_checks import find_serious_problems, go
+from .screen_checks import find_serious_problems, go, read_api
 
 PLACES = (
     "plans",
@@ -254,6 +254,9 @@ def test_costs_equal_the_sums_of_the_timelines_to_the_cent(site: Site, visitor: 
 # Teams
 
 
+NO_SCREEN = "export default () => null;"
+
+
 @pytest.fixture
 def team_in_repo(site: Site) -> Iterator[str]:
     folder = site.repo / ".podium" / "agents"
@@ -291,6 +294,15 @@ def test_a_team_shows_its_members_its_workflow_and_starts_a_run(
     page.get_by_role("button", name="Start").click()
     expect(page.get_by_role("alert")).to_contain_text("model provider 'nobody' not found")
     expect(page.get_by_label("Request")).to_have_value("Write a poem")
+    page.get_by_label("Model").fill("")
+    # The screen of a run has tests of its own.
+    page.route("**/screens/run.mjs", lambda route: route.fulfill(body=NO_SCREEN, content_type="text/javascript"))
+    page.get_by_role("button", name="Start").click()
+    expect(page).to_have_url(re.compile(r"#/run/\w+$"))
+    run = page.url.rpartition("/")[2]
+    expect(page.get_by_text(f"Run {run} started.")).to_be_visible()
+    assert (found := read_api(page, f"/api/runs/{run}"))["agent"] == "pair"
+    assert found["request"] == "Write a poem"
 
 
 def test_a_router_shows_the_agents_that_it_chooses_from(site: Site, visitor: Visitor) -> None:

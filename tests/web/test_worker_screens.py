@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from podium.store.sqlite.reader import StoreReader
 
 from . import screen_data as data
-from .conftest import Site, Visitor
+from .conftest import PHONE, Site, Visitor
 from .screen_checks import read_api
 
 
@@ -147,6 +147,22 @@ def test_an_interrupted_worker_gets_messages_and_is_cancelled_after_a_question(s
     expect(page.get_by_text("stopping run bb06")).to_be_visible()
     with StoreReader(site.store) as reader:
         assert len(reader.read_mailbox_refs("bb06")) >= 1
+
+
+def test_a_task_is_delegated_to_a_worker_on_its_own_branch(site: Site, visitor: Visitor) -> None:
+    page = visitor.open(site, "/workers", viewport=PHONE)
+    page.get_by_role("button", name="Delegate").click()
+    form = page.get_by_role("dialog")
+    form.get_by_label("Branch", exact=True).fill("feat/poem")
+    form.get_by_label("Task").fill("Write a poem")
+
+    form.get_by_role("button", name="Delegate").click()
+
+    expect(page).to_have_url(re.compile(r"#/workers/\w+$"))
+    expect(page.get_by_role("heading", name="feat/poem")).to_be_visible()
+    expect(page.get_by_text("Write a poem")).to_be_visible()
+    expect(page.get_by_text("Answer", exact=True)).to_be_visible(timeout=30_000)
+    expect(page.get_by_text("complete", exact=True)).to_be_visible()
 
 
 def test_a_refused_delegation_stays_in_the_form_with_the_reason(site: Site, visitor: Visitor) -> None:
