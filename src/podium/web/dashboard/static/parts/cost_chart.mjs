@@ -52,7 +52,7 @@ function joinSmallest(segments) {
 /** Return a round number that is at least `value`. */
 function roundUp(value) {
   const power = 10 ** Math.floor(Math.log10(value));
-  return [1, 2, 2.5, 5, 10].map((step) => step * power).find((one) => one >= value * 0.999999);
+  return [1, 1.5, 2, 3, 4, 5, 6, 8, 10].map((step) => step * power).find((one) => one >= value * 0.999999);
 }
 
 function formatTime(at, span) {

@@ -22,7 +22,7 @@ function Criterion({ step, criterion }) {
   return html`<li class="criterion" data-verdict=${verdict}><${Icon} name=${VERDICT_ICONS[verdict]} />
     <span><span class="visually-hidden">${verdict}: </span>${reveal(criterion.text)}
       ${criterion.command ? html`<code class="criterion-command">${revealLine(criterion.command)}</code>` : null}
-      ${reason ? html`<span class="quiet small pre"> ${reveal(reason)}</span>` : null}</span></li>`;
+      ${reason ? html`<span class="criterion-reason pre"> ${reveal(reason)}</span>` : null}</span></li>`;
 }
 
 /** Return the limits of a step in words, such as "at most 10m 00s". */

@@ -10,8 +10,8 @@ const STATES = {
   thinking: ["thinking", "play", "works", "working"],
   tool_call: ["using a tool", "play", "works", "working"],
   waiting_permission: ["waits for you", "hand", "needs", "needs"],
-  paused: ["paused", "pause", "quiet", "working"],
-  resumable: ["interrupted", "resume", "needs", "needs"],
+  paused: ["paused", "pause", "quiet", "resting"],
+  resumable: ["interrupted", "resume", "needs", "resting"],
   complete: ["complete", "check", "well", "over"],
   failed: ["failed", "cross", "failed", "over"],
   cancelled: ["stopped", "stop", "quiet", "over"],
@@ -22,7 +22,7 @@ export function WorkerBadge({ state }) {
   return html`<${Badge} word=${word} icon=${icon} tone=${tone} />`;
 }
 
-/** Return "needs", "working" or "over". */
+/** Return "needs", "working", "resting" or "over". */
 export const groupOf = (worker) => (STATES[worker.state] || [])[3] || "working";
 
 export const isOver = (worker) => groupOf(worker) === "over";

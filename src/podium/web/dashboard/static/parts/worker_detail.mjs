@@ -81,7 +81,7 @@ function Changes({ worker }) {
 export function WorkerDetail({ worker }) {
   return html`<div class="stack wide">
     <section class="stack"><div class="row"><h2>${revealLine(worker.name)}</h2><${WorkerBadge} state=${worker.state} />
-        ${worker.tool ? html`<code>${revealLine(worker.tool)}</code>` : null}<${Changed} added=${worker.added} removed=${worker.removed} /></div>
+        ${worker.tool ? html`<code>${revealLine(worker.tool)}</code>` : null}${worker.reader ? null : html`<${Changed} added=${worker.added} removed=${worker.removed} />`}</div>
       ${worker.waiting_for.length ? html`<div class="notice"><${Icon} name="hand" /><span class="grow">It waits for your answer.
         <a href=${address("approvals", worker.waiting_for[0])}>Answer it in Approvals</a></span></div>` : null}
       <p class="pre">${reveal(worker.task)}</p>

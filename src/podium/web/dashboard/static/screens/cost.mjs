@@ -43,14 +43,14 @@ function Numbers({ usage }) {
 
 function CostTable({ runs, usage }) {
   const [shown, setShown] = useState(PAGE);
-  return html`<div class="table-wrap"><table class="table cost-table"><caption class="visually-hidden">Usage by run</caption>
-      <thead><tr><th scope="col">Run</th><th scope="col">State</th>${COLUMNS.map(([label]) => html`<th scope="col" class="number" key=${label}>${label}</th>`)}</tr></thead>
+  return html`<div class="table-wrap cost-wrap" role="group" aria-label="Usage by run" tabindex="0"><table class="table cost-table"><caption class="visually-hidden">Usage by run</caption>
+      <thead><tr><th scope="col">Run</th>${COLUMNS.map(([label]) => html`<th scope="col" class="number" key=${label}>${label}</th>`)}</tr></thead>
       <tbody>
-        <tr class="cost-total"><td class="main-cell strong">All runs<span class="quiet small"> ${count(runs.length)}</span></td><td></td><${Numbers} usage=${usage} /></tr>
+        <tr class="cost-total"><td class="main-cell strong">All runs<span class="quiet small"> ${count(runs.length)}</span></td><${Numbers} usage=${usage} /></tr>
         ${runs.slice(0, shown).map((run) => html`<tr key=${run.id} data-run=${run.id}>
-          <td class="main-cell"><a class="strong" href=${address("run", run.id)} data-item>${revealLine(run.agent)}</a>
+          <td class="main-cell"><span class="row"><a class="strong" href=${address("run", run.id)} data-item>${revealLine(run.agent)}</a><${StateBadge} state=${run.state} /></span>
             <span class="quiet small lines-2">${revealLine(run.request)}</span><span class="quiet small"><code>${run.id}</code>, <${Age} at=${run.started_at} after=" ago" /></span></td>
-          <td><${StateBadge} state=${run.state} /></td><${Numbers} usage=${run.usage} /></tr>`)}
+          <${Numbers} usage=${run.usage} /></tr>`)}
       </tbody></table></div>
     ${runs.length > shown ? html`<button type="button" class="button" onClick=${() => setShown(shown + PAGE)}>Show more runs</button>` : null}`;
 }

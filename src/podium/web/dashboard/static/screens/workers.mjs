@@ -15,7 +15,7 @@ import { Age } from "../parts/time.mjs";
 import { WorkerBadge, groupOf, isOver } from "../parts/worker_badge.mjs";
 import { WorkerDetail } from "../parts/worker_detail.mjs";
 
-const GROUPS = [["needs", "Needs you"], ["working", "Working"], ["over", "Finished"]];
+const GROUPS = [["needs", "Needs you"], ["working", "Working"], ["resting", "Paused or interrupted"], ["over", "Finished"]];
 
 function WorkerCard({ worker }) {
   const tone = groupOf(worker) === "needs" ? "needs" : null;
@@ -24,8 +24,8 @@ function WorkerCard({ worker }) {
     <span class="lines-2">${revealLine(worker.task)}</span>
     ${worker.tool ? html`<span class="small quiet clip">${worker.state === "waiting_permission" ? "asks to use" : "uses"} <code>${revealLine(worker.tool)}</code></span>` : null}
     ${isOver(worker) && !worker.answer && worker.why ? html`<span class="small quiet lines-2">${revealLine(worker.why)}</span>` : null}
-    <span class="foot">${worker.branch && !worker.reader ? html`<span class="clip"><${Icon} name="branch" /> ${revealLine(worker.branch)}</span>` : html`<span>read-only</span>`}
-      <${Changed} added=${worker.added} removed=${worker.removed} />
+    <span class="foot">${worker.reader ? html`<span>read-only</span>` : html`<span class="clip"><${Icon} name="branch" /> ${revealLine(worker.branch)}</span>
+      <${Changed} added=${worker.added} removed=${worker.removed} />`}
       ${worker.usd ? html`<span>${money(worker.usd)}</span>` : null}
       ${worker.waiting_since ? html`<span class="tone-needs"><${Age} at=${worker.waiting_since} before="waiting " /></span>` : null}</span></a>`;
 }
