@@ -4,17 +4,16 @@ import { signal, useEffect, useMemo } from "../vendor.mjs";
 import { get } from "../api.mjs";
 import { changes } from "../state.mjs";
 
-/** The shortest time between two loads of the same data, in milliseconds. */
-const PAUSE = 1000;
-
 /**
- * Load `path`, and again at most once a second while runs change, unless `isFixed`. An empty path loads nothing.
+ * Load `path`, and again while runs change, unless `isFixed`. An empty path loads nothing.
  *
- * Return `{data, problem, reload}`. The last data stays while newer data is on its way, so nothing jumps.
+ * `pause` is the shortest time between two loads, in milliseconds; it is longer for what the server has to compute.
+ * Return `{data, problem, reload}`. The last data stays while newer data is on its way, so nothing jumps. `reload.now()`
+ * does not wait for the end of the pause, and returns a promise.
  */
-export function useLoaded(path, { isFixed = false } = {}) {
+export function useLoaded(path, { isFixed = false, pause = 1000 } = {}) {
   const found = useMemo(() => signal({ data: null, problem: null }), [path]);
-  const reload = useMemo(() => makeLoader(path, found), [path]);
+  const reload = useMemo(() => makeLoader(path, found, pause), [path]);
   const version = isFixed ? 0 : changes.value;
   useEffect(() => {
     reload();
@@ -23,9 +22,9 @@ export function useLoaded(path, { isFixed = false } = {}) {
   return { ...found.value, reload };
 }
 
-function makeLoader(path, found) {
+function makeLoader(path, found, pause) {
   let timer = 0;
-  let last = -PAUSE;
+  let last = -pause;
   let isLoading = false;
   let isWanted = false;
   const abort = new AbortController();
@@ -47,7 +46,11 @@ function makeLoader(path, found) {
   const reload = () => {
     if (!path || abort.signal.aborted || timer) return;
     isWanted = isLoading;
-    if (!isLoading) timer = setTimeout(load, Math.max(0, last + PAUSE - performance.now()));
+    if (!isLoading) timer = setTimeout(load, Math.max(0, last + pause - performance.now()));
+  };
+  reload.now = () => {
+    clearTimeout(timer);
+    return load();
   };
   reload.stop = () => {
     clearTimeout(timer);

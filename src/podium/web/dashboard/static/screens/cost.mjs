@@ -56,7 +56,7 @@ function CostTable({ runs, usage }) {
 }
 
 export default function Cost() {
-  const { data, problem, reload } = useLoaded("/api/costs");
+  const { data, problem, reload } = useLoaded("/api/costs", { pause: 4000 });
   return html`<div class="screen-head"><h1>Cost</h1></div>
     <${ProblemBanner} problem=${problem} onRetry=${reload} />
     ${!data ? (problem ? null : html`<${Loading} what="the costs" />`) : !data.runs.length

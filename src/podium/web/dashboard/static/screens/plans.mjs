@@ -110,7 +110,7 @@ function Artifacts({ run }) {
 
 function Plan({ run }) {
   const { data, problem, reload } = useLoaded(`/api/runs/${encodeURIComponent(run)}/plan`);
-  const made = useLoaded("/api/decisions").data;
+  const made = useLoaded("/api/decisions", { pause: 3000 }).data;
   const [isGraph, setGraph] = useState(false);
   const decisions = made ? made.decisions.filter((one) => one.run === run) : [];
   const choose = (value) => () => setGraph(value);
@@ -127,7 +127,7 @@ function Plan({ run }) {
 }
 
 function AllPlans() {
-  const { data, problem, reload } = useLoaded("/api/plans");
+  const { data, problem, reload } = useLoaded("/api/plans", { pause: 3000 });
   return html`<div class="screen-head"><h1>Plans</h1></div>
     <${ProblemBanner} problem=${problem} onRetry=${reload} />
     ${data ? html`<${PlanList} plans=${data.plans} />` : problem ? null : html`<${Loading} what="the plans" />`}`;

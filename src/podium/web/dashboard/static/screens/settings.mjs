@@ -17,7 +17,7 @@ const LEVELS = { fine: ["ok", "check", "well"], note: ["note", "dot", "quiet"], 
 function Section({ title, children, path, shows, loading }) {
   const { data, problem, reload } = useLoaded(path, { isFixed: true });
   return html`<section class="stack"><div class="row"><h2>${title}</h2><span class="gap"></span>
-      <${Button} look="small" command=${() => reload()}>Check again<//></div>${children}
+      <${Button} look="small" busy="Checking…" command=${reload.now}>Check again<//></div>${children}
     <${ProblemBanner} problem=${problem} />
     ${data ? shows(data, reload) : problem ? null : html`<${Loading} what=${loading} />`}</section>`;
 }
@@ -59,7 +59,7 @@ function Token({ token, onRevoked }) {
 }
 
 function showTokens({ tokens }, reload) {
-  return html`<ul class="list">${tokens.map((one) => html`<${Token} key=${one.id} token=${one} onRevoked=${reload} />`)}</ul>`;
+  return html`<ul class="list">${tokens.map((one) => html`<${Token} key=${one.id} token=${one} onRevoked=${reload.now} />`)}</ul>`;
 }
 
 function Session() {

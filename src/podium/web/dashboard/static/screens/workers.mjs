@@ -1,6 +1,6 @@
 // Workers: a list, one worker with its changes, and merging their branches.
 
-import { html, useState } from "../vendor.mjs";
+import { html, useEffect, useState } from "../vendor.mjs";
 import { address, route } from "../router.mjs";
 import { money, plural } from "../format.mjs";
 import { Changed } from "../parts/changed.mjs";
@@ -55,7 +55,7 @@ function AllWorkers({ workers }) {
 const Back = () => html`<a class="button small" href=${address("workers")}><${Icon} name="back" />Workers</a>`;
 
 function Merge({ workers }) {
-  const { data, problem, reload } = useLoaded("/api/forecast");
+  const { data, problem, reload } = useLoaded("/api/forecast", { pause: 10000 });
   return html`<div class="screen-head"><${Back} /><h1>Merge branches</h1></div>
     <div class="stack wide">
       <section class="stack"><h2>Overlap forecast</h2><${ProblemBanner} problem=${problem} onRetry=${reload} />
@@ -63,21 +63,26 @@ function Merge({ workers }) {
       <${MergePanel} workers=${workers} onto=${data && data.forecast ? data.forecast.onto : ""} /></div>`;
 }
 
-function OneWorker({ workers, run }) {
+function OneWorker({ workers, run, reload }) {
   const worker = workers.find((one) => one.id === run);
+  // The list can be older than the worker.
+  const [isFresh, setFresh] = useState(Boolean(worker));
+  useEffect(() => {
+    if (!isFresh) reload.now().then(() => setFresh(true));
+  }, []);
   return html`<div class="screen-head"><${Back} /><h1>Worker</h1></div>
     ${worker ? html`<${WorkerDetail} key=${worker.id} worker=${worker} />`
-      : html`<${Empty} title="This worker is not in the list">Only the newest workers that have ended are listed.
+      : !isFresh ? html`<${Loading} what="the worker" />` : html`<${Empty} title="This worker is not in the list">Only the newest workers that have ended are listed.
         <a href=${address("run", run)}> Open its run</a><//>`}`;
 }
 
 export default function Workers() {
-  const { data, problem, reload } = useLoaded("/api/workers");
+  const { data, problem, reload } = useLoaded("/api/workers", { pause: 2000 });
   const { id, query } = route.value;
   const banner = html`<${ProblemBanner} problem=${problem} onRetry=${reload} />`;
   if (!data) return html`<div class="screen-head"><h1>Workers</h1></div>${problem ? banner : html`<${Loading} what="the workers" />`}`;
   const { workers } = data;
   const screen = query.get("view") === "merge" ? html`<${Merge} workers=${workers} />`
-    : id ? html`<${OneWorker} key=${id} workers=${workers} run=${id} />` : html`<${AllWorkers} workers=${workers} />`;
+    : id ? html`<${OneWorker} key=${id} workers=${workers} run=${id} reload=${reload} />` : html`<${AllWorkers} workers=${workers} />`;
   return html`${banner}${screen}`;
 }
