@@ -60,7 +60,12 @@ def test_a_diff_of_5000_lines_is_drawn_piece_by_piece(site: Site, visitor: Visit
     repo = site.repo
     files: dict[str, str | bytes] = {f"small{number:02}.py": "one\n" for number in range(30)}
     files |= {"long.py": "".join(f"value_{number} = {number}\n" for number in range(5000)), "logo.png": b"\0\1"}
-    data.make_branch(repo, "feat/long", files)
+    data.make_branch(repo, "feat/long", files | {"end.txt": "the end"})
+    data.git(repo, "checkout", "-q", "feat/long")
+    data.git(repo, "mv", "app.py", "main.py")
+    data.git(repo, "update-index", "--chmod=+x", "main.py")
+    data.git(repo, "commit", "-qm", "Rename it")
+    data.git(repo, "checkout", "-qf", "main")
     data.write_worker(site, "bb04", "feat/long", "Write much", change=(5030, 0))
     page = visitor.open(site, "/workers/bb04")
 
@@ -70,6 +75,8 @@ def test_a_diff_of_5000_lines_is_drawn_piece_by_piece(site: Site, visitor: Visit
     page.get_by_role("navigation", name="Changed files").get_by_role("link", name=re.compile("small29.py")).click()
     expect(page.get_by_role("region", name="small29.py").locator("tr[data-mark='+']")).to_be_in_viewport()
     expect(page.get_by_role("region", name="logo.png")).to_contain_text("Binary file")
+    expect(page.get_by_role("region", name="end.txt")).to_contain_text("No newline at end of file")
+    expect(page.get_by_role("region", name="main.py")).to_contain_text("renamed, from app.py, mode 100644 to 100755")
     long.locator("tbody").last.scroll_into_view_if_needed()
     expect(long).to_contain_text("value_4999 = 4999")
     assert page.locator(".diff tr").count() < 2500
