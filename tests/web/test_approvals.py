@@ -259,11 +259,11 @@ def test_identical_requests_are_approved_together_and_questions_are_answered(sit
     site.studio.agent("asker", says=[asks, asks, "done"], tools=("ask_person",))
     runs = [site.start_run("same"), site.start_run("same")]
     page = visitor.open(site, "/approvals")
-    expect(page.get_by_role("button", name="Approve all 2 once")).to_be_enabled()
+    expect(page.get_by_role("button", name="Approve all 2 identical once")).to_be_enabled()
     site.start_run("other")
     expect(page.get_by_text("3 waiting")).to_be_visible()
 
-    page.get_by_role("button", name="Approve all 2 once").click()
+    page.get_by_role("button", name="Approve all 2 identical once").click()
 
     expect(page.get_by_text("2 identical requests approved once.")).to_be_visible()
     assert [read_answer(site, run).decision for run in runs] == ["once", "once"]

@@ -55,8 +55,8 @@ export function PermissionButtons({ request, open, isReady, onAnswered }) {
       <${Button} look="danger" disabled=${off} command=${() => setDialog("deny")}>Deny with note <kbd>n</kbd><//>
       <${Button} look="danger" disabled=${off} command=${allow("deny_and_pause")}>Deny and pause <kbd>x</kbd><//>
       <${Button} look="danger" disabled=${off} command=${() => setDialog("abort")}>Deny and stop the run <kbd>a</kbd><//>
+      <${Bulk} request=${request} open=${open} isReady=${isReady} onAnswered=${onAnswered} />
     </div>
-    <${Bulk} request=${request} open=${open} isReady=${isReady} onAnswered=${onAnswered} />
     ${dialog === "always" ? html`<${AlwaysDialog} request=${request} answer=${answer} onClose=${close} />` : null}
     ${dialog === "deny" ? html`<${DenyDialog} title="Deny with a note" word="Deny" decision="deny" answer=${answer} onClose=${close} />` : null}
     ${dialog === "abort" ? html`<${DenyDialog} title="Deny and stop the run" word="Deny and stop the run" decision="abort" answer=${answer} onClose=${close}>
@@ -74,8 +74,7 @@ function Bulk({ request, open, isReady, onAnswered }) {
     if (failed.length) throw new Error(`${same.length - failed.length} of ${same.length} requests approved once; ${failed[0].reason.message}`);
     return `${same.length} identical requests approved once.`;
   };
-  return html`<div class="row bulk"><span class="small quiet">${same.length} requests are identical.</span>
-    <${Button} look="small" noEnter busy="Approving…" disabled=${!isReady} command=${approveAll}>Approve all ${same.length} once<//></div>`;
+  return html`<${Button} noEnter busy="Approving…" disabled=${!isReady} command=${approveAll}>Approve all ${same.length} identical once<//>`;
 }
 
 function AlwaysDialog({ request, answer, onClose }) {
