@@ -25,9 +25,9 @@ from ..workspace.worktrees.worktree_folder import DEFAULT_FOLDER_PATTERN
 from ..workspace.worktrees.worktree_status import WorktreeStatus
 
 
-def open_worktrees(repository: Repository) -> Worktrees:
+def open_worktrees(repository: Repository, settings: Settings | None = None) -> Worktrees:
     """Return the worktrees of a repository, with the teardown hook from the settings."""
-    settings = Settings.load(repo=repository.main_folder)
+    settings = settings or Settings.load(repo=repository.main_folder)
     teardown = make_worktree_hook(
         settings.worktrees.teardown,
         what="teardown",
@@ -49,6 +49,8 @@ class RepoContext:
     """The repository to which a command applies. Everything is loaded on first use."""
 
     repo_path: Path | None = None
+    base_settings: Settings | None = None
+    """The settings whose store and home folder are used; by default those of the environment."""
 
     @cached_property
     def folder(self) -> Path:
@@ -56,6 +58,8 @@ class RepoContext:
 
     @cached_property
     def settings(self) -> Settings:
+        if (base := self.base_settings) is not None:
+            return Settings.load(repo=self.folder, store=base.store, home=base.home)
         return Settings.load(repo=self.folder)
 
     @property
@@ -73,7 +77,7 @@ class RepoContext:
 
     @property
     def worktrees(self) -> Worktrees:
-        return open_worktrees(self.repository)
+        return open_worktrees(self.repository, None if self.base_settings is None else self.settings)
 
     def load_workers(self) -> list[WorkerState]:
         """Return the workers of the repository, in the order in which they were delegated."""

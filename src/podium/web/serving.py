@@ -5,7 +5,7 @@ from __future__ import annotations
 import signal
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -100,15 +100,17 @@ async def open_server(settings: Settings, options: ServeOptions) -> AsyncIterato
     server = QuietServer(make_config(app, certificate))
     address = f"{'https' if is_tls else 'http'}://{shown_host}:{port}"
     fingerprint = "" if certificate is None else certificate.fingerprint
-    async with create_task_group() as tasks:
-        tasks.start_soon(server.serve, [listening])
-        await server.is_listening.wait()
-        if WorkerIndex(settings.store).list_open():
-            start_commander(settings)  # it continues the workers that were interrupted
-        try:
-            yield RunningServer(context=context, address=address, options=options, fingerprint=fingerprint)
-        finally:
-            server.should_exit = True
+    with closing(listening):
+        async with create_task_group() as tasks:
+            tasks.start_soon(server.serve, [listening])
+            await server.is_listening.wait()
+            if WorkerIndex(settings.store).list_open():
+                start_commander(settings)  # it continues the workers that were interrupted
+            try:
+                yield RunningServer(context=context, address=address, options=options, fingerprint=fingerprint)
+            finally:
+                context.hub.close()
+                server.should_exit = True
 
 
 def _choose_certificate(home: Path, options: ServeOptions) -> ServerCertificate | None:

@@ -36,6 +36,7 @@ class EntryHub:
         """The position after which all entries are in memory."""
         self._end = 0
         self._news = Flag()
+        self.is_closed = False
         self.streams = 0
         """How many streams are connected."""
         self.last_mail = 0
@@ -91,9 +92,14 @@ class EntryHub:
         news, self._news = self._news, Flag()
         news.set()
 
+    def close(self) -> None:
+        """End all streams."""
+        self.is_closed = True
+        self._announce_news()
+
     async def wait_news(self, position: int, mail: int) -> None:
-        """Wait until there is an entry after this position, or a message after this one."""
-        while self._end <= position and self.last_mail == mail:
+        """Wait until there is an entry after this position, or a message after this one, or the hub is closed."""
+        while self._end <= position and self.last_mail == mail and not self.is_closed:
             await self._news.wait()
 
     async def read_after(self, position: int) -> list[FeedRow]:

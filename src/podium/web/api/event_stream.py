@@ -52,7 +52,7 @@ async def _iter_events(hub: EntryHub, position: int, runs: Collection[str] | Non
     mail = hub.last_mail
     hub.streams += 1
     try:
-        while True:
+        while not hub.is_closed:
             with move_on_after(HEARTBEAT_SECONDS) as silence:
                 await hub.wait_news(position, mail)
             if silence.cancelled_caught:

@@ -127,9 +127,10 @@ def read_entries(run: str, server: ServerContext, after: int = 0, until: int = 0
         id = reader.find_run(run)
         # The cursor is read first: entries that are written in between are in both, and none is missing.
         last = feed.find_end()
-        rows = reader.read_rows(id, max(after, 0), MOST_ENTRIES)
+        first = max(after, 0)
+        rows = reader.read_rows(id, first, min(max(until - first, 0), MOST_ENTRIES) if until else MOST_ENTRIES)
         state = derive_run_state(reader.read_summary(id))
-    lines = b",".join(row.line for row in rows if not until or row.seq <= until)
+    lines = b",".join(row.line for row in rows)
     cursor = "" if last is None else last.cursor
     body = b'{"schema":%d,"run":"%s","state":"%s","cursor":"%s","has_more":%s,"entries":[%s]}' % (
         SCHEMA,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Annotated, Any
 
 import msgspec
@@ -13,7 +14,7 @@ from ....runs.decision_lookup import find_decision, find_decision_repo, list_dec
 from ....runs.run_lookup import open_reader
 from ....runs.work_lookup import iter_work_runs
 from ....store.sqlite.reader import StoreReader
-from ....values.errors import Mistake, NoSuchRun
+from ....values.errors import Mistake, NoSuchRun, StoreCorrupt
 from ....values.event import KINDS, SCHEMA, ArtifactStored, TeamFormed
 from ....views.decision_fields import decision_fields, whole_decision_fields
 from ....views.work_fields import work_fields
@@ -31,7 +32,8 @@ def list_plans(server: ServerContext) -> dict[str, Any]:
         with StoreReader(server.store) as reader:
             for run in (one.id for one in reader.read_run_list().readable):
                 if len(found) < MOST_PLANS and reader.read_rows_of_kinds(run, (KINDS[TeamFormed],)):
-                    found.append(_plan_fields(reader, run))
+                    with suppress(StoreCorrupt):  # one damaged run must not hide the others
+                        found.append(_plan_fields(reader, run))
     return {"schema": SCHEMA, "plans": found}
 
 

@@ -98,7 +98,7 @@ async def read_diff(run: str, server: ServerContext) -> dict[str, Any]:
     """Return what a worker changed since its base, as files, hunks and lines."""
     [worker] = await to_thread.run_sync(load_worker_states, server.store, [run])
     require_own_branch(worker)
-    context = RepoContext(Path(worker.worker_task.root))
+    context = RepoContext(Path(worker.worker_task.root), server.settings)
     is_here = await anyio.Path(worker.worker_task.path).is_dir()
     text = await diff_worker(context, worker, False, not worker.is_over and is_here)
     return {"schema": SCHEMA, "run": run, "branch": worker.worker_task.branch, **parse_diff(text)}
@@ -107,7 +107,7 @@ async def read_diff(run: str, server: ServerContext) -> dict[str, Any]:
 @get("/api/forecast", guards=[may_read])
 async def read_forecast(server: ServerContext, repo: str = "") -> dict[str, Any]:
     """Say how the branches of workers would merge onto the checked-out branch, and which of them overlap."""
-    context = RepoContext(server.find_place(repo))
+    context = RepoContext(server.find_place(repo), server.settings)
     workers = await to_thread.run_sync(context.load_workers)
     branches = {one.worker_task.branch: one.base for one in workers if one.base and one.worker_task.has_checkout}
     found = await forecast_branches(context.repository.main_folder, branches) if branches else None
@@ -117,7 +117,7 @@ async def read_forecast(server: ServerContext, repo: str = "") -> dict[str, Any]
 @get("/api/worktrees", guards=[may_read])
 async def read_worktrees(server: ServerContext, repo: str = "") -> dict[str, Any]:
     """List the worktrees of a repository."""
-    context = RepoContext(server.find_place(repo))
+    context = RepoContext(server.find_place(repo), server.settings)
     found = [worktree_fields(one) for one in await list_worktrees(context.worktrees)]
     return {"schema": SCHEMA, "worktrees": msgspec.to_builtins(found)}
 
@@ -154,7 +154,7 @@ async def preview_merge(
     data: NewMerge, server: ServerContext, idempotency_key: IdempotencyKey = None
 ) -> dict[str, Any]:
     """Merge branches one after another into a new branch, and run the checks at each step. The target does not move."""
-    context = RepoContext(server.find_place(data.repo))
+    context = RepoContext(server.find_place(data.repo), server.settings)
     target = data.onto or await read_current_branch(context.repository)
     notices: list[str] = []
 
@@ -174,7 +174,7 @@ async def preview_merge(
 @post("/api/merges/apply", guards=[may_approve], status_code=200)
 async def apply_merge(data: ReviewedMerge, server: ServerContext) -> dict[str, Any]:
     """Move the target to the result that was reviewed. Nothing moves if the target or the tree has changed."""
-    repository = RepoContext(server.find_place(data.repo)).repository
+    repository = RepoContext(server.find_place(data.repo), server.settings).repository
     await fast_forward(repository, data.target, commit=data.commit, expected_tree=data.tree, expected_old=data.base)
     await remove_superseded_branches(repository, data.commit, except_ref=None)
     return {"target": data.target, "commit": data.commit}

@@ -1,21 +1,12 @@
-// Characters that a person cannot see, or that change the order of what is shown, as escapes.
+// Text from agents for lists and tables: hidden characters as escapes, on one line where there is one line.
 
-const HIDDEN = /[\u0000-\u0008\u000b-\u001f\u007f-\u009f\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff9-\ufffb]|[\u{e0000}-\u{e0fff}]/gu;
-const SHORT = { "\r": "\\r", "\u001b": "\\x1b", "\u0000": "\\0" };
+import { plain } from "./plain_text.mjs";
 
-/** Return a text with hidden characters as escapes, such as \u202e. Line breaks and tabs stay. */
-export function reveal(text) {
-  return String(text ?? "").replace(HIDDEN, escapeCharacter);
-}
+/** Return a text with hidden characters as escapes, such as \\u202e. Line breaks and tabs stay. */
+export const reveal = (text) => plain(text ?? "");
 
-/** Return a text on one line, with hidden characters as escapes. */
-export function revealLine(text) {
-  return reveal(text).replaceAll("\n", "\\n").replaceAll("\t", "\\t");
-}
+/** Return a name on one line, with line breaks and hidden characters as escapes. */
+export const revealLine = (text) => reveal(text).replaceAll("\n", "\\n").replaceAll("\t", "\\t");
 
-function escapeCharacter(one) {
-  const code = one.codePointAt(0);
-  if (SHORT[one]) return SHORT[one];
-  if (code < 256) return `\\x${code.toString(16).padStart(2, "0")}`;
-  return code > 0xffff ? `\\u{${code.toString(16)}}` : `\\u${code.toString(16).padStart(4, "0")}`;
-}
+/** Return the beginning of a long text for a list: white space becomes single spaces. */
+export const revealSummary = (text) => reveal(text).replace(/\s+/g, " ");

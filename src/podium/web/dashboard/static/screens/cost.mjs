@@ -7,7 +7,7 @@ import { StateBadge } from "../parts/badge.mjs";
 import { CostChart } from "../parts/cost_chart.mjs";
 import { useLoaded } from "../parts/loaded.mjs";
 import { Empty, Loading, ProblemBanner } from "../parts/notices.mjs";
-import { revealLine } from "../parts/reveal.mjs";
+import { revealLine, revealSummary } from "../parts/reveal.mjs";
 import { Age } from "../parts/time.mjs";
 
 const PAGE = 100;
@@ -49,7 +49,7 @@ function CostTable({ runs, usage }) {
         <tr class="cost-total"><td class="main-cell strong">All runs<span class="quiet small"> ${count(runs.length)}</span></td><${Numbers} usage=${usage} /></tr>
         ${runs.slice(0, shown).map((run) => html`<tr key=${run.id} data-run=${run.id}>
           <td class="main-cell"><span class="row"><a class="strong" href=${address("run", run.id)} data-item>${revealLine(run.agent)}</a><${StateBadge} state=${run.state} /></span>
-            <span class="quiet small lines-2">${revealLine(run.request)}</span><span class="quiet small"><code>${run.id}</code>, <${Age} at=${run.started_at} after=" ago" /></span></td>
+            <span class="quiet small lines-2">${revealSummary(run.request)}</span><span class="quiet small"><code>${run.id}</code>, <${Age} at=${run.started_at} after=" ago" /></span></td>
           <${Numbers} usage=${run.usage} /></tr>`)}
       </tbody></table></div>
     ${runs.length > shown ? html`<button type="button" class="button" onClick=${() => setShown(shown + PAGE)}>Show more runs</button>` : null}`;

@@ -10,7 +10,7 @@ import { Icon } from "../parts/icons.mjs";
 import { useLoaded } from "../parts/loaded.mjs";
 import { MergePanel } from "../parts/merge_panel.mjs";
 import { Empty, Loading, ProblemBanner } from "../parts/notices.mjs";
-import { revealLine } from "../parts/reveal.mjs";
+import { revealLine, revealSummary } from "../parts/reveal.mjs";
 import { Age } from "../parts/time.mjs";
 import { WorkerBadge, groupOf, isOver } from "../parts/worker_badge.mjs";
 import { WorkerDetail } from "../parts/worker_detail.mjs";
@@ -21,7 +21,7 @@ function WorkerCard({ worker }) {
   const tone = groupOf(worker) === "needs" ? "needs" : null;
   return html`<a class="card" data-item data-tone=${tone} href=${address("workers", worker.id)}>
     <span class="row"><span class="strong clip worker-name">${revealLine(worker.name)}</span><span class="gap"></span><${WorkerBadge} state=${worker.state} /></span>
-    <span class="lines-2">${revealLine(worker.task)}</span>
+    <span class="lines-2">${revealSummary(worker.task)}</span>
     ${worker.tool ? html`<span class="small quiet clip">${worker.state === "waiting_permission" ? "asks to use" : "uses"} <code>${revealLine(worker.tool)}</code></span>` : null}
     ${isOver(worker) && !worker.answer && worker.why ? html`<span class="small quiet lines-2">${revealLine(worker.why)}</span>` : null}
     <span class="foot">${worker.reader ? html`<span>read-only</span>` : html`<span class="clip"><${Icon} name="branch" /> ${revealLine(worker.branch)}</span>
