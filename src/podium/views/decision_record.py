@@ -6,7 +6,6 @@ imitate a heading of the record.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -21,11 +20,6 @@ from .quoted_markdown import escape_inline, quote_block
 
 RecordStatus = Literal["proposed", "accepted", "superseded"]
 
-ADR_FOLDER = "docs/adr"
-_ADR_NAME = re.compile(r"(?:^|/)(\d{4,})-[^/]*\.md$")
-_ID_LINE = re.compile(r"^- Decision: `([^`]+)`", re.MULTILINE)
-_STATUS_LINE = re.compile(r"^- Status: .*$", re.MULTILINE)
-LONGEST_FILE_TITLE = 60
 IN_FORCE = "It applies to all later work in this repository, until another decision supersedes it."
 
 
@@ -122,7 +116,7 @@ def _iter_facts(record: DecisionRecord, files: Mapping[str, str]) -> Iterator[st
     yield format_status_line(record, files)
     yield f"- Decision: `{record.id}`" + (f" in run `{record.run}`" if record.run else "")
     if proposal.supersedes:
-        yield f"- Supersedes: {_link_decision(proposal.supersedes, files)}"
+        yield f"- Supersedes: {link_decision(proposal.supersedes, files)}"
     at = record.proposed_at if record.committed_at is None else record.committed_at
     if at:
         yield f"- Date: {datetime.fromtimestamp(at, UTC):%Y-%m-%d %H:%M} UTC"
@@ -132,11 +126,12 @@ def _iter_facts(record: DecisionRecord, files: Mapping[str, str]) -> Iterator[st
 
 def format_status_line(record: DecisionRecord, files: Mapping[str, str]) -> str:
     """Return the line with the status of a decision."""
-    by = f" by {_link_decision(record.superseded_by, files)}" if record.superseded_by else ""
+    by = f" by {link_decision(record.superseded_by, files)}" if record.superseded_by else ""
     return f"- Status: {record.status}{by}"
 
 
-def _link_decision(id: str, files: Mapping[str, str]) -> str:
+def link_decision(id: str, files: Mapping[str, str]) -> str:
+    """Return a link to the file of a decision, or its id if it has no file."""
     if id not in files:
         return f"`{id}`"
     name = files[id].rpartition("/")[2]
@@ -193,70 +188,3 @@ def _iter_outcome(state: DecisionState) -> Iterator[str]:
         yield quote_block(committed.consequences)
     others = [escape_inline(one) for one in state.proposal.options if one != committed.option]
     yield f"{IN_FORCE} Not chosen: {join_words(others)}."
-
-
-# Files
-
-
-def render_adr_files(decisions: Iterable[DecisionRecord], existing: Mapping[str, str]) -> dict[str, str]:
-    """Return the files to write for these decisions, by path: new records, and records whose status has changed.
-
-    `existing` maps the paths of the files in the target tree to their content; only the content of decision records is
-    read. A decision gets the next free number in the target, so records from different branches never collide. A
-    decision that already has a file is not written again.
-    """
-    made = [one for one in decisions if one.state.committed is not None]
-    texts = {path: text for path, text in existing.items() if _parse_number(path)}
-    files = {id: path for path, text in texts.items() for id in _ID_LINE.findall(text)[:1]}
-    new: dict[str, str] = {}
-    number = find_next_number(existing)
-    for record in sorted(made, key=lambda one: one.committed_at or 0.0):
-        if record.id not in files:
-            files[record.id] = new[record.id] = make_adr_path(number, record.state.proposal.topic)
-            number += 1
-    written = {
-        path: render_decision(record, number=_format_number(_parse_number(path)), files=files)
-        for record in made
-        if (path := new.get(record.id)) is not None
-    }
-    return written | _update_superseded(made, files, texts)
-
-
-def _update_superseded(
-    made: list[DecisionRecord], files: Mapping[str, str], texts: Mapping[str, str]
-) -> dict[str, str]:
-    """Return the existing files of the decisions that these decisions replace, with the new status in their content."""
-    changed: dict[str, str] = {}
-    for record in made:
-        path = files.get(record.state.proposal.supersedes, "")
-        if path in texts:
-            text = _replace_status(texts[path], f"superseded by {_link_decision(record.id, files)}")
-            if text != texts[path]:
-                changed[path] = text
-    return changed
-
-
-def _replace_status(text: str, status: str) -> str:
-    found = _STATUS_LINE.search(text)
-    return text if found is None else f"{text[: found.start()]}- Status: {status}{text[found.end() :]}"
-
-
-def find_next_number(names: Iterable[str]) -> int:
-    """Return the number after the highest number of a decision record among these files."""
-    return max(map(_parse_number, names), default=0) + 1
-
-
-def make_adr_path(number: int, title: str) -> str:
-    """Return the path of a decision record: `docs/adr/0007-which-drink.md`."""
-    words = re.sub(r"[^a-z0-9]+", "-", title.lower()).strip("-")[:LONGEST_FILE_TITLE].strip("-")
-    return f"{ADR_FOLDER}/{_format_number(number)}-{words or 'decision'}.md"
-
-
-def _format_number(number: int) -> str:
-    return f"{number:04}"
-
-
-def _parse_number(path: str) -> int:
-    """Return the number of a decision record, or 0 for any other file."""
-    found = _ADR_NAME.search(path) if path.startswith(f"{ADR_FOLDER}/") else None
-    return 0 if found is None else int(found[1])
