@@ -12,7 +12,8 @@ from anyio import to_thread
 from ..core.work_repository import MergedWork, Records, WorkBranch
 from ..tools.checkout_files import open_checkout
 from ..values.errors import Mistake
-from ..workspace.git.repository import call_git, read_git_output, resolve_location, split_nul_paths
+from ..workspace.git.folder_files import read_folder_files
+from ..workspace.git.repository import call_git, read_git_output, resolve_location
 from ..workspace.git.revision import HEADS
 from ..workspace.git.snapshot import commit_files, take_snapshot, temporary_checkout
 from ..workspace.git.snapshot_refs import keep_snapshot
@@ -83,20 +84,13 @@ class RunRepository:
         if train.ref is None:
             return MergedWork(left_out=left_out)
         commit = train.commit
-        if records is not None and (files := records.render(await self._read_folder(commit, records.folder))):
+        if records is not None and (files := records.render(await read_folder_files(place, commit, records.folder))):
             commit = await commit_files(place, commit, files, message="Record the decisions of this work")
             await read_git_output(place, "update-ref", train.ref, commit, train.commit)
         return MergedWork(branch=train.ref.removeprefix(HEADS), commit=commit, left_out=left_out)
 
     async def write_records(self, records: Records) -> None:
         await to_thread.run_sync(partial(_write_records, self._directory, records))
-
-    async def _read_folder(self, commit: str, folder: str) -> dict[str, str]:
-        """Return the content of each file in a folder of a commit, by path."""
-        listing = ("ls-tree", "-z", "--name-only", "--end-of-options", commit, f"{folder}/")
-        paths = split_nul_paths(await read_git_output(self._directory, *listing))
-        blobs = {path: await call_git(self._directory, "cat-file", "blob", f"{commit}:{path}") for path in paths}
-        return {path: done.out.decode(errors="replace") for path, done in blobs.items() if done.code == 0}
 
 
 async def _skip_check(folder: Path) -> CheckResult:

@@ -1,9 +1,12 @@
-"""Name and number the files of decision records (ADRs)."""
+"""Name and number the files of decision records (ADRs), and renumber those of a branch that reaches its target."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import count
+from urllib.parse import unquote
 
 from .decision_record import DecisionRecord, link_decision, render_decision
 
@@ -12,6 +15,10 @@ LONGEST_FILE_TITLE = 60
 _ADR_NAME = re.compile(r"(?:^|/)(\d{4,})-[^/]*\.md$")
 _ID_LINE = re.compile(r"^- Decision: `([^`]+)`", re.MULTILINE)
 _STATUS_LINE = re.compile(r"^- Status: .*$", re.MULTILINE)
+_LINKING_LINE = re.compile(r"^- (?:Status|Supersedes): .*$", re.MULTILINE)
+_LINK = re.compile(r"\[\d+\]\(([^()\s]+)\)")
+_UNLINKED = re.compile(r"^- Supersedes: `([^`]+)`$", re.MULTILINE)
+_TITLE_NUMBER = re.compile(r"\A# \d+(?=\. )")
 
 
 def render_adr_files(decisions: Iterable[DecisionRecord], existing: Mapping[str, str]) -> dict[str, str]:
@@ -23,7 +30,7 @@ def render_adr_files(decisions: Iterable[DecisionRecord], existing: Mapping[str,
     """
     made = [one for one in decisions if one.state.committed is not None]
     texts = {path: text for path, text in existing.items() if _parse_number(path)}
-    files = {id: path for path, text in texts.items() for id in _ID_LINE.findall(text)[:1]}
+    files = find_recorded_decisions(texts)
     new: dict[str, str] = {}
     number = find_next_number(existing)
     for record in sorted(made, key=lambda one: one.committed_at or 0.0):
@@ -76,3 +83,87 @@ def _parse_number(path: str) -> int:
     """Return the number of a decision record, or 0 for any other file."""
     found = _ADR_NAME.search(path) if path.startswith(f"{ADR_FOLDER}/") else None
     return 0 if found is None else int(found[1])
+
+
+def find_recorded_decisions(files: Mapping[str, str]) -> dict[str, str]:
+    """Return the paths of the decision records among these files, by the ids of the decisions."""
+    found: dict[str, str] = {}
+    for path, text in files.items():
+        for id in _ID_LINE.findall(text)[:1] if _parse_number(path) else ():
+            found.setdefault(id, path)
+    return found
+
+
+# Renumbering
+
+
+def renumber_adr_files(
+    arriving: Mapping[str, str], target: Mapping[str, str], base: Mapping[str, str]
+) -> dict[str, str | None]:
+    """Return how the files of a branch change, by path, so that its records fit the target; None removes a file.
+
+    All three are the files in the ADR folder, by path: on the branch, on the target, and where they have diverged.
+    A record that the target also has gets the target's number. If the target uses the number of a new record for
+    another file, all new records get the next free numbers, in their order. Files without a decision id keep their
+    numbers, because users write and link them.
+    """
+    moved = _plan_moves(arriving, target, base)
+    changes: dict[str, str | None] = dict.fromkeys(moved)
+    for path in find_recorded_decisions(arriving).values():
+        new = moved.get(path, path)
+        text = _LINKING_LINE.sub(partial(_follow_moves, moved), arriving[path])
+        if new != path:
+            text = _TITLE_NUMBER.sub(f"# {_format_number(_parse_number(new))}", text)
+        if new != path or text != arriving[path]:
+            changes[new] = text
+    return changes
+
+
+def _plan_moves(arriving: Mapping[str, str], target: Mapping[str, str], base: Mapping[str, str]) -> dict[str, str]:
+    """Return the new paths of the records that move, by their old paths."""
+    own, there, before = map(find_recorded_decisions, (arriving, target, base))
+    moved = {path: there[id] for id, path in own.items() if id in there and there[id] != path}
+    new = sorted((path for id, path in own.items() if id not in there and id not in before), key=_parse_number)
+    used = set(map(_parse_number, target))
+    if any(_parse_number(path) in used for path in new):
+        kept = {_parse_number(path) for path in arriving if path not in moved and path not in new}
+        moved |= dict(zip(new, _iter_free_paths(new, find_next_number(target), kept), strict=True))
+    staying = arriving.keys() - moved.keys()
+    return {old: path for old, path in moved.items() if path != old and path not in staying}
+
+
+def _iter_free_paths(paths: Iterable[str], first: int, taken: Collection[int]) -> Iterator[str]:
+    """Yield each path with the next number that is not taken."""
+    numbers = (number for number in count(first) if number not in taken)
+    for path in paths:
+        title = path.rpartition("/")[2].partition("-")[2]
+        yield f"{ADR_FOLDER}/{_format_number(next(numbers))}-{title}"
+
+
+def _follow_moves(moved: Mapping[str, str], line: re.Match[str]) -> str:
+    """Return a line of a record with the new names of the records that it links to."""
+
+    def follow_link(link: re.Match[str]) -> str:
+        new = moved.get(f"{ADR_FOLDER}/{unquote(link[1])}")
+        return link[0] if new is None else link_decision("", {"": new})
+
+    return _LINK.sub(follow_link, line[0])
+
+
+def link_adr_files(files: Mapping[str, str]) -> dict[str, str]:
+    """Return the records that change so that each one that replaces another and the replaced one link to each other.
+
+    Such links are missing if the two records come from different branches.
+    """
+    paths = find_recorded_decisions(files)
+    changed: dict[str, str] = {}
+    for id, path in paths.items():
+        text = changed.get(path, files[path])
+        replaced = _UNLINKED.search(text)
+        if replaced is None or (old := paths.get(replaced[1], path)) == path:
+            continue
+        link = f"- Supersedes: {link_decision(replaced[1], paths)}"
+        changed[path] = f"{text[: replaced.start()]}{link}{text[replaced.end() :]}"
+        status = f"superseded by {link_decision(id, paths)}"
+        changed[old] = _replace_status(changed.get(old, files[old]), status)
+    return changed

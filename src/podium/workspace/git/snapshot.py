@@ -79,14 +79,23 @@ async def write_commit(place: GitLocation, tree: str, parents: list[str], messag
 async def commit_files(place: GitLocation, commit: str, files: Mapping[str, str], *, message: str) -> str:
     """Write a commit that adds these files to `commit`, and return its id. No ref, index or checkout is changed."""
     at = resolve_location(place)
+    tree = await write_changed_tree(at, commit, files)
+    return await write_commit(at, tree, [commit], message, author=await read_person(at))
+
+
+async def write_changed_tree(place: GitLocation, tree: str, files: Mapping[str, str | None]) -> str:
+    """Return a copy of a tree with these files, by path; None removes a file. No ref, index or checkout changes."""
+    at = resolve_location(place)
     with _lock_new_folder() as (folder, _):
         index = folder / "index"
-        await read_git_output(at, "read-tree", commit, index=index)
+        await read_git_output(at, "read-tree", tree, index=index)
         for path, text in files.items():
+            if text is None:
+                await read_git_output(at, "update-index", "--force-remove", "--", path, index=index)
+                continue
             blob = await read_git_output(at, "hash-object", "-w", "--stdin", stdin=text.encode())
             await read_git_output(at, "update-index", "--add", "--cacheinfo", f"100644,{blob},{path}", index=index)
-        tree = await read_git_output(at, "write-tree", index=index)
-    return await write_commit(at, tree, [commit], message, author=await read_person(at))
+        return await read_git_output(at, "write-tree", index=index)
 
 
 async def read_person(place: GitLocation) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +21,7 @@ from ..git.branch import find_shell_character
 from ..git.repository import Checkout, GitLocation, Repository, call_git
 from ..git.revision import HEADS, SHORT, branch_tip, branch_tips, contains_commit, resolve_location, resolve_tree
 from ..git.snapshot import temporary_checkout, write_commit
+from .record_numbers import link_records, renumber_records
 from .resolution_commit import find_resolution_starts, find_unresolved_files
 from .trial_merge import ConflictingMerge, MergeSide, format_conflict_excerpt, try_merge
 
@@ -236,12 +237,15 @@ class _TrainBuilder:
             )
             return None
         ours = MergeSide(name=describe_merged(self._target.name, self.merged), commit=self.head)
-        theirs = MergeSide(name=train_branch.branch, commit=train_branch.commit)
+        reviewed = MergeSide(name=train_branch.branch, commit=train_branch.commit)
+        theirs = replace(reviewed, commit=await renumber_records(self._place, self.head, reviewed))
         outcome = await try_merge(self._place, ours, theirs)
         if isinstance(outcome, ConflictingMerge):
-            return await leave_out_conflict(self._place, outcome, ours, theirs)
+            left_out = await leave_out_conflict(self._place, outcome, ours, theirs)
+            return replace(left_out, commit=reviewed.commit)
+        tree = await link_records(self._place, self.head, outcome.tree)
         message = f"Merge branch '{train_branch.branch}'"
-        commit = await write_commit(self._place, outcome.tree, [self.head, train_branch.commit], message)
+        commit = await write_commit(self._place, tree, [self.head, theirs.commit], message)
         async with temporary_checkout(self._place, commit) as checkout:
             result = await self._check(checkout.path)
         if not result.passed:
@@ -250,7 +254,7 @@ class _TrainBuilder:
                 train_branch, "check", f"{failed} fails after the merge", output=tail_output(result.output)
             )
         self.head, self.checks = commit, result.checks
-        self.merged.append(MergedBranch(branch=train_branch.branch, commit=commit, tree=outcome.tree))
+        self.merged.append(MergedBranch(branch=train_branch.branch, commit=commit, tree=tree))
         return None
 
     def _leave_out(
