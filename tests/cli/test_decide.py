@@ -17,14 +17,14 @@ from .test_terminal import Terminal
 DRINK = ("decide", "Which drink?", "--option", "tea", "--option", "coffee")
 
 
-def add_council(desk: Desk, *options: str, lead: str = "coffee") -> None:
-    """Write a team whose members vote for these options, and whose lead decides for another one."""
+def add_council(desk: Desk, *options: str, lead: str = "coffee", **keys: object) -> None:
+    """Write a team with these keys whose members vote for these options, and whose lead decides for another one."""
     names = [f"elder-{place}" for place, _ in enumerate(options, 1)]
     for name, option in zip(names, options, strict=True):
         call = {"name": "cast_ballot", "arguments": {"option": option, "reason": f"{name} likes it"}}
         desk.write_agent(name, {"calls": [call]}, "KEEP")
     call = {"name": "decide", "arguments": {"option": lead, "reason": "I lead."}}
-    desk.write_agent("council", {"calls": [call]}, team={"mode": "broadcast", "members": names})
+    desk.write_agent("council", {"calls": [call]}, team={"mode": "broadcast", "members": names, **keys})
 
 
 def read_events(desk: Desk, kind: type) -> list[object]:
@@ -62,6 +62,46 @@ def test_weights_of_members_count_in_a_weighted_vote(desk: Desk) -> None:
     desk.write_agent("council", "hm", team={"mode": "broadcast", "members": members})
 
     assert desk.invoke(*DRINK, "--by", "council", "--rule", "weighted").stdout == "tea\n"
+
+
+def read_terms(desk: Desk) -> tuple[str, float, str]:
+    """Return the rule, the window and the last resort of the proposal."""
+    [proposed] = read_events(desk, DecisionProposed)
+    assert isinstance(proposed, DecisionProposed)
+    return proposed.rule, proposed.window, proposed.decide_by
+
+
+def test_a_team_votes_by_its_own_terms(desk: Desk) -> None:
+    add_council(desk, "tea", "tea", "coffee", vote="quorum:3", vote_window=30, decide_by="person")
+
+    assert desk.invoke(*DRINK, "--by", "council").stdout == "tea\n"
+
+    assert read_terms(desk) == ("quorum:3", 30.0, "person")
+    assert "tea (quorum:3)" in desk.invoke("decisions").stdout
+
+
+def test_options_override_the_terms_of_the_team(desk: Desk) -> None:
+    add_council(desk, "tea", "tea", "coffee", vote="unanimous", vote_window=30, decide_by="person")
+    terms = ("--rule", "majority", "--window", "20", "--decide-by", "lead")
+
+    assert desk.invoke(*DRINK, "--by", "council", *terms).stdout == "tea\n"
+
+    assert read_terms(desk) == ("majority", 20.0, "lead")
+
+
+def test_a_vote_without_a_result_waits_for_the_person_that_the_team_names(desk: Desk) -> None:
+    add_council(desk, "tea", "coffee", decide_by="person")
+
+    said = desk.invoke(*DRINK, "--by", "council")
+
+    assert said.exit_code == 3
+    [asked] = read_events(desk, QuestionAsked)
+    assert isinstance(asked, QuestionAsked)
+    assert desk.invoke("answer", asked.id, "tea").exit_code == 0
+    assert desk.invoke("resume", desk.run_id()).stdout == "tea\n"
+    [made] = read_events(desk, DecisionCommitted)
+    assert isinstance(made, DecisionCommitted)
+    assert made.how == "decided by person (tie)"
 
 
 def test_without_a_terminal_the_decision_waits_in_the_inbox_until_a_person_answers(desk: Desk) -> None:
@@ -138,6 +178,7 @@ def test_a_decision_supersedes_one_that_is_in_force(desk: Desk) -> None:
         ((*DRINK, "--rule", "most"), "'most' is not a rule for a vote; use majority"),
         ((*DRINK, "--window", "0"), "the window of the vote must be a number of seconds above 0, got 0"),
         ((*DRINK, "--by", "council", "--rule", "quorum:2"), "quorum:2 can never be reached"),
+        ((*DRINK, "--decide-by", "lead"), "--decide-by lead needs a team that votes; add --by TEAM"),
         ((*DRINK, "--by", "elder-1"), "elder-1 does not lead a team that can vote"),
         ((*DRINK, "--by", "nobody"), 'agent "nobody" not found'),
         ((*DRINK, "--supersede", "d1"), "decision 'd1' not found in "),

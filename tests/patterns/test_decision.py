@@ -267,12 +267,14 @@ async def test_a_blocker_that_cannot_be_decided_fails_the_step_in_one_sentence(s
 PERSON = DecisionProposed(id="", topic="Which drink?", options=("tea", "coffee"), decide_by="person")
 
 
-async def test_without_a_person_the_lead_decides_and_the_record_says_so(studio: Studio) -> None:
+async def test_a_run_for_a_decision_waits_for_the_person_who_has_to_make_it(studio: Studio) -> None:
     add_team(studio, decides("coffee"), ada=[votes("tea"), "KEEP"], bob=[votes("coffee"), "KEEP"])
 
-    made = read_commit(studio, await decide(studio, PERSON))
+    result = await decide(studio, PERSON)
 
-    assert (made.option, made.how) == ("coffee", "decided by lead (tie; nobody was available to ask)")
+    assert result.outcome == "paused"
+    assert len(studio.events(result, QuestionAsked)) == 1
+    assert studio.events(result, DecisionCommitted) == []
 
 
 async def test_a_person_decides_while_no_process_works_on_the_run(studio: Studio) -> None:

@@ -77,6 +77,15 @@ def read_commit(studio: Studio, result: Result) -> DecisionCommitted:
     return made
 
 
+async def test_in_an_unattended_run_the_lead_breaks_a_tie_for_the_person_and_the_record_says_so(studio: Studio) -> None:
+    add_agents(studio, "ada", "bob", decide_by="person")
+    ScriptedTeam(studio, "ada", {"ada": "tea", "bob": "coffee"}, PROPOSAL)
+
+    made = read_commit(studio, await studio.run("lead", "Have a drink."))
+
+    assert (made.option, made.how) == ("coffee", "decided by lead (tie; nobody was available to ask)")
+
+
 async def test_a_member_lets_its_team_decide_and_gets_the_decision(studio: Studio) -> None:
     add_agents(studio, "ada", "bob", "cleo")
     ScriptedTeam(studio, "ada", {"ada": "coffee", "bob": "tea", "cleo": "tea"}, PROPOSAL)

@@ -75,11 +75,14 @@ async def run_decision(
 
 
 async def run_decision_request(op: Operation, proposal: DecisionProposed) -> Answer:
-    """Make the decision for which the run was started. The agent's team votes, and the agent is the lead."""
+    """Make the decision for which the run was started. The agent's team votes, and the agent is the lead.
+
+    A decision that a person has to make is never made by the lead instead.
+    """
     members = {} if op.agent.team is None else resolve_members(op)
     by = proposal.by or PERSON
     wanted = structs.replace(proposal, eligible=tuple(members), weights=list_weights(op, members), by=by)
-    lead = None if op.agent.team is None and proposal.decide_by == "person" else op.agent
+    lead = None if proposal.decide_by == "person" else op.agent
     made = await run_decision(op, wanted, members, at=op.scope, lead=lead)
     return Answer(text=made.option, data={"decision": made.decision, "option": made.option, "how": made.how})
 

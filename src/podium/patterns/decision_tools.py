@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from math import inf
 from typing import Annotated, Literal, NamedTuple
 
-import msgspec
 from msgspec import Meta
 
 from ..core.decision_state import find_proposal_problem, shorten_proposal
@@ -21,7 +20,7 @@ from ..values.event import DecisionCommitted, DecisionProposed, ToolUse, VoteClo
 from ..values.plain_text import truncate_text
 from .ballot import Ballot, answer_ballot, cast_ballot
 from .decision import find_root, list_team_weights, read_decision, run_decision
-from .member_tasks import TeamOptions, list_members
+from .member_tasks import TeamOptions, list_members, read_team_options
 
 LONGEST_EVIDENCE = 8000
 
@@ -75,7 +74,7 @@ def find_electorate(op: Operation) -> Electorate:
     """Return who votes on a proposal by the operation's agent: its team or, if it has none, all agents of the run."""
     lead = find_lead(op)
     if lead is not None and lead.team is not None:
-        own = msgspec.convert(lead.team.options, TeamOptions)
+        own = read_team_options(lead)
         members = list_members(lead, op.agents)
         return Electorate(members, list_team_weights(lead, members), lead, own, own.decide_by)
     voters = {name: agent for name, agent in op.agents.items() if len(op.agents) > 1}

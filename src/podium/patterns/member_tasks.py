@@ -82,7 +82,12 @@ class TaskResult(NamedTuple):
 def get_team_options(op: Operation) -> TeamOptions:
     """Return the options of the operation's team."""
     assert op.agent.team is not None
-    return msgspec.convert(op.agent.team.options, TeamOptions)
+    return read_team_options(op.agent)
+
+
+def read_team_options(lead: Agent) -> TeamOptions:
+    """Return the options of the team that an agent leads; the defaults if it leads none."""
+    return TeamOptions() if lead.team is None else msgspec.convert(lead.team.options, TeamOptions)
 
 
 def validate_team_options(agent: Agent) -> None:
@@ -90,7 +95,7 @@ def validate_team_options(agent: Agent) -> None:
     if agent.team is None:
         return
     try:
-        own = msgspec.convert(agent.team.options, TeamOptions)
+        own = read_team_options(agent)
         rule = parse_vote_rule(own.vote)
     except (msgspec.ValidationError, Mistake) as error:
         raise Mistake(f"{agent.name} leads a team with invalid options: {error}") from None
@@ -112,7 +117,7 @@ def resolve_members(op: Operation) -> dict[str, Agent]:
 def list_members(lead: Agent, agents: Mapping[str, Agent]) -> dict[str, Agent]:
     """Return the members of a lead's team, with the team's changes applied, by unique name."""
     assert lead.team is not None
-    worktrees = msgspec.convert(lead.team.options, TeamOptions).worktrees
+    worktrees = read_team_options(lead).worktrees
     found: dict[str, Agent] = {}
     for member in lead.team.members:
         agent = _with_isolation(as_member(_without_own_team(agents[member.agent], lead), member), worktrees)

@@ -20,8 +20,9 @@ class RunOptions(TypedDict, total=False):
     `reflect`, and `max_iterations` limits its iterations. `on_discussion` is called with each discussion when
     it starts. `after` is an earlier run whose conversation the new run continues. `force_model` replaces
     the models of all agents. With `decision`, the run only makes this decision: the members of the first agent's team
-    vote, and the agent itself decides if the vote has no result. `constraints` apply to the work of a collaborating
-    team, in addition to its own. With `leaves_no_traces`, the run creates no worktrees, branches or records.
+    vote, and the agent itself or a person decides if the vote has no result. `constraints` apply to the work
+    of a collaborating team, in addition to its own. With `leaves_no_traces`, the run creates no worktrees, branches or
+    records.
     """
 
     repo: str | Path | None

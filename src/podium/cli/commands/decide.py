@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Literal
 
 import click
 
 from ...app import RunOptions
+from ...patterns.member_tasks import read_team_options, validate_team_options
 from ...roster.discovery import load_roster
 from ...runs.decision_lookup import find_decision, find_decision_repo
 from ...runs.run_lookup import open_reader
@@ -23,7 +25,7 @@ from ..terminal.run_output import OutputOptions, output_options
 from ..terminal.terminal_input import is_attended, no_input_option
 from ..terminal.text import as_json, print_to_stderr
 
-PERSON = "person"
+PERSON: Literal["person"] = "person"
 DECISION = Agent(
     name="decision",
     description="A decision that a person makes; no model is called.",
@@ -38,8 +40,13 @@ DECISION = Agent(
 @click.option(
     "--by", default=PERSON, metavar="person|TEAM", help="Who decides: person, or the name of a team, which votes."
 )
-@click.option("--rule", default="majority", help="majority, quorum:N, unanimous or weighted.")
-@click.option("--window", type=float, default=120.0, help="How many seconds the vote is open; 120 by default.")
+@click.option("--rule", help="majority, quorum:N, unanimous or weighted; by default the rule of the team.")
+@click.option("--window", type=float, help="How many seconds the vote is open; by default as long as the team says.")
+@click.option(
+    "--decide-by",
+    type=click.Choice(["lead", PERSON]),
+    help="Who decides if the vote has no result; by default whom the team names.",
+)
 @click.option("--supersede", metavar="ID", help="The earlier decision that this one replaces.")
 @click.option("--model", help="Model for members that do not specify one, e.g. openai:gpt-5-mini.")
 @repo_option
@@ -50,8 +57,9 @@ def decide_command(
     options: tuple[str, ...],
     evidence: str,
     by: str,
-    rule: str,
-    window: float,
+    rule: str | None,
+    window: float | None,
+    decide_by: Literal["lead", "person"] | None,
     supersede: str | None,
     model: str | None,
     repo: Path | None,
@@ -60,24 +68,28 @@ def decide_command(
     """Decide on TOPIC, and keep a record.
 
     You are asked on the terminal. Without a terminal, the decision waits in the inbox, and any terminal can answer it.
-    With --by TEAM, the members of that team vote, and its lead decides if the vote has no result.
+    With --by TEAM, the members of that team vote by its rule, and its lead or you decide if the vote has no result.
     """
     shown = OutputOptions(**output)
     place = find_repo(repo or Path())
     settings = Settings.load(repo=place, model=model)
+    agent = DECISION if by == PERSON else _find_team(settings, place, by)
+    if agent is DECISION and decide_by == "lead":
+        raise Mistake("--decide-by lead needs a team that votes; add --by TEAM")
+    team = read_team_options(agent)
     proposal = DecisionProposed(
         id="",
         topic=topic,
         options=options,
         evidence=read_text_argument(evidence) if evidence == "-" else evidence,
-        rule=rule,
-        decide_by="person" if by == PERSON else "lead",
-        window=window,
+        rule=team.vote if rule is None else rule,
+        decide_by=PERSON if by == PERSON else decide_by or team.decide_by,
+        window=team.vote_window if window is None else window,
         supersedes=_find_superseded(settings, place, supersede),
     )
     run_options: RunOptions = {"repo": place, "is_attended": is_attended(), "decision": proposal}
-    agent = DECISION if by == PERSON else _require_team(settings, place, by)
-    ending = work_on_run(settings, lambda app: app.start(agent, topic, **run_options), shown.make_view)
+    started = DECISION if agent is DECISION else by
+    ending = work_on_run(settings, lambda app: app.start(started, topic, **run_options), shown.make_view)
     code = shown.print_ending(ending)
     if ending.is_parked:
         _print_waiting(settings, ending)
@@ -86,14 +98,15 @@ def decide_command(
     return code
 
 
-def _require_team(settings: Settings, place: Path, name: str) -> str:
-    """Return `name`. Raise Mistake if the agent with this name does not lead a team."""
+def _find_team(settings: Settings, place: Path, name: str) -> Agent:
+    """Return the agent with that name. Raise Mistake if it does not lead a team that can vote."""
     agent = load_roster(place, settings.home).get(name)
     if agent.team is None:
         raise Mistake(
             f"{name} does not lead a team that can vote; use --by person or a team; podium teams lists the teams"
         )
-    return name
+    validate_team_options(agent)
+    return agent
 
 
 def _find_superseded(settings: Settings, place: Path, id: str | None) -> str:
