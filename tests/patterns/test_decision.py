@@ -29,6 +29,7 @@ from podium.values.event import (
     QuestionAnswered,
     QuestionAsked,
     RunEnded,
+    ToolAnswered,
     VoteClosed,
 )
 
@@ -250,15 +251,30 @@ async def test_a_proposal_that_cannot_be_decided_is_refused_before_anything_runs
         await decide(studio, DecisionProposed(**keys))
 
 
-async def test_a_blocker_that_cannot_be_decided_fails_the_step_in_one_sentence(studio: Studio) -> None:
-    blocker = use_tool("raise_blocker", topic="tabs or spaces?", options=["tabs", "Tabs"])
-    play = Play(plan=make_plan(make_step("s1", "ada")), step=blocker)
-    add_collaboration(studio, play, "ada", "bob")
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        (["tabs", "Tabs"], "the option 'tabs' is listed twice"),
+        (["tabs", "abstain"], "'abstain' cannot be an option, because a member abstains with this word"),
+        (["tabs"], "raise_blocker got an invalid `options`: expected `array` of length >= 2"),
+    ],
+)
+async def test_an_owner_can_correct_a_blocker_that_cannot_be_decided(
+    studio: Studio, options: list[str], why: str
+) -> None:
+    wrong = use_tool("raise_blocker", topic="tabs or spaces?", options=options)
+    right = use_tool("raise_blocker", topic="tabs or spaces?", options=["tabs", "spaces"])
+    ballot = use_tool("cast_ballot", option="spaces", reason="narrow")
+    add_collaboration(
+        studio, Play(plan=make_plan(make_step("s1", "ada")), step=[wrong, right, "done"], vote=ballot), "ada", "bob"
+    )
 
     result = await studio.run("lead", "go")
 
-    assert not result.succeeded
-    assert "the decision cannot be made: the option 'tabs' is listed twice" in str(result.error)
+    assert result.succeeded, result.error
+    [refused] = [one for one in studio.events(result, ToolAnswered) if one.is_error]
+    assert why in refused.text
+    assert [one.options for one in studio.events(result, DecisionProposed)] == [("tabs", "spaces")]
 
 
 # The person

@@ -17,7 +17,7 @@ from ..core.gate import InvalidCall
 from ..core.operation import Operation
 from ..core.scope import Scope
 from ..core.tool_arguments import Arguments, build_schema, parse_arguments
-from ..values.event import BlockerRaised, HandoverAsked, ToolUse
+from ..values.event import BlockerRaised, DecisionProposed, HandoverAsked, ToolUse
 from ..values.operation_path import parse_plan_step
 
 STEP_TOOLS = ("handoff_step", "raise_blocker")
@@ -61,13 +61,24 @@ def _make_signal_tool(
 ) -> Tool:
     async def answer_call(call: ToolUse, scope: Scope) -> ToolAnswer:
         try:
-            given = parse_arguments(call, arguments)
+            event = make_event(parse_arguments(call, arguments))
         except InvalidCall as error:
             return ToolAnswer(text=str(error), is_error=True)
-        scope.record(make_event(given))
+        scope.record(event)
         return ToolAnswer(text="noted", ends_turn=True, is_reply=True)
 
     return Tool(name=name, description=description, parameters=build_schema(arguments), answer=answer_call)
+
+
+def make_blocker(topic: str, options: tuple[str, ...], evidence: str) -> BlockerRaised:
+    """Return the event that asks the team to decide. Raise InvalidCall if nobody could decide this."""
+    # Imported here for start-up time: few runs decide something.
+    from ..core.decision_state import find_proposal_problem, shorten_proposal
+
+    proposal = shorten_proposal(DecisionProposed(id="", topic=topic, options=options, evidence=evidence))
+    if problem := find_proposal_problem(proposal):
+        raise InvalidCall(f"This cannot be decided: {problem}.")
+    return BlockerRaised(topic=topic, options=options, evidence=evidence)
 
 
 @cache
@@ -83,6 +94,6 @@ def _build_tools() -> dict[str, Tool]:
         "raise_blocker",
         "Ask the team to decide something without which you cannot continue. You continue after the decision.",
         RaiseBlockerArguments,
-        lambda given: BlockerRaised(topic=given.topic, options=given.options, evidence=given.evidence),
+        lambda given: make_blocker(given.topic, given.options, given.evidence),
     )
     return {tool.name: tool for tool in (handoff_step, raise_blocker)}
