@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from anyio import fail_after, to_thread
 from click.testing import CliRunner
+from msgspec import structs
 
 from podium import Agent, App, Result, Settings
 from podium.cli.root import podium
@@ -21,6 +22,9 @@ from podium.store.sqlite.reader import StoreReader
 from podium.testing import ModelServer
 from podium.values.agent import Member, Permissions, Team
 from podium.values.event import (
+    BallotCast,
+    DecisionCommitted,
+    DecisionProposed,
     Event,
     PlanStepCompleted,
     PlanStepHandedOver,
@@ -239,3 +243,40 @@ async def test_a_reviewer_reads_the_files_of_the_step_and_not_those_of_the_runs_
     assert shell.is_error  # no sandbox is prepared for this checkout, so the reviewer cannot run commands in it
     worktrees = subprocess.check_output(["git", "-C", repo, "worktree", "list", "--porcelain"], text=True)
     assert worktrees.count("worktree ") == 2  # the run's and ada's; the one for the review is gone
+
+
+async def test_an_owner_in_a_worktree_lets_the_team_decide_and_continues_with_the_result(
+    settings: Settings, repo: Path, play: Play
+) -> None:
+    proposal = {"topic": "Which separator?", "options": ["comma", "tab"], "evidence": "RFC 4180"}
+    play.replies |= {
+        "plan": make_plan(make_step("s1", "ada")),
+        "ada/step:s1": [
+            write("a.txt"),
+            use_tool("propose_decision", **proposal | {"options": ["comma", "Comma"]}),
+            use_tool("propose_decision", **proposal),
+            write("b.txt"),
+            "wrote both",
+        ],
+        "vote": use_tool("cast_ballot", option="tab", reason="it is rare"),
+    }
+    lead, *members = make_agents("ada", "bob", vote="unanimous")
+    ada, bob = (structs.replace(one, tools=(*(one.tools or ()), "propose_decision", "cast_ballot")) for one in members)
+
+    result = await run_team(settings, repo, [lead, ada, bob])
+
+    assert result.succeeded, result.error
+    (proposed,) = read_events(settings, result, DecisionProposed)
+    assert (proposed.by, proposed.step, proposed.rule) == ("ada", "s1", "unanimous")
+    assert (proposed.options, proposed.evidence) == (("comma", "tab"), "RFC 4180")
+    assert {one.voter for one in read_events(settings, result, BallotCast)} == {"ada", "bob"}
+    (made,) = read_events(settings, result, DecisionCommitted)
+    assert (made.option, made.how) == ("tab", "unanimous")
+    first, second = read_events(settings, result, WorkerSent)
+    assert "The team decided (unanimous):" in second.task
+    with StoreReader(settings.store) as reader:
+        answers = [entry.event for entry in reader.read_entries(first.run) if isinstance(entry.event, ToolAnswered)]
+    assert [one.is_error for one in answers] == [False, True, False]
+    assert "This cannot be decided: the option 'comma' is listed twice" in answers[1].text
+    (ended,) = read_events(settings, result, WorkEnded)
+    assert list_files(repo, ended.branch) == ["a.txt", "b.txt", "kept.txt"]

@@ -15,6 +15,7 @@ from podium.patterns.step_review import combine_findings, format_criteria, forma
 from podium.patterns.work_plan import InvalidPlan, check_plan, parse_work_plan
 from podium.values.agent import Agent, Budget, Permissions
 from podium.values.event import Checked
+from podium.values.operation_path import owns_plan_step
 from podium.values.plan import Criterion, PlanStep, StepPolicy, WorkPlan
 from podium.views.plan_text import format_plan
 
@@ -140,6 +141,32 @@ def test_a_policy_denies_the_other_tools_of_the_owner_and_keeps_its_own_restrict
 
     assert agent.permissions == Permissions(deny=("Bash(rm:*)", "Bash", "WebFetch", "run_checks"))
     assert agent.tools == ("Read", "Write", "Edit", "Bash", "handoff_step", "raise_blocker")
+
+
+@pytest.mark.parametrize(
+    ("isolation", "kept"), [("shared", ("propose_decision", "cast_ballot")), ("process", ("propose_decision",))]
+)
+def test_an_owner_in_a_worktree_proposes_decisions_but_does_not_vote_while_it_works(
+    isolation: Any, kept: tuple[str, ...]
+) -> None:
+    member = Agent(name="ada", tools=("propose_decision", "cast_ballot"), isolation=isolation)
+
+    assert make_step_agent(member, make_step_value()).tools == (*kept, "handoff_step", "raise_blocker")
+
+
+@pytest.mark.parametrize(
+    ("operation", "owns"),
+    [
+        ("lead/plan_step:s1/member:ada#1", True),
+        ("lead/plan_step:s1~2/member:ada#2", True),
+        ("lead/plan_step:s1/review#1/member:bob#1", False),
+        ("lead/plan_step:s1/member:ada#1/agent:bob#1", False),
+        ("lead/member:ada#1", False),
+        ("", False),
+    ],
+)
+def test_only_the_owner_of_a_step_can_hand_it_over_or_raise_blockers(operation: str, owns: bool) -> None:
+    assert owns_plan_step(operation) is owns
 
 
 def test_a_policy_that_asks_adds_requests_for_everything_that_does_more_than_read() -> None:

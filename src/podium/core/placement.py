@@ -55,6 +55,11 @@ class Placement(Protocol):
         """Whether this run belongs to a worker, and so already has its own checkout."""
         ...
 
+    @property
+    def parent_operation(self) -> str:
+        """The operation in another run for which this run works; empty if the run is not a worker's."""
+        ...
+
     async def send_worker(
         self,
         sent: WorkerSent,

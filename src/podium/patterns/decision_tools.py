@@ -21,6 +21,7 @@ from ..values.plain_text import truncate_text
 from .ballot import Ballot, answer_ballot, cast_ballot
 from .decision import find_root, list_team_weights, read_decision, run_decision
 from .member_tasks import TeamOptions, list_members, read_team_options
+from .step_tools import make_blocker, make_signal_tool, owns_step_in_worker
 
 LONGEST_EVIDENCE = 8000
 
@@ -102,6 +103,9 @@ def _leads_agent(lead: Agent, agent: Agent) -> bool:
 
 
 def _make_proposal_tool(op: Operation) -> Tool:
+    if owns_step_in_worker(op):
+        return _make_blocking_tool()
+
     async def answer_call(call: ToolUse, scope: Scope) -> ToolAnswer:
         try:
             given = parse_arguments(call, ProposeDecisionArguments)
@@ -135,6 +139,16 @@ def _make_proposal_tool(op: Operation) -> Tool:
         timeout=inf,
         is_step=True,
         is_parallel=False,
+    )
+
+
+def _make_blocking_tool() -> Tool:
+    """Create propose_decision for a step's owner in a worker: its team is in another run, so the turn ends."""
+    return make_signal_tool(
+        "propose_decision",
+        "Let your team decide between options. You continue after the decision.",
+        ProposeDecisionArguments,
+        lambda given: make_blocker(given.topic, given.options, given.evidence),
     )
 
 

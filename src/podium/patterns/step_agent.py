@@ -23,8 +23,8 @@ def make_step_agent(member: Agent, step: PlanStep) -> Agent:
 
     Tools outside the step's policy stay visible, but calls to them are denied and recorded; only sub-agents are
     removed, because their calls do not pass the gate. An owner that is a router or leads its own team cannot hand its
-    step over or raise blockers. An owner with its own checkout raises blockers instead of proposing decisions, because
-    its worker cannot reach the team.
+    step over or raise blockers. An owner with its own checkout cannot vote while it works, because its worker cannot
+    reach the team's decisions.
     """
     own, policy = member.permissions or Permissions(), step.policy
     narrowed = Permissions(
@@ -44,9 +44,9 @@ def make_step_agent(member: Agent, step: PlanStep) -> Agent:
 def _iter_tools(member: Agent, policy: StepPolicy) -> Iterator[str]:
     in_worker = member.isolation != "shared"
     for entry in READING_TOOLS if member.tools is None else member.tools:
-        is_decision = in_worker and entry in DECISION_TOOLS
+        is_ballot = in_worker and entry == "cast_ballot"
         is_agent = policy.tools is not None and entry.startswith("Agent(")
-        if entry not in STEP_TOOLS and not is_decision and not is_agent:
+        if entry not in STEP_TOOLS and not is_ballot and not is_agent:
             yield entry
     if member.team is None and member.router is None:
         yield from STEP_TOOLS

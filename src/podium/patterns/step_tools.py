@@ -1,6 +1,6 @@
 """Create the tools with which a step's owner hands the step over to another member, or raises a blocker.
 
-Both tools record a request on the owner's own timeline and end the owner's turn. The team then acts on the request,
+These tools record a request on the owner's own timeline and end the owner's turn. The team then acts on the request,
 whether the owner runs in this process or in a worker.
 """
 
@@ -18,7 +18,7 @@ from ..core.operation import Operation
 from ..core.scope import Scope
 from ..core.tool_arguments import Arguments, build_schema, parse_arguments
 from ..values.event import BlockerRaised, DecisionProposed, HandoverAsked, ToolUse
-from ..values.operation_path import parse_plan_step
+from ..values.operation_path import owns_plan_step
 
 STEP_TOOLS = ("handoff_step", "raise_blocker")
 MOST_OPTIONS = 10
@@ -48,17 +48,21 @@ class RaiseBlockerArguments(Arguments, frozen=True, kw_only=True):
 def make_step_tools(op: Operation) -> tuple[Tool, ...]:
     """Create the step tools in the agent's list, if the agent owns a step, in this process or in a worker."""
     names = [name for name in dict.fromkeys(op.agent.tools or ()) if name in STEP_TOOLS]
-    if not names:
-        return ()
-    in_worker = op.parent is None and op.placement is not None and op.placement.is_worker
-    if not in_worker and not parse_plan_step(op.scope.path):
+    if not names or not (owns_plan_step(op.scope.path) or owns_step_in_worker(op)):
         return ()
     return tuple(_build_tools()[name] for name in names)
 
 
-def _make_signal_tool(
+def owns_step_in_worker(op: Operation) -> bool:
+    """Return whether the operation is a worker's whole work, and that is a plan step of the run that sent it."""
+    return op.parent is None and op.placement is not None and owns_plan_step(op.placement.parent_operation)
+
+
+def make_signal_tool(
     name: str, description: str, arguments: type[A], make_event: Callable[[A], HandoverAsked | BlockerRaised]
 ) -> Tool:
+    """Create a tool that records an event for the team and ends the turn, or returns an error to correct."""
+
     async def answer_call(call: ToolUse, scope: Scope) -> ToolAnswer:
         try:
             event = make_event(parse_arguments(call, arguments))
@@ -84,13 +88,13 @@ def make_blocker(topic: str, options: tuple[str, ...], evidence: str) -> Blocker
 @cache
 def _build_tools() -> dict[str, Tool]:
     """Build the tools on first use, because most runs have no plan steps."""
-    handoff_step = _make_signal_tool(
+    handoff_step = make_signal_tool(
         "handoff_step",
         "Hand your step over to another member, who finishes it. Ends your work on it.",
         HandoffStepArguments,
         lambda given: HandoverAsked(to=given.to.strip(), reason=given.reason, context=given.context),
     )
-    raise_blocker = _make_signal_tool(
+    raise_blocker = make_signal_tool(
         "raise_blocker",
         "Ask the team to decide something without which you cannot continue. You continue after the decision.",
         RaiseBlockerArguments,

@@ -221,10 +221,11 @@ class StepWork:
     async def _run_owner(self) -> tuple[Part, HandoverAsked | BlockerRaised | None]:
         """Run the owner once. Return its answer, and the handover or blocker with which it ended its turn, if any."""
         time_limit = self._find_time_limit()
-        agent = make_step_agent(as_worker(self.team.members[self._owner]), self.step)
-        if self._workplace.commit and agent.isolation == "shared":
+        member = as_worker(self.team.members[self._owner])
+        if self._workplace.commit and member.isolation == "shared":
             # The earlier work is on a branch, so the next owner must work on a branch too.
-            agent = structs.replace(agent, isolation="process")
+            member = structs.replace(member, isolation="process")
+        agent = make_step_agent(member, self.step)
         child = self.op.child(agent, "member", at=self.place, after=self._last, within=self._allowance)
         child.grant_rules(self.approved)
         child.time_limit = time_limit

@@ -17,3 +17,8 @@ def parse_plan_step(path: str) -> str:
     """Return the id of the innermost plan step that a path belongs to; empty if it belongs to none."""
     steps = [segment for segment in path.split("/") if segment.startswith(PLAN_STEP)]
     return steps[-1].removeprefix(PLAN_STEP).partition("~")[0] if steps else ""
+
+
+def owns_plan_step(operation: str) -> bool:
+    """Return whether an operation is the work of a plan step's owner, not a review, a vote or another agent's part."""
+    return operation.rpartition("/")[0].rpartition("/")[2].startswith(PLAN_STEP)

@@ -73,6 +73,7 @@ class LocalPlacement:
         is_unattended: bool,
     ) -> None:
         self.is_worker = worker_task is not None and worker_task.has_checkout
+        self.parent_operation = "" if worker_task is None else worker_task.operation
         self._launcher = launcher
         self._settings = settings
         self._run = run
