@@ -3,30 +3,41 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from time import monotonic
-from typing import ClassVar
+from typing import ClassVar, Literal, NamedTuple, NoReturn
 
 from anyio import sleep, to_thread, wait_readable
 from rich.text import Text
 from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
-from textual.widgets import Footer, OptionList, Static
+from textual.widgets import Footer, Input, OptionList, Static
 from textual.widgets.option_list import Option
 
+from ...core.open_requests import Answered
 from ...runs.overview import Overview, OverviewReader, RunStatus
-from ...store.sqlite.closed_requests import as_answered_error
-from ...store.sqlite.open_requests import OpenRequest, answer_request
+from ...store.sqlite.open_requests import OpenRequest
 from ...store.wakeup import WakeupSocket, ensure_socket_folder
-from ...values.errors import PodiumError
-from ...values.event import Decision, PermissionAnswered, PermissionAsked
+from ...values.errors import Mistake
+from ...values.event import PermissionAsked, QuestionAsked
 from ...values.plain_text import format_count
 from ...views.request_text import escape_hidden_text
 from ..commands.approvals import format_request
-from .answer_report import get_username
 from .overview_text import NOTHING, format_statuses, format_waiting
+from .status_answers import (
+    MOST_KEYS,
+    describe_keys,
+    has_verdict,
+    make_approval,
+    make_choice,
+    make_denial,
+    make_rejection,
+    make_typed_answer,
+    submit_on_screen,
+)
 from .text import escape_for_terminal, format_usage
 
 REFRESH_SECONDS = 0.25
@@ -35,6 +46,16 @@ AGE_SECONDS = 5.0
 GUARD_SECONDS = 0.5
 """A key pressed sooner than this after a request appears does not answer it: it was probably typed by accident."""
 HEADINGS = ("Needs you", "Working", "Finished")
+SELECT_FIRST = "select a request first"
+
+
+class TypedAnswer(NamedTuple):
+    """An answer that the user types: the request as it was shown, what the text means, and since when."""
+
+    request: OpenRequest
+    asked: QuestionAsked
+    purpose: Literal["note", "answer"]
+    since: float
 
 
 class StatusScreen(App[None]):
@@ -45,31 +66,40 @@ class StatusScreen(App[None]):
     CSS = """
     OptionList { height: 1fr; border: none; padding: 0 1; }
     #details { height: 1fr; border-top: solid $secondary; padding: 0 1; }
-    #totals { height: 1; padding: 0 1; color: $text-muted; }
+    #typed { display: none; }
+    #totals { height: auto; max-height: 3; padding: 0 1; color: $text-muted; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("y", "answer('once')", "approve"),
-        Binding("n", "answer('deny')", "deny"),
+        Binding("y", "approve", "approve"),
+        Binding("n", "reject", "reject"),
+        Binding("a", "type_answer", "answer"),
+        *(Binding(str(number), f"choose({number})", show=False) for number in range(1, MOST_KEYS + 1)),
+        Binding("escape", "leave_open", show=False),
         Binding("space", "scroll_details", "more"),
         Binding("r", "refresh", "refresh"),
         Binding("q", "quit", "quit"),
     ]
 
-    def __init__(self, store: Path) -> None:
+    def __init__(self, store: Path, *, clock: Callable[[], float] = monotonic) -> None:
         super().__init__()
         self._store = store
         self._reader = OverviewReader(store)
+        self._clock = clock
         self._overview = Overview()
         self._message = ""
         self._shown: list[str] = []
         self._details_id = ""
         self._selected_at = 0.0
         """When the details of the selected line appeared."""
+        self._shown_request: OpenRequest | None = None
+        """The request whose details are shown."""
+        self._typed: TypedAnswer | None = None
 
     def compose(self) -> ComposeResult:
         yield OptionList()
         with VerticalScroll(id="details"):
             yield Static(id="text", markup=False)
+        yield Input(id="typed")
         yield Static(id="totals", markup=False)
         yield Footer()
 
@@ -139,14 +169,15 @@ class StatusScreen(App[None]):
     def _show_details(self) -> None:
         request, run = self._selected_request(), self._selected_run()
         if request is not None:
-            text = escape_hidden_text(format_request(request))
+            text = escape_hidden_text(f"{format_request(request)}\n\n{describe_keys(request)}")
         elif run is not None:
             text = _describe_run(run)
         else:
             text = ""
         self.query_one("#text", Static).update(Text(text))
+        self._shown_request = request
         if self._selected_id() != self._details_id:
-            self._details_id, self._selected_at = self._selected_id(), monotonic()
+            self._details_id, self._selected_at = self._selected_id(), self._clock()
             self.query_one("#details", VerticalScroll).scroll_home(animate=False)
 
     def action_scroll_details(self) -> None:
@@ -155,7 +186,7 @@ class StatusScreen(App[None]):
 
     def _explain_hasty_answer(self) -> str:
         """Return why the selected request cannot be answered yet, or an empty string if it can."""
-        if monotonic() - self._selected_at < GUARD_SECONDS:
+        if self._clock() - self._selected_at < GUARD_SECONDS:
             return "the request has only just appeared; press the key again"
         details = self.query_one("#details", VerticalScroll)
         is_read = details.scroll_y >= details.max_scroll_y
@@ -176,32 +207,93 @@ class StatusScreen(App[None]):
         runs = (*self._overview.active, *self._overview.ended)
         return next((one for one in runs if one.id == chosen), None)
 
-    async def action_answer(self, decision: Decision) -> None:
-        """Approve or deny the selected request. For a question, show the command that answers it."""
-        one = self._selected_request()
-        if one is None:
-            self._message = "select a request first"
-        elif why := self._explain_hasty_answer():
-            self._message = why
+    # Answers
+
+    async def action_approve(self) -> None:
+        """Approve the request that is shown."""
+        await self._answer(lambda one: make_approval(one) if has_verdict(one) else _explain_keys(one))
+
+    async def action_reject(self) -> None:
+        """Deny the permission request that is shown, or ask for a note to reject a plan or a review."""
+        one = self._shown_request
+        if one is not None and isinstance(one.asked, QuestionAsked) and has_verdict(one):
+            await self._open_input("note", "What has to change? Enter sends it, Esc leaves the request open")
         else:
-            self._message = await to_thread.run_sync(partial(_submit, self._store, one, decision))
+            await self._answer(lambda one: make_denial(one) if has_verdict(one) else _explain_keys(one))
+
+    async def action_choose(self, number: int) -> None:
+        """Answer the question that is shown with the choice of this number."""
+        await self._answer(
+            lambda one: make_choice(one.asked, number) if isinstance(one.asked, QuestionAsked) else _explain_keys(one)
+        )
+
+    async def action_type_answer(self) -> None:
+        """Let the user type an answer to the question that is shown."""
+        await self._open_input("answer", "Your answer; Enter sends it, Esc leaves the request open")
+
+    async def _answer(self, make: Callable[[OpenRequest], Answered]) -> None:
+        """Submit an answer to the request that is shown, unless the key came too early."""
+        one = self._shown_request
+        if one is None or (why := self._explain_hasty_answer()):
+            await self._show_message(SELECT_FIRST if one is None else why)
+            return
+        await self._submit(one, make)
+
+    async def _submit(self, one: OpenRequest, make: Callable[[OpenRequest], Answered]) -> bool:
+        """Submit an answer and show the result. Return False if the text is no answer."""
+        try:
+            given = make(one)
+        except Mistake as error:
+            await self._show_message(str(error))
+            return False
+        await self._show_message(await to_thread.run_sync(partial(submit_on_screen, self._store, one, given)))
+        return True
+
+    async def _open_input(self, purpose: Literal["note", "answer"], hint: str) -> None:
+        """Open the input line for the request that is shown, unless the key came too early."""
+        one = self._shown_request
+        if one is None or (why := self._explain_hasty_answer()):
+            await self._show_message(SELECT_FIRST if one is None else why)
+        elif isinstance(one.asked, PermissionAsked):
+            await self._show_message(describe_keys(one))
+        else:
+            self._typed = TypedAnswer(one, one.asked, purpose, self._clock())
+            line = self.query_one("#typed", Input)
+            line.value, line.placeholder, line.display = "", hint, True
+            line.focus()
+
+    async def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Submit the typed answer. The line stays open if the text is no answer."""
+        typed = self._typed
+        if typed is None:
+            return
+        if self._clock() - typed.since < GUARD_SECONDS:
+            await self._show_message("the line has only just appeared; press Enter again to send it")
+            return
+        make = make_rejection if typed.purpose == "note" else make_typed_answer
+        if await self._submit(typed.request, lambda _: make(typed.asked, event.value)):
+            self._close_input()
+
+    async def action_leave_open(self) -> None:
+        """Close the input line without an answer."""
+        if self._typed is not None:
+            id = self._typed.asked.id
+            self._close_input()
+            await self._show_message(f"{id} stays open")
+
+    def _close_input(self) -> None:
+        self._typed = None
+        self.query_one("#typed", Input).display = False
+        self.query_one(OptionList).focus()
+
+    async def _show_message(self, message: str) -> None:
+        self._message = message
         await self.action_refresh()
 
 
-def _submit(store: Path, one: OpenRequest, decision: Decision) -> str:
-    """Answer a permission request, and return a message for the user. For a question, return the command to use."""
-    if not isinstance(one.asked, PermissionAsked):
-        return f"answer it with: podium answer {one.asked.id} TEXT"
-    given = PermissionAnswered(
-        id=one.asked.id, decision=decision, by=get_username(), at=time.time(), channel="terminal"
-    )
-    try:
-        counts = answer_request(store, one, given)
-    except PodiumError as error:
-        return str(error)
-    if counts != given:
-        return str(as_answered_error(counts))
-    return f"{one.asked.id} is {'approved' if given.is_allowed else 'denied'}"
+def _explain_keys(one: OpenRequest) -> NoReturn:
+    """Raise Mistake with the keys that answer a request."""
+    raise Mistake(describe_keys(one))
 
 
 def _describe_run(run: RunStatus) -> str:

@@ -1,0 +1,93 @@
+"""Turn keys and typed text on the status screen into answers to requests, and submit them.
+
+Each answer is made for a request as it was shown: an answer to a plan, decision or review has the digest of its text.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from ...core.open_requests import Answered
+from ...runs.inbox import resolve_choice
+from ...store.sqlite.closed_requests import as_answered_error
+from ...store.sqlite.open_requests import OpenRequest, answer_request
+from ...values.errors import Mistake, PodiumError
+from ...values.event import Channel, PermissionAnswered, PermissionAsked, QuestionAnswered, QuestionAsked
+from ...values.plain_text import truncate_text
+from .answer_report import get_username
+
+CHANNEL: Channel = "terminal"
+MOST_KEYS = 9
+"""The highest choice that one key selects."""
+
+
+def describe_keys(one: OpenRequest) -> str:
+    """Return which keys answer a request."""
+    asked = one.asked
+    if isinstance(asked, PermissionAsked):
+        return "y approves it, n denies it"
+    if asked.kind == "plan":
+        return f"y approves the plan, n sends it back with a note; podium plan {one.summary.id} --edit changes it"
+    if asked.kind == "review":
+        return "y accepts the step, n rejects it with a note"
+    if not asked.choices:
+        return "press a to type an answer"
+    return "press the number of a choice, or a to type " + ("an answer" if asked.kind == "question" else "it")
+
+
+def has_verdict(one: OpenRequest) -> bool:
+    """Return whether a request is answered by approving or rejecting it: all others have choices or free text."""
+    return isinstance(one.asked, PermissionAsked) or one.asked.kind in ("plan", "review")
+
+
+def make_approval(one: OpenRequest) -> Answered:
+    """Return the answer that approves a request."""
+    if isinstance(one.asked, PermissionAsked):
+        return PermissionAnswered(id=one.asked.id, decision="once", by=get_username(), at=time.time(), channel=CHANNEL)
+    return _make_answer(one.asked, one.asked.choices[0])
+
+
+def make_denial(one: OpenRequest) -> PermissionAnswered:
+    """Return the answer that denies a permission request."""
+    return PermissionAnswered(id=one.asked.id, decision="deny", by=get_username(), at=time.time(), channel=CHANNEL)
+
+
+def make_rejection(asked: QuestionAsked, note: str) -> QuestionAnswered:
+    """Return the answer that rejects a plan or a review with a note. Raise Mistake if the note would approve it."""
+    approval, rejection = asked.choices[:2]
+    words = note.strip()
+    if words.casefold() == approval.casefold():
+        raise Mistake(f"{truncate_text(words)!r} would approve it; write what has to change, or press Esc and then y")
+    return _make_answer(asked, words or rejection)
+
+
+def make_typed_answer(asked: QuestionAsked, text: str) -> QuestionAnswered:
+    """Return the answer with this text or with the choice of this number. Raise Mistake if that is no answer."""
+    if not text.strip():
+        raise Mistake("the answer is empty; type one, or press Esc")
+    return _make_answer(asked, resolve_choice(asked, text.strip()))
+
+
+def make_choice(asked: QuestionAsked, number: int) -> QuestionAnswered:
+    """Return the answer with this choice. Raise Mistake if the question has no such choice."""
+    if not asked.choices:
+        raise Mistake(f"{asked.id} has no choices; press a to type an answer")
+    return _make_answer(asked, resolve_choice(asked, str(number)))
+
+
+def _make_answer(asked: QuestionAsked, text: str) -> QuestionAnswered:
+    return QuestionAnswered(id=asked.id, text=text, by=get_username(), digest=asked.digest, channel=CHANNEL)
+
+
+def submit_on_screen(store: Path, one: OpenRequest, given: Answered) -> str:
+    """Submit an answer, and return the message to show."""
+    try:
+        counts = answer_request(store, one, given)
+    except PodiumError as error:
+        return str(error)
+    if counts != given:
+        return str(as_answered_error(counts))
+    if isinstance(given, PermissionAnswered):
+        return f"{given.id} is {'approved' if given.is_allowed else 'denied'}"
+    return f"{given.id} is answered: {truncate_text(' '.join(given.text.split()), 40)}"
