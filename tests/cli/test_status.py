@@ -239,7 +239,8 @@ async def test_a_review_is_answered_on_the_screen(review_desk: Desk, keys: tuple
     with StoreReader(review_desk.store) as reader:
         events = [entry.event for entry in reader.read_entries(review_desk.run_id())]
     reviewed = next(one for one in events if isinstance(one, PlanStepReviewed))
-    assert (reviewed.passed, reviewed.findings[0].reason) == (passed, "!" if "!" in keys else "")
+    assert (reviewed.passed, reviewed.is_person) == (passed, True)
+    assert reviewed.findings[0].reason == ("!" if "!" in keys else "")
 
 
 async def test_an_option_of_a_decision_is_chosen_by_its_number(decision_desk: Desk) -> None:

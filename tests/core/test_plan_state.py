@@ -7,6 +7,7 @@ from typing import get_args
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
 from podium.core.plan_state import (
     STEP_TRANSITIONS,
@@ -25,6 +26,7 @@ from podium.values.event import (
     PlanStepFailed,
     PlanStepHandedOver,
     PlanStepReopened,
+    PlanStepReviewed,
     PlanStepStarted,
     PlanStepSubmitted,
     PlanStepUnblocked,
@@ -70,11 +72,9 @@ def commit_plan(*steps: PlanStep, version: int = 1) -> PlanCommitted:
 
 START: list[Event] = [TeamFormed(goal="g", members=()), WorkStateChanged(state="planning")]
 TWO_STEPS: list[Event] = [*START, commit_plan(make_step("a"), make_step("b", "a")), WorkStateChanged(state="executing")]
-A_IS_DONE: list[Event] = [
-    PlanStepStarted(step="a", owner="ada"),
-    PlanStepSubmitted(step="a", author="ada"),
-    PlanStepCompleted(step="a", owner="ada"),
-]
+A_IS_SUBMITTED: list[Event] = [PlanStepStarted(step="a", owner="ada"), PlanStepSubmitted(step="a", author="ada")]
+PASSED = PlanStepReviewed(step="a", reviewer="rex", attempt=1, passed=True)
+A_IS_DONE: list[Event] = [*A_IS_SUBMITTED, PASSED, PlanStepCompleted(step="a", owner="ada")]
 
 
 def read_states(*events: Event) -> dict[str, StepState]:
@@ -87,12 +87,85 @@ def test_a_step_is_ready_once_the_steps_that_it_depends_on_are_done() -> None:
 
 
 def test_a_reopened_step_is_ready_again_and_keeps_its_authors() -> None:
-    events = [*A_IS_DONE[:2], PlanStepReopened(step="a", attempt=1, reason="no tests")]
+    events = [*A_IS_SUBMITTED, PlanStepReopened(step="a", attempt=1, reason="no tests")]
 
     progress = WorkProgress.from_events([*TWO_STEPS, *events, PlanStepStarted(step="a", owner="bob", attempt=2)])
 
     assert progress.steps["a"].authors == ("ada", "bob")
     assert progress.steps["a"].attempt == 2
+
+
+HANDED_OVER: list[Event] = [
+    PlanStepStarted(step="a", owner="ada"),
+    PlanStepHandedOver(step="a", sender="ada", receiver="bob", reason="r"),
+    PlanStepSubmitted(step="a", author="bob"),
+]
+REOPENED: list[Event] = [
+    *A_IS_SUBMITTED,
+    structs.replace(PASSED, passed=False),
+    PlanStepReopened(step="a", attempt=1, reason="no tests"),
+    PlanStepStarted(step="a", owner="bob", attempt=2),
+    PlanStepSubmitted(step="a", author="bob", attempt=2),
+]
+
+
+@pytest.mark.parametrize(
+    ("events", "attempt", "author"),
+    [(A_IS_SUBMITTED, 1, "ada"), (HANDED_OVER, 1, "ada"), (HANDED_OVER, 1, "bob"), (REOPENED, 2, "ada")],
+)
+def test_nobody_who_has_worked_on_a_step_can_review_it(events: list[Event], attempt: int, author: str) -> None:
+    progress = WorkProgress.from_events([*TWO_STEPS, *events])
+    review = PlanStepReviewed(step="a", reviewer=author, attempt=attempt, passed=True)
+
+    with pytest.raises(InvalidTransition, match=f"step a cannot be reviewed by {author}, who has worked on it"):
+        progress.apply(review)
+
+    assert progress.apply(structs.replace(review, reviewer="rex")).steps["a"].is_accepted
+    assert progress.apply(structs.replace(review, is_person=True)).steps["a"].is_accepted
+
+
+@pytest.mark.parametrize(
+    "review",
+    [(), (structs.replace(PASSED, passed=False),), (PASSED, structs.replace(PASSED, reviewer="zoe", passed=False))],
+)
+def test_a_step_is_not_completed_without_a_passed_review(review: tuple[Event, ...]) -> None:
+    progress = WorkProgress.from_events([*TWO_STEPS, *A_IS_SUBMITTED, *review])
+
+    with pytest.raises(InvalidTransition, match="step a cannot be completed, because no review has accepted it"):
+        progress.apply(PlanStepCompleted(step="a", owner="ada"))
+
+
+def test_a_review_of_an_earlier_attempt_does_not_count() -> None:
+    progress = WorkProgress.from_events([*TWO_STEPS, *REOPENED])
+
+    with pytest.raises(InvalidTransition, match="the review is of attempt 1 at step a, which is at attempt 2"):
+        progress.apply(PASSED)
+
+    with pytest.raises(InvalidTransition, match="no review has accepted it"):
+        progress.apply(PlanStepCompleted(step="a", owner="bob", attempt=2))
+
+
+STATES_OF_A: dict[StepState, list[Event]] = {
+    "ready": [],
+    "running": A_IS_SUBMITTED[:1],
+    "blocked": [A_IS_SUBMITTED[0], PlanStepBlocked(step="a", reason="q", decision="d")],
+    "review": A_IS_SUBMITTED,
+    "done": A_IS_DONE,
+    "failed": [A_IS_SUBMITTED[0], PlanStepFailed(step="a", reason="r")],
+}
+"""Events that lead to each state in which step a can be; it depends on nothing, so it is never planned or reopened."""
+
+
+@pytest.mark.parametrize("state", STATES_OF_A)
+def test_a_step_is_reviewed_only_after_it_was_submitted(state: StepState) -> None:
+    progress = WorkProgress.from_events([*TWO_STEPS, *STATES_OF_A[state]])
+    assert progress.steps["a"].state == state
+
+    if state == "review":
+        assert progress.apply(PASSED).steps["a"].is_accepted
+    else:
+        with pytest.raises(InvalidTransition, match=f"step a cannot be reviewed: it is {state}, not in review"):
+            progress.apply(PASSED)
 
 
 def test_a_handover_changes_the_owner_and_a_refused_one_changes_nothing() -> None:
@@ -150,6 +223,10 @@ STEP_EVENTS = st.sampled_from(("a", "b")).flatmap(
             PlanStepBlocked(step=step, reason="r"),
             PlanStepUnblocked(step=step, decision="d"),
             PlanStepSubmitted(step=step, author="ada"),
+            PlanStepReviewed(step=step, reviewer="ada", attempt=1, passed=True),
+            PlanStepReviewed(step=step, reviewer="bob", attempt=1, passed=True),
+            PlanStepReviewed(step=step, reviewer="rex", attempt=1, passed=True),
+            PlanStepReviewed(step=step, reviewer="rex", attempt=1, passed=False),
             PlanStepReopened(step=step, attempt=1, reason="r"),
             PlanStepCompleted(step=step, owner="ada"),
             PlanStepFailed(step=step, reason="r"),
@@ -169,4 +246,9 @@ def test_whatever_happens_no_step_starts_before_the_steps_that_it_depends_on_are
             assert progress is before
         if progress.steps["a"].state != "done":
             assert progress.steps["b"].state in ("planned", "blocked", "failed")
+        for id, one in progress.steps.items():
+            if one.state == "done" and before.steps[id].state != "done":
+                assert before.steps[id].is_accepted
+            if isinstance(event, PlanStepReviewed) and event.step == id and progress is not before:
+                assert event.reviewer not in one.authors
         assert progress.steps["a"].state != "reopened"  # nothing keeps it from being ready

@@ -298,6 +298,16 @@ async def test_a_member_that_is_locked_out_does_not_get_the_step_back_by_a_hando
     assert result.succeeded
 
 
+async def test_a_lead_with_the_name_of_the_author_does_not_review_the_step(studio: Studio) -> None:
+    add_team(studio, Play(plan=make_plan(make_step("s1", "lead"))), Member(agent="ada", name="lead"))
+
+    result = await studio.run("lead", "ship it")
+
+    assert not result.succeeded
+    assert "no member reviewed the step: everybody has worked on it" in str(result.error)
+    assert studio.events(result, PlanStepReviewed) == []
+
+
 async def test_other_steps_go_on_while_one_waits_for_a_decision(studio: Studio) -> None:
     blocker = use_tool("raise_blocker", topic="tabs or spaces?", options=["tabs", "spaces"])
     play = Play(

@@ -83,6 +83,8 @@ class StepProgress:
     """Why the step is blocked, reopened or failed."""
     findings: tuple[Finding, ...] = ()
     """The findings of its last review."""
+    is_accepted: bool = False
+    """Whether the last review since its last submission accepted it."""
     authors: tuple[str, ...] = ()
     """The members that have worked on it, in order."""
     decision: str = ""
@@ -94,6 +96,27 @@ class StepProgress:
         """Return the progress after a change of state. Raise InvalidTransition if the step cannot enter that state."""
         after = change_step_state(self.step.id, self.state, state)
         return replace(self, state=after, **changes)  # type: ignore[arg-type]  # the fields are checked by the caller
+
+    def apply_review(self, review: PlanStepReviewed) -> StepProgress:
+        """Return the progress after a review. Raise InvalidTransition if it is by an author or out of turn."""
+        id = self.step.id
+        if self.state != "review":
+            raise InvalidTransition(f"step {id} cannot be reviewed: it is {self.state}, not in review")
+        if review.attempt != self.attempt:
+            raise InvalidTransition(
+                f"the review is of attempt {review.attempt} at step {id}, which is at attempt {self.attempt}"
+            )
+        # A person can have the same name as a member.
+        if review.reviewer in self.authors and not review.is_person:
+            raise InvalidTransition(f"step {id} cannot be reviewed by {review.reviewer}, who has worked on it")
+        return replace(self, findings=review.findings, is_accepted=review.passed)
+
+    def complete(self) -> StepProgress:
+        """Return the progress of the finished step. Raise InvalidTransition if its last review did not accept it."""
+        done = self.change("done")
+        if not self.is_accepted:
+            raise InvalidTransition(f"step {self.step.id} cannot be completed, because no review has accepted it")
+        return done
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,13 +184,14 @@ class WorkProgress:
                     raise InvalidTransition(f"step {event.step} does not wait for the decision {event.decision}")
                 return step.change("running", reason="", decision="")
             case PlanStepSubmitted():
-                return self._find_step(event.step).change("review", branch=event.branch, commit=event.commit)
+                there = {"branch": event.branch, "commit": event.commit}
+                return self._find_step(event.step).change("review", **there, is_accepted=False)
             case PlanStepReviewed():
-                return replace(self._find_step(event.step), findings=event.findings)
+                return self._find_step(event.step).apply_review(event)
             case PlanStepReopened():
                 return self._find_step(event.step).change("reopened", reason=event.reason)
             case PlanStepCompleted():
-                return self._find_step(event.step).change("done")
+                return self._find_step(event.step).complete()
             case PlanStepFailed():
                 return self._find_step(event.step).change("failed", reason=event.reason)
         return None

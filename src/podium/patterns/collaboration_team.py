@@ -90,11 +90,11 @@ class CollaborationTeam:
     def find_reviewers(self, authors: Collection[str]) -> list[Agent]:
         """Return the agents that can review work by `authors`, best first: reviewers, other members, then the lead.
 
-        The lead is not a member of its own team, so it is never an author.
+        A lead with the name of a member does not review, because its reviews could be those of an author.
         """
         others = [agent for name, agent in self.members.items() if name not in authors]
         ranked = sorted(others, key=lambda agent: not has_role(agent, "reviewer"))
-        return [*ranked, self.lead]
+        return ranked if self.lead.name in self.members else [*ranked, self.lead]
 
     def find_replacement(self, authors: Iterable[str], owner: str) -> str:
         """Return a member that can revise a step instead of its authors, or `owner` if there is no other member."""

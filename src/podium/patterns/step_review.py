@@ -59,7 +59,8 @@ class StepReview:
     async def run(self, authors: Sequence[str]) -> PlanStepReviewed:
         """Review the step, and record and return the review. A member that worked on the step cannot review it."""
         checks = await self._run_commands()
-        if self._team.own.review_by == "person":
+        is_person = self._team.own.review_by == "person"
+        if is_person:
             reviewer, said = await self._ask_person(checks)
         else:
             async with self._open_work():
@@ -71,6 +72,7 @@ class StepReview:
             attempt=self._submitted.attempt,
             passed=all(one.is_met for one in findings),
             findings=findings,
+            is_person=is_person,
         )
         return self._place.record(reviewed)
 
@@ -111,7 +113,8 @@ class StepReview:
             if said:
                 return reviewer.name, said
             failures.append(f"{reviewer.name}: {why}")
-        raise self._op.make_error("failed", f"no member reviewed the step: {'; '.join(failures)}")
+        why = "; ".join(failures) or "everybody has worked on it"
+        raise self._op.make_error("failed", f"no member reviewed the step: {why}")
 
     async def _ask_reviewer(self, reviewer: Agent, words: str, changes: str) -> tuple[dict[int, Finding], str]:
         """Return a reviewer's findings by criterion, or why there are none. Ask once more if verdicts are missing."""

@@ -139,13 +139,17 @@ class PlanStepSubmitted(EventBase, frozen=True, kw_only=True, tag="plan_step_sub
 
 
 class PlanStepReviewed(EventBase, frozen=True, kw_only=True, tag="plan_step_reviewed"):
-    """A step was reviewed against its acceptance criteria. A command's result overrides the reviewer's opinion."""
+    """A step was reviewed against its acceptance criteria. A command's result overrides the reviewer's opinion.
+
+    With `is_person`, a person reviewed it, whose name can be the same as that of a member.
+    """
 
     step: str
     reviewer: str
     attempt: int
     passed: bool
     findings: tuple[Finding, ...] = ()
+    is_person: bool = False
 
 
 class PlanStepReopened(EventBase, frozen=True, kw_only=True, tag="plan_step_reopened"):
