@@ -13,7 +13,8 @@ from podium import Result
 from podium.core.decision_state import DecisionState
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
-from podium.patterns.ballot import Ballot, as_voter, cast_ballot, match_option, parse_ballot
+from podium.patterns.ballot import Ballot, cast_ballot, match_option, parse_ballot
+from podium.patterns.member_tasks import as_reader
 from podium.store.fault_injection import Fault, refuse_after
 from podium.store.sqlite.mailbox import post_to_mailbox
 from podium.store.sqlite.store import SqliteStore
@@ -437,7 +438,7 @@ async def test_the_ballot_of_a_stranger_is_refused_and_recorded_once(tmp_path: P
         assert timeline.find_events_below("lead", BallotCast, BallotRefused) == [cast]
 
 
-def test_an_agent_votes_alone_reads_only_and_starts_nothing() -> None:
+def test_an_agent_plans_reviews_and_votes_alone_reads_only_and_starts_nothing() -> None:
     tools = ("Read", "Bash", "delegate_task", "propose_decision", "cast_ballot", "Agent(x)", "raise_blocker")
     agent = Agent(
         name="ada",
@@ -450,10 +451,10 @@ def test_an_agent_votes_alone_reads_only_and_starts_nothing() -> None:
         team=Team(mode="broadcast", members=()),
     )
 
-    voter = as_voter(agent, "ada-2")
+    voter = as_reader(agent, name="ada-2")
 
     assert voter == Agent(name="ada-2", tools=("Read", "Bash"), permission_mode="plan")  # type: ignore[call-arg]
-    assert as_voter(Agent(name="b"), "b").tools is None
+    assert as_reader(Agent(name="b")).tools is None
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.patterns.collaboration_team import as_reader
 from podium.patterns.step_agent import make_step_agent
 from podium.patterns.step_review import combine_findings, format_criteria, format_description, parse_findings
 from podium.patterns.work_plan import InvalidPlan, check_plan, parse_work_plan
@@ -184,12 +183,6 @@ def test_limits_of_a_step_only_narrow_those_of_its_owner() -> None:
     agent = make_step_agent(member, make_step_value(tokens=500, seconds=2, files=1))
 
     assert agent.budget == Budget(tokens=100, seconds=2, files_changed=1)
-
-
-def test_whoever_plans_or_reviews_only_reads() -> None:
-    reader = as_reader(Agent(name="ada", tools=("Write",), isolation="process"))
-
-    assert (reader.permission_mode, reader.isolation) == ("plan", "shared")
 
 
 @pytest.mark.parametrize(

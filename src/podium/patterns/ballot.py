@@ -1,4 +1,4 @@
-"""Create the tools for voting and deciding, turn agents into voters, and parse and record ballots."""
+"""Create the tools for voting and deciding, and parse and record ballots."""
 
 from __future__ import annotations
 
@@ -8,21 +8,13 @@ from dataclasses import replace
 from itertools import chain
 from typing import Any, NamedTuple
 
-from msgspec import structs
-
 from ..core.decision_state import ABSTAIN, LONGEST_OPTION, DecisionState, judge_ballot
 from ..core.engine import Tool, ToolAnswer
 from ..core.scope import Scope
-from ..values.agent import Agent
 from ..values.event import KINDS, BallotCast, BallotRefused, DecisionProposed, ToolUse
 from ..values.plain_text import join_words, truncate_text
-from .delegation_tools import TOOL_NAMES
 from .json_output import find_json
 
-DECISION_TOOLS = ("propose_decision", "cast_ballot")
-"""The decision tools that an agent's file can list."""
-LEFT_OUT = frozenset((*TOOL_NAMES, *DECISION_TOOLS, "handoff_step", "raise_blocker"))
-"""Tools that an agent cannot use while it votes, because they start or hand over other work."""
 LONGEST_REASON = 2000
 
 _VOTE_LINE = re.compile(r"^[ \t>*_`#-]*vote\b[*_ \t]*:[*_ \t]*(?P<option>\S.*)$", re.IGNORECASE | re.MULTILINE)
@@ -40,26 +32,6 @@ class Ballot(NamedTuple):
         """Build a ballot from the arguments of a tool call, or from a JSON object."""
         texts = (arguments.get(name) for name in ("option", "reason", "consequences"))
         return cls(*(one.strip() if isinstance(one, str) else "" for one in texts))
-
-
-def as_voter(agent: Agent, name: str) -> Agent:
-    """Return a copy of the agent that can vote: it runs alone in this process, only reads, and starts no other work."""
-    tools = agent.tools
-    if tools is not None:
-        tools = tuple(tool for tool in tools if tool not in LEFT_OUT and not tool.startswith("Agent("))
-    return structs.replace(
-        agent,
-        name=name,
-        tools=tools,
-        agents=(),
-        team=None,
-        router=None,
-        advisors=None,
-        handoff=None,
-        output="text",
-        isolation="shared",
-        permission_mode="plan",
-    )
 
 
 def cast_ballot(scope: Scope, state: DecisionState, voter: str, said: Ballot) -> BallotCast | BallotRefused:

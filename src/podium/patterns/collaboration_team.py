@@ -108,17 +108,3 @@ class CollaborationTeam:
 def has_role(agent: Agent, *roles: str) -> bool:
     """Return whether an agent has one of these roles."""
     return agent.role.casefold() in roles
-
-
-def as_reader(agent: Agent) -> Agent:
-    """Return a copy of the agent that can plan or review: it runs alone in this process, and changes nothing."""
-    return structs.replace(
-        agent,
-        isolation="shared",
-        permission_mode="plan",
-        output="text",
-        team=None,
-        advisors=None,
-        handoff=None,
-        router=None,
-    )

@@ -39,9 +39,9 @@ from ..values.event import (
 from ..values.plain_text import truncate_text
 from ..values.request import Answer, Part, Request
 from ..views.decision_record import DecisionRecord, render_decision
-from .ballot import Ballot, as_voter, cast_ballot, make_ballot_tool, make_decide_tool, match_option, parse_ballot
+from .ballot import Ballot, cast_ballot, make_ballot_tool, make_decide_tool, match_option, parse_ballot
 from .decision_prompts import make_lead_request, make_second_request, make_vote_request
-from .member_tasks import resolve_members
+from .member_tasks import as_reader, resolve_members
 
 PERSON = "person"
 NOBODY = "nobody was available to ask"
@@ -106,8 +106,8 @@ class _DecisionRun:
     ) -> None:
         self._op = op
         self._proposal = proposal
-        self._voters = {name: as_voter(voters[name], name) for name in proposal.eligible}
-        self._lead = None if lead is None else as_voter(lead, lead.name)
+        self._voters = {name: as_reader(voters[name], name=name) for name in proposal.eligible}
+        self._lead = None if lead is None else as_reader(lead)
         self._place = at.child(f"decision:{proposal.id}")
 
     async def run(self) -> DecisionCommitted:

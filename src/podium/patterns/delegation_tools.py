@@ -19,9 +19,9 @@ from ..core.scope import Scope
 from ..values.agent import Budget
 from ..values.errors import AgentFailed
 from ..values.event import ToolUse, WorkerReturned, WorkerSent
+from ..values.tool_names import DELEGATING_TOOLS
 from .in_worker import DEFAULT_BUDGET_SHARE, UNSENT, make_limit_pause, start_worker
 
-TOOL_NAMES = ("delegate_task", "check_workers", "get_worker_result", "cancel_worker")
 LONGEST_WAIT = 45.0
 """Maximum seconds to wait for a worker in one call, because some engines drop longer tool calls."""
 
@@ -30,7 +30,7 @@ G = TypeVar("G", bound=Struct)
 
 def make_delegation_tools(op: Operation) -> tuple[Tool, ...]:
     """Create the delegation tools listed in the agent's file, if workers can be started."""
-    wanted = [name for name in op.agent.tools or () if name in TOOL_NAMES]
+    wanted = [name for name in op.agent.tools or () if name in DELEGATING_TOOLS]
     if not wanted or op.placement is None:
         return ()
     made = {tool.name: tool for tool in _WorkerDelegation(op).make_tools()}

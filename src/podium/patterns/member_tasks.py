@@ -17,6 +17,7 @@ from ..values.agent import Agent, Member
 from ..values.errors import AgentFailed, Mistake, format_failures
 from ..values.plain_text import format_count, truncate_text
 from ..values.request import Note, Outcome, Part, Request, escape_headings
+from ..values.tool_names import DELEGATING_TOOLS, STEP_TOOLS, VOTING_TOOLS
 from .dispatch import Assignment, merge
 from .team_prompts import SHARED, render_prompt
 from .verdict import neutralise
@@ -25,6 +26,9 @@ HEADING = "###? "
 """Pattern for the start of the headings that separate results."""
 
 LONGEST_EXPERTISE = 400
+
+ACTIVE_TOOLS = frozenset((*DELEGATING_TOOLS, *VOTING_TOOLS, *STEP_TOOLS))
+"""Tools that start, hand over or decide other work."""
 
 GENERIC = "You are a worker agent. Complete the following task thoroughly."
 
@@ -246,6 +250,29 @@ async def run_members(
 def as_worker(agent: Agent) -> Agent:
     """Return the agent, with a generic worker prompt if it has no prompt."""
     return agent if agent.prompt.strip() else structs.replace(agent, prompt=GENERIC)
+
+
+def as_reader(agent: Agent, *, name: str = "") -> Agent:
+    """Return a copy of the agent that plans, reviews or votes, with another name if one is given.
+
+    It works alone in this process, only reads, and neither starts nor hands over other work.
+    """
+    tools = agent.tools
+    if tools is not None:
+        tools = tuple(tool for tool in tools if tool not in ACTIVE_TOOLS and not tool.startswith("Agent("))
+    return structs.replace(
+        agent,
+        name=name or agent.name,
+        tools=tools,
+        agents=(),
+        team=None,
+        router=None,
+        advisors=None,
+        handoff=None,
+        output="text",
+        isolation="shared",
+        permission_mode="plan",
+    )
 
 
 def make_task_request(own: TeamOptions, request: Request, task: str) -> Request:

@@ -15,8 +15,8 @@ from ..values.plain_text import truncate_text
 from ..values.plan import WorkPlan
 from ..values.request import Part, Request, quote_lines
 from ..views.plan_text import format_plan
-from .collaboration_team import CollaborationTeam, as_reader
-from .member_tasks import run_members
+from .collaboration_team import CollaborationTeam
+from .member_tasks import as_reader, run_members
 from .team_prompts import render_prompt
 from .verdict import neutralise
 from .work_plan import InvalidPlan, check_plan, parse_work_plan

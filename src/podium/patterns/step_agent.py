@@ -10,10 +10,9 @@ from ..core.budget import combine_strictest
 from ..policy.rule import CHANGING, READING, normalise_tool_name
 from ..values.agent import Agent, Budget, Permissions
 from ..values.plan import PlanStep, StepPolicy
-from .step_tools import STEP_TOOLS
+from ..values.tool_names import DECISION_TOOLS, STEP_TOOLS
 from .work_plan import READING_TOOLS, list_tool_names
 
-DECISION_TOOLS = ("propose_decision", "cast_ballot")
 ACTING_TOOLS = frozenset(("Bash", "Edit", "WebFetch", "Write", "run_checks"))
 """Tools that an agent below the owner may have, even if the owner does not have them."""
 

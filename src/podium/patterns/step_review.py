@@ -14,7 +14,8 @@ from ..values.event import Checked, PlanStepReviewed, PlanStepSubmitted, Questio
 from ..values.plain_text import cut_middle, truncate_text
 from ..values.plan import Finding, PlanStep
 from ..values.request import Note, Request, escape_headings, quote_lines
-from .collaboration_team import CollaborationTeam, as_reader
+from .collaboration_team import CollaborationTeam
+from .member_tasks import as_reader
 from .team_prompts import render_prompt
 from .verdict import neutralise
 from .work_board import WorkBoard

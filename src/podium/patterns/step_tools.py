@@ -19,8 +19,8 @@ from ..core.scope import Scope
 from ..core.tool_arguments import Arguments, build_schema, parse_arguments
 from ..values.event import BlockerRaised, DecisionProposed, HandoverAsked, ToolUse
 from ..values.operation_path import owns_plan_step
+from ..values.tool_names import STEP_TOOLS
 
-STEP_TOOLS = ("handoff_step", "raise_blocker")
 MOST_OPTIONS = 10
 
 A = TypeVar("A", bound=Arguments)

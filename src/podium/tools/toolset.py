@@ -10,6 +10,7 @@ from ..core.engine import Tool
 from ..core.gate import ActingTool
 from ..values.errors import Mistake
 from ..values.limits import Unattended
+from ..values.tool_names import DECISION_TOOLS, DELEGATING_TOOLS, STEP_TOOLS
 from .ask_person import ask_person_tool, report_status_tool
 from .command_sandbox import CommandSandbox
 from .edit_file import EditFile
@@ -25,12 +26,6 @@ from .web_fetch import WebFetch
 READING_TOOLS = ("read_file", "glob", "grep", "git_diff")
 CHECKOUT_TOOLS = (*READING_TOOLS, "write_file", "edit_file", "bash", "run_checks")
 PLAIN_TOOLS = ("ask_person", "report_status")
-DELEGATING_TOOLS = ("delegate_task", "check_workers", "get_worker_result", "cancel_worker")
-"""Tools for delegating to workers. Another module defines them."""
-STEP_TOOLS = ("handoff_step", "raise_blocker")
-"""Tools for the owner of a plan step. Another module defines them."""
-DECISION_TOOLS = ("propose_decision", "cast_ballot", "list_decisions")
-"""Tools with which a team makes decisions. Another module defines them."""
 
 ALIASES = {
     "Read": "read_file",

@@ -18,6 +18,7 @@ from ...setup.settings import Settings
 from ...system.locations import find_repo
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
+from ...values.tool_names import DELEGATING_TOOLS
 from ...values.worker_task import DEFAULT_WORKER_AGENT
 from ..terminal.budget_text import BudgetParamType
 from ..terminal.command_options import read_text_argument
@@ -92,7 +93,7 @@ def require_known_tools(rules: Sequence[str]) -> None:
     if not rules:
         return
     from ...policy.rule import TOOLS  # imported here for start-up time: most workers have no rules
-    from ...tools.toolset import CHECKOUT_TOOLS, DELEGATING_TOOLS, PLAIN_TOOLS
+    from ...tools.toolset import CHECKOUT_TOOLS, PLAIN_TOOLS
 
     others = [name for name in (*CHECKOUT_TOOLS, *PLAIN_TOOLS, *DELEGATING_TOOLS) if name not in TOOLS]
     names = dict.fromkeys(rule.partition("(")[0] for rule in rules)

@@ -1,0 +1,10 @@
+"""The names of tools that patterns define, which agents' files can list like those of the toolset."""
+
+DELEGATING_TOOLS = ("delegate_task", "check_workers", "get_worker_result", "cancel_worker")
+"""Tools for starting workers and following them."""
+STEP_TOOLS = ("handoff_step", "raise_blocker")
+"""Tools for the owner of a plan step."""
+VOTING_TOOLS = ("propose_decision", "cast_ballot")
+"""Tools for making a decision with others."""
+DECISION_TOOLS = (*VOTING_TOOLS, "list_decisions")
+"""All tools for decisions."""
