@@ -169,7 +169,8 @@ async def test_a_snapshot_is_taken_after_the_plan_and_after_every_step_and_git_k
     snapshots = studio.events(result, SnapshotTaken)
     assert [one.name for one in snapshots] == ["plan", "s1"]
     refs = subprocess.check_output(["git", "-C", repo, "for-each-ref", "--format=%(objectname)", "refs/podium"])
-    assert {one.commits[""] for one in snapshots} == set(refs.decode().split())
+    # Podium also keeps the submitted commit, which is another one if it was made in another second.
+    assert {one.commits[""] for one in snapshots} <= set(refs.decode().split())
     files = subprocess.check_output(["git", "-C", repo, "ls-tree", "--name-only", snapshots[1].commits[""]]).decode()
     assert files.split() == ["a.txt", "kept.txt"]
 
