@@ -666,6 +666,7 @@ export const KINDS = Object.freeze({
  * @property {number} attempt
  * @property {boolean} passed
  * @property {Array<Finding>} [findings]
+ * @property {boolean} [is_person]
  */
 
 /**
