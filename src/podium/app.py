@@ -96,7 +96,7 @@ class App:
 
     @asynccontextmanager
     async def start(self, agent: str | Agent, request: str, **options: Unpack[RunOptions]) -> AsyncIterator[Run]:
-        """Send a request to an agent and yield the run. Leaving the block before the end stops the run."""
+        """Send a request to an agent and yield the run. Exiting the block before the run has ended stops the run."""
         async with drive_run(await self.launcher.create_run(agent, request, options)) as run:
             yield run
 

@@ -216,7 +216,7 @@ async def test_a_checkout_whose_git_file_leads_elsewhere_is_refused(repo: Repo, 
     (tmp_path / "wt" / ".git").write_bytes((tmp_path / "own" / ".git").read_bytes())
     (evil.path / ".git" / "worktrees" / "own" / "gitdir").write_text(f"{tmp_path}/wt/.git\n")
 
-    with pytest.raises(Mistake, match="git worktree repair fixes that"):
+    with pytest.raises(Mistake, match="run git worktree repair"):
         await forward_main(repo)
 
 

@@ -75,7 +75,7 @@ def test_a_git_file_that_names_the_place_of_another_worktree_is_refused(repo: Pa
         run_git(repo, "worktree", "add", "-q", "-b", name, str(tmp_path / name))
     (tmp_path / "mine" / ".git").write_text(f"gitdir: {repo}/.git/worktrees/other\n")
 
-    with pytest.raises(Mistake, match=r"which is for another folder; git worktree repair"):
+    with pytest.raises(Mistake, match=r"which belongs to a worktree in another folder; run git worktree repair"):
         Repository.at(tmp_path / "mine")
 
 

@@ -36,7 +36,7 @@ DEFAULT_CONCURRENT = 4
 
 
 async def run_collaborate(op: Operation, request: Request) -> Answer:
-    """Return the report on the work. Raise AgentFailed if part of the work was not done."""
+    """Run a collaborating team and return its report. Raise AgentFailed if part of the work was not done."""
     return await Collaboration(op, request).run()
 
 

@@ -56,7 +56,7 @@ class BudgetArguments(Struct, frozen=True, kw_only=True):
 
 
 class DelegateTaskArguments(Struct, frozen=True, kw_only=True):
-    """Arguments of `delegate_task`. They cannot extend the worker's rights beyond those of its sender."""
+    """Arguments of `delegate_task`. They cannot give the worker more rights than the delegating agent has."""
 
     branch: str
     task: str

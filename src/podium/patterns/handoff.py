@@ -43,7 +43,7 @@ class Stage:
 
 
 def find_stage(op: Operation) -> Stage:
-    """Return the operation's position in its chain. An agent without a handoff is stage 1 of 1."""
+    """Return the operation's position in its chain. An operation outside any chain is stage 1 of 1."""
     number, place = 1, op
     while place.trigger == "handoff" and place.parent is not None:
         number, place = number + 1, place.parent

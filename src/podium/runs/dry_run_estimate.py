@@ -60,7 +60,7 @@ class RunEstimate(Struct, frozen=True, kw_only=True):
 
 
 class RehearsedCall(NamedTuple):
-    """A rehearsed call: the agent that made it, with the model that its team sets, and the usage."""
+    """A rehearsed call: its usage, and the agent that made it, with the team's model for that agent, if set."""
 
     agent: Agent
     usage: Usage
@@ -140,7 +140,7 @@ def _find_model(settings: Settings, agent: Agent) -> str:
 
 
 def _add_call(estimate: ModelEstimate, usage: Usage) -> ModelEstimate:
-    """Return the estimate with another call added. Calls are priced individually: long prompts can cost more."""
+    """Return the estimate with another call added. Each call is priced separately, because some models charge more per token for long prompts."""
     provider, _, model = estimate.model.partition(":")
     usd = calculate_cost(provider, model, usage) if model else None
     return structs.replace(

@@ -70,7 +70,7 @@ class WakeupSender:
         self.find_sockets()
 
     def find_sockets(self) -> None:
-        """List the sockets that exist now."""
+        """Refresh the set of sockets to wake."""
         try:
             self._sockets = {str(path) for path in self._folder.iterdir() if path.name.startswith(self._kind)}
         except OSError as error:

@@ -1,7 +1,7 @@
-"""Define actions. A tool call is shown, approved, recorded and executed as the same action.
+"""Define actions. One `Action` represents a tool call when it is shown, approved, recorded and executed.
 
-An action's `id` covers every field, so that an approval applies only to exactly that action. Its `digest`
-excludes times and nonce, so that an identical action is recognised when it is requested again.
+An action's `id` covers every field, so that an approval applies to exactly that action. Its `digest` excludes the
+timestamps and the nonce, so that an identical action is recognised when it is requested again.
 """
 
 from hashlib import sha256

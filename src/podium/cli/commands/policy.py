@@ -109,8 +109,8 @@ def _without_allow_rules(lines: Mapping[str, str]) -> dict[str, str]:
 @policy_command.command("check")
 @command_argument
 @click.option("--tool", help="Check a tool instead of a command, e.g. edit_file.")
-@click.option("--path", help="With --tool: its path argument.")
-@click.option("--url", help="With --tool: its url argument.")
+@click.option("--path", help="Value of the tool's path argument, with --tool.")
+@click.option("--url", help="Value of the tool's url argument, with --tool.")
 @agent_option
 @mode_option
 @repo_option

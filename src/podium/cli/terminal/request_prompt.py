@@ -96,7 +96,7 @@ class Keyboard(Protocol):
 
 
 class AnswerReceiver(Protocol):
-    """The receiver of answers, such as a run. Both methods return False if somebody else answered first."""
+    """Something that accepts answers, such as a run. Both methods return False if somebody else answered first."""
 
     async def answer(
         self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "", channel: Channel

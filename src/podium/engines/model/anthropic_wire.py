@@ -179,7 +179,7 @@ _decode = msgspec.json.Decoder(_Event).decode
 
 
 class _PartialBlock(Struct):
-    """A content block that is still being received, without the arguments of a tool call."""
+    """A content block assembled from stream events. The arguments of a tool call are collected elsewhere."""
 
     start: _Block
     parts: list[str] = []

@@ -123,7 +123,7 @@ def list_member_rows(table: Table) -> list[Row]:
 
 
 def read_member_name(row: Row, table: Table) -> str:
-    """Return the member's name in a row, or an empty string."""
+    """Return the name of the member in a row, or an empty string if there is none."""
     name = strip_markup(get_cell(row.cells, find_name_column(table)))
     return name if re.search(r"\w", name) else ""
 

@@ -130,8 +130,8 @@ class Groups:
             for one in (was, group):
                 if one is not None and one.home.kind == "team":
                     raise Mistake(
-                        f"run {run.run} cannot move from {was} to {group}, because a team's group contains only the "
-                        f"team's runs; podium group archive {run.run} hides the run instead"
+                        f"run {run.run} cannot be moved from {was} to {group}, because runs cannot be moved "
+                        f"into or out of a team's group; to hide the run, use podium group archive {run.run}"
                     )
             self._write_changes(_as_changes(replace(run, group=group.id, position=None, is_manual=True)))
 

@@ -168,7 +168,7 @@ def _remove_group(group: Path) -> None:
 
 
 def _remove_stale_groups(parent: Path) -> None:
-    """Remove the groups of processes that have ended. The kernel does not remove a group that still has a process."""
+    """Remove control groups whose creating process has exited. The kernel refuses to remove a group with a process."""
     prefix = _group_prefix()
     for group in parent.glob(f"{prefix}*"):
         owner = group.name.removeprefix(prefix).partition("-")[0]
