@@ -140,7 +140,10 @@ def _find_model(settings: Settings, agent: Agent) -> str:
 
 
 def _add_call(estimate: ModelEstimate, usage: Usage) -> ModelEstimate:
-    """Return the estimate with another call added. Each call is priced separately, because some models charge more per token for long prompts."""
+    """Return the estimate with another call added.
+
+    Each call is priced separately, because some models charge more per token for long prompts.
+    """
     provider, _, model = estimate.model.partition(":")
     usd = calculate_cost(provider, model, usage) if model else None
     return structs.replace(

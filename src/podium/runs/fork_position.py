@@ -67,7 +67,7 @@ def find_fork_position(entries: Sequence[Entry], at: str) -> int:
 
 
 def find_decision_change(entries: Sequence[Entry], decision: str, option: str, *, by: str) -> DecisionChange:
-    """Return the change that switches a decision to another option. Raise Mistake if there is no such decision or option."""
+    """Return the change to another option of a decision. Raise Mistake if there is no such decision or option."""
     run = entries[0].run
     proposals = {entry.event.id: entry for entry in entries if isinstance(entry.event, DecisionProposed)}
     if decision not in proposals:

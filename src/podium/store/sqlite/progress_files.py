@@ -68,7 +68,7 @@ def find_recorded_run(store: Path, prefix: str) -> str | None:
 
 
 def find_lost_entries(progress: Progress, rows: Sequence[JournalRow]) -> str | None:
-    """Return a clause about recorded entries that are missing from the timeline or differ, or None if there are none."""
+    """Return a clause about recorded entries that the timeline lacks or that differ, or None if there are none."""
     last = rows[-1].seq if rows else 0
     if last < progress.seq:
         lost = f"entry {progress.seq} is" if last + 1 == progress.seq else f"entries {last + 1} to {progress.seq} are"

@@ -252,7 +252,8 @@ def _read_repository(root: Path) -> Repository:
                 common = git_dir.parent.parent
                 if _read_path_file(git_dir / "gitdir") != own or _read_path_file(git_dir / "commondir") != common:
                     raise Mistake(
-                        f"{own} points to {git_dir}, which belongs to a worktree in another folder; run git worktree repair"
+                        f"{own} points to {git_dir}, which belongs to a worktree in another folder; "
+                        "run git worktree repair"
                     )
                 found = Repository(root=root, git_dir=git_dir, common_dir=common)
             elif _is_submodule(git_dir, root):

@@ -102,7 +102,9 @@ async def _find_branch_checkout(place: Repository | Checkout, target: str) -> Re
         )
     found = await to_thread.run_sync(Repository.at, path)
     if found.common_dir != place.common_dir or found.root != path.resolve():
-        raise Mistake(f"{path} is not a worktree of {place.common_dir}, but of {found.common_dir}; run git worktree repair")
+        raise Mistake(
+            f"{path} is not a worktree of {place.common_dir}, but of {found.common_dir}; run git worktree repair"
+        )
     return found
 
 
