@@ -113,9 +113,13 @@ def take_pictures(address: str) -> None:
             """async () => (await (await fetch("/api/plans", {headers: {Authorization:
             `Bearer ${sessionStorage.getItem("podium-token")}`}})).json()).plans[0].run"""
         )
-        for place, name in ((f"run/{plan}", "run"), (f"plans/{plan}", "plan"), ("decisions", "decisions")):
+        for place, name, text in (
+            (f"run/{plan}", "run", "Timeline"),
+            (f"plans/{plan}", "plan", "steps done"),
+            ("decisions", "decisions", "Where do we keep carts?"),
+        ):
             page.goto(f"{address.partition('#')[0]}#/{place}")
-            page.wait_for_load_state("networkidle")
+            expect(page.get_by_text(text).first).to_be_visible(timeout=30_000)
             save(page, name)
         browser.close()
 
