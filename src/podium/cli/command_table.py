@@ -29,6 +29,7 @@ COMMANDS = (
     ("ps", "Look", "List runs and their states.", "podium ps --all"),
     ("group", "Look", "Organise runs: rename, pin, move and archive groups.", "podium group pin billing"),
     ("show", "Look", "Show one run: its tree of agents and its answer.", "podium show 3f2a"),
+    ("follow", "Look", "Follow a run in the background until it ends.", "podium follow 3f2a"),
     ("results", "Look", "Show the results of a run so far.", "podium results 3f2a --markdown"),
     ("cost", "Look", "Show the cost of all runs, or of each agent in one run.", "podium cost 3f2a"),
     ("decisions", "Look", "List the decisions of this repository, or show one.", "podium decisions --in-force"),

@@ -1,0 +1,93 @@
+"""`podium follow`: follow a run that another process works on, until it ends or pauses."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import anyio
+import click
+from anyio import create_task_group, move_on_after, sleep, to_thread
+from msgspec import structs
+
+from ...runs.run_lookup import derive_run_state, find_run_id, is_worker_run
+from ...runs.run_wait import POLL_SECONDS
+from ...setup.settings import Settings
+from ...store.follower import Follower
+from ...store.sqlite.reader import StoreReader
+from ...views.run_view import RunView
+from ..terminal.follow_run import REFRESH_SECONDS, RunEnding
+from ..terminal.outcome_text import result_fields
+from ..terminal.run_display import ProgressView
+from ..terminal.run_notices import RunNotices
+from ..terminal.run_output import OutputOptions, output_options
+from ..terminal.terminal_notifier import make_terminal_notifier
+from ..terminal.text import as_json
+
+MOST_IDLE_POLLS = 5
+"""How often a worker is found without a process before this command ends: a commander restarts workers that crash."""
+
+
+@click.command("follow")
+@click.argument("run")
+@output_options
+def follow_command(run: str, **output: bool) -> int:
+    """Show the progress of RUN, which another process works on, until it ends or pauses; then print its answer.
+
+    The output and the exit code are those of podium run. Ctrl-C ends this command; the run continues. RUN can
+    also be the branch or name of a worker in this repository.
+    """
+    shown = OutputOptions(**output)
+    settings = Settings.load()
+    id = find_run_id(settings.store, run)
+    run_view = RunView()
+    terminal = make_terminal_notifier(settings.notify, is_shown=shown.shows_notifications)
+    with terminal, RunNotices(terminal) as notices, shown.make_view(run_view) as view:
+        anyio.run(follow_until_end, settings.store, id, run_view, view, notices)
+    ending = build_ending(run_view, view)
+    code = shown.print_ending(ending)
+    if shown.is_json:
+        click.echo(as_json(result_fields(ending.result)))
+    return code
+
+
+async def follow_until_end(store: Path, run: str, run_view: RunView, view: ProgressView, notices: RunNotices) -> None:
+    """Show the entries of a run until it ends or pauses, or until no process works on it any more."""
+    begun = time.time()
+
+    async def refresh_periodically() -> None:
+        while True:
+            await sleep(REFRESH_SECONDS)
+            view.refresh()
+
+    async with create_task_group() as group:
+        group.start_soon(refresh_periodically)
+        with StoreReader(store) as reader:
+            idle = 0
+            most = MOST_IDLE_POLLS if is_worker_run(reader.read_summary(run)) else 1
+            while idle < most:
+                # New entries wake the follower, but the exit of the run's process does not, so the state is polled.
+                with move_on_after(POLL_SECONDS), Follower(store, run, run_view.seq) as entries:
+                    async for entry in entries:
+                        run_view.apply(entry)
+                        view.show_entry(entry)
+                        (notices.apply_past if entry.at < begun else notices.handle_run_entry)(entry)
+                    break
+                summary = await to_thread.run_sync(reader.read_summary, run)
+                idle = idle + 1 if derive_run_state(summary) == "resumable" else 0
+        group.cancel_scope.cancel()
+
+
+def build_ending(run_view: RunView, view: ProgressView) -> RunEnding:
+    """Return how a run ended that another process worked on."""
+    result = run_view.build_result()
+    if result.outcome == "interrupted":
+        result = structs.replace(result, error=f"no process works on run {run_view.run}")
+    return RunEnding(
+        result=result,
+        failure=None if run_view.ended is None else run_view.ended.failure,
+        error_text=view.shorten_error(result.error or ""),
+        refusals=run_view.refusals,
+        is_parked=run_view.is_paused and bool(run_view.requests.unanswered),
+        is_aborted=run_view.is_aborted,
+    )
