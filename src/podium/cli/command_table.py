@@ -24,6 +24,7 @@ COMMANDS = (
         'podium decide "Tea?" --option yes --option no',
     ),
     ("serve", "Work", "Serve the dashboard and the HTTP API.", "podium serve --open"),
+    ("login", "Work", "Sign in to the server of another machine.", "podium login https://192.168.1.5:8420"),
     ("demo", "Work", "Watch a team work, crash and resume; needs no key or network.", "podium demo"),
     ("status", "Look", "Show requests that need you, active agents and finished runs.", "podium status --watch"),
     ("ps", "Look", "List runs and their states.", "podium ps --all"),
@@ -75,6 +76,8 @@ LOOKING_SUBCOMMANDS = frozenset(
     ("check", "diff", "explain", "export", "list", "logs", "output", "path", "show", "test", "validate", "wait")
 )
 """The subcommands that change nothing. Only these are suggested for a mistyped subcommand."""
+LOCAL_NAMES = frozenset(("login",))
+"""The commands that do the same with and without --server."""
 EXAMPLES = {name: example for name, _, _, example in COMMANDS}
 
 
@@ -83,13 +86,14 @@ def build_help_text() -> str:
     return f"""\
 Podium runs teams of AI agents and records everything they do on a durable timeline.
 
-Usage: podium [--debug] COMMAND [ARGUMENTS]
+Usage: podium [--debug] [--server URL] COMMAND [ARGUMENTS]
 
 {_format_command_list()}
 Options:
-  --debug     Show the traceback of an error (also PODIUM_DEBUG=1).
-  --version   Show the version.
-  -h, --help  Show this help; after a command, show the help for that command.
+  --debug       Show the traceback of an error (also PODIUM_DEBUG=1).
+  --server URL  Call the command on another machine (also PODIUM_SERVER); see podium login.
+  --version     Show the version.
+  -h, --help    Show this help; after a command, show the help for that command.
 
 First steps: podium demo, then podium doctor."""
 
@@ -106,7 +110,7 @@ def answer_help_or_version(arguments: list[str]) -> str | None:
             return build_help_text()
         case ["--version"]:
             return build_version_text()
-        case ["--debug", *rest]:
+        case ["--debug", *rest] | ["--server", _, *rest]:
             return answer_help_or_version(rest)
     return None
 

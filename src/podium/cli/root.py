@@ -17,7 +17,7 @@ import click
 
 from .. import __version__
 from ..values.errors import Mistake, PodiumError, find_first_error
-from .command_table import EXAMPLES, LOOKING_NAMES, LOOKING_SUBCOMMANDS, NAMES, build_help_text
+from .command_table import EXAMPLES, LOCAL_NAMES, LOOKING_NAMES, LOOKING_SUBCOMMANDS, NAMES, build_help_text
 from .terminal import exit_codes
 from .terminal.broken_pipe import discard_stdout
 from .terminal.text import escape_for_terminal, print_to_stderr
@@ -51,6 +51,10 @@ class RootCommandGroup(click.Group):
                 return self.resolve_command(ctx, [*named[:1], "--help"])
             case [name, *_] if name not in NAMES:
                 raise Mistake(f"unknown command {name!r}; {_suggest_command(name)}")
+            case [name, *rest] if (server := ctx.params.get("server")) and name not in LOCAL_NAMES:
+                from .server_option import ServerCommand  # imported here for start-up time: most commands are local
+
+                return name, ServerCommand(name, server), rest
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> Any:
@@ -91,9 +95,10 @@ class RootCommandGroup(click.Group):
 
 @click.group(cls=RootCommandGroup, context_settings={"help_option_names": ["-h", "--help"]})
 @click.option("--debug", is_flag=True, envvar="PODIUM_DEBUG")
+@click.option("--server", envvar="PODIUM_SERVER", metavar="URL")
 @click.version_option(__version__, prog_name="podium", message="%(prog)s %(version)s")
 @click.pass_obj
-def podium(options: GlobalOptions, debug: bool) -> None:
+def podium(options: GlobalOptions, debug: bool, server: str | None) -> None:
     """Run teams of AI agents."""
     options.is_debug = debug
 

@@ -27,7 +27,7 @@ from ..terminal.resumable_runs import (
     format_resumable_runs,
 )
 from ..terminal.run_output import OutputOptions, output_options
-from ..terminal.terminal_input import is_attended, no_input_option
+from ..terminal.terminal_input import can_be_answered, is_attended, no_input_option
 from ..terminal.text import as_json, print_to_stderr
 from ..workers.resume import format_resumed_workers, resume_workers
 
@@ -104,7 +104,7 @@ def resume_run(settings: Settings, run: str, shown: OutputOptions, overrides: di
     settings = load_run_settings(settings, started, overrides)
     return work_on_run(
         settings,
-        lambda app: app.resume(run, is_attended=is_attended()),
+        lambda app: app.resume(run, is_attended=can_be_answered()),
         shown.make_view,
         past=past,
         shows_notifications=shown.shows_notifications,

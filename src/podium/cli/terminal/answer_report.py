@@ -9,7 +9,9 @@ from ...core.open_requests import Answered
 from ...runs.run_lookup import derive_run_state
 from ...store.sqlite.closed_requests import as_answered_error
 from ...store.sqlite.open_requests import OpenRequest, answer_request
+from ...values.event import Channel
 from . import exit_codes
+from .terminal_input import is_called_remotely
 from .text import print_to_stderr
 
 
@@ -26,6 +28,11 @@ def submit_answer(store: Path, one: OpenRequest, new_answer: Answered) -> int:
             f"resume it with: podium resume {one.summary.id}"
         )
     return exit_codes.GOAL_MET
+
+
+def get_channel() -> Channel:
+    """Return the interface through which an answer is given: this command line or, for a client, the API."""
+    return "api" if is_called_remotely() else "command"
 
 
 def get_username() -> str:

@@ -11,6 +11,8 @@ import click
 F = TypeVar("F", bound=Callable[..., Any])
 
 NO_INPUT_KEY = "podium.no_input"
+REMOTE_KEY = "podium.remote"
+"""Set if a client of `podium serve` called the command."""
 
 
 def no_input_option(command: F) -> F:
@@ -32,3 +34,14 @@ def is_input_disabled() -> bool:
 def is_attended() -> bool:
     """Return whether a user is at the terminal to answer prompts."""
     return sys.stdin.isatty() and sys.stderr.isatty() and not is_input_disabled()
+
+
+def is_called_remotely() -> bool:
+    """Return whether a client of `podium serve` called the command."""
+    ctx = click.get_current_context(silent=True)
+    return ctx is not None and bool(ctx.find_root().meta.get(REMOTE_KEY))
+
+
+def can_be_answered() -> bool:
+    """Return whether somebody can answer requests: at this terminal or, for a command of a client, anywhere else."""
+    return is_attended() or (is_called_remotely() and not is_input_disabled())

@@ -25,6 +25,7 @@ from ...views.worker_state import WorkerState
 from ...workers.worker_resumption import resume_workers
 from .access_tokens import LoginCodes, TokenFile
 from .entry_hub import EntryHub
+from .served_commands import ServedCommands
 from .served_runs import ServedRuns
 
 RETRY_SECONDS = 1.0
@@ -33,7 +34,7 @@ RETRY_SECONDS = 1.0
 
 @dataclass(kw_only=True)
 class ServerContext:
-    """The parts of a running server. `launcher` and `served_runs` exist while the server runs."""
+    """The parts of a running server. `launcher`, `served_runs` and `served_commands` exist while it runs."""
 
     settings: Settings
     tokens: TokenFile
@@ -47,10 +48,15 @@ class ServerContext:
         self.user = _find_username()
         self.launcher: RunLauncher
         self.served_runs: ServedRuns
+        self.served_commands: ServedCommands
 
     @property
     def store(self) -> Path:
         return self.settings.store
+
+    def is_valid_token(self, id: str) -> bool:
+        """Return whether a token has been neither revoked nor expired."""
+        return any(one.id == id for one in self.tokens.list_tokens())
 
     def find_place(self, repo: str) -> Path:
         """Return the repository that contains a folder on this machine; without one, the server's own repository."""
@@ -66,6 +72,7 @@ class ServerContext:
         async with App(self.settings) as app, create_task_group() as tasks:
             self.launcher = app.launcher
             self.served_runs = ServedRuns(self.settings, tasks)
+            self.served_commands = ServedCommands(self.settings, self.repo, tasks)
             tasks.start_soon(self._follow_store)
             try:
                 yield

@@ -39,7 +39,7 @@ async def follow_events(
         position,
         runs=chosen,
         is_client=client,
-        may_go_on=lambda: any(one.id == token for one in server.tokens.list_tokens()),
+        may_go_on=lambda: server.is_valid_token(token),
     )
     return Stream(events, media_type="text/event-stream", headers={"cache-control": "no-store"})
 

@@ -1,0 +1,105 @@
+"""`podium login`: sign in to the server of another machine, for `podium --server`."""
+
+from __future__ import annotations
+
+import socket
+import sys
+from pathlib import Path
+
+import click
+from msgspec import structs
+
+from ...system.locations import find_home_folder
+from ...values.errors import Mistake
+from ...web.client.known_servers import (
+    KnownServer,
+    find_server,
+    forget_server,
+    load_servers,
+    parse_address,
+    save_server,
+)
+from ..terminal import exit_codes
+from ..terminal.terminal_input import is_attended
+from ..terminal.text import align_columns, escape_for_terminal, print_to_stderr
+
+
+@click.command("login")
+@click.argument("address", required=False)
+@click.option("--code", help="Code in the address that podium serve prints, if it is not in ADDRESS.")
+@click.option("--token", help="Token from podium serve tokens --create, instead of a code; - reads standard input.")
+@click.option("--fingerprint", help="Expected SHA-256 fingerprint of the certificate; needed without a terminal.")
+@click.option("--forget", "is_forgotten", is_flag=True, help="Sign out, and delete the token.")
+def login_command(
+    address: str | None, code: str | None, token: str | None, fingerprint: str | None, is_forgotten: bool
+) -> int:
+    """Sign in to the server at ADDRESS, which podium serve prints; without ADDRESS, list the known servers.
+
+    After that, podium --server ADDRESS COMMAND calls commands there. The token and the fingerprint of the
+    certificate are saved in Podium's home.
+    """
+    home = find_home_folder()
+    if address is None:
+        list_servers(home)
+        return exit_codes.GOAL_MET
+    # Imported here for start-up time: the list does not need it.
+    from ...web.client.server_client import ServerClient
+
+    if is_forgotten:
+        known = find_server(home, address)
+        forget_server(home, known.address)
+        ServerClient(known).read("POST", "/api/session/end")
+        print_to_stderr(f"signed out of {known.address}")
+        return exit_codes.GOAL_MET
+    place, found_code = parse_address(address)
+    if token is not None and (code or found_code):
+        raise Mistake("give a code or a token, not both")
+    server = KnownServer(address=place, token="", fingerprint=choose_fingerprint(place, fingerprint))
+    if token is None:
+        given = {"code": code or found_code or ask_for_code(), "name": f"podium on {socket.gethostname()}"}
+        token = str(ServerClient(server).read("POST", "/api/login", {**given, "remember": True})["token"])
+    server = structs.replace(server, token=sys.stdin.readline().strip() if token == "-" else token)
+    session = ServerClient(server).read("GET", "/api/session")
+    save_server(home, server)
+    where = escape_for_terminal(f"user {session['user']}, repository {session['repo']}")
+    print_to_stderr(f"signed in to {place} ({where}); use it with: podium --server {place} ps")
+    return exit_codes.GOAL_MET
+
+
+def list_servers(home: Path) -> None:
+    """Print the known servers with the fingerprints of their certificates."""
+    rows = [(one.address, one.fingerprint) for one in load_servers(home).values()]
+    for row in align_columns(rows) if rows else ():
+        click.echo("  ".join(row).rstrip())
+    if not rows:
+        print_to_stderr("no known servers; podium login ADDRESS signs in to one")
+
+
+def choose_fingerprint(address: str, expected: str | None) -> str:
+    """Return the fingerprint to expect from now on, which the user gives or confirms.
+
+    It is empty if connections are not encrypted, or if this machine trusts the certificate anyway.
+    """
+    from ...web.client.server_client import read_certificate  # imported here for start-up time
+
+    seen = read_certificate(address)
+    if seen is None or (seen.is_trusted and expected is None):
+        return ""
+    says = f"the certificate of {address} has the SHA-256 fingerprint {seen.fingerprint}"
+    if expected is not None:
+        if seen.fingerprint.replace(":", "") != expected.replace(":", "").strip().upper():
+            raise Mistake(f"{says}, not {expected}; use the fingerprint that podium serve printed there")
+        return seen.fingerprint
+    if not is_attended():
+        raise Mistake(f"{says}; if podium serve printed the same there, give it with --fingerprint")
+    print_to_stderr(says)
+    if not click.confirm("Did podium serve print the same fingerprint there?", err=True):
+        raise Mistake("not signed in, because the fingerprint is not the one that podium serve printed")
+    return seen.fingerprint
+
+
+def ask_for_code() -> str:
+    """Return the code that the user types. Raise Mistake without a terminal."""
+    if not is_attended():
+        raise Mistake("no code; give the whole address that podium serve prints, or --code or --token")
+    return str(click.prompt("Code in the address that podium serve printed, after #code=", err=True)).strip()

@@ -1,0 +1,119 @@
+"""Run a command for a client of `podium serve`, in a process of its own that the server starts.
+
+The command, the client's scopes and its terminal come from standard input, and the output goes back to the server. Only
+the commands and options that `remote_access` lists are carried out.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from io import BytesIO, TextIOWrapper
+from typing import IO, Any
+
+import click
+import msgspec
+from click.core import ParameterSource
+
+from ..values.errors import Mistake
+from ..web.remote_command import CallerTerminal, RemoteCommand
+from .remote_access import find_access, is_changing
+from .root import RootCommandGroup
+from .terminal.terminal_input import REMOTE_KEY
+
+WIDEST = 1000
+
+
+class CallerStream(TextIOWrapper):
+    """An output stream of the client. It is a terminal if the client's own stream is one."""
+
+    def __init__(self, buffer: IO[bytes], *, is_terminal: bool, encoding: str) -> None:
+        super().__init__(buffer, encoding=encoding, line_buffering=True)
+        self._is_terminal = is_terminal
+
+    def isatty(self) -> bool:
+        return self._is_terminal
+
+
+class RemoteCommandGroup(RootCommandGroup):
+    """The commands that a client with some scopes can call."""
+
+    def __init__(self, command: RemoteCommand) -> None:
+        super().__init__("podium", context_settings={"help_option_names": ["-h", "--help"]})
+        self._command = command
+
+    def invoke(self, ctx: click.Context) -> Any:
+        ctx.meta[REMOTE_KEY] = True
+        return super().invoke(ctx)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        found = super().get_command(ctx, cmd_name)
+        return found and self._guard_command(found, cmd_name)
+
+    def _guard_command(self, command: click.Command, path: str) -> click.Command:
+        """Make a command check the client's access before it does anything. The process runs no other command."""
+        access, call = find_access(path), command.callback
+        if access.scope not in self._command.scopes:
+            has = ", ".join(self._command.scopes) or "none"
+            raise Mistake(f"podium {path} needs a token with the scope {access.scope}; yours has {has}")
+
+        def call_with_access(*arguments: Any, **options: Any) -> Any:
+            require_options(click.get_current_context(), path, access.options)
+            return call(*arguments, **options) if call is not None else None
+
+        command.callback = call_with_access
+        if isinstance(command, click.Group):
+            self._guard_subcommands(command, path)
+        return command
+
+    def _guard_subcommands(self, group: click.Group, path: str) -> None:
+        find_command = group.get_command
+
+        def find_guarded(ctx: click.Context, cmd_name: str) -> click.Command | None:
+            found = find_command(ctx, cmd_name)
+            return found and self._guard_command(found, f"{path} {cmd_name}")
+
+        group.get_command = find_guarded  # type: ignore[method-assign]  # click offers no other place for this
+
+
+def require_options(ctx: click.Context, path: str, allowed: tuple[str, ...]) -> None:
+    """Raise Mistake if the client gave an option that does not work with --server."""
+    for param in ctx.command.params:
+        is_given = ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
+        if is_given and isinstance(param, click.Option) and not set(param.opts) & set(allowed):
+            raise Mistake(
+                f"podium {path} {param.opts[-1]} does not work with --server; call it on the server's machine"
+            )
+
+
+def apply_terminal(terminal: CallerTerminal, *, has_time_zone: bool) -> None:
+    """Make this process write for the client's terminal and, with `has_time_zone`, in the client's time zone.
+
+    A process that starts others for agents keeps the time zone of this machine.
+    """
+    columns, lines = (min(max(size, 1), WIDEST) for size in (terminal.columns, terminal.lines))
+    os.environ |= {"COLUMNS": str(columns), "LINES": str(lines), "TERM": terminal.name[:60].replace("\0", "") or "dumb"}
+    os.environ.pop("NO_COLOR", None)
+    if not terminal.has_colours:
+        os.environ["NO_COLOR"] = "1"
+    encoding = "utf-8" if terminal.is_unicode else "ascii"
+    sys.stdout = CallerStream(sys.stdout.buffer, is_terminal=terminal.has_stdout, encoding=encoding)
+    sys.stderr = CallerStream(sys.stderr.buffer, is_terminal=terminal.has_stderr, encoding=encoding)
+    if has_time_zone:
+        hours, seconds = divmod(abs(terminal.utc_offset) % 86400, 3600)
+        # In this format, places east of Greenwich have a minus sign.
+        os.environ["TZ"] = f"<local>{'-' if terminal.utc_offset >= 0 else '+'}{hours:02}:{seconds // 60:02}"
+        time.tzset()
+
+
+def main() -> int:
+    """Run the command on standard input and return its exit code."""
+    command = msgspec.json.decode(sys.stdin.buffer.read(), type=RemoteCommand)
+    sys.stdin = TextIOWrapper(BytesIO(command.input), encoding="utf-8")
+    apply_terminal(command.terminal, has_time_zone=not is_changing(command.arguments))
+    return RemoteCommandGroup(command).run_command_line(list(command.arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,44 @@
+"""Run a command of the command line on the server's machine, for `podium --server`."""
+
+from __future__ import annotations
+
+from litestar import post
+from litestar.response import Stream
+from msgspec import Struct
+
+from ...remote_command import CallerTerminal, RemoteCommand
+from ..scopes import ApiRequest, get_token, may_read
+from ..server_context import ServerContext
+from .runs import IdempotencyKey
+
+
+class NewCommand(Struct, forbid_unknown_fields=True):
+    """The arguments of a command, such as `["show", "3f2a"]`, and the terminal that shows its output.
+
+    `input` is what the command reads from standard input, in Base64.
+    """
+
+    arguments: tuple[str, ...]
+    input: bytes = b""
+    terminal: CallerTerminal = CallerTerminal()
+
+
+@post("/api/commands", guards=[may_read], status_code=200, media_type="application/octet-stream")
+async def run_command(
+    data: NewCommand, request: ApiRequest, server: ServerContext, idempotency_key: IdempotencyKey = None
+) -> Stream:
+    """Run a command in the server's repository, and stream its output in frames.
+
+    Each command needs a scope of its own; `docs/dashboard.md` lists the commands. With an idempotency key, the command
+    is carried out once, and to its end even if the client disconnects.
+    """
+    token = get_token(request)
+    command = RemoteCommand(arguments=data.arguments, scopes=token.scopes, input=data.input, terminal=data.terminal)
+    if idempotency_key is None:
+        frames = server.served_commands.run_until_disconnect(command, lambda: server.is_valid_token(token.id))
+    else:
+        frames = await server.served_commands.run_once(command, idempotency_key)
+    return Stream(frames, media_type="application/octet-stream", headers={"cache-control": "no-store"})
+
+
+ROUTES = (run_command,)
