@@ -15,6 +15,7 @@ from typing import Any
 import aiohttp
 
 from podium.core.timeline import Timeline
+from podium.store.follower import Follower
 from podium.store.sqlite.reader import StoreReader
 from podium.store.sqlite.store import SqliteStore
 from podium.values.event import RunStarted
@@ -77,6 +78,30 @@ async def follow_run(request: dict[str, Any]) -> dict[str, float]:
             async with asyncio.timeout(30):
                 await watching
     return {"wall": median(delays), "cpu": 0.0, "failed": float(len(delays) != wanted)}
+
+
+async def follow_store(request: dict[str, Any]) -> dict[str, float]:
+    """Append entries at the same rate, and return the median time until a reader of the store has them."""
+    delays: list[float] = []
+    wanted = request["per_second"] * request["seconds"]
+    path = Path(_shared["store"])
+    async with SqliteStore(path) as store:
+        timeline = begin_run(store)
+        await timeline.wait_written()
+        with Follower(path, timeline.run, after=1) as entries:
+            watching = asyncio.create_task(collect_store_delays(entries, delays, wanted))
+            await append_steadily(timeline, wanted, request["per_second"])
+            async with asyncio.timeout(30):
+                await watching
+    return {"wall": median(delays), "cpu": 0.0}
+
+
+async def collect_store_delays(entries: Follower, delays: list[float], wanted: int) -> None:
+    """Read the store until all entries are there, and note how old each was when it arrived."""
+    async for entry in entries:
+        delays.append(time.time() - entry.at)
+        if len(delays) == wanted:
+            return
 
 
 async def collect_delays(reply: aiohttp.ClientResponse, delays: list[float], wanted: int) -> None:
@@ -149,6 +174,7 @@ if __name__ == "__main__":
         open_run=open_run,
         read_rows=read_rows,
         follow_run=follow_run,
+        follow_store=follow_store,
         write_run=write_run,
         watch=watch,
         leave=leave,

@@ -47,7 +47,11 @@ def lines(bench: Bench) -> Iterator[Line]:
 
         per_second = bench.scale_count(1000, quick=200)
         seconds = bench.scale_count(3, quick=1)
-        following = {OURS: partial(child.ask, "follow_run", per_second=per_second, seconds=seconds)}
+        rate = {"per_second": per_second, "seconds": seconds}
+        following = {
+            OURS: partial(child.ask, "follow_run", **rate),
+            LIMIT: partial(child.ask, "follow_store", **rate),
+        }
         taken = interleave_samples(following, rounds=rounds)
         what = f"append to client at {per_second:,} a second: 50%"
         yield make_line(bench, taken, row="dashboard", what=what, unit=MILLISECONDS, goals=[Goal("figure", 100)])

@@ -249,6 +249,8 @@ from podium.store.sqlite.mailbox import post_to_mailbox
 store, run, by = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 ids = [f"{n:04d}" for n in range(1000)]
 random.Random(by).shuffle(ids)
+print("ready", flush=True)
+sys.stdin.readline()
 print(sum(post_to_mailbox(store, run, PermissionAnswered(id=id, decision="once", by=by), ref=id) for id in ids))
 """
 
@@ -258,12 +260,20 @@ def test_two_processes_that_answer_a_thousand_requests_at_once_give_one_decision
     processes = [
         subprocess.Popen(
             [sys.executable, "-c", ANSWER_ALL, str(parked_desk.store), run, by],
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             encoding="utf-8",
         )
         for by in ("ada", "bob")
     ]
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
 
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
     wins = [int(process.communicate(timeout=60)[0]) for process in processes]
 
     assert sum(wins) == 1000

@@ -106,7 +106,7 @@ import os, sys
 def end(code, end=os._exit):
     import anyio
     from pathlib import Path
-    from podium.cli.workers.resume import mark_runs_resumed
+    from podium.workers.worker_resumption import mark_runs_resumed
     from podium.setup.settings import Settings
 
     resumed = Path(__file__).with_name("resumed")

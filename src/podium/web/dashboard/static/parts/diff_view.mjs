@@ -15,12 +15,12 @@ const ROW_HEIGHT = 20;
 function useViewed(key) {
   const place = `podium-viewed ${key}`;
   const [viewed, setViewed] = useState(() => new Set(JSON.parse(sessionStorage.getItem(place) || "[]")));
-  const toggle = (path) => {
-    const next = new Set(viewed);
+  const toggle = (path) => setViewed((before) => {
+    const next = new Set(before);
     if (!next.delete(path)) next.add(path);
     sessionStorage.setItem(place, JSON.stringify([...next]));
-    setViewed(next);
-  };
+    return next;
+  });
   return [viewed, toggle];
 }
 

@@ -73,11 +73,12 @@ export function MergePanel({ workers, onto }) {
   const [left, setLeft] = useState(new Set());
   const ready = workers.filter(canMerge);
   const branches = ready.map((one) => one.branch).filter((branch) => !left.has(branch));
-  const toggle = (branch) => {
-    const next = new Set(left);
+  // A second click can come before the first is drawn, so each starts from the latest choice.
+  const toggle = (branch) => setLeft((before) => {
+    const next = new Set(before);
     if (!next.delete(branch)) next.add(branch);
-    setLeft(next);
-  };
+    return next;
+  });
   const preview = async () => {
     const fields = new FormData(form.current);
     const checks = fields.get("checks").split("\n").map((line) => line.trim()).filter(Boolean);
