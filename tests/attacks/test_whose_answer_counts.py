@@ -178,7 +178,7 @@ async def test_a_refused_action_is_asked_about_separately_whichever_agent_or_too
 
     asked = studio.events(result, PermissionAsked)
     assert [one.action.agent for one in asked] == ["sly", "helper", "sly", "sly"]
-    assert asked[1].denied == ("me denied this to sly 0 s ago: not this",)
+    assert asked[1].denied == ("me denied this action for sly 0 s ago: not this",)
     assert not (repo / "b.txt").exists()
 
 
@@ -193,7 +193,7 @@ def test_the_terminal_shows_that_it_was_refused_before(desk: Desk) -> None:
     terminal.wait_for("Reason for the agent")
     terminal.process.send("not this\r")
 
-    lines = terminal.wait_for("denied this to sly")
+    lines = terminal.wait_for("denied this action for sly")
     terminal.wait_until(lambda now: sum("[y] once" in line for line in now) == 2)
     terminal.process.send("a")
 

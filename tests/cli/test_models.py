@@ -230,8 +230,8 @@ async def test_a_server_that_does_not_run_is_named_at_once(offline_desk: Desk) -
     called = await run_lead(offline_desk, "--model", "ollama:small")
 
     assert (alone.returncode, called.returncode) == (2, 1)
-    assert "Ollama is not running: nothing listens at http://127.0.0.1:1/v1" in alone.stderr
-    assert called.stderr.count("Ollama is not running: nothing listens at http://127.0.0.1:1") == 1
+    assert "Ollama is not running at http://127.0.0.1:1/v1" in alone.stderr
+    assert called.stderr.count("Ollama is not running at http://127.0.0.1:1") == 1
     assert offline_desk.kinds(offline_desk.run_id()).count("call_failed") == 1  # so nothing waits for another attempt
 
 

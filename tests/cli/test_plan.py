@@ -203,7 +203,7 @@ def test_a_person_reviews_a_step_from_another_process_while_no_process_works_on_
 
     assert (parked.returncode, reopened.returncode, resumed.returncode) == (3, 3, 0), resumed.stderr
     assert (rejected.returncode, accepted.returncode) == (0, 0)
-    assert "Is step s1 of ada done?" in shown
+    assert "Is ada's step s1 done?" in shown
     assert "│ 1. it works" in shown
     reviews = [json.loads(line)["event"] for line in read_log(desk, run, "plan_step_reviewed")]
     assert [(one["passed"], one["findings"][0].get("reason", "")) for one in reviews] == [

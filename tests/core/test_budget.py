@@ -385,7 +385,7 @@ async def test_money_is_not_limited_later_either_where_no_price_is_known(studio:
                     break
 
     [notice] = studio.events(run.id, Noticed)
-    assert notice.text.startswith("the budget stays as it is: lead uses elsewhere:x")
+    assert notice.text.startswith("the budget was not changed: lead uses elsewhere:x")
     assert studio.events(run.id, BudgetChanged) == []
 
 

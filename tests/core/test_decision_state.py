@@ -108,7 +108,7 @@ def test_events_about_other_things_change_nothing() -> None:
 
 
 def test_a_ballot_before_the_proposal_is_invalid() -> None:
-    with pytest.raises(InvalidTransition, match="the decision d1 has not been proposed, but a ballot of ada was cast"):
+    with pytest.raises(InvalidTransition, match="the decision d1 has not been proposed, but ada cast a ballot"):
         DecisionState.from_events("d1", [cast("ada", "tea"), PROPOSAL])
 
 
@@ -157,7 +157,7 @@ def test_a_ballot_is_refused_with_the_reason(events: list[Event], voter: str, op
         ("majority", "ttcw", None, "3 of 5 votes for one option"),
         ("majority", "tt---", None, "3 of 5 votes for one option"),
         ("majority", "", None, "3 of 5 votes for one option"),
-        ("quorum:3", "tc", None, "3 ballots, of which 2 are cast"),
+        ("quorum:3", "tc", None, "3 ballots (2 cast)"),
         ("quorum:3", "t--", "tea", ""),
         ("quorum:3", "---", None, "one option with more votes than any other"),
         ("quorum:3", "ttcc", None, "one option with more votes than any other"),
@@ -216,7 +216,7 @@ def test_a_rule_that_does_not_exist_is_refused_in_one_sentence(text: str) -> Non
     [
         ({}, ""),
         ({"eligible": (), "rule": "quorum:9"}, ""),
-        ({"id": "a/b"}, "the id of a decision consists of letters, digits, dots and hyphens, got 'a/b'"),
+        ({"id": "a/b"}, "a decision id can contain only letters, digits, dots and hyphens, got 'a/b'"),
         ({"topic": " "}, "the decision has no topic"),
         ({"topic": "t" * 301}, "the topic has 301 characters; use at most 300"),
         ({"options": ("tea",)}, "a decision needs 2 to 20 options, got 1"),
@@ -229,9 +229,9 @@ def test_a_rule_that_does_not_exist_is_refused_in_one_sentence(text: str) -> Non
         ({"weights": {"zoe": 2.0}}, "zoe has a weight but cannot vote"),
         ({"weights": {"ada": 0.0}}, "the weight of ada must be a number above 0, got 0"),
         ({"weights": {"ada": float("nan")}}, "the weight of ada must be a number above 0, got nan"),
-        ({"rule": "quorum:6"}, "quorum:6 can never be reached, because only 5 members can vote"),
+        ({"rule": "quorum:6"}, "quorum:6 cannot be reached: only 5 members can vote"),
         ({"rule": "most"}, "'most' is not a rule for a vote"),
-        ({"window": 0.0}, "the window of the vote must be a number of seconds above 0, got 0"),
+        ({"window": 0.0}, "the vote window must be more than 0 seconds, got 0"),
         ({"supersedes": "d1"}, "the decision d1 cannot supersede itself"),
     ],
 )

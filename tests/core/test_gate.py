@@ -356,7 +356,7 @@ async def test_a_refusal_is_remembered_when_another_wants_the_same(studio: Studi
 
     first, second = studio.events(result, PermissionAsked)
     assert first.denied == ()
-    assert second.denied == ("me denied this to writer 0 s ago: no",)
+    assert second.denied == ("me denied this action for writer 0 s ago: no",)
 
 
 async def test_an_always_answer_covers_similar_actions_in_the_same_run(studio: Studio, repo: Path) -> None:

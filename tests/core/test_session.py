@@ -295,7 +295,7 @@ async def test_an_engine_that_ends_with_an_open_tool_failed(bench: Callable[...,
         yield Finished()
 
     async with bench(careless).session() as session:
-        with pytest.raises(AgentFailed, match="ended the turn while build was still running"):
+        with pytest.raises(AgentFailed, match="ended the turn before these tools finished: build"):
             await session.ask("build")
 
 

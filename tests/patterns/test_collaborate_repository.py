@@ -178,7 +178,7 @@ async def test_a_snapshot_is_taken_after_the_plan_and_after_every_step_and_git_k
 @pytest.mark.parametrize(
     ("policy", "problem"),
     [
-        ({"tools": ["Bash"]}, "step 's1' wants the tool 'Bash', which bob does not have"),
+        ({"tools": ["Bash"]}, "step 's1' lists the tool 'Bash', which bob does not have"),
         ({"allow": ["Bash"]}, "step 's1' asks to allow Bash; only a plan that a person approves can allow anything"),
         ({"mode": "bypass"}, "step 's1': Object contains unknown field `mode` - at `$.policy`"),
         ({"tokens": -1}, "step 's1' has a limit of -1 tokens; it must be above zero"),

@@ -239,7 +239,7 @@ async def test_without_voters_the_lead_decides(studio: Studio) -> None:
     ("changes", "why"),
     [
         ({"options": ("tea",)}, "a decision needs 2 to 20 options, got 1"),
-        ({"rule": "quorum:3"}, "quorum:3 can never be reached, because only 1 member can vote"),
+        ({"rule": "quorum:3"}, "quorum:3 cannot be reached: only 1 member can vote"),
     ],
 )
 async def test_a_proposal_that_cannot_be_decided_is_refused_before_anything_runs(
@@ -256,7 +256,7 @@ async def test_a_proposal_that_cannot_be_decided_is_refused_before_anything_runs
     ("options", "why"),
     [
         (["tabs", "Tabs"], "the option 'tabs' is listed twice"),
-        (["tabs", "abstain"], "'abstain' cannot be an option, because a member abstains with this word"),
+        (["tabs", "abstain"], "'abstain' cannot be an option, because members use it to abstain"),
         (["tabs"], "raise_blocker got an invalid `options`: expected `array` of length >= 2"),
     ],
 )

@@ -183,7 +183,7 @@ async def test_an_agent_sends_a_worker_waits_for_it_and_uses_its_result(repo: Pa
     assert answers[1].startswith("The worker is done.")
     assert answers[2] == "feat/x: succeeded"
     assert answers[3].startswith("You have no worker on 'nobody'")
-    assert answers[4] == "The worker on feat/x had already ended (succeeded)."
+    assert answers[4] == "The worker on feat/x has already ended (succeeded)."
     assert git(repo, "show", "feat/x:by-worker.txt") == "by-worker.txt\n"
     assert all(entry.event.outcome == "succeeded" for entry in entries if isinstance(entry.event, OperationEnded))
 

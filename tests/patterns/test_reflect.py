@@ -103,7 +103,7 @@ async def test_checks_that_fail_hold_the_claim_back_and_go_into_the_next_plan(st
     assert get_reflect_ended(studio, result).end == "max_iterations"
     first, second = studio.events(result, Evaluated)
     assert (first.score, first.is_complete, second.score) == (0.3, False, 0.3)
-    assert "the checks do not pass" in first.held_back
+    assert "the checks did not pass" in first.held_back
     assert any("FAIL" in heard and "kept" in heard for heard in studio.heard("lead"))
     assert result.parts[-1].text == "really done"
 
@@ -116,7 +116,7 @@ async def test_checks_that_are_not_allowed_are_not_run(studio: Studio, tmp_path:
     assert not result.succeeded
     held_back = studio.events(result, Evaluated)[0].held_back
     assert (
-        held_back == "the checks do not pass:\nthe checks were not run: it was refused: nobody is available to answer"
+        held_back == "the checks did not pass:\nthe checks were not run: it was refused: nobody is available to answer"
     )
     assert not (repo / "ran.txt").exists()
 

@@ -17,7 +17,7 @@ from podium.values.action import Action
 from podium.values.agent import Advisors, Router
 from podium.values.errors import Failure
 from podium.values.event import KINDS, Event, ReflectEnd, ReflectEnded, decode_entry, encode_entry
-from podium.values.request import Note, Request
+from podium.values.request import Note, Outcome, Request, describe_outcome
 from podium.values.usage import Usage, sum_usage
 
 SAMPLES = Path(__file__).parents[1] / "samples"
@@ -155,3 +155,16 @@ def test_goal_met_is_the_only_successful_end_and_all_others_but_a_pause_are_canc
     assert ended.is_success == ended.is_goal_met == (end == "goal_met")
     assert ended.is_stalled == (end in ("stalled", "error_budget"))
     assert ended.is_cancelled == (end not in ("goal_met", "paused"))
+
+
+@pytest.mark.parametrize(
+    ("outcome", "said"),
+    [
+        ("failed", "failed"),
+        ("timed_out", "timed out"),
+        ("cancelled", "was cancelled"),
+        ("interrupted", "was interrupted"),
+    ],
+)
+def test_an_outcome_is_described_as_the_predicate_of_a_sentence(outcome: Outcome, said: str) -> None:
+    assert describe_outcome(outcome) == said

@@ -31,7 +31,7 @@ USAGE_FIELDS = {"usd": "usd", "tokens": "tokens", "turns": "calls"}
 """The field of Usage that each limit of a Budget is compared with."""
 LIMIT_UNITS = {"usd": "USD", "tokens": "tokens", "turns": "model calls"}
 
-BUDGET_UNCHANGED = "the budget stays as it is"
+BUDGET_UNCHANGED = "the budget was not changed"
 """The start of the notice that a change to a run's limits was rejected."""
 
 SHORTEST_REPLY = 16

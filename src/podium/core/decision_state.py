@@ -77,14 +77,14 @@ def shorten_proposal(proposal: DecisionProposed) -> DecisionProposed:
 def find_proposal_problem(proposal: DecisionProposed) -> str:
     """Return why a proposal is invalid, or an empty string if it is valid."""
     if proposal.id and not _ID.fullmatch(proposal.id):
-        return f"the id of a decision consists of letters, digits, dots and hyphens, got {proposal.id[:60]!r}"
+        return f"a decision id can contain only letters, digits, dots and hyphens, got {proposal.id[:60]!r}"
     if not proposal.topic.strip():
-        return "the decision has no topic; say what is to be decided"
+        return "the decision has no topic; enter the question to decide"
     if len(proposal.topic) > LONGEST_TOPIC:
         count = f"{len(proposal.topic):,} characters"
         return f"the topic has {count}; use at most {LONGEST_TOPIC}, and put the rest into the evidence"
     if not proposal.window > 0 or not isfinite(proposal.window):
-        return f"the window of the vote must be a number of seconds above 0, got {proposal.window:g}"
+        return f"the vote window must be more than 0 seconds, got {proposal.window:g}"
     if proposal.id and proposal.supersedes == proposal.id:
         return f"the decision {proposal.id} cannot supersede itself"
     return _find_option_problem(proposal.options) or _find_voter_problem(proposal)
@@ -98,7 +98,7 @@ def _find_option_problem(options: tuple[str, ...]) -> str:
         if not name or len(option.splitlines()) != 1 or len(option) > LONGEST_OPTION:
             return f"an option must be one line of 1 to {LONGEST_OPTION} characters, got {option[:60]!r}"
         if name == ABSTAIN:
-            return f"{option!r} cannot be an option, because a member abstains with this word"
+            return f"{option!r} cannot be an option, because members use it to abstain"
         if names.count(name) > 1:
             return f"the option {option!r} is listed twice"
     return ""
@@ -118,7 +118,7 @@ def _find_voter_problem(proposal: DecisionProposed) -> str:
         if not weight > 0 or not isfinite(weight):
             return f"the weight of {name} must be a number above 0, got {weight:g}"
     if eligible and rule.quorum > len(eligible):
-        return f"{proposal.rule} can never be reached, because only {format_count(len(eligible), 'member')} can vote"
+        return f"{proposal.rule} cannot be reached: only {format_count(len(eligible), 'member')} can vote"
     return ""
 
 
@@ -221,9 +221,9 @@ def _name_event(event: Event) -> str:
         case DecisionProposed():
             return "its options cannot change after the first ballot"
         case BallotCast():
-            return f"a ballot of {event.voter} was cast"
+            return f"{event.voter} cast a ballot"
         case BallotRefused():
-            return f"a ballot of {event.voter} was refused"
+            return f"a ballot by {event.voter} was refused"
         case VoteClosed():
             return "its vote was closed"
     return "it was committed"
@@ -270,7 +270,7 @@ def _describe_missing(state: DecisionState, rule: VoteRule, most: float, leading
         case "majority" if not 2 * most > eligible:
             return f"{eligible // 2 + 1} of {eligible} votes for one option"
         case "quorum" if len(state.ballots) < rule.quorum:
-            return f"{rule.quorum} ballots, of which {len(state.ballots)} are cast"
+            return f"{rule.quorum} ballots ({len(state.ballots)} cast)"
         case "quorum" if len(leading) != 1:
             return "one option with more votes than any other"
         case "unanimous" if most != eligible:

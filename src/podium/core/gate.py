@@ -302,7 +302,7 @@ def _deny_request(asked: PermissionAsked, why: str, *, channel: Channel) -> Perm
 
 def _describe_denial(denial: Denial, now: float) -> str:
     why = f": {denial.comment}" if denial.comment else ""
-    return f"{denial.by} denied this to {denial.agent} {_format_age(now - denial.at)}{why}"
+    return f"{denial.by} denied this action for {denial.agent} {_format_age(now - denial.at)}{why}"
 
 
 def _format_age(seconds: float) -> str:

@@ -181,7 +181,7 @@ class WorkProgress:
             case PlanStepUnblocked():
                 step = self._find_step(event.step)
                 if not event.decision or event.decision != step.decision:
-                    raise InvalidTransition(f"step {event.step} does not wait for the decision {event.decision}")
+                    raise InvalidTransition(f"step {event.step} is not waiting for the decision {event.decision}")
                 return step.change("running", reason="", decision="")
             case PlanStepSubmitted():
                 there = {"branch": event.branch, "commit": event.commit}

@@ -341,7 +341,7 @@ class TurnListener:
         """Return why a finished reply is invalid; None if it is valid."""
         if self._open_tools:
             names = ", ".join(self._open_tools.values())
-            return failure("engine", f"its engine ended the turn while {names} was still running")
+            return failure("engine", f"its engine ended the turn before these tools finished: {names}")
         if not self._is_finished:
             return failure("engine", "its engine stopped in the middle of the turn")
         if not self.text and self._owes_text:

@@ -199,7 +199,7 @@ class Collaboration:
         if self._team.own.checks and not undone:
             checked = await op.run_checks(self._team.own.checks, op.scope.child("checks#1"), commit=merged.commit)
             if not checked.passed:
-                undone = (UndoneStep(step="checks", reason=f"the team's checks do not pass:\n{checked.output}"),)
+                undone = (UndoneStep(step="checks", reason=f"the team's checks did not pass:\n{checked.output}"),)
         return WorkEnded(
             done=tuple(
                 id

@@ -19,6 +19,7 @@ from ..core.scope import Scope
 from ..values.agent import Budget
 from ..values.errors import AgentFailed
 from ..values.event import ToolUse, WorkerReturned, WorkerSent
+from ..values.request import describe_outcome
 from ..values.tool_names import DELEGATING_TOOLS
 from .in_worker import DEFAULT_BUDGET_SHARE, UNSENT, make_limit_pause, start_worker
 
@@ -193,7 +194,8 @@ class _WorkerDelegation:
         if returned is None:
             return ToolAnswer(text=f"The worker on {sent.branch} has not finished yet; ask again.")
         if returned.outcome != "succeeded":
-            return ToolAnswer(text=f"The worker {returned.outcome}: {returned.error}\n{returned.text}", is_error=True)
+            how = f"The worker on {sent.branch} {describe_outcome(returned.outcome)}"
+            return ToolAnswer(text=f"{how}: {returned.error}\n{returned.text}", is_error=True)
         return ToolAnswer(text=returned.text)
 
     async def _cancel_worker(self, arguments: BranchArguments, place: Scope) -> ToolAnswer:
@@ -203,7 +205,8 @@ class _WorkerDelegation:
         assert self._op.placement is not None
         if (ended := await self._poll_outcome(sent)) is not None:
             why = f": {ended.error}" if ended.error else ""
-            return ToolAnswer(text=f"The worker on {sent.branch} had already ended ({ended.outcome}){why}.")
+            how = ended.outcome.replace("_", " ")
+            return ToolAnswer(text=f"The worker on {sent.branch} has already ended ({how}){why}.")
         await self._op.placement.stop_workers([sent.run])
         return ToolAnswer(text=f"The worker on {sent.branch} was asked to stop.")
 

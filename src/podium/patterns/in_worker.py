@@ -19,7 +19,7 @@ from ..core.placement import DEFAULT_OPTIONS, WorkerOptions
 from ..values.agent import Agent, Permissions
 from ..values.errors import AgentFailed, FailureKind, Mistake
 from ..values.event import WorkerReturned, WorkerSent
-from ..values.request import Answer, Request
+from ..values.request import Answer, Request, describe_outcome
 
 BRANCH_PREFIX = "podium"
 DEFAULT_BUDGET_SHARE = 0.25
@@ -65,7 +65,7 @@ async def run_in_worker(op: Operation, request: Request) -> Answer:
     if returned.outcome != "succeeded":
         kind: FailureKind = "timed_out" if returned.outcome == "timed_out" else "failed"
         error = returned.error.removeprefix(f"{op.agent.name}: ")
-        raise op.make_error(kind, error or f"its worker was {returned.outcome}", so_far=returned.text)
+        raise op.make_error(kind, error or f"its worker {describe_outcome(returned.outcome)}", so_far=returned.text)
     return Answer(text=returned.text)
 
 

@@ -111,5 +111,5 @@ async def _find_missing_evidence(op: Operation, own: TeamOptions, state: LoopSta
     if own.checks:
         checked = await op.run_checks(own.checks, op.scope.next_child("checks"))
         if not checked.passed:
-            return f"the checks do not pass:\n{neutralise(checked.output)}"
+            return f"the checks did not pass:\n{neutralise(checked.output)}"
     return ""

@@ -100,7 +100,7 @@ class PlanDrafting:
             except InvalidPlan as error:
                 self._place.record(PlanRefused(by=team.planner.name, problems=error.problems))
                 if attempt == MOST_DRAFTS - 1:
-                    raise self._op.make_error("failed", f"its planner gave no valid plan: {error}") from None
+                    raise self._op.make_error("failed", f"its planner did not write a valid plan: {error}") from None
                 problems = "\n".join(f"- {one}" for one in error.problems)
                 names = ", ".join(team.members)
                 words = render_prompt(team.own.prompts, "draft_again", problems=problems, names=names)
@@ -168,7 +168,7 @@ class PlanDrafting:
             place = self._place.child(f"approval#{number}")
             answered = await ask_question(place, question, unattended=op.unattended)
             if answered is None:
-                raise op.make_error("failed", "its plan needs the approval of a person, and nobody is available")
+                raise op.make_error("failed", "its plan needs a person's approval, but nobody is available")
             try:
                 edited = check_plan(
                     answered.plan or plan, team.members, done=done_steps, may_allow=True, can_check=op.can_check

@@ -114,7 +114,9 @@ def describe_refusal(chosen: str, destinations: Sequence[str]) -> str:
     """Return a message that explains why a choice is not valid."""
     known = ", ".join(destinations)
     return (
-        f"{chosen!r} is not one of the destinations: {known}." if chosen else f"No destination chosen out of {known}."
+        f"{chosen!r} is not one of the destinations: {known}."
+        if chosen
+        else f"No destination was chosen; available: {known}."
     )
 
 

@@ -135,8 +135,8 @@ class StepReview:
             missing = [str(number) for number in range(1, len(criteria) + 1) if number not in said]
             if not missing:
                 break
-            numbers = ", ".join(missing)
-            words = render_prompt(self._team.own.prompts, "review_step_again", missing=f"criterion {numbers}")
+            numbers = f"{'criterion' if len(missing) == 1 else 'criteria'} {', '.join(missing)}"
+            words = render_prompt(self._team.own.prompts, "review_step_again", missing=numbers)
         return said, "its reply has no verdict"
 
     def _render_prompt(self, checks: Mapping[int, Checked]) -> str:
@@ -164,7 +164,7 @@ class StepReview:
         question = QuestionAsked(
             id="",
             kind="review",
-            text=f"Is step {step.id} of {submitted.author} done?",
+            text=f"Is {submitted.author}'s step {step.id} done?",
             choices=(MET, NOT_MET),
             shown="\n\n".join(
                 (
@@ -178,7 +178,7 @@ class StepReview:
         )
         answered = await ask_question(self._place, question, unattended=self._op.unattended)
         if answered is None:
-            raise self._op.make_error("failed", "its review needs a person, and nobody is available")
+            raise self._op.make_error("failed", "a person must review the step, but nobody is available")
         who, text = answered.by or "a person", answered.text.strip()
         is_met = text.casefold() == MET
         reason = "" if is_met or text.casefold() == NOT_MET else text

@@ -350,7 +350,7 @@ class StepWork:
             return f"{truncate_text(name)!r} is not a member of the team; members: {', '.join(self.team.members)}"
         if found in self._locked_out:
             return f"{found} is locked out, because its work on this step was not accepted"
-        return f"{found} owns the step already" if found == self._owner else ""
+        return f"{found} already owns the step" if found == self._owner else ""
 
     async def _resolve_blocker(self, place: Scope, raised: BlockerRaised) -> None:
         """Have the team decide the question that the owner raised, while other steps continue."""

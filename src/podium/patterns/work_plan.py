@@ -169,7 +169,7 @@ def _find_policy_problems(name: str, policy: StepPolicy, owner: Agent, *, may_al
     offered = list_tool_names(owner)
     for tool in policy.tools or ():
         if normalise_tool_name(tool) not in offered:
-            yield f"{name} wants the tool {truncate_text(tool)!r}, which {owner.name} does not have"
+            yield f"{name} lists the tool {truncate_text(tool)!r}, which {owner.name} does not have"
     for limit in ("seconds", "tokens", "files"):
         value = getattr(policy, limit)
         if value is not None and not 0 < value < float("inf"):

@@ -9,6 +9,18 @@ from .errors import Failure
 
 Outcome = Literal["succeeded", "failed", "timed_out", "cancelled", "paused", "interrupted"]
 
+_OUTCOME_PHRASES: dict[Outcome, str] = {
+    "timed_out": "timed out",
+    "cancelled": "was cancelled",
+    "paused": "was paused",
+    "interrupted": "was interrupted",
+}
+
+
+def describe_outcome(outcome: Outcome) -> str:
+    """Return the predicate of a sentence about something that ended this way: `failed`, `was cancelled`."""
+    return _OUTCOME_PHRASES.get(outcome, outcome)
+
 
 class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Context for a request: a heading, and the text quoted below it."""

@@ -14,6 +14,7 @@ from ..store.sqlite.reader import RunSummary, StoreReader
 from ..store.sqlite.worker_index import WorkerIndex
 from ..values.errors import StoreCorrupt
 from ..values.event import KINDS, Entry, RunEnded, RunPaused, RunResumed, RunStarted, decode_entry
+from ..values.request import describe_outcome
 from .worker_queue import Job, RunStatus, StartPlan, plan_worker_starts
 
 
@@ -127,9 +128,9 @@ def describe_ending(summary: RunSummary) -> str:
     how, why = "did not succeed", ""
     if isinstance(summary.last.event, RunEnded):
         outcome, failure = summary.last.event.outcome, summary.last.event.failure
-        how = {"cancelled": "was cancelled", "timed_out": "timed out"}.get(outcome, str(outcome))
+        how = describe_outcome(outcome)
         why = "" if failure is None else f": {failure}"
-    return f"{get_worker_name(summary.id, get_run_started(summary))}, which it waits for, {how}{why}"
+    return f"it waits for {get_worker_name(summary.id, get_run_started(summary))}, which {how}{why}"
 
 
 def make_job(run: str, started: RunStarted) -> Job:

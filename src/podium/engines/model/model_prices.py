@@ -120,7 +120,7 @@ def suggest_models(provider: str, model: str) -> str:
 def describe_unknown_model(provider: str, model: str) -> str | None:
     """Return a message about an unknown model, with a hint; None if the model is known."""
     hint = suggest_models(provider, model)
-    return f"{provider} is not known to have a model {model!r}; {hint}" if hint else None
+    return f"{provider} has no known model {model!r}; {hint}" if hint else None
 
 
 class _Rates(NamedTuple):

@@ -261,5 +261,5 @@ class _MinuteQuota:
 
 def _require_positive(name: str, limit: int) -> int:
     if limit < 1:
-        raise Mistake(f"{name} must be at least 1, got {limit}; leave it out for no limit")
+        raise Mistake(f"{name} must be at least 1, got {limit}; omit it for no limit")
     return limit

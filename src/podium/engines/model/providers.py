@@ -189,7 +189,7 @@ def describe_stopped_server(provider: str, url: str) -> str:
     known = PROVIDERS.get(provider)
     name = known.server_name if known is not None else ""
     subject = f"{name} is not running" if name else f"no server of {provider} is running"
-    return f"{subject}: nothing listens at {url}; start it, or use another model"
+    return f"{subject} at {url}; start it, or use another model"
 
 
 def read_provider_variables(environ: Mapping[str, str]) -> dict[str, str]:
