@@ -110,7 +110,7 @@ def test_without_a_terminal_the_decision_waits_in_the_inbox_until_a_person_answe
     assert said.exit_code == 3
     [asked] = read_events(desk, QuestionAsked)
     assert isinstance(asked, QuestionAsked)
-    assert f"the decision waits for you: podium answer {asked.id} OPTION" in said.stderr
+    assert f"the decision needs your answer: podium answer {asked.id} OPTION" in said.stderr
     assert "rehearsal" not in said.stderr
     listed = desk.invoke("approvals").stdout
     assert asked.id in listed
@@ -124,7 +124,7 @@ def test_without_a_terminal_the_decision_waits_in_the_inbox_until_a_person_answe
     resumed = desk.invoke("resume", desk.run_id())
 
     assert (wrong.exit_code, answered.exit_code) == (2, 0)
-    assert "has no choice juice; choose from 1 (tea), 2 (coffee)" in wrong.stderr
+    assert f"'juice' is not a choice of {asked.id}; choose from 1 (tea), 2 (coffee)" in wrong.stderr
     assert (resumed.exit_code, resumed.stdout) == (0, "coffee\n")
     [made] = read_events(desk, DecisionCommitted)
     assert isinstance(made, DecisionCommitted)
@@ -146,7 +146,7 @@ def test_a_person_at_the_terminal_is_asked_at_once(desk: Desk) -> None:
     lines = terminal.wait_for("Your answer:")
     assert any("> Coffee costs 3." in line for line in lines)
     terminal.process.sendline("juice")
-    terminal.wait_for("has no choice juice")
+    terminal.wait_for("'juice' is not a choice of")
     terminal.process.sendline("1")
 
     assert terminal.wait_exit() == 0
@@ -179,7 +179,7 @@ def test_a_decision_supersedes_one_that_is_in_force(desk: Desk) -> None:
         ((*DRINK, "--window", "0"), "the vote window must be more than 0 seconds, got 0"),
         ((*DRINK, "--by", "council", "--rule", "quorum:2"), "quorum:2 cannot be reached"),
         ((*DRINK, "--decide-by", "lead"), "--decide-by lead needs a team that votes; add --by TEAM"),
-        ((*DRINK, "--by", "elder-1"), "elder-1 does not lead a team that can vote"),
+        ((*DRINK, "--by", "elder-1"), "elder-1 does not lead a team; use --by person or --by TEAM"),
         ((*DRINK, "--by", "nobody"), 'agent "nobody" not found'),
         ((*DRINK, "--supersede", "d1"), "decision 'd1' not found in "),
     ],

@@ -120,7 +120,7 @@ def test_the_result_of_a_fork_as_json_names_the_new_run(desk: Desk, source: str)
         (["RUN"], "has nothing left to do at entry"),
         (["RUN", "--at", "step-1"], "has no snapshot or entry 'step-1'; it has no snapshots; or give a number from 1"),
         (["RUN", "--at", "9999"], "has no snapshot or entry '9999'"),
-        (["RUN", "--at", "5", "--decide", "colour"], "--decide is 'colour', which is not a decision and an option"),
+        (["RUN", "--at", "5", "--decide", "colour"], "invalid value for --decide: 'colour'; use DECISION=OPTION"),
         (["RUN", "--at", "5", "--decide", "colour=red"], "has no decision 'colour'; it has no decisions"),
         (["RUN", "--at", "5", "--request", " "], "the text is empty"),
         (["RUN", "--at", "5", "--budget", "money=3"], "unknown limit 'money'"),

@@ -47,7 +47,7 @@ async def test_all_work_of_workers_is_merged_and_the_target_moves_only_with_yes(
     assert lines[2].startswith("left out: feat/clash: conflict: ")
     assert lines[2].endswith("(base.txt)")
     assert "feat/fails: skipped, because its worker is failed" in asked.stderr
-    assert f"{integration} has the merged result" in asked.stderr
+    assert f"{integration} contains the merged result" in asked.stderr
     result = json.loads(agreed.stdout)
     assert f"  podium merge feat/base feat/more --onto main --tree {result['tree']} --yes\n" in asked.stderr
     assert (agreed.exit_code, result["moved"], result["commit"]) == (6, True, lab.repo.tip())
@@ -82,7 +82,7 @@ async def test_a_branch_that_fails_a_check_is_left_out_and_checks_reach_nothing_
     )
 
     assert said.exit_code == 1, said.stderr
-    assert "bad: not a worker's branch; merging it as it is" in said.stderr
+    assert "bad: not a worker's branch; merging its current commit" in said.stderr
     assert "left out: bad: check: " in said.stdout
     assert "    no" in said.stdout.splitlines()
     assert (lab.repo.path / "good.txt").exists()
@@ -333,5 +333,5 @@ async def test_changes_of_the_persons_own_are_not_touched(lab: WorkerLab) -> Non
     assert "commit or stash them" in said.stderr
     assert (lab.repo.path / "a.txt").read_text() == "mine\n"
     [branch] = list_integration_branches(lab)
-    assert f"{branch} has the merged result" in said.stderr
+    assert f"{branch} contains the merged result" in said.stderr
     assert f"  git branch -D {branch}\n" in said.stderr

@@ -73,7 +73,7 @@ def test_a_run_without_a_team_that_plans_has_no_plan(desk: Desk) -> None:
     said = desk.invoke("plan", desk.run_id())
 
     assert said.exit_code == 2
-    assert "has no plan; only teams in mode collaborate make one" in said.stderr
+    assert "has no plan; only teams in collaborate mode make plans" in said.stderr
 
 
 def test_a_waiting_plan_is_shown_in_full_and_approved_from_another_terminal(waiting_desk: Desk) -> None:
@@ -122,7 +122,7 @@ def test_a_plan_that_was_not_changed_keeps_waiting(waiting_desk: Desk, tmp_path:
     said = waiting_desk.invoke("plan", waiting_desk.run_id(), "--edit", EDITOR=edit_with(tmp_path, "s/x/x/"))
 
     assert said.exit_code == 0
-    assert "still waits for your approval" in said.stderr
+    assert "still needs your approval" in said.stderr
 
 
 def test_a_plan_that_a_person_sends_back_is_drafted_again(waiting_desk: Desk) -> None:
@@ -173,7 +173,7 @@ def test_a_log_is_limited_to_an_agent_a_step_a_kind_and_a_time(finished_desk: De
     ("arguments", "sentence"),
     [
         (["--since", "soon"], "--since 'soon' is not a time; use 10m, 2h, 3d, 14:30 or 2026-05-01T14:30"),
-        (["--kind", "turn_end"], "--kind 'turn_end' does not exist; similar kinds: turn_ended"),
+        (["--kind", "turn_end"], "unknown kind 'turn_end' in --kind; similar kinds: turn_ended"),
     ],
 )
 def test_a_wrong_selection_of_a_log_is_refused_with_what_would_work(

@@ -82,7 +82,7 @@ def test_constraints_reach_the_planner_and_are_refused_where_they_would_do_nothi
 
     assert planned.exit_code == 1
     assert "its planner did not write a valid plan" in planned.stderr
-    assert (alone.exit_code, "a has no team, so it takes no constraints" in alone.stderr) == (2, True)
+    assert (alone.exit_code, "a has no team, so constraints have no effect" in alone.stderr) == (2, True)
 
 
 def test_max_for_an_agent_without_a_team_is_refused_with_how_to_reflect(desk: Desk) -> None:

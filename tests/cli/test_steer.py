@@ -92,7 +92,10 @@ def test_a_message_for_a_run_without_a_process_waits(desk: Desk, make_interrupte
     sent = desk.invoke("send", run, "-", input="be brief\n")
     resumed = desk.invoke("resume", run)
 
-    assert sent.stderr == f"run {run} is not running; the message will be sent after podium resume {run}\n"
+    assert (
+        sent.stderr
+        == f"run {run} is not running; the message will be delivered when you resume it: podium resume {run}\n"
+    )
     assert "lead: received 1 message" in resumed.stderr
     with StoreReader(desk.store) as reader:
         heard = [entry.event for entry in reader.read_entries(run) if isinstance(entry.event, MessageReceived)]

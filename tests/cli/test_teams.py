@@ -255,7 +255,7 @@ def test_a_team_that_takes_the_name_of_a_built_in_one_says_where_that_is_now(des
     said = desk.invoke("team", *words)
 
     assert said.exit_code == 0, said.stderr
-    note = "note: debate is now this team; the built-in one is still available as builtin:debate\n"
+    note = "note: debate now refers to this team; the built-in one is still available as builtin:debate\n"
     assert said.stderr.endswith(note)
     assert show_team(desk, "builtin:debate")["kind"] == "built-in"
 
@@ -443,10 +443,7 @@ def test_a_member_at_work_cannot_lose_its_model(desk: Desk, interrupted_team_run
 
     assert said.exit_code == 2
     assert said.stderr.count("\n") == 1
-    assert (
-        "--model default is not possible in a run, where a model can be changed but not removed; give a model"
-        in said.stderr
-    )
+    assert "--model default cannot be used for a run; give the name of a model" in said.stderr
 
 
 @pytest.mark.parametrize("name", ["lead", ""])

@@ -68,7 +68,7 @@ def test_without_a_terminal_nothing_is_trusted_that_is_not_named(clone: Desk) ->
     said = clone.run_podium("trust", input="yyyy")
 
     assert said.returncode == 2
-    assert "4 items undecided, and Podium cannot ask without a terminal" in said.stderr
+    assert "4 items need a decision, but there is no terminal to ask on; name the items to trust" in said.stderr
     assert set(states(clone).values()) == {"new"}
 
 
@@ -109,7 +109,7 @@ def test_trust_in_what_is_no_longer_proposed_can_be_revoked(clone: Desk) -> None
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["nothing"], "the repository proposes no 'nothing'; available: mcpServers.web, mcpServers.files"),
+        (["nothing"], "the repository has no item 'nothing' to trust; available: mcpServers.web, mcpServers.files"),
         (["--revoke", "files"], "'files' is not trusted; nothing is trusted"),
         (["--list", "--all"], "--list only shows the items"),
         (["--list", "files"], "--list only shows the items"),

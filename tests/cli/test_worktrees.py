@@ -55,7 +55,7 @@ def test_outside_of_a_repository_it_says_what_would_help(desk: Desk, tmp_path: P
     said = desk.invoke("worktrees", "--repo", str(tmp_path / "plain"))
 
     assert said.exit_code == 2
-    assert "is not in a git repository; git init creates one" in said.stderr
+    assert "is not in a git repository; create one with git init" in said.stderr
 
 
 def test_the_list_shows_the_status_of_each_worktree(
@@ -122,7 +122,7 @@ def test_remove_refuses_work_and_with_force_saves_it(desk: Desk, make_worktree: 
 
     refused = desk.run_podium("worktrees", "remove", "feat/a")
     assert refused.returncode == 2
-    assert "has 1 untracked file; commit and merge them, or remove it with --force" in refused.stderr
+    assert "has 1 untracked file; commit and merge your work, or remove the worktree with --force" in refused.stderr
     assert checkout.path.exists()
     forced = desk.run_podium("worktrees", "remove", "feat/a", "--force")
 

@@ -138,7 +138,7 @@ def test_without_files_all_settings_are_empty(tmp_path: Path) -> None:
     ("text", "sentence"),
     [
         ("- a\n", ":1: expected keys with values such as KEY: VALUE, got a list"),
-        ("model: a\nmodel: b\n", ":2: model: appears twice, here and on line 1; keep only one"),
+        ("model: a\nmodel: b\n", ":2: model: duplicate key, also on line 1; keep only one"),
         ("mcpServers: {}\nmcp_servers: {}\n", ":2: mcp_servers: same key as mcpServers on line 1; remove one of them"),
         ("a: &x 1\nb: *x\n", ':1: a: "&x" is a YAML alias or anchor, which is not supported; '),
         ("model: [a\n", ":2: this is not valid YAML: "),
@@ -166,7 +166,7 @@ def test_without_files_all_settings_are_empty(tmp_path: Path) -> None:
         ),
         (
             "worktrees:\n  folder: ../same\n",
-            ":2: worktrees.folder: '../same' is the same folder for every worktree; use a pattern that contains",
+            ":2: worktrees.folder: '../same' would use the same folder for every worktree; use a pattern that contains",
         ),
         (
             "worktrees:\n  folder: ../{name}-{branch}\n",
@@ -449,7 +449,7 @@ def test_the_servers_of_mcp_json_are_proposed_too(tmp_path: Path) -> None:
         ("[]", ".mcp.json:1: this is not a JSON object; expected an object with mcpServers"),
         (
             '{"mcpServers": {\n"a": {},\n"a": {}}}',
-            ".mcp.json:3: a: appears twice, here and on line 2; keep only one",
+            ".mcp.json:3: a: duplicate key, also on line 2; keep only one",
         ),
         (
             '{"mcpServers": {\n"a": {"command": 1}}}',

@@ -89,7 +89,9 @@ async def test_tools_that_cannot_be_offered_are_left_out_with_a_notice(bench: Be
 
     assert [acting.name for acting in found] == ["mcp__raw__say"]
     assert bench.notices[0] == "the MCP server raw has two tools named mcp__raw__say; the first is used"
-    assert bench.notices[1].startswith("the tool mcp__raw__odd is left out: its schema is not valid: 5 is not")
+    assert bench.notices[1].startswith(
+        "the tool mcp__raw__odd is not available to agents: its schema is not valid: 5 is not"
+    )
 
 
 async def test_results_become_text(bench: Bench) -> None:

@@ -507,6 +507,6 @@ async def test_a_model_cannot_send_a_worker_to_a_local_server_that_nobody_has_ag
         entries = await app.launcher.read_entries(result.run_id)
 
     [answer] = [entry.event.text for entry in entries if isinstance(entry.event, ToolAnswered)]
-    assert "lmstudio:x, a model server on this machine that you have not agreed to" in answer
+    assert "lmstudio:x on a local model server that you have not confirmed" in answer
     assert result.text == "done"
     assert git(repo, "branch", "--list", "feat/x") == ""

@@ -140,7 +140,7 @@ def test_consult_is_read_as_advisors_with_a_warning() -> None:
 
     assert found.agent is not None
     assert found.agent.advisors == Advisors(agents=("security",), require="none")
-    assert get_warnings(found) == ["consult: consult is read as advisors; use advisors"]
+    assert get_warnings(found) == ["consult: consult is an alias of advisors; use advisors"]
 
 
 def test_a_team_is_read_with_its_members_and_its_mode_s_own_keys() -> None:
@@ -249,7 +249,9 @@ def test_keys_of_other_programs_are_kept_and_warned_about() -> None:
         "mcpServers": {"db": {"command": "run", "when": "2024-01-01"}},
         "color": "blue",
     }
-    assert get_warnings(found) == [f"{key}: kept, but has no effect" for key in ("skills", "mcpServers", "color")]
+    assert get_warnings(found) == [
+        f"{key}: this key has no effect in Podium" for key in ("skills", "mcpServers", "color")
+    ]
 
 
 def test_an_unknown_key_is_a_warning_with_the_nearest_known_key() -> None:
@@ -450,8 +452,8 @@ def test_allow_rules_of_an_agent_file_are_ignored_with_a_warning(foreign: bool) 
         ("description: @planner", 2, "description", "text that starts with this character needs quotes"),
         ("agents:\n\t- a", 3, "", "use spaces instead of tabs"),
         ("agents: [a", 3, "", "this is not valid YAML"),
-        ("name: a\nname: b", 3, "name", "appears twice, here and on line 2; keep only one"),
-        ("team:\n  mode: reflect\n  mode: discuss", 4, "team.mode", "appears twice, here and on line 3"),
+        ("name: a\nname: b", 3, "name", "duplicate key, also on line 2; keep only one"),
+        ("team:\n  mode: reflect\n  mode: discuss", 4, "team.mode", "duplicate key, also on line 3"),
         ("agents: &all [a]", 2, "agents", '"&all" is a YAML alias or anchor'),
         ("agents: [a]\nadvisors: *all", 3, "advisors", '"*all" is a YAML alias or anchor'),
         ("description: !!python/object/apply:os.system [ls]", 2, "description", '"!!python/object/apply:os.system"'),

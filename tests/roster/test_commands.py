@@ -59,7 +59,7 @@ def test_a_check_prints_all_diagnostics_at_once_and_fails_when_there_are_errors(
     assert result.output.splitlines() == [
         "error: .podium/agents/builder.md:2: handoff: agents form a cycle: "
         "builder -> planner -> builder; remove one of these references",
-        "warning: .podium/agents/builder.md:3: color: kept, but has no effect",
+        "warning: .podium/agents/builder.md:3: color: this key has no effect in Podium",
         'error: .podium/agents/tester.md:2: maxTurns: expected an integer of at least 1, got the string "many"',
         'error: .podium/agents/tester.md:3: timeout: expected a number above 0, got the string "soon"',
         f"{SHIPPED + 2} agents: 3 errors, 1 warning",

@@ -177,7 +177,11 @@ def test_an_answer_that_lacks_refused_work_is_retried_from_the_refused_call(time
     timeline.settle(f"{HAND}/turn#1", TurnEnded(outcome="failed", failure=failure), operation=HAND)
     timeline.settle(HAND, OperationEnded(outcome="failed", failure=failure), operation=HAND)
     timeline.settle("lead", OperationEnded(outcome="succeeded", text="without hand"))
-    lacking = Failure(kind="budget", agent="lead", message="no room; the answer lacks the work that was refused")
+    lacking = Failure(
+        kind="budget",
+        agent="lead",
+        message="no room; some work was refused for this reason, so the answer is incomplete",
+    )
     timeline.add(RunEnded(outcome="failed", failure=lacking))
 
     assert find_retry_position(timeline.entries, "") == before

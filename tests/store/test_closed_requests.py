@@ -71,7 +71,7 @@ async def test_a_request_that_expired_in_a_run_that_has_ended(tmp_path: Path, pr
 
     assert explain(path, prefix) == (
         f"a1b2 expired at {WHEN}: nobody answered within 300 s, so write_file was denied and the agent went on without "
-        "it; to have it done, start a new run; approvals.timeout in the settings gives you more time"
+        "it; start a new run if this is still needed; increase approvals.timeout in the settings to get more time"
     )
 
 
@@ -81,10 +81,10 @@ async def test_a_request_that_expired_in_a_run_that_goes_on(tmp_path: Path) -> N
         said = explain(path)
 
     assert said.endswith(
-        "; podium send r TEXT can tell the agent to try again, which asks you again; "
-        "approvals.timeout in the settings gives you more time"
+        "; use podium send r TEXT to ask the agent to try again; you will then get a new request; "
+        "increase approvals.timeout in the settings to get more time"
     )
-    assert "; podium resume r continues the run; " in explain(path)
+    assert "; continue the run with podium resume r; " in explain(path)
 
 
 async def test_a_request_that_expired_while_no_process_worked_on_the_run(tmp_path: Path) -> None:
@@ -92,7 +92,8 @@ async def test_a_request_that_expired_while_no_process_worked_on_the_run(tmp_pat
     await write_run(path, make_request())
 
     assert explain(path) == (
-        f"a1b2 expired at {WHEN} without an answer, and run r is not running; podium resume r has the agent ask again"
+        f"a1b2 expired at {WHEN} without an answer, and run r is not running; "
+        "resume the run with podium resume r, and the agent will ask again"
     )
 
 
@@ -122,7 +123,7 @@ async def test_a_request_whose_run_has_ended(tmp_path: Path, request_event: Even
     await write_run(path, request_event, RunEnded(outcome="cancelled"))
 
     assert explain(path) == (
-        "a1b2 needs no answer any more: run r has ended (cancelled); to have it done, start a new run"
+        "a1b2 can no longer be answered: run r has ended (cancelled); start a new run if this is still needed"
     )
 
 
@@ -131,7 +132,7 @@ async def test_a_request_of_an_agent_that_has_stopped(tmp_path: Path) -> None:
     async with working_run(path, make_request(expires_at=time.time() + 600), OperationEnded(outcome="failed")):
         said = explain(path)
 
-    assert said.startswith("a1b2 needs no answer any more: the agent that asked has stopped; podium send r TEXT ")
+    assert said.startswith("a1b2 can no longer be answered: the agent that asked has stopped; use podium send r TEXT ")
 
 
 async def test_an_answer_of_a_person_is_not_called_an_expiry(tmp_path: Path) -> None:

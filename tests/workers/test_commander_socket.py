@@ -228,7 +228,7 @@ def test_a_link_in_place_of_the_lock_is_refused_and_left_alone(store: Path) -> N
     victim = store.parent / "victim"
     commander_socket_path(store).with_name("commander.lock").symlink_to(victim)
 
-    with pytest.raises(SocketInUse, match="cannot open the lock"), bind_socket(commander_socket_path(store)):
+    with pytest.raises(SocketInUse, match="cannot open the lock file"), bind_socket(commander_socket_path(store)):
         pass
 
     assert not victim.exists()

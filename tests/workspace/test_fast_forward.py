@@ -180,7 +180,7 @@ async def test_files_that_go_through_a_filter_are_left_to_the_persons_git(repo: 
         repo.commit(rules)
     repo.branch("feat", {"large.bin": "version\n"} | ({} if where == "main" else rules))
 
-    await expect_refusal(repo, "would go through a git filter, .* git merge --ff-only")
+    await expect_refusal(repo, "git filters apply to .*, and Podium does not run filters; .* git merge --ff-only")
 
 
 async def test_a_merge_under_way_in_the_checkout_is_refused(repo: Repo) -> None:

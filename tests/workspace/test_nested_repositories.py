@@ -114,5 +114,6 @@ async def test_any_number_of_repositories_is_reported_in_a_few_sentences(tmp_pat
     told = nested.move_aside()
 
     assert len(told) == MOST_TOLD + 1
-    assert told[-1] == f"{100 - MOST_TOLD} more repositories were moved to {tmp_path / 'aside'} or beside their folders"
+    moved = f"{100 - MOST_TOLD} more repositories were moved to {tmp_path / 'aside'} or to a new folder next to them"
+    assert told[-1] == moved
     assert not list(checkout.glob("*/.git"))

@@ -200,7 +200,7 @@ def test_a_command_that_fills_the_disk_is_ended_and_the_reason_is_reported(place
     done = place.call(fill_disk)
     (place.repo / "big").unlink()
 
-    assert done.text.startswith("the command was ended because its disk is almost full: only ")
+    assert done.text.startswith("the command was stopped because the disk is almost full: only ")
     assert not done.is_late
 
 

@@ -157,9 +157,7 @@ def _locate_value(value: object, line: int, lines: Iterator[int], depth: int) ->
         for key, inner in value:
             at = next(lines)
             if key in fields:
-                raise MalformedText(
-                    f"appears twice, here and on line {fields[key].line}; keep only one", line=at, key=key
-                )
+                raise MalformedText(f"duplicate key, also on line {fields[key].line}; keep only one", line=at, key=key)
             fields[key] = _locate_value(inner, at, lines, depth + 1)
         return MappingNode(line=line, fields=fields)
     if isinstance(value, list):

@@ -122,7 +122,9 @@ class SharedServer:
                     f"{escape_unprintable(name)}; the first is used"
                 )
             elif (flaw := _find_schema_flaw(tool)) is not None:
-                self._notice(f"the tool {escape_unprintable(truncate_text(name, 100))} is left out: {flaw}")
+                self._notice(
+                    f"the tool {escape_unprintable(truncate_text(name, 100))} is not available to agents: {flaw}"
+                )
             else:
                 offered[name] = tool
         new: dict[str, TrustRecord] = {}

@@ -226,7 +226,7 @@ def _judge_without_rule(subject: Subject, mode: Mode) -> Verdict:
     if subject.tool in CHANGING and is_inside and mode == "accept-edits":
         return Verdict("allow", None, "mode accept-edits allows edits inside the checkout")
     if not is_inside:
-        return Verdict("ask", None, "it reaches outside the checkout, and no rule allows that")
+        return Verdict("ask", None, "it accesses a path outside the checkout, and no rule allows that")
     return Verdict("ask", None, "no rule allows it")
 
 

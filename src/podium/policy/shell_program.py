@@ -131,7 +131,7 @@ def _find_wrapper_risks(words: Words, name: str) -> Iterator[Risk]:
     at = 1
     while at < len(words) and BEFORE_WRAPPED.fullmatch(words[at]):
         if name in TEXT_READERS or "=" in words[at]:
-            yield Risk(at, f"{name} {words[at]} changes what runs")
+            yield Risk(at, f"{words[at]} changes the command that {name} runs")
         at += 1
     yield Risk(at, f"{name} runs another command")
     if name in TEXT_READERS - SHELLS:
@@ -149,7 +149,7 @@ def _find_runner_risks(words: Words) -> Iterator[Risk]:
     """Yield the risks of a subcommand such as `uv run`: its options, and the inner command with its risks."""
     at = 2
     while at < len(words) and words[at].startswith("-"):
-        yield Risk(at, f"{words[at]} changes what {words[0]} {words[1]} runs")
+        yield Risk(at, f"{words[at]} changes the command that {words[0]} {words[1]} runs")
         at += 1
     yield Risk(at, f"{words[0]} {words[1]} runs another command")
     if at < len(words):

@@ -59,7 +59,7 @@ def read_keys(top: FieldReader, *, stem: str, prompt: str, description: str, sou
     below = dict.fromkeys(TEAM_KEYS, "team")
     fields = top.read_fields(("name", *READERS, *FOREIGN_KEYS), also={"consult": "advisors"}, below=below)
     if "advisors" in fields and fields["advisors"].key == "consult":
-        fields["advisors"].add_warning("consult is read as advisors; use advisors")
+        fields["advisors"].add_warning("consult is an alias of advisors; use advisors")
     values: dict[str, Any] = {key: read(fields[key]) for key, read in READERS.items() if key in fields}
     other = {to_camel_case(key): read_foreign_key(fields[key]) for key in FOREIGN_KEYS if key in fields}
     name, display_name = read_name(top, fields.get("name"), stem)
@@ -105,7 +105,7 @@ def reject_duplicate_destinations(fields: Mapping[str, FieldReader]) -> None:
 
 def read_foreign_key(reader: FieldReader) -> Any:
     """Return the value of a key that belongs to another program, and warn that it has no effect."""
-    reader.add_warning("kept, but has no effect")
+    reader.add_warning("this key has no effect in Podium")
     return to_plain_value(reader.node)
 
 

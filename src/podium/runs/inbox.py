@@ -197,5 +197,5 @@ def resolve_choice(asked: QuestionAsked, text: str) -> str:
     if not word.isdecimal() or not 1 <= int(word) <= len(asked.choices):
         there_are = ", ".join(f"{number} ({choice})" for number, choice in enumerate(asked.choices, 1))
         or_text = "" if is_decision else ", or type an answer"
-        raise Mistake(f"{asked.id} has no choice {truncate_text(word)}; choose from {there_are}{or_text}")
+        raise Mistake(f"{truncate_text(word)!r} is not a choice of {asked.id}; choose from {there_are}{or_text}")
     return asked.choices[int(word) - 1]

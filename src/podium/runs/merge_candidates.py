@@ -81,13 +81,13 @@ async def _find_named_candidate(
     tip = (await branch_tips(context.repository, [name])).get(name)
     if newest is None and tip is not None:
         result = await to_thread.run_sync(find_team_result, context.store, name)
-        notice = "not a worker's branch; merging it as it is" if result is None else describe_result(result, tip)
+        notice = "not a worker's branch; merging its current commit" if result is None else describe_result(result, tip)
         return MergeCandidate(branch=name, base=target, notice=f"{name}: {notice}")
     worker = newest or context.find_worker(name)
     notice = ""
     if worker.state != "complete":
         what = "did not succeed" if worker.is_over else "has not ended"
-        notice = f"{worker.name}: its worker {what} ({worker.state}); merging the branch as it is now"
+        notice = f"{worker.name}: its worker {what} ({worker.state}); merging the branch's current commit"
     return await _make_candidate(context, worker, target, resolvers_by_branch, notice=notice)
 
 

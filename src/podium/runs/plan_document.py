@@ -18,8 +18,8 @@ from ..values.plan import WorkPlan
 from ..values.yaml_parser import parse_yaml_mapping
 
 HEADER = """\
-# The plan. Change it, then save and close the editor to approve it as it is here.
-# If you change nothing or delete everything, the plan is not answered.
+# The plan. Edit it, then save and close the editor to approve the edited plan.
+# If you change nothing or delete everything, the plan is neither approved nor rejected.
 """
 
 

@@ -217,7 +217,7 @@ class RunDriver:
         """
         why = self.context.allowance.find_refusal(self._root.scope.path)
         if why is not None:
-            message = f"{why}; the answer lacks the work that was refused for this reason"
+            message = f"{why}; some work was refused for this reason, so the answer is incomplete"
             failure = Failure(kind="budget", agent=self.agent, message=message)
         elif answer.text.endswith(CUT_OFF_MARK) or any(part.text.endswith(CUT_OFF_MARK) for part in answer.parts):
             message = "the answer was cut off at the model's token limit, even after the model was asked to continue"

@@ -35,7 +35,9 @@ def send_message(
     post_to_mailbox(store, summary.id, message, ref=ref, files=files)
     if derive_run_state(summary) == "running":
         return f"{to} will receive the message at the start of its next turn"
-    return f"run {summary.id} is not running; the message will be sent after podium resume {summary.id}"
+    return (
+        f"run {summary.id} is not running; the message will be delivered when you resume it: podium resume {summary.id}"
+    )
 
 
 async def pause_run(launcher: RunLauncher, run: str, *, by: str = "") -> str:

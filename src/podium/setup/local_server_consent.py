@@ -22,8 +22,8 @@ def require_consent(models: Iterable[str], settings: Settings, environ: Mapping[
         if provider is not None and provider not in _list_agreed_providers(settings, environ):
             url = resolve_base_url(PROVIDERS[provider], settings.add_provider_addresses(environ))
             raise Mistake(
-                f"{chooser} uses {model}, a model server on this machine that you have not agreed to; "
-                f"to agree, run podium models --use {url}"
+                f"{chooser} uses {model} on a local model server that you have not confirmed; "
+                f"to confirm it, run podium models --use {url}"
             )
 
 

@@ -86,9 +86,9 @@ def add_constraints(agent: Agent, constraints: Iterable[str]) -> Agent:
     team = agent.team
     if team is None or team.mode != "collaborate":
         what = "has no team" if team is None else f"leads a team in mode {team.mode}"
-        raise Mistake(f"{agent.name} {what}, so it takes no constraints; put them in the request instead")
+        raise Mistake(f"{agent.name} {what}, so constraints have no effect; put them in the request instead")
     if not all(text.strip() for text in constraints):
-        raise Mistake("a constraint is empty; describe what the team must observe")
+        raise Mistake("a constraint is empty; describe a rule that the team must follow")
     both = [*team.options.get("constraints", ()), *constraints]
     return structs.replace(agent, team=structs.replace(team, options=team.options | {"constraints": both}))
 
@@ -136,8 +136,8 @@ def require_not_ended(run: str, last: Entry) -> None:
         failure = last.event.failure
         is_spent = failure is not None and failure.kind == "budget"
         raise RunOver(
-            f"run {run} has ended ({last.event.outcome}) and cannot be changed; start a new one with podium run"
-            + (" and another --budget" if is_spent else "")
+            f"run {run} has ended ({last.event.outcome}) and cannot be changed; start a new run with podium run"
+            + (" and a higher --budget" if is_spent else "")
         )
 
 

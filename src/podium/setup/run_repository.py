@@ -55,7 +55,7 @@ class RunRepository:
     async def read_diff(self, base: str, commit: str) -> str:
         diff = await read_git_output(self._directory, "diff", "--no-color", "--end-of-options", base, commit)
         if len(diff) > LARGEST_DIFF:
-            return f"{diff[:LARGEST_DIFF]}\n[the rest of the diff is left out: it has {len(diff):,} characters]\n"
+            return f"{diff[:LARGEST_DIFF]}\n[diff truncated: {len(diff):,} characters in total]\n"
         return diff
 
     @asynccontextmanager

@@ -101,7 +101,7 @@ def find_item(name: str, items: Sequence[TrustItem]) -> TrustItem:
     if matches:
         raise Mistake(f"{name!r} is ambiguous: {' or '.join(item.key for item in matches)}; give the full name")
     available = f"available: {', '.join(item.key for item in items)}" if items else "there is nothing to trust"
-    raise Mistake(f"the repository proposes no {name!r}; {available}")
+    raise Mistake(f"the repository has no item {name!r} to trust; {available}")
 
 
 def match_items(name: str, items: Sequence[TrustItem]) -> list[TrustItem]:

@@ -120,7 +120,7 @@ def _hash_checkout(root: Path) -> str:
                 whole.update(os.fsencode(f"{folder}/{name}\0{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}\n"))
         if count > MOST_CHECKOUT_FILES:
             raise InvalidCall(
-                "`command` has too many files and folders for an approval to cover; "
+                "`command` refers to too many files and folders to be approved; "
                 "split it into several commands, or write a script and run that."
             )
     return whole.hexdigest()

@@ -129,7 +129,7 @@ def _add_node(value: LocatedNode, open_parts: list[_OpenCollection]) -> None:
     elif isinstance(value, ScalarNode):
         first, here.key = here.fields.get(value.raw), value
         if first is not None:
-            message = f"appears twice, here and on line {first.line}; keep only one"
+            message = f"duplicate key, also on line {first.line}; keep only one"
             raise MalformedText(message, line=value.line, key=_format_key_path(open_parts))
 
 

@@ -173,7 +173,8 @@ class Commander:
         except Exception as error:  # isolation boundary: an error in one worker must not affect the others
             self._logs.write_line(worker.run, f"the commander could not continue this worker: {error!r}")
             await self._end_run(
-                worker.run, partial(self._launcher.fail_run, worker.run, f"the commander failed: {error}")
+                worker.run,
+                partial(self._launcher.fail_run, worker.run, f"the commander could not continue this worker: {error}"),
             )
 
     async def _run_with_restarts(self, worker: ActiveWorker) -> None:

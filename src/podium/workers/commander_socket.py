@@ -75,7 +75,9 @@ def _acquire_lock(path: Path) -> int:
         try:
             lock = os.open(_lock_path(path), os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:
-            raise SocketInUse(f"cannot open the lock {_lock_path(path)}: {error.strerror}; remove it") from error
+            raise SocketInUse(
+                f"cannot open the lock file {_lock_path(path)}: {error.strerror}; remove the file and try again"
+            ) from error
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             with suppress(FileNotFoundError):

@@ -36,7 +36,7 @@ class WorkerNotifications:
         try:
             waiting = await to_thread.run_sync(self._list_waiting, run)
         except PodiumError as error:
-            self._logs.write_line(run, f"nobody was notified about request {id}: {error}")
+            self._logs.write_line(run, f"no notification was sent about request {id}: {error}")
             return
         if id in waiting:
             self._told.add(id)
@@ -51,7 +51,7 @@ class WorkerNotifications:
         try:
             notification = await to_thread.run_sync(self._read_end, run)
         except PodiumError as error:
-            self._logs.write_line(run, f"nobody was notified about its end: {error}")
+            self._logs.write_line(run, f"no notification was sent about the end of this run: {error}")
             return
         if notification is not None:
             self._notifier.send(notification)

@@ -35,7 +35,7 @@ def artifacts_command(run: str, name: str | None, is_json: bool) -> None:
     if is_json:
         click.echo(as_json({"schema": SCHEMA, "run": id, "artifacts": artifacts}))
     elif not artifacts:
-        print_to_stderr(f"run {id} has no artifacts; only teams in mode collaborate store them")
+        print_to_stderr(f"run {id} has no artifacts; only teams in collaborate mode store artifacts")
     else:
         rows = [(one.kind, one.name, one.step, one.author, f"{one.size:,} bytes", one.digest[:12]) for one in artifacts]
         for row in align_columns(rows):

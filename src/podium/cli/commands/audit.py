@@ -25,7 +25,7 @@ def audit_command(run: str, is_json: bool) -> None:
     if is_json:
         click.echo(as_json({"schema": SCHEMA, "run": id, "actions": acts}))
     elif not acts:
-        print_to_stderr(f"run {id} has no actions that needed permission")
+        print_to_stderr(f"run {id} has no allowed or denied actions")
     else:
         for act in acts:
             click.echo(escape_for_terminal(format_action_line(act)))

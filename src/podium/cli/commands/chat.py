@@ -36,7 +36,10 @@ HISTORY = "chat_history"
 @click.option("--model", help="Model for agents that do not specify one, e.g. openai:gpt-5-mini.")
 @permissions_option
 @click.option(
-    "--no-sandbox", "is_bare", is_flag=True, help="Run commands without a sandbox; this is shown and recorded."
+    "--no-sandbox",
+    "is_bare",
+    is_flag=True,
+    help="Run commands without a sandbox. Podium shows a warning and records this.",
 )
 @click.option("--plain", "is_plain", is_flag=True, help="Print plain lines, without a prompt fixed at the bottom.")
 def chat_command(

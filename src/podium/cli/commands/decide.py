@@ -38,14 +38,14 @@ DECISION = Agent(
 @click.option("--option", "options", multiple=True, required=True, help="An option; give at least two.")
 @click.option("--evidence", default="", help="Information for choosing between the options; - reads standard input.")
 @click.option(
-    "--by", default=PERSON, metavar="person|TEAM", help="Who decides: person, or the name of a team, which votes."
+    "--by", default=PERSON, metavar="person|TEAM", help='Who decides: "person", or the name of a team that votes.'
 )
-@click.option("--rule", help="majority, quorum:N, unanimous or weighted; by default the rule of the team.")
-@click.option("--window", type=float, help="How many seconds the vote is open; by default as long as the team says.")
+@click.option("--rule", help="Voting rule: majority, quorum:N, unanimous or weighted; default: the team's rule.")
+@click.option("--window", type=float, help="Time limit for the vote in seconds; default: the team's time limit.")
 @click.option(
     "--decide-by",
     type=click.Choice(["lead", PERSON]),
-    help="Who decides if the vote has no result; by default whom the team names.",
+    help="Who decides if the vote has no result; default: the team's setting.",
 )
 @click.option("--supersede", metavar="ID", help="The earlier decision that this one replaces.")
 @click.option("--model", help="Model for members that do not specify one, e.g. openai:gpt-5-mini.")
@@ -102,9 +102,7 @@ def _find_team(settings: Settings, place: Path, name: str) -> Agent:
     """Return the agent with that name. Raise Mistake if it does not lead a team that can vote."""
     agent = load_roster(place, settings.home).get(name)
     if agent.team is None:
-        raise Mistake(
-            f"{name} does not lead a team that can vote; use --by person or a team; podium teams lists the teams"
-        )
+        raise Mistake(f"{name} does not lead a team; use --by person or --by TEAM (podium teams lists the teams)")
     validate_team_options(agent)
     return agent
 
@@ -126,4 +124,4 @@ def _print_waiting(settings: Settings, ending: RunEnding) -> None:
     with open_reader(settings.store) as reader:
         requests = list_run_requests(reader, reader.read_summary(ending.result.run_id))
     for one in requests:
-        print_to_stderr(f"the decision waits for you: podium answer {one.asked.id} OPTION")
+        print_to_stderr(f"the decision needs your answer: podium answer {one.asked.id} OPTION")

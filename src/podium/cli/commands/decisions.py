@@ -33,7 +33,7 @@ class DecisionsCommandGroup(click.Group):
 
 
 @click.group("decisions", cls=DecisionsCommandGroup, invoke_without_command=True, subcommand_metavar="[ID]")
-@click.option("--in-force", "is_in_force", is_flag=True, help="Leave out decisions that are open or superseded.")
+@click.option("--in-force", "is_in_force", is_flag=True, help="List only decisions that are in force.")
 @repo_option
 @json_option
 @click.pass_context

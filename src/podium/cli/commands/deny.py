@@ -15,7 +15,7 @@ from ..terminal.answer_report import get_channel, get_username, submit_answer
 
 @click.command("deny")
 @click.argument("id")
-@click.option("--why", default="", help="Reason, which the agent sees.")
+@click.option("--why", default="", help="Reason to show to the agent.")
 @click.option("--pause", "pauses", is_flag=True, help="Also pause the run.")
 @click.option("--stop", "stops", is_flag=True, help="Also stop the run.")
 def deny_command(id: str, why: str, pauses: bool, stops: bool) -> int:

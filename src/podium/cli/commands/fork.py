@@ -137,5 +137,5 @@ def parse_choice(text: str) -> tuple[str, str]:
     """Return the decision and the option in `DECISION=OPTION`."""
     decision, equals, option = text.partition("=")
     if not (decision and equals and option):
-        raise click.UsageError(f"--decide is {text!r}, which is not a decision and an option; use DECISION=OPTION")
+        raise click.UsageError(f"invalid value for --decide: {text!r}; use DECISION=OPTION")
     return decision, option

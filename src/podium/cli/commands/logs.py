@@ -75,7 +75,7 @@ def logs_command(
 def _require_known_kinds(kinds: tuple[str, ...]) -> None:
     if unknown := [kind for kind in kinds if kind not in KINDS.values()]:
         similar = ", ".join(get_close_matches(unknown[0], KINDS.values())) or "none (docs/runs.md lists all kinds)"
-        raise click.UsageError(f"--kind {unknown[0]!r} does not exist; similar kinds: {similar}")
+        raise click.UsageError(f"unknown kind {unknown[0]!r} in --kind; similar kinds: {similar}")
 
 
 def follow_run(settings: Settings, run: str, wanted: EntryFilter, *, after: int, is_jsonl: bool) -> None:

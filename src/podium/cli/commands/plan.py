@@ -51,7 +51,7 @@ def plan_command(run: str, is_edited: bool, is_full: bool, is_json: bool) -> int
         return edit_plan(store, next(one for one in runs if one.id == asked.summary.id), asked)
     teams = [(work.id, team) for work in runs for team in work.teams]
     if not teams:
-        raise Mistake(f"run {id} has no plan; only teams in mode collaborate make one")
+        raise Mistake(f"run {id} has no plan; only teams in collaborate mode make plans")
     if is_json:
         fields = [{"run": worker, **work_fields(team)} for worker, team in teams]
         click.echo(as_json({"schema": SCHEMA, "run": id, "teams": fields}))
@@ -61,7 +61,7 @@ def plan_command(run: str, is_edited: bool, is_full: bool, is_json: bool) -> int
             click.echo(escape_for_terminal(line))
     for one in waiting:
         print_to_stderr(
-            f"the plan waits for your approval: podium answer {one.asked.id} approve, or podium plan {id} --edit"
+            f"the plan needs your approval: podium answer {one.asked.id} approve, or podium plan {id} --edit"
         )
     return None
 
@@ -78,7 +78,7 @@ def edit_plan(store: Path, run: WorkRun, one: OpenRequest) -> int:
     text = render_plan_document(plan)
     edited = click.edit(text, extension=".yaml")
     if edited is None or edited == text or not edited.strip():
-        print_to_stderr("nothing was changed, so the plan still waits for your approval")
+        print_to_stderr("nothing was changed, so the plan still needs your approval")
         return 0
     team = next((team for team in run.teams if team.operation == one.entry.operation), None)
     done = [] if team is None else [id for id, step in team.progress.steps.items() if step.state == "done"]

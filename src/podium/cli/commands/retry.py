@@ -20,7 +20,7 @@ from .fork import open_source, work_on_fork
 
 @click.command("retry")
 @click.argument("run")
-@click.option("--from", "start", default="", metavar="STEP|AGENT", help="Plan step or agent to start again from.")
+@click.option("--from", "start", default="", metavar="STEP|AGENT", help="Plan step or agent to restart from.")
 @click.option(
     "--budget", type=BudgetParamType(), help="New limits; usage already recorded for RUN counts towards them."
 )

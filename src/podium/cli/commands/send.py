@@ -47,7 +47,10 @@ def send_command(run: str, text: str, paths: tuple[Path, ...]) -> None:
     if derive_run_state(summary) == "running":
         print_to_stderr(f"{to} will receive the message at the start of its next turn")
     else:
-        print_to_stderr(f"run {summary.id} is not running; the message will be sent after podium resume {summary.id}")
+        print_to_stderr(
+            f"run {summary.id} is not running; the message will be delivered when you resume it: "
+            f"podium resume {summary.id}"
+        )
 
 
 def find_run_and_agent(store: Path, reader: StoreReader, recipient: str) -> tuple[str, str]:

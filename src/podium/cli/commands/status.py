@@ -15,7 +15,9 @@ from ..terminal.text import as_json
 
 
 @click.command("status")
-@click.option("--watch", "is_watching", is_flag=True, help="Keep the overview on the screen and answer requests.")
+@click.option(
+    "--watch", "is_watching", is_flag=True, help="Keep the overview on the screen, with keys to answer requests."
+)
 @click.option("--json", "is_json", is_flag=True, help="Print the overview as JSON.")
 def status_command(is_watching: bool, is_json: bool) -> None:
     """Show the requests that need you, the active agents and the finished runs, for all runs.

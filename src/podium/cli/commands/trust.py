@@ -98,9 +98,10 @@ def trust_and_report(item: TrustItem, trust: Trust) -> None:
 def prompt_for_trust(overview: TrustOverview, trust: Trust) -> None:
     """Ask the user at the terminal about each undecided item. Raise Mistake if there is no terminal."""
     if not is_attended():
+        count = len(overview.open_items)
         raise Mistake(
-            f"{format_count(len(overview.open_items), 'item')} undecided, and Podium cannot ask without a terminal; "
-            "give the items to trust, use --all, or show them with --list"
+            f"{format_count(count, 'item')} {'needs' if count == 1 else 'need'} a decision, but there is no terminal "
+            "to ask on; name the items to trust, or use --all or --list"
         )
 
     async def prompt_for_each() -> None:

@@ -65,7 +65,10 @@ def workers_command(ctx: click.Context, is_all: bool, repo: Path | None, is_json
     ctx.obj = context = RepoContext(repo)
     if ctx.invoked_subcommand is not None:
         if is_json or is_all:
-            raise click.UsageError(f"{'--json' if is_json else '--all'} cannot come before {ctx.invoked_subcommand}")
+            option, subcommand = "--json" if is_json else "--all", ctx.invoked_subcommand
+            raise click.UsageError(
+                f"{option} cannot come before {subcommand}; podium workers {subcommand} --help lists its options"
+            )
         return
     rows = WorkerIndex(context.store).list_listed(None if is_all else context.root)
     workers = load_worker_states(context.store, (row.run for row in rows))

@@ -44,7 +44,10 @@ def worktrees_command(ctx: click.Context, repo: Path | None, is_json: bool) -> N
     ctx.obj = worktrees = open_worktrees(Repository.at(repo or Path.cwd()))
     if ctx.invoked_subcommand is not None:
         if is_json:
-            raise click.UsageError(f"--json must come after {ctx.invoked_subcommand}")
+            subcommand = ctx.invoked_subcommand
+            raise click.UsageError(
+                f"--json cannot come before {subcommand}; podium worktrees {subcommand} --help lists its options"
+            )
         return
     summaries, disk_usage = anyio.run(_load_worktrees, worktrees)
     if is_json:

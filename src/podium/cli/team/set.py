@@ -49,9 +49,7 @@ def team_set_command(name: str, member: str | None, model: str | None, prompt: s
     context = load_team_context(repo)
     if member is None:
         if model == DEFAULT_MODEL_WORD:
-            raise Mistake(
-                "--model default is not possible in a run, where a model can be changed but not removed; give a model"
-            )
+            raise Mistake("--model default cannot be used for a run; give the name of a model")
         words = "" if prompt is None else read_text_argument(prompt)
         change_running_member(
             name, model="" if model is None else validate_model_name(model, context.repo), prompt=words

@@ -48,7 +48,7 @@ def load_team_context(repo: Path | None) -> TeamContext:
 def print_overridden_builtin(name: str, context: TeamContext) -> None:
     """If a saved team overrides a built-in agent, print the qualified name by which that agent is still available."""
     if builtin := find_overridden_builtin(name, context.roster):
-        print_to_stderr(f"note: {name} is now this team; the built-in one is still available as {builtin}")
+        print_to_stderr(f"note: {name} now refers to this team; the built-in one is still available as {builtin}")
 
 
 def confirm_action(question: str, *, is_agreed: bool) -> None:
@@ -58,7 +58,7 @@ def confirm_action(question: str, *, is_agreed: bool) -> None:
     from ..terminal.terminal_input import is_attended  # imported here for start-up time: only this function needs it
 
     if not is_attended():
-        raise Mistake(f"{question} Podium cannot ask without a terminal; give --yes to confirm")
+        raise Mistake(f"there is no terminal to confirm on; give --yes to confirm: {question}")
     if not click.confirm(question, err=True):
         print_to_stderr("nothing was changed")
         raise click.exceptions.Exit(exit_codes.DENIED)

@@ -38,7 +38,10 @@ park_option = click.option(
     help="Without a terminal, queue permission requests and pause the run instead of denying them.",
 )
 no_sandbox_option = click.option(
-    "--no-sandbox", "is_bare", is_flag=True, help="Run commands without a sandbox; this is shown and recorded."
+    "--no-sandbox",
+    "is_bare",
+    is_flag=True,
+    help="Run commands without a sandbox. Podium shows a warning and records this.",
 )
 
 

@@ -82,7 +82,9 @@ def _find_refusal(repository: Repository, result: Train, options: MoveOptions) -
     if options.is_agreed:
         return None
     if options.is_json or not is_attended():
-        print_to_stderr(f"{result.target} was not moved; {branch} has the merged result; to move {result.target}, run:")
+        print_to_stderr(
+            f"{result.target} was not moved; {branch} contains the merged result; to move {result.target}, run:"
+        )
         print_to_stderr(f"  {format_agree_command(result, options.commands)}")
         return exit_codes.ASKS
     return None if _ask_person(repository, result) else exit_codes.DENIED
@@ -117,7 +119,7 @@ def _try_to_move(repository: Repository, result: Train) -> PodiumError | None:
         anyio.run(_move_target, repository, result)
     except PodiumError as error:
         assert result.ref is not None
-        print_to_stderr(f"{result.ref.removeprefix(HEADS)} has the merged result")
+        print_to_stderr(f"{result.ref.removeprefix(HEADS)} contains the merged result")
         return error
     print_to_stderr(f"{result.target} is now at {result.commit[:SHORT]}, with {format_checked_tree(result)}")
     return None

@@ -82,7 +82,7 @@ def delete(team: Team, repo: Path) -> None:
             "only teams stored there can be deleted"
         )
     if folder.is_symlink() or not folder.is_dir():
-        raise Mistake(f"{folder.name} is a link or not a folder, so it is not deleted; remove it yourself")
+        raise Mistake(f"{folder.name} is not a regular folder, so it was not deleted; remove it yourself")
     try:
         with lock_squads(repo):
             delete_folder(folder)

@@ -59,7 +59,7 @@ def _describe_denial(entry: Entry, request: Asked, answered: Answered, summary: 
     done = f"{tool} was denied and the agent went on without it"
     if is_timeout_denial(answered):
         at = _format_time(request.action.expires_at or answered.at or entry.at)
-        hint = "approvals.timeout in the settings gives you more time"
+        hint = "increase approvals.timeout in the settings to get more time"
         return f"{request.id} expired at {at}: {answered.comment}, so {done}; {_advise(summary)}; {hint}"
     why = answered.comment or "without a person"
     hint = "podium run --park queues requests instead"
@@ -70,22 +70,25 @@ def _describe_unanswered(entry: Entry, request: Asked, summary: RunSummary, *, n
     """Describe a request that nobody answered and that can no longer be answered."""
     if isinstance(summary.last.event, RunEnded):
         outcome = summary.last.event.outcome
-        return f"{request.id} needs no answer any more: run {entry.run} has ended ({outcome}); {_advise(summary)}"
+        return f"{request.id} can no longer be answered: run {entry.run} has ended ({outcome}); {_advise(summary)}"
     if not isinstance(request, PermissionAsked) or not is_expired(request, at=now):
-        return f"{request.id} needs no answer any more: the agent that asked has stopped; {_advise(summary)}"
+        return f"{request.id} can no longer be answered: the agent that asked has stopped; {_advise(summary)}"
     expired = f"{request.id} expired at {_format_time(request.action.expires_at)} without an answer"
     if summary.owner is not None and summary.owner.is_alive:
         return f"{expired}; {_advise(summary)}"
-    return f"{expired}, and run {entry.run} is not running; podium resume {entry.run} has the agent ask again"
+    return (
+        f"{expired}, and run {entry.run} is not running; "
+        f"resume the run with podium resume {entry.run}, and the agent will ask again"
+    )
 
 
 def _advise(summary: RunSummary) -> str:
     """Return advice for a user who still wants the action to be carried out."""
     if isinstance(summary.last.event, RunEnded):
-        return "to have it done, start a new run"
+        return "start a new run if this is still needed"
     if summary.owner is not None and summary.owner.is_alive:
-        return f"podium send {summary.id} TEXT can tell the agent to try again, which asks you again"
-    return f"podium resume {summary.id} continues the run"
+        return f"use podium send {summary.id} TEXT to ask the agent to try again; you will then get a new request"
+    return f"continue the run with podium resume {summary.id}"
 
 
 def _format_time(at: float) -> str:

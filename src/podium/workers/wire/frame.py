@@ -20,7 +20,7 @@ class FrameTooLong(BadFrame):
     """A line or message exceeds the limit."""
 
     def __init__(self, limit: int) -> None:
-        super().__init__(f"a message exceeds the limit of {limit} bytes; send less")
+        super().__init__(f"a message exceeds the limit of {limit} bytes; send a shorter message")
         self.limit = limit
 
 

@@ -126,7 +126,7 @@ class Repository:
         for folder in (start, *start.parents):
             if os.path.lexists(folder / ".git"):
                 return _read_repository(folder)
-        raise Mistake(f"{path} is not in a git repository; git init creates one")
+        raise Mistake(f"{path} is not in a git repository; create one with git init")
 
     @property
     def main_folder(self) -> Path:
@@ -262,7 +262,7 @@ def _read_repository(root: Path) -> Repository:
                 raise Mistake(f"{own} points to {git_dir}, not to a worktree or submodule; use an ordinary clone")
         _must_be_own_file(found.common_dir)
         if not (found.git_dir / "HEAD").is_file() or not (found.common_dir / "objects").is_dir():
-            raise Mistake(f"{root} is not a git repository: {found.git_dir} is incomplete; git init creates one")
+            raise Mistake(f"{root} is not a git repository: {found.git_dir} is incomplete; create one with git init")
     except (OSError, ValueError) as error:
         raise Mistake(f"cannot read the git repository {root}: {error}") from error
     return found

@@ -150,7 +150,7 @@ async def _must_be_safe_to_update(checkout: Repository, target: str, old: str, n
         )
     if filtered := await _find_filter_paths(checkout, new, [*added, *others]):
         raise Mistake(
-            f"{format_paths(filtered)} would go through a git filter, which Podium does not run; "
+            f"git filters apply to {format_paths(filtered)}, and Podium does not run filters; "
             f"update {escape_unprintable(target)} yourself: git merge --ff-only {new[:SHORT]}"
         )
 

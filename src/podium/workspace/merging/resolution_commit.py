@@ -47,10 +47,8 @@ async def commit_resolution_start(
             if isinstance(tried, ConflictingMerge)
             else "it is empty"
         )
-        raise Mistake(
-            f"{escape_unprintable(theirs.name)} cannot be handed over for resolution: {why}; merge them by hand"
-        )
-    what = "with its conflicts" if isinstance(tried, ConflictingMerge) else "with a check that fails"
+        raise Mistake(f"no worker can resolve {escape_unprintable(theirs.name)}: {why}; merge it manually")
+    what = "with its conflicts" if isinstance(tried, ConflictingMerge) else "with a failing check"
     message = f"Merge branch '{theirs.name}' {what}\n\n{NOTE}: to be resolved"
     commit = await write_commit(place, tried.tree, [ours.commit, theirs.commit], message)
     return ResolutionStart(commit=commit, ours=ours.commit, theirs=theirs.commit)

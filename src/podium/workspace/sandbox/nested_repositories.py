@@ -79,7 +79,8 @@ class NestedRepositories:
         """Move new repositories. Return a sentence about each of the first few, and a sentence about the others."""
         told = self._move_new_repositories()
         if (rest := len(told) - MOST_TOLD) > 0:
-            return [*told[:MOST_TOLD], f"{rest} more repositories were moved to {self._aside} or beside their folders"]
+            moved = f"{rest} more repositories were moved to {self._aside} or to a new folder next to them"
+            return [*told[:MOST_TOLD], moved]
         return told
 
     def _move_new_repositories(self) -> list[str]:

@@ -77,8 +77,8 @@ class DiskSpace:
         space, files = self._read_free()
         if space >= self._space and files >= self._files:
             return ""
-        left = f"{space // MIB} MiB are" if space < self._space else f"room for {files} files is"
-        return f"the command was ended because its disk is almost full: only {left} left"
+        left = f"{space // MIB} MiB are left" if space < self._space else f"{files} more files fit"
+        return f"the command was stopped because the disk is almost full: only {left}"
 
     def _read_free(self) -> tuple[int, int]:
         try:

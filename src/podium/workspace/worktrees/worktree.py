@@ -258,7 +258,7 @@ class Worktrees:
             if one.branch == branch:
                 return one
         if any(other.branch == branch for other in await list_git_worktrees(self.repository)):
-            raise Mistake(f"the worktree of {branch!r} was not created by Podium; git worktree remove removes it")
+            raise Mistake(f"the worktree of {branch!r} was not created by Podium; remove it with git worktree remove")
         there = ", ".join(one.branch for one in ours)
         raise Mistake(
             f"no worktree for the branch {branch!r}; " + (f"available: {there}" if there else "there are no worktrees")
@@ -270,8 +270,8 @@ class Worktrees:
         status = await self.read_status(checkout)
         if not status.is_clean and not force:
             raise Mistake(
-                f"{checkout.path} has {status.describe_unsaved()}; commit and merge them, or remove it with --force, "
-                "which saves everything first"
+                f"{checkout.path} has {status.describe_unsaved()}; commit and merge your work, or remove the "
+                "worktree with --force, which saves everything first"
             )
         if inner := await find_nested_repositories(checkout):
             raise Mistake(

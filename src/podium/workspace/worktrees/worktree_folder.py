@@ -32,7 +32,9 @@ def must_be_folder_pattern(pattern: str) -> None:
     if unknown := _BRACED.search(_FIELD.sub("", pattern)):
         raise Mistake(f"{pattern!r} contains {unknown[0]}, which is not a field; use {{repo}} and {{branch}}")
     if "{branch}" not in os.path.normpath(pattern):
-        raise Mistake(f"{pattern!r} is the same folder for every worktree; use a pattern that contains {{branch}}")
+        raise Mistake(
+            f"{pattern!r} would use the same folder for every worktree; use a pattern that contains {{branch}}"
+        )
     if pattern.startswith("~") and not pattern.startswith("~/"):
         raise Mistake(f"{pattern!r} is in another user's home folder; use ~/ for yours")
     if not pattern.startswith(("~", "/")):
