@@ -3,7 +3,7 @@
 import { plain } from "./plain_text.mjs";
 
 /** Return a text with hidden characters as escapes, such as \\u202e. Line breaks and tabs stay. */
-export const reveal = (text) => plain(text ?? "");
+export const reveal = (text) => plain(String(text ?? "").replaceAll("\r", "\\r"));
 
 /** Return a name on one line, with line breaks and hidden characters as escapes. */
 export const revealLine = (text) => reveal(text).replaceAll("\n", "\\n").replaceAll("\t", "\\t");
