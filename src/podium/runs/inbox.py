@@ -14,7 +14,7 @@ from typing import Protocol
 
 from anyio import sleep, to_thread, wait_readable
 
-from ..core.open_requests import Answered, describe_closing
+from ..core.open_requests import Answered, Asked, describe_closing
 from ..store.answering_clients import register_client
 from ..store.sqlite.mailbox import post_to_mailbox
 from ..store.sqlite.open_requests import OpenRequest, list_open_requests
@@ -44,10 +44,14 @@ class AnswerMailbox:
     def __init__(self, store: Path) -> None:
         self._store = store
         self._runs: dict[str, str] = {}
+        self._digests: dict[str, str] = {}
+        """The digests of the texts that questions show."""
 
-    def register_request(self, id: str, run: str) -> None:
+    def register_request(self, id: str, run: str, asked: Asked | None = None) -> None:
         """Register a request and the run that made it."""
         self._runs[id] = run
+        if isinstance(asked, QuestionAsked):
+            self._digests[id] = asked.digest
 
     def has_request(self, id: str) -> bool:
         """Return whether a request with this id is registered."""
@@ -68,7 +72,10 @@ class AnswerMailbox:
         return await self._post_answer(given)
 
     async def reply(self, id: str, text: str, *, by: str = "", channel: Channel) -> bool:
-        return await self._post_answer(QuestionAnswered(id=id, text=replace_surrogates(text), by=by, channel=channel))
+        digest = self._digests.get(id, "")
+        return await self._post_answer(
+            QuestionAnswered(id=id, text=replace_surrogates(text), by=by, digest=digest, channel=channel)
+        )
 
     async def _post_answer(self, given: Answered) -> bool:
         return await to_thread.run_sync(
@@ -171,7 +178,7 @@ class WorkerRequestWatcher:
         for id, one in asked.items():
             if id not in self._open:
                 self._open[id] = one.entry.run
-                self._answer_mailbox.register_request(id, one.entry.run)
+                self._answer_mailbox.register_request(id, one.entry.run, one.asked)
                 self._listener.handle_entry(one.entry, one.worker_name)
 
 

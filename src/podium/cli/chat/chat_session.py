@@ -289,9 +289,9 @@ class ChatTurn:
             case MessagesDelivered(ids=ids):
                 for id in ids:
                     self._received.pop(id, None)
-            case PermissionAsked(id=id) | QuestionAsked(id=id):
-                self._request_ids.add(id)
-                self._answer_mailbox.register_request(id, entry.run)
+            case PermissionAsked() | QuestionAsked() as asked:
+                self._request_ids.add(asked.id)
+                self._answer_mailbox.register_request(asked.id, entry.run, asked)
         self._prompter.handle_entry(entry)
         self._notices.handle_run_entry(entry)
 
