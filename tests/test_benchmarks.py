@@ -37,12 +37,14 @@ def run_benchmarks(*options: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
 
 
-def test_a_quick_run_gives_every_row_and_no_failed_call(tmp_path: Path) -> None:
-    done = run_benchmarks("--quick", "--no-peers", "--json", str(tmp_path / "result.json"))
+@pytest.mark.parametrize("rows", [("one_call", "append", "policy"), pytest.param(tuple(ROWS), marks=pytest.mark.slow)])
+def test_a_quick_run_gives_every_row_and_no_failed_call(rows: tuple[str, ...], tmp_path: Path) -> None:
+    chosen = [word for row in rows for word in ("--only", row)]
+    done = run_benchmarks("--quick", "--no-peers", *chosen, "--json", str(tmp_path / "result.json"))
 
     assert done.returncode == 0, done.stderr
     lines = json.loads((tmp_path / "result.json").read_text())["lines"]
-    assert {line["row"] for line in lines} == set(ROWS)
+    assert {line["row"] for line in lines} == set(rows)
     for line in lines:
         assert line["failed"] == {}, line
         assert set(line["figures"]) == ({OURS} if line["what"] in LINES_WITHOUT_LIMIT else {OURS, LIMIT}), line

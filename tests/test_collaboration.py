@@ -190,6 +190,7 @@ def test_the_built_in_team_carries_a_goal_to_a_merged_branch(workshop: Workshop,
     assert "No new dependency." in workshop.podium("logs", run, "--jsonl", "--kind", "team_formed").stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kills", [3])
 def test_a_collaboration_survives_the_death_of_all_its_processes(workshop: Workshop, play: Play, kills: int) -> None:
     play.replies |= REPLIES

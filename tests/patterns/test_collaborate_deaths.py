@@ -53,7 +53,7 @@ def count_events(studio: Studio, run: str) -> dict[str, int]:
 
 
 @pytest.mark.parametrize(
-    ("start", "stride"), [(2, 29), *(pytest.param(start, 16, marks=pytest.mark.slow) for start in range(2, 18))]
+    ("start", "stride"), [(2, 61), *(pytest.param(start, 16, marks=pytest.mark.slow) for start in range(2, 18))]
 )
 async def test_a_collaboration_in_a_repository_that_dies_at_any_entry_ends_the_same(
     studio: Studio, repo: Path, tmp_path: Path, start: int, stride: int

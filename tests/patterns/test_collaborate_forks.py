@@ -264,6 +264,7 @@ async def test_a_fork_builds_on_the_branches_of_finished_steps_and_delivers_its_
     assert len(server.calls) - before == 4
 
 
+@pytest.mark.slow
 async def test_a_fork_merges_the_finished_work_of_deleted_branches_and_its_request_reaches_workers(
     settings: Settings, repo: Path, play: Play, server: ModelServer
 ) -> None:

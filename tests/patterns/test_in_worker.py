@@ -431,6 +431,7 @@ async def test_workers_send_workers_only_to_the_maximum_depth(repo: Path, settin
     assert any("workers can be nested at most 3 deep" in text for text in answers)
 
 
+@pytest.mark.slow
 async def test_time_does_not_pass_for_a_team_while_its_worker_waits_for_a_person(
     repo: Path, settings: Settings
 ) -> None:

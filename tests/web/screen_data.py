@@ -269,7 +269,7 @@ def write_hostile_runs(site: Site, evil: str) -> None:
         WorkStateChanged(state="executing"),
         PlanStepStarted(step=evil, owner=evil),
         PlanStepSubmitted(step=evil, author=evil, branch=evil),
-        PlanStepReviewed(step=evil, reviewer=evil, attempt=1, passed=False, findings=(finding,)),
+        PlanStepReviewed(step=evil, reviewer=f"reviewer {evil}", attempt=1, passed=False, findings=(finding,)),
         PlanStepFailed(step=evil, reason=evil),
         SnapshotTaken(name=evil),
         ArtifactStored(kind="document", name=evil, digest="0" * 64, size=1, author=evil, step=evil),

@@ -296,6 +296,7 @@ def test_a_run_is_steered(machines: Machines) -> None:
     assert [one.text for one in machines.read_events(run) if isinstance(one, MessageReceived)] == ["Hurry"]
 
 
+@pytest.mark.slow
 def test_a_paused_run_is_resumed_and_its_requests_wait_for_an_answer(machines: Machines) -> None:
     run = machines.start("asker")
     asked = machines.wait_for(run, PermissionAsked).event
@@ -311,6 +312,7 @@ def test_a_paused_run_is_resumed_and_its_requests_wait_for_an_answer(machines: M
     assert (followed.exit_code, followed.stdout) == (0, "asked\n")
 
 
+@pytest.mark.slow
 def test_a_fork_runs_on_the_server_and_its_requests_wait_for_an_answer(machines: Machines) -> None:
     run = machines.start("asker")
     asked = machines.wait_for(run, PermissionAsked).event
@@ -397,6 +399,7 @@ def test_a_token_can_do_what_its_scopes_allow_until_it_is_revoked(machines: Mach
     )
 
 
+@pytest.mark.slow
 def test_a_command_whose_connection_breaks_is_carried_out_once_and_printed_whole(machines: Machines) -> None:
     run = machines.start("silent")
     machines.wait_for(run, TurnStarted)
@@ -415,6 +418,7 @@ def test_a_command_whose_connection_breaks_is_carried_out_once_and_printed_whole
     assert [one.text for one in machines.read_events(run) if isinstance(one, MessageReceived)] == ["Once"]
 
 
+@pytest.mark.slow
 def test_a_command_that_looks_ends_on_the_server_when_its_client_disconnects(machines: Machines) -> None:
     run = machines.start("silent")
     machines.wait_for(run, TurnStarted)

@@ -67,6 +67,7 @@ def test_every_screen_fits_and_can_be_read_by_everybody(
     assert find_serious_problems(page) == []
 
 
+@pytest.mark.slow
 def test_the_other_schemes_and_a_wide_window_fit_too(site: Site, visitor: Visitor) -> None:
     page = visitor.open(site, viewport=PHONE, color_scheme="light")
     go(page, site, f"workers/{data.CSV_RUN}")

@@ -6,6 +6,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from podium.core.placement import WorkerOptions
 from podium.store.sqlite.worker_index import WorkerIndex
 from podium.values.event import WorkerPlaced
@@ -108,6 +110,7 @@ async def test_a_worker_resolves_a_conflict_and_its_branch_is_merged_instead(lab
     lab.assert_clean_end(run)
 
 
+@pytest.mark.slow
 async def test_conflict_markers_that_a_resolver_leaves_never_reach_the_target_and_another_may_try(
     lab: WorkerLab,
 ) -> None:
@@ -134,6 +137,7 @@ async def test_conflict_markers_that_a_resolver_leaves_never_reach_the_target_an
     assert merged_and_left_out((await merge_as_json(lab, "--all"))[1]) == ([], [])
 
 
+@pytest.mark.slow
 async def test_conflicts_without_markers_are_described_in_words_and_both_versions_can_be_read(lab: WorkerLab) -> None:
     lab.repo.commit({"image.bin": b"\0old"})
     lab.repo.branch("one", {"old.txt": None, "image.bin": b"\0one"})
@@ -156,6 +160,7 @@ async def test_conflicts_without_markers_are_described_in_words_and_both_version
     assert not (lab.repo.path / "old.txt").exists()
 
 
+@pytest.mark.slow
 async def test_branches_built_on_a_resolved_branch_come_after_it_and_unmerged_commits_are_included(
     lab: WorkerLab,
 ) -> None:
@@ -197,6 +202,7 @@ async def test_without_a_conflict_no_resolver_is_started_and_an_unknown_one_is_r
     assert not lab.store.exists()
 
 
+@pytest.mark.slow
 async def test_a_resolver_that_failed_leaves_the_branch_to_another(lab: WorkerLab) -> None:
     await run_workers(lab, CONFLICTING_MOVES)
     write_resolver(lab, SILENT)
@@ -234,6 +240,7 @@ async def test_a_branch_that_fails_a_check_is_given_to_a_worker_too(lab: WorkerL
     assert not (lab.repo.path / "bad.txt").exists()
 
 
+@pytest.mark.slow
 async def test_a_branch_that_still_fails_its_check_stays_out_and_goes_to_another_worker(lab: WorkerLab) -> None:
     await run_workers(lab, {"feat/bad": [write("bad.txt"), "bad"]})
     write_resolver(lab, write("other.txt"), "not mended at all")

@@ -177,6 +177,7 @@ if "podium.processes.fork_server_main" in sys.orig_argv:
 """
 
 
+@pytest.mark.slow
 async def test_a_worker_that_connects_before_its_start_is_reported_is_killed_when_it_becomes_silent(
     lab: WorkerLab,
 ) -> None:

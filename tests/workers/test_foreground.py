@@ -6,6 +6,7 @@ import getpass
 import json
 from typing import Any
 
+import pytest
 from anyio import to_thread
 
 from podium.store.sqlite.reader import StoreReader
@@ -53,6 +54,7 @@ async def test_without_a_terminal_a_worker_is_denied_what_the_run_would_be(lab: 
     await lab.wait_no_processes()
 
 
+@pytest.mark.slow
 async def test_members_with_checkouts_are_listed_with_their_team_and_deleted_with_it(lab: WorkerLab) -> None:
     set_up_team(lab)
     done = await lab.run_podium("run", "crew", "go")

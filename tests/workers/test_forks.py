@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from podium import Agent, App
 from podium.values.agent import Member, Team
 from podium.values.event import Noticed, RunStarted, ToolAnswered, WorkerReturned, WorkerSent
@@ -53,6 +55,7 @@ async def test_the_tool_that_sent_unreturned_workers_sends_them_again(lab: Worke
     ]
 
 
+@pytest.mark.slow
 async def test_a_member_in_a_worker_is_sent_again_only_if_it_had_not_returned(lab: WorkerLab) -> None:
     member = make_scripted_agent(write("new.txt"), "written", isolation="process")
     lead = Agent(name="lead", team=Team(mode="sequential", members=(Member(agent="hand"), Member(agent="clerk"))))

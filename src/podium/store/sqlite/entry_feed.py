@@ -68,7 +68,7 @@ class EntryFeed:
                 ).fetchone()
             if found is not None:
                 return int(found[0])
-        raise Mistake(f"cursor {cursor[:60]!r} is not in this store; read the current state and follow from its cursor")
+        raise unknown_cursor(cursor)
 
     def read_after(self, position: int, most: int) -> list[FeedRow]:
         """Return the entries after a position, at most this many."""
@@ -82,3 +82,8 @@ class EntryFeed:
         """Return the number of the newest mailbox message of any run, or 0."""
         with translate_sqlite_errors(self.path):
             return int(self._connection.execute("SELECT coalesce(max(id), 0) FROM mail").fetchone()[0])
+
+
+def unknown_cursor(cursor: str) -> Mistake:
+    """Return the error for a cursor that names no entry of the store."""
+    return Mistake(f"cursor {cursor[:60]!r} is not in this store; read the current state and follow from its cursor")

@@ -16,7 +16,7 @@ import msgspec
 from anyio import move_on_after, sleep, to_thread
 
 from ...store.answering_clients import register_client
-from ...store.sqlite.entry_feed import EntryFeed, FeedRow
+from ...store.sqlite.entry_feed import EntryFeed, FeedRow, unknown_cursor
 from .entry_hub import EntryHub
 
 HEARTBEAT_SECONDS = 15.0
@@ -116,6 +116,8 @@ async def find_position(store: Path, hub: EntryHub, cursor: str | None) -> int:
 
     def look_up() -> int:
         if not store.exists():
+            if cursor:
+                raise unknown_cursor(cursor)
             return 0
         with EntryFeed(store) as feed:
             return feed.find_position(cursor)

@@ -29,6 +29,9 @@ const NEEDS_REQUESTS = new Set([
 let stream = null;
 let watched = { run: "", onEntries: null, onReset: null };
 let refreshTimer = 0;
+/** Whether the lists are being loaded, and whether something has changed since that began. */
+let isLoading = false;
+let hasChanged = false;
 let wantsRequests = true;
 
 export function say(text, isProblem = false) {
@@ -78,13 +81,16 @@ function restartStream(cursor) {
 
 function noteKinds(kinds) {
   wantsRequests ||= kinds.some((kind) => NEEDS_REQUESTS.has(kind));
-  if (!refreshTimer) refreshTimer = setTimeout(refresh, REFRESH);
+  hasChanged = true;
+  if (!refreshTimer && !isLoading) refreshTimer = setTimeout(refresh, REFRESH);
 }
 
 /** Load the overview, and the requests if they may have changed. */
 export async function refresh() {
   clearTimeout(refreshTimer);
-  refreshTimer = -1;
+  refreshTimer = 0;
+  isLoading = true;
+  hasChanged = false;
   const both = wantsRequests;
   wantsRequests = false;
   try {
@@ -99,7 +105,9 @@ export async function refresh() {
     wantsRequests ||= both;
     if (token.value && problem.status) say(problem.message, true);
   }
-  refreshTimer = 0;
+  isLoading = false;
+  // What happened while the lists were loaded may not be in them.
+  if (hasChanged && !refreshTimer) refreshTimer = setTimeout(refresh, REFRESH);
 }
 
 /** Load everything when somebody signs in, and forget it when they sign out. */
