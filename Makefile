@@ -11,7 +11,7 @@ demo: $(VENV)/ready
 	$(BIN)/podium demo
 
 test: system $(VENV)/ready
-	$(BIN)/python -m pytest -m "not slow" -n 3 --dist worksteal
+	$(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal
 
 test-slow: system $(VENV)/ready
 	$(BIN)/python -m pytest -m slow --hypothesis-profile=default

@@ -69,8 +69,9 @@ def test_keys_lead_everywhere(site: Site, visitor: Visitor) -> None:
     page.keyboard.press("j")
     page.keyboard.press("j")
     page.keyboard.press("k")
-    expect(page.get_by_role("region", name="Needs you").get_by_role("link").first).to_be_focused()
-    page.keyboard.press("Enter")
+    first = page.get_by_role("region", name="Needs you").get_by_role("link").first
+    expect(first).to_be_focused()
+    first.press("Enter")
     expect(page.get_by_role("heading", level=2)).to_be_focused()
 
     page.keyboard.press("/")

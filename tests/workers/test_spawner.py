@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 
 import pytest
 from anyio import create_task_group, fail_after
+from anyio.lowlevel import checkpoint
 
 from podium.workers.spawner import CAN_FORK, LOST_EXIT_CODE, ForkedProcess, FreshProcess, Spawner, open_spawner
 from podium.workers.worker_process import EXIT_FAILED, EXIT_INTERRUPTED
@@ -84,7 +85,9 @@ async def test_a_worker_has_a_session_a_folder_and_a_log_of_its_own(is_forking: 
             assert os.getsid(worker.pid) == worker.pid
             assert Path(f"/proc/{worker.pid}/cwd").readlink() == tmp_path
             assert {Path(f"/proc/{worker.pid}/fd/{number}").readlink() for number in (1, 2)} == {tmp_path / "log"}
-            assert b"SEEN=yes" in Path(f"/proc/{worker.pid}/environ").read_bytes().split(b"\0")
+            while not (environ := Path(f"/proc/{worker.pid}/environ").read_bytes()):
+                await checkpoint()  # it is empty while the new program is being loaded
+            assert b"SEEN=yes" in environ.split(b"\0")
             await worker.kill(signal.SIGKILL)
             await worker.wait()
 
