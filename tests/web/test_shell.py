@@ -49,6 +49,12 @@ def test_a_person_signs_in_once_with_each_address(site: Site, visitor: Visitor) 
     expect(other.get_by_role("alert")).to_contain_text("the code is unknown, used or too old")
 
 
+def open_command_bar(page: Page) -> None:
+    """Open the command bar and wait until it takes what is typed."""
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("combobox", name="A screen, a command, or a run's id or text")).to_be_focused()
+
+
 def test_keys_lead_everywhere(site: Site, visitor: Visitor) -> None:
     page = visitor.open(site)
     expect(page.get_by_role("region", name="Needs you").get_by_role("link")).to_have_count(2)
@@ -85,15 +91,15 @@ def test_keys_lead_everywhere(site: Site, visitor: Visitor) -> None:
     expect(page.get_by_label("Search the runs")).to_have_value("harbour")
     expect(page.get_by_text("No run matches.")).to_be_visible()
 
-    page.keyboard.press("Control+k")
+    open_command_bar(page)
     page.keyboard.type("go to now")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Now", exact=True)).to_be_visible()
-    page.keyboard.press("Control+k")
+    open_command_bar(page)
     page.keyboard.type("harbour")
     expect(page.get_by_role("option", name="Report on the harbour")).to_be_visible()
     page.keyboard.press("Escape")
-    page.keyboard.press("Control+k")
+    open_command_bar(page)
     page.keyboard.type("start")
     page.keyboard.press("Enter")
     expect(page.get_by_role("dialog", name="Start a run").get_by_label("Agent or team")).to_be_focused()

@@ -57,7 +57,8 @@ function Command({ command, isChosen, onChoose, number }) {
 export function CommandBar({ onClose }) {
   const [text, setText] = useState("");
   const [chosen, setChosen] = useState(0);
-  const commands = listCommands(text.trim(), useFoundRuns(text.trim()));
+  const found = useFoundRuns(text.trim());
+  const commands = listCommands(text.trim(), found);
   const at = Math.min(chosen, Math.max(0, commands.length - 1));
   const choose = (command) => {
     onClose();
@@ -66,8 +67,12 @@ export function CommandBar({ onClose }) {
   const handleKey = (event) => {
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     if (step) setChosen((at + step + commands.length) % Math.max(1, commands.length));
-    else if (event.key === "Enter" && !event.isComposing && commands[at]) choose(commands[at]);
-    else return;
+    else if (event.key === "Enter" && !event.isComposing) {
+      // Enter can come before the last letter is drawn, so the list is made again for what is in the field.
+      const current = event.target.value === text ? commands : listCommands(event.target.value.trim(), found);
+      const command = current[event.target.value === text ? at : 0];
+      if (command) choose(command);
+    } else return;
     event.preventDefault();
   };
   return html`<${Dialog} title="Search and commands" className="top" onClose=${onClose}>
