@@ -5,13 +5,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 SYSTEM_PACKAGES := git bwrap rg chromium
 
-.PHONY: demo test test-slow check bench system clean
+.PHONY: demo test test-failed test-slow check bench system clean
 
 demo: $(VENV)/ready
 	$(BIN)/podium demo
 
 test: system $(VENV)/ready
 	$(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal
+
+test-failed: $(VENV)/ready
+	$(BIN)/python -m pytest -m "not slow" --last-failed --last-failed-no-failures none
 
 test-slow: system $(VENV)/ready
 	$(BIN)/python -m pytest -m slow --hypothesis-profile=default
