@@ -21,6 +21,7 @@ from ...core.engine import EngineSessionSpec, Piece, Postponed, Reasoning, Super
 from ...core.scope import Scope
 from ...values.errors import AgentFailed, Failure, OutsideFailed, StoreFailed
 from ...values.event import CallCut, CallFailed, ModelReplied, Noticed, ToolUse
+from ...values.model_abilities import UNTESTED, ModelAbilities
 from ...values.request import replace_surrogates
 from ...values.usage import Usage
 from .conversation import CHARACTERS_A_TOKEN, Conversation, count_characters
@@ -62,7 +63,7 @@ def mark_unpriced(usage: Usage) -> Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A model that can be called: its adapter, name, price, throttle and context window.
+    """A model that can be called: its adapter, name, price, throttle, context window and tested abilities.
 
     `window` returns the size of the context window in tokens, or None if it is unknown. It is called
     only for long conversations, because the first lookup is slow.
@@ -73,6 +74,7 @@ class Model:
     add_cost: Callable[[Usage], Usage] = mark_unpriced
     throttle: ProviderThrottle = field(default_factory=ProviderThrottle)
     window: Callable[[], int | None] = lambda: None
+    abilities: ModelAbilities = UNTESTED
 
     @property
     def is_priced(self) -> bool:

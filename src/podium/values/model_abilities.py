@@ -1,0 +1,26 @@
+"""Describe what a model on one server can do, as far as a test has shown."""
+
+from __future__ import annotations
+
+from msgspec import Struct
+
+
+class ModelAbilities(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a model can do on the server that offers it. None means that it was not tested.
+
+    `native_calls` is the tool interface of the API, and `written_calls` are tool calls in the text of a
+    reply. `json_schema` means that the server keeps a reply to a schema. `window` is the context window
+    in tokens, and `concurrent` is the number of calls that the server answers at the same time.
+    """
+
+    streaming: bool | None = None
+    native_calls: bool | None = None
+    written_calls: bool | None = None
+    json_schema: bool | None = None
+    system_prompt: bool | None = None
+    window: int | None = None
+    tokens_per_second: float | None = None
+    concurrent: int | None = None
+
+
+UNTESTED = ModelAbilities()
