@@ -216,7 +216,7 @@ def test_a_rule_that_does_not_exist_is_refused_in_one_sentence(text: str) -> Non
     [
         ({}, ""),
         ({"eligible": (), "rule": "quorum:9"}, ""),
-        ({"id": "a/b"}, "a decision id can contain only letters, digits, dots and hyphens, got 'a/b'"),
+        ({"id": "a/b"}, "a decision id must be 1 to 64 letters, digits, dots, hyphens or underscores, got 'a/b'"),
         ({"topic": " "}, "the decision has no topic"),
         ({"topic": "t" * 301}, "the topic has 301 characters; use at most 300"),
         ({"options": ("tea",)}, "a decision needs 2 to 20 options, got 1"),

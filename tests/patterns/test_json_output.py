@@ -67,7 +67,7 @@ def test_excessively_nested_json_does_not_fit() -> None:
 async def test_an_invalid_schema_is_refused_before_the_model_is_called(studio: Studio) -> None:
     studio.agent("judge", output={"type": "nonsense"})
 
-    with pytest.raises(Mistake, match=r"the output of judge is not a valid JSON schema: at \$.type"):
+    with pytest.raises(Mistake, match=r"the output schema of judge is not a valid JSON Schema: \$.type"):
         await studio.run("judge", "how good?")
 
     assert studio.calls == []

@@ -1,7 +1,7 @@
-"""Run a command for a client of `podium serve`, in a process of its own that the server starts.
+"""Run a command for a client of `podium serve`, in a separate process that the server starts.
 
-The command, the client's scopes and its terminal come from standard input, and the output goes back to the server. Only
-the commands and options that `remote_access` lists are carried out.
+The command, the client's scopes and a description of the client's terminal are read from standard input, and the output
+goes back to the server. Only the commands and options that `remote_access` lists are allowed.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def read_engines(reader: FieldReader) -> dict[str, Launch]:
 
 
 def read_mcp_servers(reader: FieldReader, side: Side) -> dict[str, McpServer]:
-    """Read MCP servers by name. Each has a command or a URL."""
+    """Read the MCP servers, and return them by name. Each has either a command or a URL."""
     found: dict[str, McpServer] = {}
     for name, entry in reader.iter_entries("servers such as files: {command: PROGRAM}"):
         fields = entry.read_fields(SERVER_READERS)
@@ -118,9 +118,8 @@ def warn_unfilled_variable(fields: Mapping[str, FieldReader]) -> None:
 
 def read_secrets(reader: FieldReader) -> dict[str, str]:
     """Read a mapping of names to strings that may be secret."""
-    return {
-        name: entry.read_secret() for name, entry in reader.iter_entries("names with strings such as TOKEN: ${TOKEN}")
-    }
+    expected = "a mapping of names to strings, such as TOKEN: ${TOKEN}"
+    return {name: entry.read_secret() for name, entry in reader.iter_entries(expected)}
 
 
 def read_permissions(reader: FieldReader) -> dict[str, Any]:
@@ -136,7 +135,7 @@ def read_permissions(reader: FieldReader) -> dict[str, Any]:
 
 
 def read_checks(reader: FieldReader) -> dict[str, tuple[str, ...]]:
-    """Read check commands by name."""
+    """Read the check commands, and return them by name."""
     return {name: read_command(entry) for name, entry in reader.iter_entries("commands such as tests: pytest -q")}
 
 

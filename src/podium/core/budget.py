@@ -200,7 +200,8 @@ class Allowance:
             changed = limit.timeline.files_changed_below(limit.path) | files
             if len(changed) > most:
                 message = (
-                    f"{limit._owner_label} budget of {most} changed files is used up; {len(changed)} would be changed"
+                    f"{limit._owner_label} budget of {most} changed files would be exceeded: this change would make it "
+                    f"{len(changed)}"
                 )
                 raise AgentFailed(Failure(kind="budget", agent=agent, message=message))
 

@@ -77,7 +77,7 @@ def shorten_proposal(proposal: DecisionProposed) -> DecisionProposed:
 def find_proposal_problem(proposal: DecisionProposed) -> str:
     """Return why a proposal is invalid, or an empty string if it is valid."""
     if proposal.id and not _ID.fullmatch(proposal.id):
-        return f"a decision id can contain only letters, digits, dots and hyphens, got {proposal.id[:60]!r}"
+        return f"a decision id must be 1 to 64 letters, digits, dots, hyphens or underscores, got {proposal.id[:80]!r}"
     if not proposal.topic.strip():
         return "the decision has no topic; enter the question to decide"
     if len(proposal.topic) > LONGEST_TOPIC:

@@ -57,9 +57,9 @@ class Engines:
     def for_agent(self, agent: Agent, model_names: tuple[str, ...], *, model: str, url: str) -> Engine:
         """Return the engine for an agent. The engine calls the agent's first model and falls back to the others.
 
-        `model` is the default model, and `url` is the address of its provider. If `model` is
-        `rehearsal`, all agents are rehearsed. Without a default model, an agent is rehearsed if no
-        key is set for its provider.
+        `model` is the default model, and `url` is the address of its provider. An agent with the engine
+        `model` is rehearsed if `model` is `rehearsal`, if `model_names` is empty, or if there is no default
+        model and the provider of its first model cannot be called, for example because its key is not set.
         """
         if agent.engine in self._custom_engines:
             return self._custom_engines[agent.engine]

@@ -313,7 +313,7 @@ LONGEST = 256 * 1024
 
 
 def convert_result(result: CallToolResult) -> ToolAnswer:
-    """Convert a result to an answer. Content that is not text is described and not included."""
+    """Convert a result to an answer. Images, audio and resources are described instead of included."""
     parts = [_describe_block(block) for block in result.content]
     has_text = any(isinstance(block, TextContent) and block.text for block in result.content)
     if not has_text and result.structured_content is not None:

@@ -1,8 +1,8 @@
-"""Run an MCP server as a program, and exchange messages with it over stdio.
+"""Run an MCP server as a child process, and exchange messages with it over stdio.
 
-The program runs in its own process group, exchanges messages line by line, and is stopped when its block ends. Unlike
-the SDK's stdio transport, this module reports how the program ended and its last output, stops all processes of the
-group even if the program itself has exited in time, and limits the size of messages.
+The server runs in its own process group, exchanges one message per line, and is stopped at the end of the `async with`
+block. Unlike the SDK's stdio transport, this module reports how the server exited and its last output, stops all
+processes of the group even if the server itself exits within the grace period, and limits the size of messages.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class Collaboration:
             "\n## Work so far\nAn earlier plan was carried out in part:\n"
             f"{quote_lines(neutralise(chr(10).join(lines))).strip()}\n"
             "Plan only what is still missing, with new ids; steps can depend on "
-            "steps that are done. Find another way for what failed.\n"
+            "steps that are done. Find another way to do what failed.\n"
         )
         try:
             undone = progress.list_undone()

@@ -76,7 +76,7 @@ def validate_output_schema(agent: Agent) -> None:
         validator_for(agent.output).check_schema(agent.output)
     except SchemaError as error:
         raise Mistake(
-            f"the output of {agent.name} is not a valid JSON schema: at {error.json_path} {error.message}"
+            f"the output schema of {agent.name} is not a valid JSON Schema: {error.json_path}: {error.message}"
         ) from None
 
 

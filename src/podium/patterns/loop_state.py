@@ -96,7 +96,7 @@ def check_repetition(op: Operation, state: LoopState) -> None:
     """Check whether the new synthesis repeats an earlier one. The first repetition is recorded as a notice."""
     state.is_repeating = state.stall.check(state.synthesis)
     if state.is_repeating and not state.stall.is_stalled:
-        op.scope.record(Noticed(text=f"{op.agent.name}: the work repeats itself; one more repetition ends the loop."))
+        op.scope.record(Noticed(text=f"{op.agent.name}: the results are repeating; one more repetition ends the loop."))
 
 
 async def _find_missing_evidence(op: Operation, own: TeamOptions, state: LoopState, members: Iterable[str]) -> str:

@@ -36,7 +36,8 @@ GENERIC = "You are a worker agent. Complete the following task thoroughly."
 class TeamOptions(Struct, frozen=True, kw_only=True):
     """The options of a team.
 
-    The defaults apply to stored teams and never change. `apply_team_defaults` applies newer defaults to new runs.
+    The defaults apply to the teams recorded in existing runs, so they never change. `apply_team_defaults` applies
+    newer defaults to new runs.
     """
 
     max_iterations: int = 5

@@ -287,7 +287,7 @@ class SoloReflection:
 def _describe_end(end: ReflectEnd) -> str:
     return {
         "max_iterations": "the iteration limit is reached",
-        "stalled": "the work repeats itself",
+        "stalled": "the results are repeating",
         "error_budget": "too many errors in a row",
         "budget_exhausted": "the budget is used up",
     }.get(end, end)
@@ -333,7 +333,7 @@ def _find_adjustments(state: LoopState, results: Sequence[TaskResult], iteration
     if state.trend == "degrading":
         yield "the work is getting worse; other models may do better", ""
     if state.is_repeating:
-        yield "the work repeats itself; assign a different task or a different worker", ""
+        yield "the results are repeating; assign a different task or a different worker", ""
 
 
 def _choose_other_model(op: Operation, workers: Mapping[str, Agent], member: str, results: Sequence[TaskResult]) -> str:

@@ -306,7 +306,7 @@ class StepWork:
                 entries = child.scope.timeline.find_entries_below(child.scope.path, *SUMMARISED)
                 summary = summarise_conversation(entries, child.scope.path)
             if summary:
-                yield Note(title=f"earlier work of {child.agent.name} on this step", text=neutralise(summary))
+                yield Note(title=f"earlier work by {child.agent.name} on this step", text=neutralise(summary))
 
     def _list_messages(self) -> tuple[Note, ...]:
         """Return the user's earlier messages to the owner as a note, because the owner starts a new conversation."""
@@ -323,7 +323,7 @@ class StepWork:
     def _list_decisions(self) -> tuple[Note, ...]:
         """Return the team's decisions as a note. A note is not part of the digest: other steps can add decisions."""
         decided = self.team.list_decisions(self.op)
-        return (Note(title="decisions of the team", text="\n".join(decided)),) if decided else ()
+        return (Note(title="team decisions", text="\n".join(decided)),) if decided else ()
 
     # Handovers and blockers
 

@@ -1,9 +1,9 @@
 """Parse a shell command without running it. Find its parts, its paths, and why it may need approval.
 
-A command counts as plain if two parsers agree: the shell's grammar, and a small scanner that knows only words,
-quotes and the operators between commands. If one of them cannot parse a command, a person decides.
-Deny and ask rules check every command that can be found: in substitutions, run by other programs, and in strings
-that a shell would run.
+A command counts as plain only if two parsers agree on it: a full shell parser, and a small scanner that knows only
+words, quotes and the operators between commands. Any other command needs a person's approval. Deny and ask rules are
+matched against every command that can be found, including commands in substitutions, commands that other programs
+run, and strings that a shell would run.
 """
 
 from __future__ import annotations
@@ -191,8 +191,8 @@ ODD_NODES = {
     "translated_string": "a translated string",
     "heredoc_redirect": "a here-document",
     "herestring_redirect": "a here-string",
-    "file_redirect": "a redirection, which reads or writes a file",
-    "|&": "a redirection, which reads or writes a file",
+    "file_redirect": "a redirection",
+    "|&": "a pipe that includes standard error",
     "variable_assignment": "an assignment",
     "variable_assignments": "an assignment",
     "declaration_command": "an assignment",

@@ -251,7 +251,7 @@ MAX_SCHEMA_DEPTH = 16
 
 
 def find_schema_mismatches(output: object, needed: object, *, place: str = "", depth: int = 0) -> Iterator[str]:
-    """Yield a sentence for each value in `output` that may be missing, or may have a type that `needed` rejects."""
+    """Yield a message for each value that the schema `needed` requires and the schema `output` does not guarantee."""
     if not (isinstance(output, dict) and isinstance(needed, dict)) or depth > MAX_SCHEMA_DEPTH:
         return
     if any(word in schema for schema in (output, needed) for word in UNSUPPORTED_KEYWORDS):

@@ -147,15 +147,16 @@ def _find_failure(entries: Sequence[Entry]) -> int:
 
 
 def _is_cause(known: Failure | None, failure: Failure) -> bool:
-    """Return whether the failure `known` of an operation ended the run. A handoff adds its stage to the message."""
+    """Return whether `known`, the failure of an operation, is the `failure` that ended the run."""
     if known is None:
         return False
+    # A failure in a later stage of a handoff has more text around the original message.
     is_same = (known.agent, known.message) == (failure.agent, failure.message)
     return is_same or (bool(failure.where) and known.message in failure.message)
 
 
 def _find_failed_step(entries: Sequence[Entry], ended: Entry) -> int:
-    """Return the position before an operation's failed call, or before its start if the agent caused the failure."""
+    """Return the position before an operation's failed call or, if the agent caused the failure, before its start."""
     own = [entry for entry in entries if entry.operation == ended.operation and entry.seq <= ended.seq]
     assert isinstance(ended.event, OperationEnded)
     assert ended.event.failure is not None
@@ -174,7 +175,7 @@ def _find_failed_step(entries: Sequence[Entry], ended: Entry) -> int:
 
 
 def _find_own_start(own: Sequence[Entry]) -> int:
-    """Return the entry at which the first failed plan step of an operation started, or the operation's first entry."""
+    """Return the number of the entry at which an operation's failed plan step started, or the operation itself."""
     failed = next((entry for entry in own if isinstance(entry.event, PlanStepFailed)), None)
     for entry in own:
         if failed is None and isinstance(entry.event, OperationStarted):

@@ -257,7 +257,10 @@ class RunLauncher:
     def _write_run_start(
         self, started: RunStarted, id: str, notices: Iterable[str], *, beside: Statement | None = None
     ) -> tuple[SqliteLease, Timeline, Entry]:
-        """Write a new run's start and notices to the timeline; `beside` is executed in the same transaction."""
+        """Write a new run's start and notices to the timeline. `beside` is executed in the same transaction.
+
+        For a worker's run, the worker is inserted instead of `beside`.
+        """
         id = id or secrets.token_hex(6)
         beside = beside if started.errand is None else build_worker_insert(id, started.errand)
         lease = self._store.begin_run(id, beside)

@@ -57,7 +57,9 @@ def _require_no_worker(entries: Sequence[Entry]) -> None:
     worker_task = _get_started(entries).errand
     if worker_task is not None:
         what = (
-            f"take one of run {worker_task.parent}, which started it" if worker_task.parent else "its branch has them"
+            f"take a snapshot of run {worker_task.parent}, which started it"
+            if worker_task.parent
+            else "its branch has its commits"
         )
         raise Mistake(f"run {entries[0].run} belongs to a worker, which has no snapshots; {what}")
 

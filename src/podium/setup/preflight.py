@@ -154,7 +154,7 @@ def collect_reachable_agents(agent: Agent, team: Iterable[Agent]) -> list[Agent]
 
 
 def require_prices(agents: Iterable[Agent], engine_for: Callable[[Agent], Engine]) -> None:
-    """Raise Mistake unless the prices of all models under a cost limit are known."""
+    """Raise Mistake if the price of any agent's model is unknown, because a cost limit could not be enforced."""
     for agent in agents:
         engine = engine_for(agent)
         if isinstance(engine, ModelEngine) and not all(model.is_priced for model in engine.models):

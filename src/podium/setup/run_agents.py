@@ -160,7 +160,7 @@ class RunAgents:
             self._require_prices(team, settings)
 
     def _require_prices(self, agents: Iterable[Agent], settings: Settings) -> None:
-        """Raise Mistake unless the prices of all models under a cost limit are known."""
+        """Raise Mistake if the price of any agent's model is unknown, because a cost limit could not be enforced."""
         require_prices(agents, partial(self._engine_for, settings))
 
 

@@ -1,4 +1,4 @@
-"""Lock files, so that only one process at a time changes them. A lock is released when its process exits."""
+"""File locks, so that only one process at a time changes a file. A lock is also released when its process exits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Find the repository of a folder and Podium's home folder, and format paths for people."""
+"""Find Podium's home folder and the repository that contains a folder, and format paths for display."""
 
 from __future__ import annotations
 

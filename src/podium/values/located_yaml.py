@@ -1,7 +1,8 @@
 """The values of a YAML file, with the kind and the line of every value.
 
-Unquoted words are numbers, booleans or dates as in YAML 1.2, plus `yes` and `no` from YAML 1.1. Callers check
-whether a value is of the expected kind. The module `yaml_parser` parses the text.
+Unquoted scalars are parsed roughly as in the core schema of YAML 1.2. In addition, `yes`, `no`, `on` and `off` are
+booleans, and dates are recognised, as in YAML 1.1. Callers check whether a value is of
+the expected kind. The module `yaml_parser` parses the text.
 """
 
 from __future__ import annotations

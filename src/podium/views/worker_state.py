@@ -90,8 +90,9 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     """A worker's state. If `answer` is None, `why` explains why there is none.
 
     `waiting_since` is the time of the oldest unanswered request or question, or 0 if there is none; `waiting_for`
-    lists the ids of all unanswered ones. The branch fields are set once the work is committed. `counts` lists the runs
-    of workers that this worker started and that have returned. `usage` includes the usage of these runs.
+    lists the ids of all unanswered ones. `base` is set when the worker gets its checkout; `commit`, `commits`, `files`,
+    `added` and `removed` are set when its work is committed. `counts` lists the runs of workers that this worker
+    started and that have returned. `usage` includes the usage of these runs.
     """
 
     run: str

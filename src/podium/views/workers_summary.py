@@ -1,6 +1,6 @@
 """Summarise workers: their states, the files that more than one of them changed, and their total usage.
 
-A summary contains only facts from the timelines. Other code tests with git whether branches merge.
+A summary is built only from the timelines; it does not check whether the branches merge cleanly.
 """
 
 from __future__ import annotations

@@ -46,7 +46,7 @@ from .slash_commands import (
 
 
 class ChatSession:
-    """A chat with an agent. `settings` is called for each message, so that newly allowed rules apply."""
+    """A chat with an agent. `settings` is called for each message, so that new allow rules take effect."""
 
     def __init__(self, console: ChatConsole, *, agent: str, place: Path, settings: Callable[[], Settings]) -> None:
         self.code = exit_codes.GOAL_MET

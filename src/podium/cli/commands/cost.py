@@ -169,7 +169,7 @@ def format_cost(usage: Usage) -> str:
 
 
 def format_usage_table(title: str, names: Sequence[TreeLabel], columns: Sequence[Column], *, most: int) -> list[str]:
-    """Return a table of names and amounts that fits `most` columns if possible."""
+    """Return the lines of a table of names and amounts, at most `most` characters wide if possible."""
     wanted = max(display_width(title), *(display_width(name.guide) + display_width(name.text) for name in names))
     least = max(
         display_width(title),

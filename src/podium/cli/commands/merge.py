@@ -33,7 +33,9 @@ from ..workers.merge_report import format_changes, format_train_report
 @click.argument("branches", metavar="[BRANCH]...", nargs=-1)
 @click.option("--all", "is_all", is_flag=True, help="Merge every unmerged branch whose worker succeeded.")
 @click.option("--onto", default="", metavar="TARGET", help="Branch to merge onto; default: the checked-out one.")
-@click.option("--check", "commands", multiple=True, metavar="COMMAND", help="Command that must pass at each step.")
+@click.option(
+    "--check", "commands", multiple=True, metavar="COMMAND", help="Command that must succeed after each merge."
+)
 @click.option("--resolve", "is_resolving", is_flag=True, help="Start a worker for each branch that conflicts or fails.")
 @click.option("--resolver", metavar="AGENT", help=f"Agent for --resolve; default: {DEFAULT_WORKER_AGENT}.")
 @click.option("--yes", "is_agreed", is_flag=True, help="Move the target without asking.")
@@ -57,10 +59,10 @@ def merge_command(
     """Merge workers' branches one after another, and run the checks at each step.
 
     The merge uses a new branch, podium/merge-…, and temporary folders. A branch that conflicts or fails a check
-    is left out. The changes to the target are listed. When you confirm, or with --yes, the target moves to exactly
-    the merged tree. With --tree, it moves only if the result has the tree that you reviewed.
-    With --resolve, a worker is started for each branch that conflicts or fails a check. It works on a new
-    branch, which is merged instead of the old one.
+    is left out. The changes to the target are listed. When you confirm, or with --yes, the target is fast-forwarded
+    to the merge result. With --tree, this happens only if the result has the tree that you reviewed.
+    With --resolve, a worker is started on a new branch for each branch that conflicts or fails a check. When the
+    worker has finished, merge its branch instead of the original one.
     """
     if bool(branches) == is_all:
         raise click.UsageError(

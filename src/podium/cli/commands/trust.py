@@ -36,7 +36,7 @@ from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
 
 MEANINGS = {
     SERVER: "a tool server, started or called for agents that use its tools",
-    "engines.": "a program that is started instead of calling a model",
+    "engines.": "a program that runs in place of model calls",
     "checks.": "a command that agents can run as a check",
     "worktrees.folder": "the folder for workers' checkouts, which decides where files are written on this machine",
     "worktrees.quota": "the disk space that workers' worktrees can use; when it is used up, no more are created",

@@ -15,7 +15,7 @@ from ..commands import worktrees
 def workers_cleanup_command(ctx: click.Context, /, **option_values: Any) -> None:
     """Remove the worktrees of workers that have ended, and report the result for each.
 
-    Same as podium worktrees cleanup: worktrees with uncommitted or unmerged work are kept.
+    Same as podium worktrees cleanup: worktrees with uncommitted or unmerged work are kept unless --force is given.
     """
     context: RepoContext = ctx.obj
     ctx.obj = context.worktrees

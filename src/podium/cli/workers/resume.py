@@ -31,7 +31,7 @@ def workers_resume_command(context: RepoContext, branches: tuple[str, ...], is_j
         items = [{"id": worker.run, "branch": worker.worker_task.branch} for worker in resumed]
         click.echo(as_json({"schema": SCHEMA, "workers": items}))
     elif not resumed:
-        print_to_stderr("no workers to resume; podium workers lists the workers")
+        print_to_stderr("no workers to resume; see podium workers for their states")
     else:
         print_to_stderr(format_resumed_workers(resumed))
 

@@ -23,7 +23,7 @@ from .schema import open_connection, open_for_reading, translate_sqlite_errors
 BATCH = 2000
 """How many entries are indexed in one transaction."""
 PAGE = 200
-"""How many entries of all runs are read at once."""
+"""How many entries each query returns when the entries of all runs are read."""
 LOCK_MILLISECONDS = 500
 """How long a query waits for other writers before it uses a temporary index."""
 

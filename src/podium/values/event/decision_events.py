@@ -32,7 +32,7 @@ class DecisionProposed(EventBase, frozen=True, kw_only=True, tag="decision_propo
 
 
 class BallotCast(EventBase, frozen=True, kw_only=True, tag="ballot_cast"):
-    """A member voted for an option, or abstained with an empty option. Its last ballot before the close counts."""
+    """A member voted for an option, or abstained (`option` is empty). A member's last ballot in time counts."""
 
     survives_power_loss: ClassVar[bool] = True
 

@@ -20,13 +20,13 @@ It is empty in the logs of early releases.
 
 
 class PermissionAsked(EventBase, frozen=True, kw_only=True, tag="permission_asked"):
-    """An agent requested permission for an action, which is not executed before a person answers.
+    """An agent requested permission for an action, which is executed only if the answer allows it.
 
     `shown` shows what the action would do, such as a diff. `reason` is the rule that requires permission, or says
     that no rule matches. `always` is the rule that would allow this and similar actions permanently; it is empty
     if that is not safe to offer. `denied` lists earlier denials of the same action. `risks` are facts about the
-    action that a person should notice. `agent_reason` is the agent's own text for the
-    call; it is untrusted, like everything that an agent writes.
+    action that a person should notice. `agent_reason` is the end of what the
+    agent wrote before the call; it is untrusted, like everything that an agent writes.
     """
 
     survives_power_loss: ClassVar[bool] = True

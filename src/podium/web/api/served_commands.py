@@ -1,7 +1,7 @@
-"""Commands that clients run on the server's machine, each in a process of its own.
+"""Commands that clients run on the server's machine, each in its own process.
 
-A command that only looks ends when its client disconnects. A command that changes something has an idempotency key: it
-is carried out once and to its end, and a client that lost the connection gets its output with the same key.
+A read-only command is stopped when its client disconnects. A command that makes changes has an idempotency key: it runs
+once and to completion, even if the client disconnects, and the client can fetch the output later with the same key.
 """
 
 from __future__ import annotations

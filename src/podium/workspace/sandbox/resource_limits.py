@@ -96,7 +96,7 @@ LEAST_FILES = 10_000
 class ControlGroup:
     """The control groups (version 1 or 2) of one sandbox. They are removed with the sandbox.
 
-    If no control groups can be created, there are none, and only the process limits apply.
+    If no control group can be created, only the process limits apply.
     """
 
     def __init__(self, limits: SandboxLimits) -> None:
