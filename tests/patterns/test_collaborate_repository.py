@@ -91,7 +91,7 @@ async def test_a_step_that_uses_up_its_files_fails_and_the_run_goes_on(studio: S
 
     (failed,) = studio.events(result, PlanStepFailed)
     assert failed.step == "s1"
-    assert "budget of 1 changed files is used up" in failed.reason
+    assert "budget of 1 changed files would be exceeded" in failed.reason
     assert [one.step for one in studio.events(result, PlanStepCompleted)] == ["s2"]
     assert (repo / "a.txt").exists()
     assert not (repo / "b.txt").exists()
@@ -249,7 +249,7 @@ async def test_the_limits_of_a_step_hold_for_all_turns_of_its_owners_together(st
     result = await run_in(studio, repo)
 
     (failed,) = studio.events(result, PlanStepFailed)
-    assert "budget of 1 changed files is used up" in failed.reason
+    assert "budget of 1 changed files would be exceeded" in failed.reason
     assert not (repo / "b.txt").exists()
 
 

@@ -488,7 +488,7 @@ async def test_a_worker_is_held_to_the_files_that_its_run_may_change(repo: Path,
         result = await app.run(lead, "Make files.", repo=repo, agents=[process_member], budget=Budget(files_changed=1))
 
     assert result.parts[0].outcome == "failed"
-    assert "budget of 1 changed files is used up" in str(result.parts[0].failure)
+    assert "budget of 1 changed files would be exceeded" in str(result.parts[0].failure)
     assert str(result.parts[0].failure).count("away: ") == 1
     assert result.parts[0].text.startswith("[on branch podium/")
 
