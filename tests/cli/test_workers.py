@@ -376,7 +376,7 @@ async def test_all_workers_of_a_repository_are_summed_up_by_the_agent_worker(lab
         for one in (await invoke_podium_json(lab, "ps"))["runs"]
         if one["request"].startswith("Summarise the report on the workers of repo ")
     ]
-    assert unbegun.stderr == "there is nothing to summarize yet\n"
+    assert unbegun.stderr == "there is nothing to summarise yet\n"
     assert said.returncode == 0, said.stderr
     assert said.stdout.endswith(f"\n\nSynthesis by worker (run {run}):\nfeat/a is ready to merge.\n")
     asked = lab.events(run)[0].request.text

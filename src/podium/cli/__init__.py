@@ -1,4 +1,4 @@
-"""Run the `podium` command line. Each command parses its arguments, makes one call and prints the result."""
+"""Run the `podium` command line. The help and the version are printed without importing any command."""
 
 import sys
 
@@ -6,7 +6,7 @@ from .command_table import answer_help_or_version
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Run one command and return its exit code."""
+    """Run one command and return its exit code. Without arguments, start a chat on a terminal, else print the help."""
     arguments = sys.argv[1:] if argv is None else argv
     if not arguments and _is_on_terminal():
         arguments = ["chat"]

@@ -1,7 +1,7 @@
 """Define the table of commands, and build the text of `podium --help`.
 
 Printing the help must add almost nothing to the start-up time of the interpreter, so this module imports only
-the version. Each command is implemented in the module of the same name.
+the version. Each command is implemented in the module of the same name in `commands`.
 """
 
 from .. import __version__
@@ -30,7 +30,7 @@ COMMANDS = (
     ("ps", "Look", "List runs and their states.", "podium ps --all"),
     ("group", "Look", "Organise runs: rename, pin, move and archive groups.", "podium group pin billing"),
     ("show", "Look", "Show one run: its tree of agents and its answer.", "podium show 3f2a"),
-    ("follow", "Look", "Follow a run in the background until it ends.", "podium follow 3f2a"),
+    ("follow", "Look", "Follow a run that another process works on.", "podium follow 3f2a"),
     ("results", "Look", "Show the results of a run so far.", "podium results 3f2a --markdown"),
     ("cost", "Look", "Show the cost of all runs, or of each agent in one run.", "podium cost 3f2a"),
     ("decisions", "Look", "List the decisions of this repository, or show one.", "podium decisions --in-force"),
@@ -40,7 +40,7 @@ COMMANDS = (
     ("verify", "Look", "Check that the timeline of a run has not been altered.", "podium verify 3f2a"),
     ("audit", "Look", "List who approved what in a run, and what was executed.", "podium audit 3f2a"),
     ("workers", "Look", "List, inspect, wait for or cancel workers.", "podium workers wait"),
-    ("worktrees", "Look", "List and clean up workers' worktrees.", "podium worktrees cleanup --dry-run"),
+    ("worktrees", "Look", "List and clean up the worktrees of a repository.", "podium worktrees cleanup --dry-run"),
     ("send", "Steer", "Send a message to an agent in a run.", 'podium send 3f2a/answer "Mention the cost."'),
     ("pause", "Steer", "Pause a run.", "podium pause 3f2a"),
     ("snapshot", "Steer", "Take a snapshot of a paused run, to fork from.", "podium snapshot 3f2a --name before"),

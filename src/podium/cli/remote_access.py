@@ -1,7 +1,7 @@
-"""Define which commands work with `--server`, with which options, and which scope of a token each needs.
+"""Define which commands work with `--server`, with which options, and which token scope each needs.
 
-A command or an option that is not in the table does not work with `--server`. Options that choose what agents may do
-without asking, or that need the terminal or the files of the server's machine, are left out on purpose.
+A command or an option that is not in the table does not work with `--server`. Options that loosen the permissions of a
+run, or that need the terminal or the files of the server's machine, are left out on purpose.
 """
 
 from __future__ import annotations
@@ -92,13 +92,16 @@ REMOTE_COMMANDS: dict[str, RemoteAccess] = {
 
 
 def find_access(command: str) -> RemoteAccess:
-    """Return the access to a command such as `workers cancel`. Raise Mistake if it does not work with --server."""
+    """Return the scope and options of a command such as `workers cancel`.
+
+    Raise Mistake if the command does not work with --server.
+    """
     if command not in REMOTE_COMMANDS:
         raise Mistake(f"podium {command} does not work with --server; call it on the server's machine")
     return REMOTE_COMMANDS[command]
 
 
 def is_changing(arguments: Sequence[str]) -> bool:
-    """Return whether a command changes anything, so that it must not be carried out twice."""
+    """Return whether a command changes anything, so that it must not run twice."""
     access = REMOTE_COMMANDS.get(" ".join(arguments[:2])) or REMOTE_COMMANDS.get("".join(arguments[:1]))
     return access is not None and access.scope != "read"

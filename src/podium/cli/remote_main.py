@@ -37,7 +37,7 @@ class CallerStream(TextIOWrapper):
 
 
 class RemoteCommandGroup(RootCommandGroup):
-    """The commands that a client with some scopes can call."""
+    """The commands as a client calls them: each checks the client's scopes and options first."""
 
     def __init__(self, command: RemoteCommand) -> None:
         super().__init__("podium", context_settings={"help_option_names": ["-h", "--help"]})
@@ -52,7 +52,10 @@ class RemoteCommandGroup(RootCommandGroup):
         return found and self._guard_command(found, cmd_name)
 
     def _guard_command(self, command: click.Command, path: str) -> click.Command:
-        """Make a command check the client's access before it does anything. The process runs no other command."""
+        """Make a command check its options before it runs. Raise Mistake if the client lacks the scope for it.
+
+        The command is changed in place, because this process runs no other command.
+        """
         access, call = find_access(path), command.callback
         if access.scope not in self._command.scopes:
             has = ", ".join(self._command.scopes) or "none"
@@ -88,9 +91,9 @@ def require_options(ctx: click.Context, path: str, allowed: tuple[str, ...]) -> 
 
 
 def apply_terminal(terminal: CallerTerminal, *, has_time_zone: bool) -> None:
-    """Make this process write for the client's terminal and, with `has_time_zone`, in the client's time zone.
+    """Make this process write for the client's terminal and, with `has_time_zone`, use the client's time zone.
 
-    A process that starts others for agents keeps the time zone of this machine.
+    A command that changes something keeps the time zone of this machine, because it may start processes for agents.
     """
     columns, lines = (min(max(size, 1), WIDEST) for size in (terminal.columns, terminal.lines))
     os.environ |= {"COLUMNS": str(columns), "LINES": str(lines), "TERM": terminal.name[:60].replace("\0", "") or "dumb"}

@@ -117,14 +117,15 @@ def _format_error(error: BaseException) -> str:
         case PodiumError():
             return str(error)
         case ModuleNotFoundError(name=str(name)):
-            return f"the Python package {name} is not installed; install it with: pip install --upgrade podium"
+            package = "'podium[web]'" if name.endswith("(extra web)") else "podium"
+            return f"the Python package {name} is not installed; install it with: pip install --upgrade {package}"
     what = f"{type(error).__name__}: {error}"
     return f"internal error in Podium: {what}; podium --debug COMMAND shows the traceback"
 
 
 def _format_usage_error(error: click.ClickException) -> str:
     """Return a usage error from click as one sentence in the style of our own messages."""
-    # Click's own suggestions are not used: if nothing is similar, they only mention --help.
+    # Click's own suggestions are left out, because _suggest_similar adds ours.
     text = (error.message if hasattr(error, "possibilities") else error.format_message()).rstrip(".")
     ctx: click.Context | None = getattr(error, "ctx", None)
     command = "podium" if ctx is None else ctx.command_path

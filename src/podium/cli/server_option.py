@@ -48,18 +48,18 @@ def call_on_server(server: str, arguments: Sequence[str]) -> int:
         return make_call(client, arguments).run(write_to_stream)
     except KeyboardInterrupt:
         if is_changing(arguments):
-            print_to_stderr("the command is carried out to its end on the server")
+            print_to_stderr("the command continues on the server until it ends")
         raise
 
 
 def make_call(client: ServerClient, arguments: Sequence[str]) -> RemoteCall:
-    """Return the call of a command. An argument that is `-` stands for standard input, which is sent along."""
+    """Return the call of a command. If an argument is `-`, standard input is sent with the call."""
     input = sys.stdin.buffer.read() if "-" in arguments else b""
     return RemoteCall(client, arguments, input=input, is_changing=is_changing(arguments))
 
 
 def run_and_follow(client: ServerClient, arguments: Sequence[str]) -> int:
-    """Start a run in the background of the server, and follow it until it ends. Without this process, it continues."""
+    """Start a background run on the server, and follow it until it ends. If this process ends first, it continues."""
     output, others = split_output_options(arguments)
     collected = {STDOUT: bytearray(), STDERR: bytearray()}
     start = make_call(client, [*others[:1], "--detach", "--json", *others[1:]])

@@ -1,7 +1,7 @@
-"""Print a run in a chat: the answer as it is streamed, and one line for each other event.
+"""Print a run in a chat: the answer, and a line for each other event that is worth showing.
 
-If a single agent answers, its text is printed as it is streamed. If several agents work in parallel, each event
-is printed on a separate line and the answer follows at the end.
+If a single agent gives the answer, its text is printed as it is streamed. If a team or a handoff produces the answer,
+the answer is printed at the end.
 """
 
 from __future__ import annotations

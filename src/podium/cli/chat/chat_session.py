@@ -1,8 +1,8 @@
 """Run a chat between a user and an agent.
 
 Every message starts a new run that continues the conversation of the previous run. Therefore, each message is listed
-as a run, can be inspected, and is not lost when this process exits. A message that the user sends while an agent is
-working is delivered to that agent; if the agent ends before it receives the message, the message starts the next run.
+as a run, can be inspected, and is not lost when this process exits. A message that the user sends during a run is
+delivered to the run's first agent; if the run ends before the agent receives it, the message starts the next run.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class ChatSession:
         self._last_run = ""
         """The run whose conversation the next message continues."""
         self._queue: list[str] = []
-        """Messages that no agent has received yet."""
+        """The messages with which the next turn starts."""
         self._has_messages = Flag()
         self._turn: ChatTurn | None = None
         self._is_leaving = False
@@ -265,7 +265,7 @@ class ChatTurn:
         return await run.result()
 
     async def send_message(self, text: str) -> bool:
-        """Send a message to the agent while it is working. Return False if the run cannot receive it."""
+        """Send a message to the agent during the turn. Return False if it must wait for the next turn."""
         if self.run is None or self.run.is_over or self.is_stopping:
             return False
         self._sent.append(text)

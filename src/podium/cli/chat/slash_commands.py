@@ -97,7 +97,7 @@ SLASH_COMMANDS = {
     ),
     "worktrees": SlashCommand(
         takes="[COMMAND]",
-        does="list the worktrees of workers",
+        does="list the worktrees of the repository",
         calls=_make_word_parser("worktrees"),
         is_local=True,
     ),

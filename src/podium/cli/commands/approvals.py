@@ -58,7 +58,7 @@ def request_fields(one: OpenRequest) -> dict[str, Any]:
 
 
 def format_request_line(one: OpenRequest, same: int) -> str:
-    """Return a request as one line."""
+    """Return a request as one line. `same` is the number of identical requests, including this one."""
     what = (
         f"{one.asked.action.tool} {_action_subject(one.asked)}"
         if isinstance(one.asked, PermissionAsked)

@@ -21,14 +21,14 @@ from ..terminal.answer_report import get_channel, get_username, submit_answer
     "--always",
     "for_good",
     is_flag=True,
-    help="Always allow such actions in this repository by saving a rule.",
+    help="Always allow such actions in the run's repository by saving a rule.",
 )
 @click.option("--everywhere", is_flag=True, help="With --always, allow them in all repositories.")
 def approve_command(id: str, for_run: bool, for_good: bool, everywhere: bool) -> int:
-    """Approve the permission request ID once. podium approvals lists the open requests.
+    """Approve the permission request ID, by default once. podium approvals lists the open requests.
 
-    The approval covers exactly the action that was shown. If a request is answered twice, the first
-    answer counts, and the second command exits with code 6.
+    Without --always, the approval covers exactly the action that was shown. If a request is answered twice,
+    the first answer counts, and the second command exits with code 6.
     """
     if for_run and for_good:
         raise click.UsageError("--run and --always cannot be combined; --always also applies to this run")

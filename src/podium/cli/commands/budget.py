@@ -32,9 +32,9 @@ from ..terminal.text import as_json, format_duration, format_usage, print_to_std
 def budget_command(run: str, limits: Budget | None, is_json: bool) -> None:
     """Show the budget and usage of RUN. With LIMITS, e.g. usd=5,tokens=300000, change the budget.
 
-    New limits apply from the next model call. Limits that are not listed do not change. If a limit
-    is below the current usage, the run ends at its next model call with its partial results. RUN can also
-    be the branch or name of a worker in this repository.
+    A time limit applies immediately, other limits apply from the next model call. Limits that are not
+    listed do not change. If a limit is below the current usage, further work is refused, and the run ends with its
+    partial results. RUN can also be the branch or name of a worker in this repository.
     """
     store = Settings.load().store
     with open_reader(store) as reader:
@@ -52,7 +52,9 @@ def change_budget(store: Path, summary: RunSummary, limits: Budget) -> str:
     run = summary.id
     if is_over(summary):
         again = (
-            "delegate its task again" if is_worker_run(summary) else f"try it again with: podium retry {run} --budget"
+            "delegate its task again"
+            if is_worker_run(summary)
+            else f"try it again with: podium retry {run} --budget LIMITS"
         )
         raise Mistake(
             f"run {run} has ended ({derive_run_state(summary)}) and cannot be resumed, so its budget cannot "

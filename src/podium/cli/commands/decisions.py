@@ -92,7 +92,7 @@ def merge_inbox_command(ctx: click.Context, is_json: bool) -> None:
 def format_decision_row(record: DecisionRecord, *, names_run: bool = False) -> tuple[str, ...]:
     """Return the table row for a decision: its id, date and status, and its topic with the outcome.
 
-    With `names_run`, the id has the form `RUN/ID`, which is needed if a fork made the decision differently.
+    With `names_run`, the id has the form `RUN/ID`, which is needed if several runs have a decision with this id.
     """
     made = record.state.committed
     day = time.strftime("%Y-%m-%d", time.localtime(record.committed_at or record.proposed_at))

@@ -1,6 +1,6 @@
 """`podium demo`: run a team, kill the process midway, resume the run and check that nothing was lost.
 
-Then one team reflects, and another carries out a plan in a repository.
+Then one team reflects, and another plans a feature and builds it in a repository.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ FOREIGN_PREFIXES = ("PODIUM_", "GIT_")
 
 @click.command("demo")
 @click.option("--keep", "is_kept", is_flag=True, help="Keep the demo's folder, so that you can explore it.")
-@click.option("--open", "opens", is_flag=True, help="Then show the demo's runs in the browser, until Ctrl-C.")
+@click.option("--open", "opens", is_flag=True, help="Afterwards, show the demo's runs in the browser, until Ctrl-C.")
 def demo_command(is_kept: bool, opens: bool) -> int:
     """Run a team of six agents, kill its process midway and resume the run. Then run two other teams.
 
@@ -213,7 +213,7 @@ class Demo:
         return run
 
     def _show_timeline(self, run: str, calls: Sequence[str]) -> None:
-        """Draw a run that made exactly these model calls."""
+        """Draw a run, and check that it made exactly these model calls and was not altered."""
         self._start_section("The run, as recorded on its timeline:")
         timeline = self._read_entries(run)
         run_view = RunView.from_entries(timeline)
@@ -237,13 +237,13 @@ class Demo:
         self._run_podium("run", TEAM, GOAL, "--dry-run", "--quiet")
 
     def _show_collaboration(self) -> None:
-        """Let a team carry out a plan in worktrees, and show its decision, its handover and the merged branch."""
+        """Run a team that works on a plan in worktrees, and show its decision, its handover and the merged branch."""
         self._start_section("A team that collaborates: a plan, a vote, a handover, reviews, and one merged branch.")
         if not self._folder.create_repository():
             self._print_text("This part needs git, which is not installed here.")
             return
         done = self._run_podium("run", PLANNERS, FEATURE, "--quiet")
-        run = self._newest_run(PLANNERS)  # its workers have runs of their own, which are newer
+        run = self._newest_run(PLANNERS)  # its workers have their own runs, which are newer
         kinds = [word for kind in WORK_KINDS for word in ("--kind", KINDS[kind])]
         self._print_text(self._run_podium("logs", run, *kinds).answer)
         self._print_text(self._run_podium("plan", run).answer)
@@ -326,7 +326,7 @@ class Demo:
                 "podium demo --keep          run the demo again and keep its folder for exploring",
                 "podium doctor               check this machine, e.g. which models are available",
                 'podium run triage "..."     ask the built-in agents your own question',
-                "podium agents               list these agents",
+                "podium agents               list the available agents",
             ]
         place = f"cd {self._folder.repo} && export PODIUM_HOME={self._folder.home}"
         return [place, f"podium show {run}", f"podium logs {run}", f"podium verify {run}", "podium ps"]

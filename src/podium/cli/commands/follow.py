@@ -25,7 +25,7 @@ from ..terminal.terminal_notifier import make_terminal_notifier
 from ..terminal.text import as_json
 
 MOST_IDLE_POLLS = 5
-"""How often a worker is found without a process before this command ends: a commander restarts workers that crash."""
+"""The number of polls without a process after which a worker is given up; a commander restarts workers that crash."""
 
 
 @click.command("follow")

@@ -40,7 +40,8 @@ CreateFork = Callable[[App], Awaitable[ForkedRun]]
     "--at",
     default="",
     metavar="SNAPSHOT|SEQ",
-    help="Snapshot, or number of the last entry to share; by default the last snapshot, or else the last entry.",
+    help="Snapshot, or number of the last entry to share; by default the last snapshot, or else the last entry; with "
+    "--decide, just before that decision.",
 )
 @click.option(
     "--request", metavar="TEXT", help="Message to the first agent, and to all members of a collaborating team."

@@ -84,7 +84,7 @@ def group_rename_command(name: str, new: str | None) -> None:
 @group_command.command("pin")
 @click.argument("names", metavar="NAME...", nargs=-1, required=True)
 def group_pin_command(names: tuple[str, ...]) -> None:
-    """Pin groups or runs to the top of the list."""
+    """Pin groups to the top of the list, or runs to the top of their groups."""
     with open_groups() as groups:
         for thing in find_groups_and_runs(groups, names):
             groups.pin(thing, is_pinned=True)
@@ -231,7 +231,7 @@ def end_group_runs(settings: Settings, groups: Groups, group: Group) -> None:
 
 
 def remove_clean_worktrees(repo: Path, runs: Sequence[str]) -> None:
-    """Remove worktrees of runs that have ended, and print which worktrees were removed and which were kept."""
+    """Remove the worktrees of ended runs, except those with unmerged or uncommitted work, and print the results."""
     # Imported here, because the other subcommands do not need git.
     import anyio
 

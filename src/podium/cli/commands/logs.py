@@ -1,4 +1,4 @@
-"""`podium logs`: print or follow the timeline of a run."""
+"""`podium logs`: print or follow the timeline of a run, or print the newest entries of all runs."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from ..terminal.terminal_notifier import make_terminal_notifier
 from ..terminal.text import print_to_stderr
 
 MOST_NEWEST = 100
-"""How many entries of all runs are printed."""
+"""The default number of entries to print if no run is given."""
 
 
 @click.command("logs")
@@ -50,7 +50,7 @@ def logs_command(
     since: str,
     last: int | None,
 ) -> None:
-    """Print the timeline of RUN, one line per state change. Chunks of streamed text appear only with --jsonl.
+    """Print the timeline of RUN, one line per entry. Some entries, such as streamed text, appear only with --jsonl.
 
     The options that select entries can be combined. If one is given several times, each of its values is selected.
     Without RUN, the newest entries of all runs are printed, newest first.
@@ -79,7 +79,7 @@ def _require_known_kinds(kinds: tuple[str, ...]) -> None:
 
 
 def follow_run(settings: Settings, run: str, wanted: EntryFilter, *, after: int, is_jsonl: bool) -> None:
-    """Print the entries of a run that meet all criteria until it ends or pauses, and notify the user about them."""
+    """Print the entries of a run that meet all criteria until it ends or pauses. Send notifications about the run."""
     with open_reader(settings.store) as reader:
         id = reader.find_run(run)
         if derive_run_state(reader.read_summary(id)) == "resumable":

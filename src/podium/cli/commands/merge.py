@@ -101,7 +101,7 @@ def merge_command(
 
 
 def _report_nothing_to_merge(there: RepoContext, target: str, options: MoveOptions) -> int:
-    print_to_stderr(f"nothing to merge: no worker has changes that {target} does not have")
+    print_to_stderr(f"nothing to merge: no branch that is ready has changes that {target} does not have")
     left = anyio.run(tidy_branches, there.repository, anyio.run(branch_tip, there.repository, target))
     print_remaining_branches(left, there.repository)
     if options.is_json:

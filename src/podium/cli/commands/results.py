@@ -96,7 +96,7 @@ def results_command(
     if author is not None and page.has_results:
         return _print_synthesis(page, author, is_json=is_json, is_markdown=is_markdown)
     if author is not None and not page.empty_message:
-        print_to_stderr("there is nothing to summarize yet")
+        print_to_stderr("there is nothing to summarise yet")
     if is_json:
         click.echo(as_json({**page.fields, "synthesis": None}))
     return exit_codes.GOAL_MET
@@ -231,7 +231,7 @@ def _format_part(part: ReportPart, report: Report) -> list[str]:
 
 
 def _explain_part(part: ReportPart, report: Report) -> str:
-    """Return why a part has no result, or an empty string if the run has no answer for the same reason."""
+    """Return why a part has no result. Return an empty string if it has one, or if the run failed for that reason."""
     return "" if part.why in report.why else part.why
 
 

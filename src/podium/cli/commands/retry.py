@@ -41,8 +41,8 @@ def retry_command(
     """Try an ended RUN again from just before it failed or was stopped, and follow the new run.
 
     The new run is a fork of RUN: steps that RUN had finished are not repeated. If a model call failed or
-    a limit was reached, the run continues with that call; if an agent's own work failed, that agent
-    starts again.
+    a limit was reached, the run continues with that call; if an agent's own work failed, that agent or its
+    plan step starts again.
     """
     shown = OutputOptions(**output)
     overrides = build_overrides(permission_mode=permission_mode, is_bare=is_bare, parks=parks)

@@ -157,7 +157,7 @@ def require_compatible_options(mode: Mode | None, *, reflects: bool, most: int |
     if cannot_detach:
         raise click.UsageError(
             "--detach cannot be combined with --no-sandbox or --dry-run; "
-            "background runs are never dry runs and always use the sandbox"
+            "in the background, dry runs are not possible, and the settings decide about the sandbox"
         )
     if reflects and mode not in (None, "reflect"):
         raise click.UsageError(f"--reflect means --mode reflect; it cannot be combined with --mode {mode}")

@@ -42,7 +42,7 @@ scope_option = click.option(
     show_default=True,
     callback=parse_scopes,
     metavar="SCOPE,…",
-    help="What a browser that signs in may do: read, act (start and steer runs), approve (answer requests).",
+    help="What the client may do: read, act (start and steer runs), approve (answer requests).",
 )
 
 
@@ -65,7 +65,7 @@ scope_option = click.option(
     metavar="FILE",
     help="PEM file with your own certificate and key.",
 )
-@click.option("--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Default for new runs.")
+@click.option("--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Repository for new runs.")
 @click.option("--json", "is_json", is_flag=True, help="Print the address as JSON.")
 @click.pass_context
 def serve_command(
@@ -170,7 +170,7 @@ def serve_tokens_command(name: str | None, scopes: tuple[str, ...], revoked: str
     if name is not None:
         secret, token = tokens.create_token(name, scopes)  # type: ignore[arg-type]
         click.echo(as_json({"schema": SCHEMA, "id": token.id, "token": secret}) if is_json else secret)
-        print_to_stderr(f"token {token.id} is valid until: podium serve tokens --revoke {token.id}")
+        print_to_stderr(f"the token is valid until you revoke it with: podium serve tokens --revoke {token.id}")
         return
     if revoked is not None:
         print_to_stderr(f"revoked {tokens.revoke_token(revoked).name}")

@@ -93,7 +93,7 @@ def format_run_header(run_state: RunState, run_view: RunView, *, now: float, mos
             f"{began} ({format_age(time.time() - run_view.started_at)}), took "
             f"{format_duration(now - run_view.started_at)}",
         ],
-        ["used", format_usage(run_view.usage) + (", with what it shares" if started.forked_from else "")],
+        ["used", format_usage(run_view.usage) + (", including the shared entries" if started.forked_from else "")],
     ]
     return [escape_for_terminal("  ".join(fact)) for fact in align_columns(facts)]
 

@@ -45,7 +45,7 @@ MEANINGS = {
     "model": "a model on a server of this machine, which receives agents' prompts",
     "mcp__": "a tool that its server now describes differently than when it was trusted",
 }
-"""Descriptions of how items are used, by the prefix of their keys."""
+"""How items are used. The first entry whose key is a prefix of an item's key applies."""
 
 
 @click.command("trust")

@@ -77,7 +77,7 @@ async def _load_worktrees(worktrees: Worktrees) -> tuple[list[WorktreeSummary], 
 @json_option
 @click.pass_obj
 def worktrees_cleanup_command(worktrees: Worktrees, dry_run: bool, force: bool, is_json: bool) -> None:
-    """Remove workers' worktrees that are no longer needed, and print the result for each."""
+    """Remove worktrees that Podium created and that are no longer needed, and print the result for each."""
 
     async def run_cleanup() -> list[CleanupResult]:
         return await clean_up_worktrees(

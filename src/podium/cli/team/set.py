@@ -83,7 +83,7 @@ def validate_model_name(model: str, repo: Path) -> str:
 
 
 def change_running_member(name: str, *, model: str, prompt: str) -> None:
-    """Change the member RUN/MEMBER of an unfinished run. Raise Mistake if there is no such member."""
+    """Change the member RUN/MEMBER of an unfinished run. Raise Mistake if the member cannot be changed."""
     prefix, _, member = name.partition("/")
     store = Settings.load().store
     with open_reader(store) as reader:

@@ -1,4 +1,4 @@
-"""Load the repository, the home folder and the agents in both, for the `team` commands."""
+"""Load the repository, the home folder and the available agents, for `podium team` and `podium teams`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..terminal.text import print_to_stderr
 
 
 class TeamContext(NamedTuple):
-    """A repository, the home folder and all agents in them."""
+    """A repository, the home folder and the available agents, including the built-in ones."""
 
     repo: Path
     home: Path

@@ -11,7 +11,7 @@ from .text import escape_for_terminal
 
 
 class AgentText(str):
-    """A line of output that is text from an agent and can be rendered as Markdown."""
+    """A part of a command's output that is text from an agent and can be rendered as Markdown."""
 
     __slots__ = ()
 
@@ -38,7 +38,7 @@ def format_agent_text(text: str, stream: TextIO | None, *, is_plain: bool = Fals
 
 
 def format_output(lines: Iterable[str], stream: TextIO | None, *, is_plain: bool = False) -> str:
-    """Join lines for printing to a stream. Only lines of type `AgentText` can be rendered as Markdown."""
+    """Join lines for printing to a stream. Only items of type `AgentText` can be rendered as Markdown."""
     return "\n".join(
         format_agent_text(line, stream, is_plain=is_plain) if isinstance(line, AgentText) else escape_for_terminal(line)
         for line in lines

@@ -31,7 +31,7 @@ def submit_answer(store: Path, one: OpenRequest, new_answer: Answered) -> int:
 
 
 def get_channel() -> Channel:
-    """Return the interface through which an answer is given: this command line or, for a client, the API."""
+    """Return the interface through which an answer is given: the command line or, for a remote client, the API."""
     return "api" if is_called_remotely() else "command"
 
 

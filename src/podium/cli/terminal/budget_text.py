@@ -12,7 +12,7 @@ from msgspec import structs
 from ...values.agent import MAX_LIMIT, Budget
 
 FRACTIONS = ("usd", "seconds")
-"""Limits that can be fractions."""
+"""The limits that need not be whole numbers."""
 
 
 class BudgetParamType(click.ParamType[Budget]):

@@ -13,14 +13,17 @@ from ...values.errors import Mistake
 
 
 def read_text_argument(argument: str) -> str:
-    """Return the text of an argument, or of standard input if the argument is `-`."""
+    """Return the text of an argument, or of standard input if the argument is `-`.
+
+    Raise Mistake if the text is empty or not UTF-8.
+    """
     text = sys.stdin.buffer.read() if argument == "-" else argument.encode(errors="surrogateescape")
     try:
         content = text.decode()
     except UnicodeDecodeError as error:
         raise Mistake(f"the text is not UTF-8 (byte {error.start}); convert it first") from error
     if not content.strip():
-        raise Mistake("the text is empty; describe what the agent should do")
+        raise Mistake("the text is empty; give a text that is not blank")
     return content
 
 

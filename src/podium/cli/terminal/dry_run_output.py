@@ -7,7 +7,7 @@ from ...values.plain_text import format_count, join_words
 from .text import format_money
 
 BASIS = (
-    "estimated from rehearsed replies, which are shorter than real ones, at four characters per token; "
+    "estimated from rehearsed replies, which are usually shorter than real ones, at four characters per token; "
     "no model was called"
 )
 

@@ -25,7 +25,7 @@ class EntryLines:
         self._told: dict[str, str] = {}
         """The errors that were printed, each with the operation for which it was printed first."""
         self._held: dict[str, Entry] = {}
-        """Failed calls by operation. Each is held back, because it may be the reason why the operation ends."""
+        """Failed calls, keyed by operation. Each is held back, because it may be the reason why the operation ends."""
 
     def add_entry(self, entry: Entry) -> list[str]:
         """Return the lines to print for the next entry."""

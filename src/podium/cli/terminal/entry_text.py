@@ -1,4 +1,4 @@
-"""Format timeline entries: as one line of text for people, or as one line of JSON for programs."""
+"""Format timeline entries, each as one line of text or of JSON."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ LONGEST_QUOTE = 72
 
 
 def format_entry(entry: Entry) -> str | None:
-    """Describe an entry in one line. Return None if it changes no state, like a piece of streamed text."""
+    """Describe an entry in one line. Return None for entries that are not worth a line, such as streamed text."""
     text = _format_run_event(entry)
     if text is None and (text := _format_operation_event(entry)) is not None:
         text = f"{parse_agent_name(entry.operation) or f'run {entry.run}'}: {text}"

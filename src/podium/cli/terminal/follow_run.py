@@ -120,7 +120,7 @@ async def _work_on_run(
 async def _follow_run(
     run: Run, run_view: RunView, view: ProgressView, past: Sequence[Entry], settings: Settings, notices: RunNotices
 ) -> None:
-    """Show the run and prompt the user for its requests, until this process stops working on the run."""
+    """Show the run and ask the user to answer its requests, until this process stops working on the run."""
     prompter = RunPrompter(run, view, settings, notices) if is_attended() else None
 
     async def refresh_periodically() -> None:
@@ -191,7 +191,7 @@ def _exit_at_once(number: int, frame: FrameType | None) -> None:
 
 
 class RunPrompter:
-    """Prompts the user at the terminal for requests from a run and its workers."""
+    """Asks the user at the terminal to answer requests from a run and its workers."""
 
     def __init__(self, run: Run, view: ProgressView, settings: Settings, notices: RunNotices) -> None:
         self._run = run
@@ -208,7 +208,7 @@ class RunPrompter:
         self._prompter.handle_entry(entry)
 
     async def serve_requests(self) -> None:
-        """Prompt for requests as they arrive, until cancelled."""
+        """Ask the user about requests as they arrive, until cancelled."""
         async with create_task_group() as group:
             group.start_soon(self._prompter.serve_requests)
             # Watch workers only after the run has started a worker: most runs never do.
@@ -223,6 +223,6 @@ class RunPrompter:
         return await receiver.answer(id, decision, by=by, comment=comment, rule=rule, channel=channel)
 
     async def reply(self, id: str, text: str, *, by: str = "", channel: Channel) -> bool:
-        """Answer a question."""
+        """Answer a question from the run or one of its workers."""
         receiver = self._answer_mailbox if self._answer_mailbox.has_request(id) else self._run
         return await receiver.reply(id, text, by=by, channel=channel)

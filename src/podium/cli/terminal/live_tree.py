@@ -46,7 +46,7 @@ SCROLLS_ABOVE = (
 
 
 class LiveTree:
-    """A view that redraws the tree of a run periodically. Events that the tree does not show are printed above it."""
+    """A view that redraws the tree of a run periodically. Events in `SCROLLS_ABOVE` are printed above the tree."""
 
     def __init__(self, run_view: RunView, *, console: Console | None = None) -> None:
         self._run_view = run_view

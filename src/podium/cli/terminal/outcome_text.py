@@ -21,7 +21,7 @@ def result_fields(result: Result | None) -> dict[str, Any] | None:
 
 
 def format_parts(parts: tuple[Part, ...]) -> list[str]:
-    """Return the partial results of a run without an answer, each labelled with its agent and outcome."""
+    """Return the partial results of a run that did not succeed, each labelled with its agent and outcome."""
     lines = []
     for part in parts:
         if part.text.strip():

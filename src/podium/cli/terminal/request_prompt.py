@@ -1,10 +1,10 @@
-"""Prompt the user at the terminal for permission requests and questions from agents, one at a time.
+"""Ask the user at the terminal to answer permission requests and questions from agents, one at a time.
 
 Each request is shown in full, with control characters made visible. Keys typed before the prompt appeared are
 discarded, and Enter alone decides nothing. After any other key that is not an answer, input is ignored up to
 the next Enter, so that no character in the middle of a sentence counts as an answer. Esc closes the
 prompt and leaves the request open. If a request is answered elsewhere, its prompt closes and the user is notified.
-Postponed requests are asked again after the others.
+A postponed request is shown again after the others.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class QueuedRequest(NamedTuple):
 
 
 class RequestPrompter:
-    """Prompts the user for requests, one at a time, and submits the answers. `view` is suspended during a prompt.
+    """Asks the user to answer requests, one at a time, and submits the answers. `view` is suspended during a prompt.
 
     Requests are printed with `tell`. Each answer records the user's name and `channel`.
     """
@@ -143,7 +143,7 @@ class RequestPrompter:
         self._by = get_username()
         self._queue: dict[str, QueuedRequest] = {}
         self._closings: dict[str, str] = {}
-        """By request id: a description of how the request was closed elsewhere."""
+        """How each request was closed elsewhere, keyed by request id."""
         self._has_requests = Flag()
         self._current: tuple[str, CancelScope] | None = None
 
@@ -162,7 +162,7 @@ class RequestPrompter:
                 self.withdraw_request(answered.id, describe_closing(answered))
 
     def withdraw_request(self, id: str, how: str) -> None:
-        """Withdraw a request that was answered elsewhere, or that timed out."""
+        """Withdraw a request that no longer needs an answer. `how` says how it was closed."""
         self._queue.pop(id, None)
         self._closings[id] = how
         if self._current is not None and self._current[0] == id:
@@ -174,7 +174,7 @@ class RequestPrompter:
             self._current[1].cancel()
 
     async def serve_requests(self) -> None:
-        """Prompt for requests as they arrive, until cancelled."""
+        """Ask the user about requests as they arrive, until cancelled."""
         while True:
             await self._has_requests.wait()
             self._has_requests.clear()

@@ -29,7 +29,7 @@ MODEL_SETTINGS = ("model", "base_url", "models")
 class SynthesisAuthor:
     """The agent that writes a synthesis, the subject of the synthesis, and the repository and settings to use.
 
-    `repo` is None if the repository no longer exists.
+    `repo` is None if the run has no repository, or if the repository no longer exists.
     """
 
     agent: Agent

@@ -1,4 +1,4 @@
-"""Define the views that show a run while this process works on it."""
+"""Define the views that show a run while a command works on it or follows it."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class SilentView:
 
 
 class LineView(SilentView):
-    """A view that prints a line to standard error for each change of state. The caller prints how the run ended."""
+    """A view that prints most entries to standard error, one line each. The caller prints how the run ended."""
 
     def __init__(self) -> None:
         self._lines = EntryLines(lambda entry: not isinstance(entry.event, RunEnded | RunPaused))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ...runs.run_handle import Run
 
 SETTLE_SECONDS = 0.2
-"""How long a request must be open before the user is notified: rules answer many requests immediately."""
+"""How long a request must be open before the user is notified: some requests are denied or withdrawn immediately."""
 
 
 class RunNotices:
@@ -37,7 +37,7 @@ class RunNotices:
         self._builder = NotificationBuilder()
         self._shown_waiting = 0
         self._pending: dict[str, Callable[[], None]] = {}
-        """By request id: a function that notifies the user. It is called if the request stays open for a moment."""
+        """Functions that notify the user, keyed by request id. Each is called if its request stays open a moment."""
 
     def __enter__(self) -> Self:
         return self

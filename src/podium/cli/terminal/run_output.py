@@ -1,4 +1,7 @@
-"""Print the output of `run` and `resume`: the answer on standard output, everything else on standard error."""
+"""Print the output of commands that work on a run or follow one, such as `podium run`, and define their options.
+
+The answer or the JSON goes to standard output, everything else to standard error.
+"""
 
 from __future__ import annotations
 
@@ -87,7 +90,7 @@ def output_options(command: F) -> F:
             "--strict",
             "is_strict",
             is_flag=True,
-            help="Exit with code 3 if an action was refused.",
+            help="Exit with code 3 instead of 0 if an action was refused.",
         ),
         click.option("--quiet", "is_quiet", is_flag=True, help="Print only the answer and errors."),
         click.option("--plain", "is_plain", is_flag=True, help="Print lines instead of a live tree."),

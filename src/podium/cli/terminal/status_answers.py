@@ -1,6 +1,6 @@
 """Turn keys and typed text on the status screen into answers to requests, and submit them.
 
-Each answer is made for a request as it was shown: an answer to a plan, decision or review has the digest of its text.
+An answer to a plan, decision or review contains the digest of the text that was shown.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .answer_report import get_username
 
 CHANNEL: Channel = "terminal"
 MOST_KEYS = 9
-"""The highest choice that one key selects."""
+"""The number of choices that can be selected with a single key."""
 
 
 def describe_keys(one: OpenRequest) -> str:
@@ -63,7 +63,7 @@ def make_rejection(asked: QuestionAsked, note: str) -> QuestionAnswered:
 
 
 def make_typed_answer(asked: QuestionAsked, text: str) -> QuestionAnswered:
-    """Return the answer with this text or with the choice of this number. Raise Mistake if that is no answer."""
+    """Return the answer with this text or with the choice of this number. Raise Mistake if it is not valid."""
     if not text.strip():
         raise Mistake("the answer is empty; type one, or press Esc")
     return _make_answer(asked, resolve_choice(asked, text.strip()))

@@ -50,7 +50,7 @@ SELECT_FIRST = "select a request first"
 
 
 class TypedAnswer(NamedTuple):
-    """An answer that the user types: the request as it was shown, what the text means, and since when."""
+    """An answer that the user is typing: the request as it was shown, what the text means, and when typing began."""
 
     request: OpenRequest
     asked: QuestionAsked

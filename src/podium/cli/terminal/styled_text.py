@@ -1,4 +1,4 @@
-"""Wrap styled text between words into lines for a terminal."""
+"""Wrap styled text into lines, and format the lines with terminal escape codes."""
 
 from __future__ import annotations
 

@@ -43,5 +43,5 @@ def is_called_remotely() -> bool:
 
 
 def can_be_answered() -> bool:
-    """Return whether somebody can answer requests: at this terminal or, for a command of a client, anywhere else."""
+    """Return whether somebody can answer requests: at this terminal or, for a remote client, in any other interface."""
     return is_attended() or (is_called_remotely() and not is_input_disabled())

@@ -136,7 +136,10 @@ async def _move_target(repository: Repository, result: Train) -> None:
 
 
 async def tidy_branches(repository: Repository, within: str, except_ref: str | None = None) -> list[str]:
-    """Remove the integration branches whose content is in the commit `within`, and return the remaining ones."""
+    """Remove the integration branches whose content is in the commit `within`, and return the remaining ones.
+
+    The branch with the ref `except_ref` is kept.
+    """
     await remove_superseded_branches(repository, within, except_ref=except_ref)
     return [one.branch for one in await list_integration_branches(repository)]
 

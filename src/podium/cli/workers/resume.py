@@ -20,7 +20,7 @@ from ..terminal.text import as_json, print_to_stderr
 @json_option
 @click.pass_obj
 def workers_resume_command(context: RepoContext, branches: tuple[str, ...], is_json: bool) -> None:
-    """Start a commander that continues all interrupted workers.
+    """Start a commander that continues the workers on BRANCH; without BRANCH, all interrupted and queued workers.
 
     A paused worker is continued only if you give its name.
     """

@@ -52,7 +52,7 @@ def workers_status_command(context: RepoContext, branch: str | None, is_json: bo
 def format_worker_details(
     worker: WorkerState, status: WorktreeStatus | None, before: dict[str, str], *, now: float
 ) -> Iterator[str]:
-    """Yield a worker's details as lines. `before` maps the runs that it waits for to the names of their workers."""
+    """Yield a worker's details as lines. `before` maps the runs that it depends on to the names of their workers."""
     worker_task = worker.worker_task
     yield f"{worker.name}  {worker.state}  (run {worker.run})"
     yield f"task:     {truncate_line(worker.task, LONGEST_TASK)}"
