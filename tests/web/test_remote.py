@@ -470,7 +470,7 @@ def test_a_command_that_a_server_did_not_finish_is_not_carried_out_again(machine
     )
 
     assert response.status_code == 409
-    assert response.json()["detail"].startswith("the server stopped while it carried out this command")
+    assert response.json()["detail"].startswith("the server stopped while this command was running")
 
 
 def test_an_address_that_is_no_server_or_is_unknown_gets_one_sentence(machines: Machines) -> None:

@@ -1,4 +1,4 @@
-"""Start the commander. Podium runs `python -m podium.processes.commander_main` when tasks are delegated."""
+"""Start the commander. Podium runs `python -m podium.processes.commander_main` when there are workers to start."""
 
 from __future__ import annotations
 
@@ -16,13 +16,16 @@ from ..workers.commander import run_commander
 
 
 async def open_and_command(environ: Mapping[str, str], delivery_run: str = "") -> None:
-    """Open the store that the environment specifies, and act as its commander while there is work."""
+    """Open the store that the environment specifies, and act as its commander while there is work.
+
+    If the store already has a commander, send it the keys for the run `delivery_run` instead.
+    """
     async with App(Settings.load(environ), environ=environ) as app:
         await run_commander(app.launcher, environ, delivery_run)
 
 
 def main() -> int:
-    """Run the commander. Exit without an error if the store already has a commander."""
+    """Run the commander and return the exit code, which is 0 if the store already has a commander."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     os.chdir("/")
     try:

@@ -1,4 +1,4 @@
-"""Start the fork server, which loads everything that a worker needs and then forks workers for its commander."""
+"""Start the fork server, which loads the code that workers need and then forks workers for its commander."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def main() -> int:
 
 
 def _preload_worker_code() -> None:
-    """Load everything that a worker needs, so that workers do not load it after the fork."""
+    """Load the code and data that nearly every worker needs, so that workers do not load them after the fork."""
     for module in PRELOADED_MODULES:
         import_module(module)
     model_prices.load_prices()
@@ -71,7 +71,7 @@ def _preload_worker_code() -> None:
 
 
 async def _run_rehearsal(home: str) -> None:
-    """Complete a rehearsed run before the first fork, so that everything that is created on first use exists."""
+    """Complete a rehearsed run before the first fork, so that what a run creates on first use already exists."""
     environ = {"PODIUM_HOME": home}
     async with App(Settings.load(environ), environ=environ) as app:
         await app.run(Agent(name="worker", prompt="Rehearse."), "Rehearse.")

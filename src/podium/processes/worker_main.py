@@ -46,7 +46,7 @@ async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str],
 
 
 def main() -> int:
-    """Work on the run given on standard input."""
+    """Work on the run given on standard input, and return the exit code."""
     try:
         startup_message = msgspec.json.decode(sys.stdin.buffer.readline(), type=StartupMessage)
     except msgspec.MsgspecError as error:

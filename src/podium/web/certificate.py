@@ -1,7 +1,8 @@
-"""A certificate of the server's own, for connections from other machines.
+"""Create or read the server's certificate, for connections from other machines.
 
-No authority signs it, so a browser warns once. The person compares the fingerprint that the server prints with the one
-that the browser shows; a client of Podium's own stores the fingerprint and accepts no other certificate.
+No authority signs a certificate that Podium creates, so a browser warns once. The user compares the fingerprint that
+the server prints with the one that the browser shows. Podium's own client stores the fingerprint and accepts no other
+certificate.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ RENEW_DAYS = 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerCertificate:
-    """A certificate with its private key, in one file that only its owner can read."""
+    """A certificate and its private key, in one file."""
 
     file: Path
     fingerprint: str
@@ -38,7 +39,10 @@ class ServerCertificate:
 
 
 def load_certificate(home: Path, names: Sequence[str]) -> ServerCertificate:
-    """Return the certificate in the home directory. Make a new one if it is missing, old or not for these names."""
+    """Return the certificate in the home directory.
+
+    Create a new one if it is missing, expires soon or does not cover these names.
+    """
     file = home / FILE_NAME
     home.mkdir(mode=0o700, parents=True, exist_ok=True)
     with hold_file_lock(home / f"{FILE_NAME}.lock", protects=file):
@@ -50,7 +54,7 @@ def load_certificate(home: Path, names: Sequence[str]) -> ServerCertificate:
 
 
 def read_given_certificate(file: Path) -> ServerCertificate:
-    """Return a certificate that the person gives, with its key in the same file. Raise Mistake if it cannot be used."""
+    """Return the user's own certificate, whose key is in the same file. Raise Mistake if it cannot be used."""
     try:
         found = x509.load_pem_x509_certificate(file.read_bytes())
         ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(file)
@@ -78,7 +82,7 @@ def find_lan_address() -> str:
 
 
 def make_certificate(names: Sequence[str]) -> tuple[x509.Certificate, bytes]:
-    """Return a new certificate for these names and addresses, and the PEM data of it and its key."""
+    """Return a new certificate for these names and addresses, and the PEM data of the certificate and its key."""
     key = ec.generate_private_key(ec.SECP256R1())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "Podium")])
     now = datetime.now(UTC)
@@ -115,7 +119,7 @@ def _read_certificate(file: Path) -> x509.Certificate | None:
 
 
 def _covers(found: x509.Certificate, names: Sequence[str]) -> bool:
-    """Return whether a certificate is for these names and valid for some time."""
+    """Return whether a certificate covers these names and does not expire soon."""
     if found.not_valid_after_utc < datetime.now(UTC) + timedelta(days=RENEW_DAYS):
         return False
     try:

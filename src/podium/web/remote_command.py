@@ -17,7 +17,7 @@ FRAME_HEAD = struct.Struct(">BI")
 
 
 class CallerTerminal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The terminal on which a client shows the output. The defaults are for output into a file."""
+    """The terminal on which a client shows the output. The defaults are for output to a file."""
 
     columns: int = 80
     lines: int = 24
@@ -57,7 +57,10 @@ HEARTBEAT = encode_frame(STDOUT, b"")
 
 
 def read_frames(read: Callable[[int], bytes]) -> Iterator[Frame]:
-    """Yield the frames up to the exit code. `read` returns exactly the given number of bytes; raise EOFError if not."""
+    """Yield the frames up to the exit code. Raise EOFError if they are incomplete.
+
+    `read` returns exactly the given number of bytes, or fewer at the end of the output.
+    """
     while True:
         head = read(FRAME_HEAD.size)
         if len(head) < FRAME_HEAD.size:

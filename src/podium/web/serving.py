@@ -35,7 +35,7 @@ class ServeOptions:
     """Where to listen, and what a browser that signs in with a code may do.
 
     With `is_remembered`, a browser that signs in stays signed in until its token is revoked. `public_names` are the
-    host names under which a reverse proxy reaches the server. `certificate` is a file of the person's own.
+    host names under which a reverse proxy reaches the server. `certificate` is a file with the user's own certificate.
     """
 
     host: str = "127.0.0.1"
@@ -53,7 +53,7 @@ class ServeOptions:
 
 
 class QuietServer(uvicorn.Server):
-    """A uvicorn server that leaves signals to its caller, and says when it listens."""
+    """A uvicorn server that leaves signals to its caller, and sets `is_listening` when it listens."""
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
@@ -114,7 +114,7 @@ async def open_server(settings: Settings, options: ServeOptions) -> AsyncIterato
 
 
 def _choose_certificate(home: Path, options: ServeOptions) -> ServerCertificate | None:
-    """Return the certificate for connections from other machines; this machine connects without one."""
+    """Return the certificate to use, or None if only this machine can connect and the user gave no certificate."""
     if options.is_local and options.certificate is None:
         return None
     from .certificate import load_certificate, read_given_certificate  # imported here for start-up time
@@ -141,7 +141,7 @@ def make_config(app: Any, certificate: ServerCertificate | None = None) -> uvico
 
 
 def bind_address(host: str, port: int) -> socket.socket:
-    """Return a socket bound to an address. Raise Mistake if the address is in use or not this machine's."""
+    """Return a socket bound to an address. Raise Mistake if this process cannot listen there."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listening = socket.socket(family, socket.SOCK_STREAM)
     listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -37,7 +37,7 @@ ROUTES = (
 
 @get("/health", sync_to_thread=False)
 def read_health() -> dict[str, str]:
-    """Say that the server is running."""
+    """Return that the server is running, and its version."""
     return {"status": "ok", "version": __version__}
 
 
@@ -74,7 +74,7 @@ def build_app(
 
 
 def handle_podium_error(_: Request[Any, Any, Any], error: PodiumError) -> Response[bytes]:
-    """Return an error of Podium's with the sentence of the command line."""
+    """Return a Podium error with the message that the command line prints."""
     status = find_status(error)
     return Response(encode_problem(status, str(error)), status_code=status, media_type=PROBLEM_TYPE)
 

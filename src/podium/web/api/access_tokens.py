@@ -1,4 +1,4 @@
-"""Bearer tokens of API clients, and the one-time codes that a browser exchanges for a token.
+"""Bearer tokens of API clients, and the one-time codes that a browser or `podium login` exchanges for a token.
 
 The tokens are in a file in the home directory, as hashes, so that a browser stays signed in when the server restarts,
 and another process can list and revoke them. One-time codes are only in the server's memory.
@@ -27,9 +27,9 @@ SCOPES: tuple[Scope, ...] = get_args(Scope)
 FILE_NAME = "serve-tokens.json"
 CODE_SECONDS = 600.0
 SESSION_SECONDS = 12 * 3600.0
-"""How long a browser stays signed in if it does not ask to be remembered."""
+"""How long a client stays signed in if it does not ask to be remembered."""
 USE_SECONDS = 60.0
-"""How often the time of a token's last use is written."""
+"""The minimum time between two updates of a token's last use."""
 MOST_CODES = 100
 MOST_FAILURES = 20
 FAILURE_SECONDS = 60.0
@@ -46,7 +46,7 @@ class AccessToken(Struct, frozen=True, kw_only=True, omit_defaults=True):
     expires: float = 0.0
     last_used: float = 0.0
     channel: Literal["page", "api"] = "api"
-    """Whether a browser signed in with a code, or a person created the token for a program."""
+    """`page` if the token was exchanged for a code, `api` if it was created for a program."""
 
 
 class TokenFile:
@@ -103,7 +103,7 @@ class TokenFile:
         return None
 
     def revoke_token(self, id: str) -> AccessToken:
-        """Delete a token. Raise Mistake if there is none with this id."""
+        """Delete a token and return it. Raise Mistake if there is no valid token with this id."""
         tokens = self.list_tokens()
         found = next((one for one in tokens if one.id == id), None)
         if found is None:

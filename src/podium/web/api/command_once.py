@@ -1,4 +1,4 @@
-"""Carry out a command once for each idempotency key."""
+"""Run a command once for each idempotency key."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ Reply = dict[str, Any]
 async def run_once(
     store: Path, key: str | None, arguments: object, command: Callable[[str], Awaitable[Reply]]
 ) -> Reply:
-    """Return the result of a command, or the stored result if the same command was carried out with this key.
+    """Run a command and return its result, or return the stored result if the command has already run with this key.
 
-    The command gets an id for what it creates. After a crash, it gets the same id again. Without a key, the id is
-    empty and the command is always carried out.
+    The command gets an id for what it creates. If it is repeated after a crash, it gets the same id again. Without a
+    key, the id is empty and the command always runs. Raise Mistake if the key was used for other arguments.
     """
     if key is None:
         return await command("")

@@ -1,7 +1,7 @@
 """Read each new entry of the store once, and give it to all streams.
 
 The hub keeps the newest entries in memory. A stream only has a position: it takes what is new to it from memory, or
-from the store if it is far behind. So a slow stream needs no memory of its own and delays neither the others nor the
+from the store if it is far behind. So a slow stream needs no buffer and delays neither the other streams nor the
 agents.
 """
 

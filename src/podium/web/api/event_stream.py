@@ -105,12 +105,15 @@ def _split_lines(lines: list[bytes]) -> Iterator[list[bytes]]:
 
 
 def encode_event(name: str, data: bytes) -> bytes:
-    """Return one server-sent event. JSON has no line breaks outside strings, and escapes those inside."""
+    """Return one server-sent event. `data` is JSON without line breaks."""
     return b"event: %s\ndata: %s\n\n" % (name.encode(), data)
 
 
 async def find_position(store: Path, hub: EntryHub, cursor: str | None) -> int:
-    """Return the position of a client's cursor; without a cursor, the end of the store."""
+    """Return the position of a client's cursor; without a cursor, the end of the store.
+
+    An empty cursor is the beginning of the store. Raise Mistake if the cursor is unknown.
+    """
     if cursor is None:
         return hub.end
 

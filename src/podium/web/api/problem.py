@@ -42,7 +42,7 @@ _STATUS_BY_ERROR: tuple[tuple[type[BaseException], HTTPStatus], ...] = (
 
 
 def find_status(error: BaseException) -> HTTPStatus:
-    """Return the HTTP status for an error of Podium's."""
+    """Return the HTTP status for an error."""
     return next(
         (status for kind, status in _STATUS_BY_ERROR if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR
     )

@@ -1,6 +1,6 @@
 """Reject HTTP requests before they reach a route: wrong host, another site's page, too large, or no valid token.
 
-A browser lets any page send requests to the loopback address, and a page of an attacker's domain can resolve to it.
+A browser lets any page send requests to the loopback address, and an attacker's domain can resolve to that address.
 So the `Host` must be one that this server answers to, and a request that a browser sends for another origin is
 rejected. Authentication is a bearer token in a header, which a browser never adds by itself, unlike a cookie.
 """
@@ -92,11 +92,11 @@ class RequestGuard:
             return HTTPStatus.FORBIDDEN, "requests from pages of other sites are not allowed"
         length = headers.get("content-length", "0")
         if not length.isdecimal() or int(length) > LARGEST_BODY:
-            return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a request has at most {LARGEST_BODY:,} bytes"
+            return HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"the content length must be a number up to {LARGEST_BODY:,}"
         return None
 
     def _list_origins(self, host: str) -> tuple[str, ...]:
-        """Return the origins of this server's own page. A reverse proxy can end the encryption before the server."""
+        """Return the origins of this server's own page. Behind a reverse proxy, both schemes are possible."""
         return (f"https://{host}", f"http://{host}") if host in self._public_names else (f"{self._scheme}://{host}",)
 
 

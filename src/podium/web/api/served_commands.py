@@ -57,7 +57,7 @@ class ServedCommands:
         self._tasks = tasks
         self._running = 0
         self._finished: dict[str, Event] = {}
-        """By key: the event that a running command sets at its end."""
+        """The events that are set when running commands end, keyed by idempotency key."""
 
     def run_until_disconnect(self, command: RemoteCommand, may_go_on: Callable[[], bool]) -> AsyncIterator[bytes]:
         """Start a command and return its frames. It ends when the client disconnects or its token is revoked."""
@@ -81,7 +81,7 @@ class ServedCommands:
                 return _iter_bytes(claimed.reply)
             if claimed.id != id:
                 raise ClientException(
-                    "the server stopped while it carried out this command; look at the run before you repeat it",
+                    "the server stopped while this command was running; check what it did before you repeat it",
                     status_code=409,
                 )
             frames = self._start(command, scope=CancelScope(), key=key)
@@ -137,7 +137,10 @@ class ServedCommands:
 
 
 def build_environment(environ: Mapping[str, str], settings: Settings) -> dict[str, str]:
-    """Return the environment of a command: the server's, with its home and store. No command calls another server."""
+    """Return the environment of a command: the server's, with its home and store.
+
+    PODIUM_SERVER is removed, so that the command does not call another server.
+    """
     kept = {name: value for name, value in environ.items() if name not in ("PODIUM_SERVER", "PODIUM_DEBUG")}
     return kept | {"PODIUM_HOME": str(settings.home), "PODIUM_STORE": str(settings.store)}
 

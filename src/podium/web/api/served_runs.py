@@ -1,7 +1,7 @@
-"""Runs that the server itself works on: those that a client resumes, forks or retries.
+"""Work on runs in the server's own process: those that a client resumes, forks or retries.
 
-A new run is started by the commander, in a process of its own, and does not need the server. A run that was started in
-a terminal has no such process, so the server takes it over. If the server exits, the run can be resumed again.
+A new run is started by the commander, in a separate process, and does not need the server. A run that was started in a
+terminal has no such process, so the server takes it over. If the server exits, the run can be resumed again.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class ServedRuns:
         self._tasks = tasks
 
     async def resume(self, run: str) -> None:
-        """Take over a run and work on it in the background. Raise an error if it cannot be taken over."""
+        """Take over a run and work on it in the background. Raise PodiumError if it cannot be taken over."""
         settings = await to_thread.run_sync(load_run_settings, self._settings, run)
         taking = _TakeOver()
         self._tasks.start_soon(self._work_on, settings, run, taking)
@@ -44,7 +44,7 @@ class ServedRuns:
         except (PodiumError, ExceptionGroup) as error:
             why = find_first_error(error)
             if not taking.is_done.is_set():
-                taking.error = why if isinstance(why, PodiumError) else PodiumError(f"run {run} cannot start: {why!r}")
+                taking.error = why if isinstance(why, PodiumError) else PodiumError(f"run {run} cannot resume: {why!r}")
             else:
                 sys.stderr.write(f"podium serve: run {run}: {why}\n")
         finally:

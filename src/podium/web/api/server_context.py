@@ -55,11 +55,14 @@ class ServerContext:
         return self.settings.store
 
     def is_valid_token(self, id: str) -> bool:
-        """Return whether a token has been neither revoked nor expired."""
+        """Return whether the token with this id has not been revoked and has not expired."""
         return any(one.id == id for one in self.tokens.list_tokens())
 
     def find_place(self, repo: str) -> Path:
-        """Return the repository that contains a folder on this machine; without one, the server's own repository."""
+        """Return the repository that contains the folder `repo`, or the server's own repository if `repo` is empty.
+
+        Raise Mistake if `repo` is not a folder on this machine.
+        """
         if not repo:
             return self.repo
         if "\0" in repo or not Path(repo).is_dir():
@@ -80,7 +83,7 @@ class ServerContext:
                 _cancel(tasks)
 
     async def resume_run(self, run: str) -> None:
-        """Continue a run: a worker with its commander, any other run in this process. Raise an error if impossible."""
+        """Continue a run: a worker with its commander, any other run in this process. Raise PodiumError on failure."""
         workers = await to_thread.run_sync(self._load_worker, run)
         if workers:
             await resume_workers(self.settings, workers)

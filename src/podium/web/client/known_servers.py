@@ -22,7 +22,7 @@ FILE_NAME = "servers.json"
 
 
 class KnownServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A server. Without a `fingerprint`, its certificate has to be one that this machine trusts anyway."""
+    """A server. Without a `fingerprint`, this machine must trust its certificate, if connections are encrypted."""
 
     address: str
     token: str
@@ -37,7 +37,10 @@ class SignInAddress(NamedTuple):
 
 
 def parse_address(text: str) -> SignInAddress:
-    """Return the address of a server without its path, and the code in it. Raise Mistake if it is not one."""
+    """Return the address of a server without its path, and the code in it.
+
+    Raise Mistake if `text` is not an address, or if connections to another machine would not be encrypted.
+    """
     try:
         parts = urlsplit(text.strip())
         host, port = parts.hostname, parts.port
@@ -61,7 +64,7 @@ def is_loopback(host: str) -> bool:
 
 
 def load_servers(home: Path) -> Mapping[str, KnownServer]:
-    """Return the known servers by address."""
+    """Return the known servers, keyed by address. Raise Mistake if the file cannot be read."""
     path = home / FILE_NAME
     try:
         found = msgspec.json.decode(path.read_bytes(), type=list[KnownServer])
@@ -73,7 +76,7 @@ def load_servers(home: Path) -> Mapping[str, KnownServer]:
 
 
 def find_server(home: Path, text: str) -> KnownServer:
-    """Return the known server with this address. Raise Mistake if nobody has signed in to it."""
+    """Return the known server with this address. Raise Mistake if the user has not signed in to it."""
     address, servers = parse_address(text).address, load_servers(home)
     if address not in servers:
         known = f"; known servers: {', '.join(servers)}" if servers else ""

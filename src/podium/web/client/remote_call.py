@@ -50,7 +50,7 @@ class RemoteCall:
             if not self._headers:
                 raise
             raise OutsideFailed(
-                f"the connection to {self._client.address} was lost; the command is carried out to its end there"
+                f"the connection to {self._client.address} was lost; the command continues there until it ends"
             ) from error
 
     def _copy_output(self, write: Write) -> int:

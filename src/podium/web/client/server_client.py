@@ -1,4 +1,4 @@
-"""HTTP requests to a server whose certificate is known by its fingerprint."""
+"""Send HTTP requests to a server, and check the fingerprint of its certificate."""
 
 from __future__ import annotations
 
@@ -24,16 +24,17 @@ class LostConnection(OutsideFailed):
 
 
 class ServerClient:
-    """Sends requests to one server. Each has a connection of its own, which ends with the response."""
+    """Sends requests to one server. Each request uses a new connection, which is closed after the response."""
 
     def __init__(self, server: KnownServer) -> None:
         self._server = server
         self.address = server.address
 
     def send(self, method: str, path: str, body: object = None, **headers: str) -> HTTPResponse:
-        """Send a request and return the response. Raise an error with the server's sentence if it is an error.
+        """Send a request and return the response. `headers` are written with underscores.
 
-        `headers` are written with underscores. Raise OutsideFailed if the server cannot be reached.
+        Raise Mistake or OutsideFailed with the server's message if the response is an error, and OutsideFailed if the
+        server cannot be reached.
         """
         given = {name.replace("_", "-"): value for name, value in headers.items()}
         if self._server.token:
@@ -63,7 +64,7 @@ class ServerClient:
 
 
 def open_connection(server: KnownServer) -> HTTPConnection:
-    """Connect to a server. Raise Mistake, before anything is sent, if it has another certificate than expected."""
+    """Connect to a server. Raise Mistake, before anything is sent, if its certificate is not the expected one."""
     parts = urlsplit(server.address)
     assert parts.hostname is not None
     if parts.scheme == "http":

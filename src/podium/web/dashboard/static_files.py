@@ -1,4 +1,4 @@
-"""Serve the files of the page from memory. Only names that were found at the start are answered."""
+"""Serve the files of the page from memory. Only files that existed when the server started are served."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class StaticFile(NamedTuple):
 
 
 def load_static_files() -> dict[str, StaticFile]:
-    """Return the files of the page by path, such as `screens/now.mjs`."""
+    """Return the files of the page, keyed by path, such as `screens/now.mjs`."""
     found: dict[str, StaticFile] = {}
     _collect_files(files(__package__).joinpath("static"), "", found)
     return found

@@ -1,4 +1,4 @@
-"""Agents, teams and models, the costs of all runs, groups of runs, and what `podium doctor` says."""
+"""Agents, teams and models, the costs of all runs, groups of runs, and the results of `podium doctor`."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def read_groups(server: ServerContext) -> dict[str, Any]:
 @get("/api/doctor", guards=[may_read], sync_to_thread=True)
 def read_doctor(server: ServerContext) -> dict[str, Any]:
     """Check the server's machine and its repository."""
-    # The checks run event loops of their own, which the context of the server's loop would forbid.
+    # The checks run their own event loops, which the context of the server's loop would forbid.
     facts = Context().run(lambda: list(collect_facts(os.environ, server.repo)))
     return {"schema": SCHEMA, "facts": [fact._asdict() for fact in facts]}
 

@@ -1,4 +1,4 @@
-"""Run a command of the command line on the server's machine, for `podium --server`."""
+"""Run a `podium` command on the server's machine, for `podium --server`."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ async def run_command(
 ) -> Stream:
     """Run a command in the server's repository, and stream its output in frames.
 
-    Each command needs a scope of its own; `docs/dashboard.md` lists the commands. With an idempotency key, the command
-    is carried out once, and to its end even if the client disconnects.
+    `docs/dashboard.md` lists the commands and the scope that each needs. With an idempotency key, the command runs
+    once, and to completion even if the client disconnects.
     """
     token = get_token(request)
     command = RemoteCommand(arguments=data.arguments, scopes=token.scopes, input=data.input, terminal=data.terminal)

@@ -73,7 +73,7 @@ class NewFork(Struct, forbid_unknown_fields=True):
 
 
 class NewRetry(Struct, forbid_unknown_fields=True):
-    """What to retry: everything that failed, or from a plan step or an agent on."""
+    """Where to retry a run: at the plan step or agent `start`, or by default just before it failed or was stopped."""
 
     start: str = ""
     budget: Budget | None = None
@@ -122,7 +122,10 @@ def read_run(run: str, server: ServerContext) -> dict[str, Any]:
 
 @get("/api/runs/{run:str}/entries", guards=[may_read], sync_to_thread=True)
 def read_entries(run: str, server: ServerContext, after: int = 0, until: int = 0) -> Response[bytes]:
-    """Return a run's entries after a sequence number, and the cursor from which the stream continues."""
+    """Return a run's entries after a sequence number, and the cursor from which the stream continues.
+
+    `until` is the last sequence number to return; 0 means no limit. `has_more` says that a page was filled.
+    """
     with open_reader(server.store) as reader, EntryFeed(server.store) as feed:
         id = reader.find_run(run)
         # The cursor is read first: entries that are written in between are in both, and none is missing.
@@ -145,7 +148,7 @@ def read_entries(run: str, server: ServerContext, after: int = 0, until: int = 0
 
 @post("/api/runs", guards=[may_act])
 async def start_run(data: NewRun, server: ServerContext, idempotency_key: IdempotencyKey = None) -> dict[str, Any]:
-    """Start a run in the background, in a process of its own."""
+    """Start a run in the background, in its own process."""
     place = server.find_place(data.repo)
     settings = Settings.load(
         repo=place, store=server.store, home=server.settings.home, model=data.model or None, budget=data.budget
@@ -204,12 +207,16 @@ async def stop(run: str, server: ServerContext) -> dict[str, Any]:
 
 @post("/api/runs/{run:str}/budget", guards=[may_act], status_code=200, sync_to_thread=True)
 def change_budget(run: str, data: Budget, server: ServerContext) -> dict[str, Any]:
-    """Change a run's limits, starting with the next model call. Limits that are not given do not change."""
+    """Change a run's limits. A time limit applies at once, other limits apply from the next model call.
+
+    Limits that are not given do not change.
+    """
     summary = _read_summary(server, run)
     if data == Budget():
         raise Mistake("the budget has no limits; give at least one, such as usd")
     post_budget_change(server.store, summary, data, by=server.user)
-    return {"run": summary.id, "text": f"the new limits of run {summary.id} apply from the next model call"}
+    when = "a time limit applies at once, other limits from the next model call"
+    return {"run": summary.id, "text": f"new limits were sent to run {summary.id}; {when}"}
 
 
 @post("/api/runs/{run:str}/fork", guards=[may_act])
@@ -240,7 +247,7 @@ async def fork(
 async def retry(
     run: str, data: NewRetry, server: ServerContext, idempotency_key: IdempotencyKey = None
 ) -> dict[str, Any]:
-    """Start a run again from just before its failure, or from a plan step or an agent."""
+    """Try a run again from just before it failed or was stopped, or from a plan step or an agent."""
     source = _find_run(server, run)
 
     async def start(id: str) -> dict[str, Any]:

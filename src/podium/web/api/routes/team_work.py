@@ -1,4 +1,4 @@
-"""Plans, artifacts and decisions."""
+"""Plans and artifacts of collaborating teams, and decisions."""
 
 from __future__ import annotations
 

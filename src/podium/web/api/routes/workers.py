@@ -106,7 +106,7 @@ async def read_diff(run: str, server: ServerContext) -> dict[str, Any]:
 
 @get("/api/forecast", guards=[may_read])
 async def read_forecast(server: ServerContext, repo: str = "") -> dict[str, Any]:
-    """Say how the branches of workers would merge onto the checked-out branch, and which of them overlap."""
+    """Return how the branches of workers would merge onto the checked-out branch, and which of them overlap."""
     context = RepoContext(server.find_place(repo), server.settings)
     workers = await to_thread.run_sync(context.load_workers)
     branches = {one.worker_task.branch: one.base for one in workers if one.base and one.worker_task.has_checkout}
