@@ -33,9 +33,9 @@ async def run(
 async def start(
     agent: str | Agent, request: str, *, settings: Settings | None = None, **options: Unpack[RunOptions]
 ) -> AsyncIterator[Run]:
-    """Send a request to an agent and yield the run. Leaving the block before the run ends stops the run.
+    """Send a request to an agent and yield the run. Exiting the block before the run has ended stops the run.
 
-    With `is_attended`, the run waits when an agent makes a request: respond with the run's `answer` or `reply`.
+    With `is_attended`, an agent's requests wait until you respond with the run's `answer` or `reply`.
     """
     async with App(settings or _load_settings(options)) as app, app.start(agent, request, **options) as started:
         yield started

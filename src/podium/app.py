@@ -109,7 +109,10 @@ class App:
         is_attended: bool = False,
         on_discussion: OnDiscussion | None = None,
     ) -> AsyncIterator[Run]:
-        """Resume a run that was interrupted or paused."""
+        """Resume a run that was interrupted or paused, and yield it. Exiting the block before the run ends stops it.
+
+        `tools` are the functions that were passed to `start`.
+        """
         claimed = await self.launcher.take_over_run(
             run, tools=tools, is_attended=is_attended, on_discussion=on_discussion
         )
@@ -129,7 +132,9 @@ class App:
         """Fork `run`: create a run that shares its timeline up to a position. Return the new run's id for `resume`.
 
         `at` is a snapshot or the sequence number of an entry; by default the last snapshot, or the last entry if there
-        is none. `request` is a message to the first agent. `decide` is a decision and the option to choose instead.
+        is none. `request` is a message to the first agent, and to all members of a collaborating team. `decide` is a
+        decision and the option to choose instead; then the default position is just before the decision. `budget`
+        changes the run's limits.
         """
         from .runs.run_fork import fork_run  # imported here for start-up time: most programs do not fork
 
@@ -140,7 +145,7 @@ class App:
     async def retry(
         self, run: str, *, start: str = "", budget: Budget | Mapping[str, float] | None = None, by: str = ""
     ) -> str:
-        """Fork a run that has ended, just before the point where it failed. Return the new run's id for `resume`.
+        """Fork a run that has ended, just before it failed or was stopped. Return the new run's id for `resume`.
 
         If `start` names a plan step or an agent, retry from the start of that step or agent instead.
         """
@@ -150,7 +155,7 @@ class App:
         return (await retry_run(self.launcher, run, start=start, budget=limits, by=by)).id
 
     async def stop(self, run: str, by: str = "") -> None:
-        """Stop a run, whichever process is working on it. Its partial results are kept."""
+        """Stop a run, even if another process or none is working on it. Its partial results are kept."""
         await self.launcher.stop_run(run, by)
 
     def _start_in_thread(self, work: Callable[[], None]) -> None:

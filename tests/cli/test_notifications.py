@@ -229,8 +229,8 @@ def test_notifications_that_fail_are_one_line_each_and_no_error_of_the_run(
 
     assert (done.returncode, done.stdout) == (0, "done\n")
     assert sorted(done.stderr.splitlines()) == [
-        "the notification was not sent: the command sh failed (exit code 3)",
-        f"the notification was not sent: the webhook at {hook.url.split('/')[2]} returned status 500",
+        "the notification failed: the command sh failed (exit code 3)",
+        f"the notification failed: the webhook at {hook.url.split('/')[2]} returned status 500",
     ]
 
 

@@ -163,7 +163,7 @@ async def test_if_something_was_changed_later_a_fork_starts_at_the_current_commi
     assert ((folder / "one.txt").exists(), (folder / "two.txt").exists()) == (False, True)
     assert notices(studio, fork) == [
         f"no snapshot was taken before this point: the checkout starts at commit {repo.tip()[:12]} of {repo.path}, "
-        "without the changes of the run"
+        "without uncommitted changes"
     ]
 
 

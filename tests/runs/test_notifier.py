@@ -84,20 +84,20 @@ async def test_the_words_for_a_terminal_start_nothing(tmp_path: Path) -> None:
 async def test_a_command_that_fails_is_reported_once(tmp_path: Path, command: str, sentence: str) -> None:
     told = await send_all(tmp_path, [run_shell(command)], ASKED, FINISHED)
 
-    assert told == [f"the notification was not sent: {sentence}"]
+    assert told == [f"the notification failed: {sentence}"]
 
 
 async def test_a_command_that_does_not_exist_is_reported(tmp_path: Path) -> None:
     [told] = await send_all(tmp_path, [NotifyCommand(command=("no-such-program",))], FINISHED)
 
-    assert told.startswith("the notification was not sent: ")
+    assert told.startswith("the notification failed: ")
     assert "no-such-program" in told
 
 
 async def test_a_command_that_takes_too_long_is_ended_with_its_children(tmp_path: Path) -> None:
     told = await send_all(tmp_path, [run_shell("sleep 999 & echo $! >pid; wait")], FINISHED, seconds=0.5)
 
-    assert told == ["the notification was not sent: the command sh took longer than 0.5 s"]
+    assert told == ["the notification failed: the command sh took longer than 0.5 s"]
     assert not read_process_start(int((tmp_path / "pid").read_text()))
 
 
@@ -113,10 +113,10 @@ async def test_a_webhook_that_fails_is_reported_once_and_without_its_path(tmp_pa
     )
     assert sorted(told) == sorted(
         [
-            f"the notification was not sent: the webhook at {first} returned status 500",
-            f"the notification was not sent: the webhook at {second} returned status 302",
-            f"the notification was not sent: the webhook at {third} did not respond within 0.5 s",
-            f"the notification was not sent: the webhook at {first} cannot be reached",
+            f"the notification failed: the webhook at {first} returned status 500",
+            f"the notification failed: the webhook at {second} returned status 302",
+            f"the notification failed: the webhook at {third} did not respond within 0.5 s",
+            f"the notification failed: the webhook at {first} cannot be reached",
         ]
     )
     assert calls == [2, 2, 2]

@@ -86,7 +86,7 @@ async def test_a_worker_resolves_a_conflict_and_its_branch_is_merged_instead(lab
 
     code, result, told = await merge_as_json(lab, "--all", "--resolve")
     assert (code, result["coupled"], result["left_out"], result["resolving"]) == (0, [], [], [])
-    assert "feat/two: skipped, because a worker is still resolving it on feat/two-resolved" in told
+    assert "feat/two: skipped, because a worker is still resolving its conflict on feat/two-resolved" in told
     _, result, told = await merge_as_json(lab, "feat/two", "--resolve")
     assert result["resolving"] == []
     assert "feat/two: a worker is already resolving it" in told

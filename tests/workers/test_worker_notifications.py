@@ -64,4 +64,4 @@ async def test_a_webhook_that_fails_is_a_line_in_the_commanders_log(lab: WorkerL
         assert len(hook.list_calls()) == 2
     assert outcomes == ["succeeded", "succeeded"]
     log = (lab.folder / "commander.log").read_text()
-    assert log == (f"the notification was not sent: the webhook at {hook.url.split('/')[2]} returned status 500\n")
+    assert log == (f"the notification failed: the webhook at {hook.url.split('/')[2]} returned status 500\n")

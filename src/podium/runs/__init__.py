@@ -1,1 +1,1 @@
-"""Start, follow, fork and look up runs, for all user interfaces."""
+"""What the user interfaces share: starting, steering, forking and looking up runs, and answering their requests."""

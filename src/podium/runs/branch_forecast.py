@@ -16,14 +16,15 @@ async def read_current_branch(repository: Repository) -> str:
     """Return the branch that is checked out in the main worktree. Raise Mistake if HEAD is not on a branch."""
     done = await call_git(Repository.at(repository.main_folder), "symbolic-ref", "--quiet", "--short", "HEAD")
     if done.code != 0:
-        raise Mistake(f"no branch is checked out in {repository.main_folder}; choose one with --onto BRANCH")
+        raise Mistake(f"no branch is checked out in {repository.main_folder}; check one out, or name the target branch")
     return done.out.decode().strip()
 
 
 async def forecast_branches(root: Path, branches: Mapping[str, str], *, onto: str = "") -> Forecast | None:
-    """Forecast how branches would merge onto `onto`. `branches` maps each branch to its base.
+    """Forecast how branches would merge onto `onto`, by default the branch that is checked out in the main worktree.
 
-    Return None if none of the branches exists.
+    `branches` maps each branch to its base. `onto` itself and branches that do not exist are left out; return None if
+    none is left.
     """
     repository = Repository.at(root)
     target = onto or await read_current_branch(repository)

@@ -64,7 +64,10 @@ def format_decision_line(record: DecisionRecord) -> str:
 
 
 def make_repository_decisions(store: Path, started: RunStarted) -> RepositoryDecisions:
-    """Return the decisions of a run's repository: the recorded description, and functions that read all decisions."""
+    """Return the recorded description of the decisions, and functions that find the repository and read its decisions.
+
+    If the run has no repository, there are no decisions.
+    """
     if not started.repo:
         return NO_DECISIONS
     folder = Path(started.repo)
@@ -76,9 +79,9 @@ def make_repository_decisions(store: Path, started: RunStarted) -> RepositoryDec
 
 
 async def read_decisions(store: Path, folder: Path, id: str) -> str:
-    """Describe all decisions in force in a folder's repository or, if `id` is not empty, one decision in full.
+    """List the decisions in force in a folder's repository, one per line, or describe the decision `id` in full.
 
-    Raise Mistake if there is no such decision.
+    A long list is cut in the middle. Raise Mistake unless exactly one decision matches `id`.
     """
 
     def read() -> str:

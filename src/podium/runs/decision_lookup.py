@@ -13,7 +13,10 @@ from ..views.decision_record import DecisionRecord, collect_decisions
 
 
 def find_decision_repo(folder: Path) -> str:
-    """Return the path that identifies a folder's repository in decisions. It is the same for all its worktrees."""
+    """Return the path that identifies a folder's repository in decisions; it is the same for all worktrees.
+
+    Outside a repository, it is the path of the folder itself.
+    """
     from ..workspace.git.repository import Repository  # for start-up time: most runs make no decisions
 
     try:

@@ -1,8 +1,8 @@
 """Create the checkout of a fork: a new worktree on a new branch, with the files of the fork's position.
 
-A fork works in the original run's folder only if that folder is not in a git repository. The worktree starts at the
-commit of the last snapshot before the position. If there is no such snapshot, the worktree starts with the current
-files if the run has not acted since the position, and otherwise at the current commit.
+A fork works in the original run's folder only if that folder is not in a git repository, or the repository has no
+commits. The worktree starts at the commit of the last snapshot before the position. If there is no such snapshot, the
+worktree starts with the current files if the run has not acted since the position, and otherwise at the current commit.
 """
 
 from __future__ import annotations
@@ -47,7 +47,8 @@ async def create_fork_checkout(
 ) -> ForkCheckout:
     """Create the checkout of the fork `run`.
 
-    `directory` is the folder in which the forked run worked. Raise Mistake if that folder no longer exists.
+    `directory` is the folder in which the original run worked, `entries` are the entries of that run, and `kept` are
+    those that the fork shares. Raise Mistake if the folder no longer exists.
     """
     directory = await to_thread.run_sync(_resolve_directory, directory)
     try:
@@ -115,7 +116,7 @@ async def _choose_base(
                 return commit, ""
             return commit, f"the checkout is at the snapshot {name}, without the changes between it and this point"
     if not shared.issuperset(actions):
-        missing = "without the changes of the run"
+        missing = "without uncommitted changes"
         return head, f"{NO_SNAPSHOT}: the checkout starts at commit {head[:12]} of {repository.root}, {missing}"
     current = await take_snapshot(repository)
     is_clean = await resolve_tree(repository, current) == await resolve_tree(repository, head)

@@ -39,7 +39,7 @@ OUTSIDE: frozenset[FailureKind] = frozenset({"budget", "engine", "timed_out"})
 class DecisionChange:
     """A decision for which a fork chooses another option.
 
-    `entries` are the end of the vote, if there was a vote, and the changed decision. The position of the fork must be
+    `entries` are the ends of the votes, if there were any, and the changed decision. The position of the fork must be
     between `earliest`, the entry of the proposal, and `latest`, the last entry before the decision.
     """
 
@@ -67,7 +67,10 @@ def find_fork_position(entries: Sequence[Entry], at: str) -> int:
 
 
 def find_decision_change(entries: Sequence[Entry], decision: str, option: str, *, by: str) -> DecisionChange:
-    """Return the change to another option of a decision. Raise Mistake if there is no such decision or option."""
+    """Return the change that makes a decision choose `option`.
+
+    Raise Mistake if there is no such decision or option, or if the decision has not been made.
+    """
     run = entries[0].run
     proposals = {entry.event.id: entry for entry in entries if isinstance(entry.event, DecisionProposed)}
     if decision not in proposals:
@@ -98,8 +101,8 @@ def _change_option(made: DecisionCommitted, option: str, by: str) -> DecisionCom
 def find_retry_position(entries: Sequence[Entry], start: str) -> int:
     """Return the position from which to retry a run that has ended.
 
-    `start` is the plan step or agent to start again; if it is empty, the run is retried from just before its failure.
-    Raise Mistake if the run has no such plan step or agent, or no failure.
+    `start` is the plan step or agent to start again. If it is empty, the run is retried from just before it failed or
+    was stopped. Raise Mistake if the run has no such plan step or agent, or if `start` is empty and the run succeeded.
     """
     return _find_start(entries, start) if start else _find_failure(entries)
 

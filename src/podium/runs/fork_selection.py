@@ -1,9 +1,9 @@
 """Select the entries that a fork shares with the original run.
 
 A fork continues from a copy of the entries up to a position, like a run that is resumed after its process died: a
-step whose outcome is among these entries is not executed again. Approvals are not shared. Work that was in progress
-starts again: actions that had not ended, requests and questions whose answers were not used, and workers that had not
-returned. The functions here do not change any run.
+step whose outcome is among these entries is not executed again. Approvals of later actions are not shared. Work that
+was in progress starts again: actions that had not ended, requests and questions whose answers were not used, and
+workers that had not returned. The functions here do not change any run.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from ..values.operation_path import parse_agent_name
 NOT_SHARED = (RunStarted, RunEnded, RunPaused, RunResumed, PauseAsked, StopAsked)
 """Events that concern only the run itself and the processes that worked on it."""
 
-PLAN_NOT_APPROVED = "the approval of the plan is not shared, so the rules that the plan allows do not apply"
+PLAN_NOT_APPROVED = "the approval of the plan is not shared, so the plan's allow rules have no effect"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +94,7 @@ def _has_ended(scope: str, ended: Container[str]) -> bool:
 
 
 def _find_open_steps(shared: Sequence[Entry], ended: Container[str]) -> dict[int, Entry]:
-    """Return the requests, questions, answers and actions of steps that had not ended, by sequence number."""
+    """Return the requests, questions, answers and actions of steps that had not ended, keyed by sequence number."""
     keys = {entry.key: entry.seq for entry in shared if entry.key}
     answered_at = {entry.event.id: entry.seq for entry in shared if isinstance(entry.event, QuestionAnswered)}
     open_ids: set[str] = set()
@@ -126,7 +126,7 @@ def _describe_open_actions(open_steps: dict[int, Entry]) -> Iterator[str]:
 
 
 def _without_approval(entry: Entry) -> Entry:
-    """Return the entry without approval for later actions."""
+    """Return the entry without the approval of later actions, if it contains one."""
     match entry.event:
         case PermissionAnswered(decision="run" | "always") as event:
             return structs.replace(entry, event=structs.replace(event, decision="once", rule=""))

@@ -79,7 +79,7 @@ def check_store(store: Path) -> Iterator[Fact]:
     if not store.exists():
         above = next(place for place in store.absolute().parents if place.exists())
         if os.access(above, os.W_OK):
-            yield Fact("store", "fine", f"{store}, created by the first run")
+            yield Fact("store", "fine", f"{store}, which the first run creates")
         else:
             yield Fact("store", "problem", f"cannot create {store}: {above} is not writable; set PODIUM_HOME")
         return
@@ -140,18 +140,19 @@ def check_keys(environ: Mapping[str, str]) -> Fact:
     """Report the names of the API keys in the environment."""
     names = [name for name in KEYS if environ.get(name)]
     if not names:
-        return Fact("keys", "note", f"none; set one of {', '.join(KEYS)} to use a model provider")
+        return Fact("keys", "note", f"none; set one of {', '.join(KEYS)} to use that provider's models")
     return Fact("keys", "fine", ", ".join(names))
 
 
 def check_git(repo: Path) -> Fact:
-    """Report the version of git. Workers need git; other runs do not."""
+    """Report the version of git. Workers need git; most other runs do not."""
     git = shutil.which("git")
     if git is None:
         return Fact("git", "note", f"not found; {_format_install_hint('git')}")
     path = Path(git).resolve()
     if not Path(git).is_absolute() or path.is_relative_to(repo.resolve()):
-        return Fact("git", "problem", f"the git on PATH is in the repository ({git}), so it was not run; fix PATH")
+        where = "is in the repository or has a relative path"
+        return Fact("git", "problem", f"the git on PATH ({git}) {where}, so it was not run; fix PATH")
     try:
         output = anyio.run(_read_version, git)
     except OSError as error:
@@ -161,7 +162,7 @@ def check_git(repo: Path) -> Fact:
 
 
 async def _read_version(program: str) -> str:
-    """Return the version that a program prints. Raise OSError if the program cannot be started or takes too long."""
+    """Return what a program prints with `--version`. Raise OSError if it cannot be started or takes too long."""
     output = OutputBuffer(LARGEST_VERSION)
     ended = await run_process(
         [program, "--version"],
@@ -176,7 +177,7 @@ async def _read_version(program: str) -> str:
 
 
 def check_sandbox(repo: Path, settings: Settings) -> Fact:
-    """Check whether commands can run in this folder, by testing the sandbox that agents' commands use."""
+    """Test the sandbox in which agents' commands run in this folder."""
     from ..setup.sandbox_choice import choose_sandbox  # imported here for start-up time
 
     sandbox = anyio.run(partial(choose_sandbox, repo, settings.home, settings.store, is_wanted=settings.sandbox))

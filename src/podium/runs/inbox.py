@@ -1,6 +1,6 @@
-"""Show requests from a run and its workers to a person at the terminal, and post the answers.
+"""Watch for requests from workers, and post people's answers to the mailboxes of the runs that asked.
 
-An answer is posted to the mailbox of the run that asked. Only the first answer to a request counts.
+Only the first answer to a request counts.
 """
 
 from __future__ import annotations
@@ -84,10 +84,10 @@ class AnswerMailbox:
 
 
 class RequestListener(Protocol):
-    """Receives workers' requests, and is notified when a request no longer needs an answer."""
+    """Receives requests, and is notified when a request no longer needs an answer."""
 
     def handle_entry(self, entry: Entry, worker: str = "") -> None:
-        """Handle an entry with a request or question for a person."""
+        """Handle an entry with a request or question for a person. `worker` is the name of the worker that asked."""
         ...
 
     def withdraw_request(self, id: str, how: str) -> None:
@@ -121,7 +121,7 @@ class WorkerRequestWatcher:
         self._listener = listener
         self._answer_mailbox = answer_mailbox
         self._open: dict[str, str] = {}
-        """The requests that were open at the last scan, with their runs."""
+        """The requests that were passed to the listener and not withdrawn, each with its run."""
 
     async def watch_requests(self) -> None:
         """Scan for requests at every wakeup, until cancelled.
@@ -146,7 +146,7 @@ class WorkerRequestWatcher:
             wakeup.close()
 
     def _list_worker_requests(self) -> dict[str, OpenRequest]:
-        """Return the workers' open requests by id."""
+        """Return the workers' open requests, keyed by id."""
         workers = {row.run for row in WorkerIndex(self._store).list_open()}
         if not workers:
             return {}

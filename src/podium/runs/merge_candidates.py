@@ -44,7 +44,7 @@ class Resolver:
 
 
 async def find_resolvers(context: RepoContext) -> dict[str, Resolver]:
-    """Return the workers that were started to resolve conflicts, by branch, in the order in which they were started."""
+    """Return the workers that were started to resolve conflicts, keyed by branch, in the order of their start."""
     workers = {worker.worker_task.branch: worker for worker in context.load_workers() if worker.worker_task.base}
     starts_by_base = await filter_resolution_starts(
         context.repository, (worker.worker_task.base for worker in workers.values())
@@ -61,7 +61,8 @@ async def find_merge_candidates(
 ) -> list[MergeCandidate]:
     """Return the branches to merge: the branches in `names` or, if there are none, all branches that are ready.
 
-    Raise Mistake if a branch in `names` cannot be merged.
+    `notice` is called with the reason for each branch that is skipped or replaced. Raise Mistake if a branch in `names`
+    cannot be merged.
     """
     resolvers_by_branch = await find_resolvers(context)
     if names:
@@ -92,7 +93,7 @@ async def _find_named_candidate(
 
 
 def describe_result(result: TeamResult, tip: str) -> str:
-    """Describe a team's result branch: its run, its steps, and whether commits were added since the run ended."""
+    """Describe a team's result branch: its run, its steps, and whether the branch has changed since the run ended."""
     ended = result.ended
     text = f"the result of {result.lead} in run {result.run}; steps done: {', '.join(ended.done) or 'none'}"
     if ended.undone:
@@ -125,7 +126,7 @@ async def _find_ready_candidates(
         elif other := await _find_resolving_branch(
             context.repository, tips_by_branch[branch], resolver, resolvers_by_branch
         ):
-            notice(f"{branch}: skipped, because a worker is still resolving it on {other}")
+            notice(f"{branch}: skipped, because a worker is still resolving its conflict on {other}")
         elif resolver is not None and (
             files := await find_unresolved_files(context.repository, tips_by_branch[branch], resolver.resolves)
         ):

@@ -20,11 +20,14 @@ MOST_NAMES = 8
 
 
 def choose_server(servers: Sequence[LocalServer], address: str, model: str | None) -> ConfirmedServer:
-    """Return the server at an address, with the chosen model. Raise Mistake if there is no such server or model."""
+    """Return the server with an address or provider name, and the chosen model, by default the server's only model.
+
+    Raise Mistake if there is no such server or model, or if a model must be chosen.
+    """
     server = next((server for server in servers if address in _server_names(server)), None)
     if server is None:
         there = ", ".join(f"{one.provider} at {one.url}" for one in servers) or "none; start one first"
-        raise Mistake(f"no local server responds at {without_credentials(address)}; found: {there}")
+        raise Mistake(f"local server {without_credentials(address)!r} not found; available: {there}")
     names = ", ".join(server.models[:MOST_NAMES])
     if model is None and len(server.models) != 1:
         what = f"has {len(server.models)} models ({names}); choose one with --model" if names else "has no models yet"
@@ -106,5 +109,5 @@ def explain_default_model(settings: Settings, environ: Mapping[str, str]) -> str
 
 
 def _server_names(server: LocalServer) -> set[str]:
-    """Return the names by which the user can refer to a server."""
+    """Return the addresses and names by which the user can refer to a server."""
     return {server.url, server.url.removesuffix("/v1"), f"{server.url}/", urlsplit(server.url).netloc, server.provider}

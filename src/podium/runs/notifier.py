@@ -70,7 +70,7 @@ class Notifier:
             why = await self._post_to_webhook(target, body)
         if why and target not in self._failed:
             self._failed.add(target)
-            self._tell(f"the notification was not sent: {why}")
+            self._tell(f"the notification failed: {why}")
 
     async def _run_command(self, argv: Sequence[str], body: bytes) -> str:
         """Run a command with the notification as its input. Return why it failed, or an empty string on success."""

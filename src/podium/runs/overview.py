@@ -1,4 +1,4 @@
-"""Summarise a store: which requests wait for the user, which agents are active, and which runs have ended."""
+"""Summarise a store: which requests wait for the user, which runs have not ended, and which ended last."""
 
 from __future__ import annotations
 
@@ -36,7 +36,10 @@ class StepCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
-    """A run in the overview. `agents` are the active agents; for a worker, `parent` is the run that started it."""
+    """A run in the overview. `agents` says what each active agent is doing.
+
+    For a worker, `worker` is its name and `parent` is the run that started it.
+    """
 
     id: str
     state: RunState
@@ -53,7 +56,10 @@ class RunStatus:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """The state of all runs of a store. Requests are sorted oldest first, and runs newest first."""
+    """The open requests of a store, oldest first, and its runs, newest first.
+
+    `active` are all runs that have not ended, and `ended` are the newest of those that have.
+    """
 
     waiting: tuple[OpenRequest, ...] = ()
     active: tuple[RunStatus, ...] = ()
@@ -79,7 +85,7 @@ class OverviewReader:
         self._store = store
         self._builders: dict[str, RunStatusBuilder] = {}
         self._team_workers: dict[str, RunStatusBuilder | None] = {}
-        """The workers of the runs; None for a worker whose agent leads no collaborating team."""
+        """The workers of the runs, keyed by run; None for a worker whose agent leads no collaborating team."""
         self._ended: set[str] = set()
         self._damaged: dict[str, str] = {}
         """The runs that cannot be read, and why."""

@@ -31,7 +31,10 @@ def render_plan_document(plan: WorkPlan) -> str:
 
 
 def parse_plan_document(text: str, goal: str, members: Mapping[str, Agent], *, done: Sequence[str] = ()) -> WorkPlan:
-    """Return the plan in an edited document. Raise Mistake, with the line number, if the document is invalid."""
+    """Return the plan in an edited document. `done` are the steps that are already done.
+
+    Raise Mistake, with the line number, if the document is invalid.
+    """
     try:
         document = parse_yaml_mapping(text)
     except MalformedText as error:
@@ -59,7 +62,7 @@ def _locate_problem(problem: str, lines: Mapping[str, int], otherwise: int) -> s
 
 
 def find_team_members(started: RunStarted, operation: str) -> dict[str, Agent]:
-    """Return the members of the team that an operation's agent leads, by their names in the team."""
+    """Return the members of the team that an operation's agent leads, keyed by their names in the team."""
     agents = {agent.name: agent for agent in started.agents}
     lead = agents.get(parse_agent_name(operation))
     return {} if lead is None or lead.team is None else list_members(lead, agents)

@@ -51,7 +51,7 @@ RELEASE_SECONDS = 5.0
 
 
 class RunDriver:
-    """A run on which this process works. The process holds the run's lease."""
+    """A run whose lease this process holds, to drive the run or to record events about it."""
 
     def __init__(
         self,
@@ -164,7 +164,7 @@ class RunDriver:
     async def drive(self) -> Result:
         """Work on the run until it ends, pauses or is interrupted. Only cancellation is raised.
 
-        Internal errors are caught and stored in `error`; the run can then be resumed from its timeline.
+        Any other exception is stored in `error`; the run can then be resumed from its timeline.
         """
         try:
             self.result = await self._run_to_end()
@@ -287,7 +287,7 @@ class RunDriver:
                 self.timeline.pause()
 
     def _apply_budget_change(self, message: MailboxMessage, change: BudgetChanged) -> None:
-        """Apply new limits if they can be enforced. Only the run's owner knows the models of the run's agents."""
+        """Apply new limits, or record why they cannot be enforced. Only the run's owner knows its agents' models."""
         try:
             self.check_budget(change.budget)
         except Mistake as error:

@@ -41,7 +41,7 @@ from .run_launcher import RunLauncher
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForkedRun:
-    """A fork of the run `source` at the position `at`, with the entries that it shares and the folder of its work."""
+    """A fork of the run `source` at the position `at`, with the entries that it shares and its checkout."""
 
     id: str
     source: str
@@ -74,7 +74,8 @@ async def fork_run(
 
     `at` is a snapshot or a sequence number; by default the last snapshot, or the last entry if there is none. `request`
     is a message for the first agent, and for all members of a collaborating team. `decide` is a decision and the new
-    option to choose for it. `by` is the user's name.
+    option to choose for it; then the default position is just before the decision. `budget` changes the limits. `by` is
+    the user's name.
     """
     entries = await _load_source(launcher, source)
     change = None if decide is None else find_decision_change(entries, *decide, by=by)
@@ -87,7 +88,7 @@ async def fork_run(
 async def retry_run(
     launcher: RunLauncher, source: str, *, start: str = "", budget: Budget | None = None, by: str = ""
 ) -> ForkedRun:
-    """Fork a run that has ended, at the position just before its failure, and return the fork.
+    """Fork a run that has ended, at the position just before it failed or was stopped, and return the fork.
 
     If `start` is the name of a plan step or an agent, the fork starts that step or agent again instead. Raise Mistake
     if the run cannot be retried.
@@ -131,7 +132,7 @@ async def _load_source(launcher: RunLauncher, source: str) -> list[Entry]:
 
     entries = await to_thread.run_sync(read_timeline)
     worker_task = _get_started(entries).errand
-    # A run in the background has a process of its own, but is not part of another run.
+    # A run in the background has its own process, but is not part of another run.
     if worker_task is not None and not (worker_task.is_here and not worker_task.parent):
         what = f"fork run {worker_task.parent}, which started it" if worker_task.parent else "delegate its task again"
         raise Mistake(f"run {source} belongs to a worker and cannot be forked by itself; {what}")

@@ -1,6 +1,6 @@
-"""Control a run that this process works on: follow it, wait for it, answer it, send messages, pause it and stop it.
+"""Control a run that this process works on: follow it, answer its requests, send messages, change, pause and stop it.
 
-Answers, messages and requests to pause or stop are posted to the run's mailbox, and `run_driver` handles them.
+Answers, messages, changes and requests to pause or stop are posted to the run's mailbox; `run_driver` handles them.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Run:
         self._timeline = driver.timeline
 
     def entries(self, after: int = 0) -> Follower:
-        """Return a follower of the timeline that starts after entry `after` and stops when the run ends or pauses."""
+        """Return a follower of the timeline. It starts after entry `after` and ends when `is_over` becomes true."""
         return self._driver.follow_entries(after)
 
     async def result(self) -> Result:
@@ -57,7 +57,7 @@ class Run:
 
     @property
     def error(self) -> BaseException | None:
-        """The internal error that interrupted the run, if any."""
+        """The exception that interrupted the run, if any."""
         return self._driver.error
 
     @property
@@ -68,7 +68,8 @@ class Run:
     async def send(self, text: str, *, to: str | None = None, by: str = "", attach: Sequence[str | Path] = ()) -> None:
         """Send a message to an agent of the run, by default the first agent, which receives it at its next turn.
 
-        `attach` are images and text files to send with the message. Raise Mistake if a file cannot be attached.
+        `attach` are images and text files to send with the message. Raise Mistake if the run has ended or has no such
+        agent, or if a file cannot be attached.
         """
         if to is not None:
             self._driver.require_agent(to)
@@ -87,8 +88,9 @@ class Run:
     ) -> bool:
         """Answer a permission request. Return False if the request was already answered.
 
-        For the decision `always`, `rule` is the rule to allow permanently. `by` is the person who answers, and
-        `channel` is the interface that the person used; both are recorded.
+        For the decision `always`, `rule` is the rule that the request offers. Actions that it covers are allowed for
+        the rest of the run; the caller has to save it for other runs. `by` is the person who answers, and `channel` is
+        the interface that the person used; both are recorded.
         """
         self._require_request(id, PermissionAsked)
         answered = PermissionAnswered(
@@ -110,10 +112,10 @@ class Run:
         return await self._post_event(answered, ref=id)
 
     async def change_budget(self, budget: Budget, *, by: str = "") -> None:
-        """Change the run's limits, starting with the next model call. Limits not set in `budget` stay unchanged.
+        """Change the run's limits. Limits that are not set in `budget` stay unchanged.
 
-        Calls that were already refused are not repeated. If a new limit is below the current usage, the run ends at
-        its next call.
+        A time limit applies at once, the other limits from the next call. Calls that were already refused are not
+        repeated. Raise Mistake if a limit is invalid or cannot be enforced.
         """
         self._driver.check_budget(budget)
         await self._post_event(BudgetChanged(budget=budget, by=by))

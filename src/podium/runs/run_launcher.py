@@ -207,8 +207,8 @@ class RunLauncher:
     ) -> RunDriver:
         """Claim a run that was interrupted or paused and return it, ready to be driven.
 
-        Raise StoreCorrupt if entries were changed or lost. If `continues_pause` is False, raise RunIsPaused for
-        a paused run.
+        Raise RunOver if the run has ended, RunHeld if a process is working on it, and StoreCorrupt if entries were
+        changed or lost. If `continues_pause` is False, raise RunIsPaused for a paused run.
         """
         started = await self._read_run_start(id)
         self._run_agents.check_agents(started.agents, self.settings.with_record(started.settings))
@@ -230,7 +230,7 @@ class RunLauncher:
         return [decode_entry(row.line) for row in await self._store.read_rows(run)]
 
     async def fail_run(self, run: str, why: str) -> None:
-        """End a run that no process is working on and that cannot continue."""
+        """End a run that no process is working on as failed, because it cannot continue."""
         await (await self.claim_idle_run(run)).record_failure(why)
 
     async def pause_run(self, run: str) -> None:
@@ -394,7 +394,10 @@ class RunLauncher:
 
 
 MakePlacement = Callable[[RunLauncher, Settings, str, RunStarted, Unattended | None], Placement]
-"""Returns the placement for a run's workers, given the run's settings, id, first event and request handling."""
+"""Returns the placement for a run's workers.
+
+The arguments are the launcher and the run's settings, id, first event and handling of requests that nobody answers.
+"""
 
 
 def _open_repository(directory: Path, run: str) -> WorkRepository:

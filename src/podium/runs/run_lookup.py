@@ -1,4 +1,4 @@
-"""Look up runs and workers in the store. These functions never create a store."""
+"""Look up runs in the store, and derive their states. These functions never create a store."""
 
 from __future__ import annotations
 
@@ -94,7 +94,10 @@ def is_over(summary: RunSummary) -> bool:
 
 
 def resolve_recipient(summary: RunSummary, agent: str) -> str:
-    """Return the agent that receives a message. Raise Mistake if the run has ended or has no such agent."""
+    """Return the agent that receives a message, by default the first agent.
+
+    Raise Mistake if the run has ended or has no such agent.
+    """
     from difflib import get_close_matches  # for start-up time: only an unknown name needs it
 
     if is_over(summary):

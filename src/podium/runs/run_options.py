@@ -15,14 +15,14 @@ class RunOptions(TypedDict, total=False):
     """The options of a request.
 
     `repo` is the repository to work in. `agents` are agents defined in code to which the first agent refers, and
-    `tools` are functions that agents can call. `is_attended` means that somebody follows the run and answers
-    its requests. `mode` overrides the mode of the first agent's team; an agent without a team can use
-    `reflect`, and `max_iterations` limits its iterations. `on_discussion` is called with each discussion when
-    it starts. `after` is an earlier run whose conversation the new run continues. `force_model` replaces
-    the models of all agents. With `decision`, the run only makes this decision: the members of the first agent's team
-    vote, and the agent itself or a person decides if the vote has no result. `constraints` apply to the work
-    of a collaborating team, in addition to its own. With `leaves_no_traces`, the run creates no worktrees, branches or
-    records.
+    `tools` are functions that agents can call. `budget` limits the whole run. `is_attended` means that somebody
+    follows the run and answers its requests. `mode` overrides the mode of the first agent's team; without a team, only
+    `reflect` is possible. `max_iterations` limits the iterations of the mode `reflect`. `on_discussion` is called with
+    each discussion when it starts. `after` is an earlier run whose conversation the new run continues. `force_model`
+    replaces the models of all agents. With `decision`, the run only makes this decision: the members of the first
+    agent's team vote, and the agent itself or a person decides if the vote has no result. `constraints` apply to the
+    work of the first agent's collaborating team, in addition to the team's own. With `leaves_no_traces`, the run
+    creates no worktrees, branches or decision records.
     """
 
     repo: str | Path | None

@@ -59,7 +59,7 @@ def _require_no_worker(entries: Sequence[Entry]) -> None:
         what = (
             f"take a snapshot of run {worker_task.parent}, which started it"
             if worker_task.parent
-            else "its branch has its commits"
+            else "git log shows the commits on its branch"
         )
         raise Mistake(f"run {entries[0].run} belongs to a worker, which has no snapshots; {what}")
 

@@ -28,7 +28,10 @@ def send_message(
     files: Sequence[AttachedFile] = (),
     ref: str = "",
 ) -> str:
-    """Send a message to an agent of a run, by default the first one. A message with a known `ref` is not sent again."""
+    """Send a message to an agent of a run, by default the first agent, and return a text for the user.
+
+    A message with a known `ref` is not sent again.
+    """
     to = resolve_recipient(summary, agent)
     attachments = tuple(one.attachment for one in files)
     message = MessageReceived(id=secrets.token_hex(6), to=to, text=text, by=by, attachments=attachments)
@@ -41,7 +44,10 @@ def send_message(
 
 
 async def pause_run(launcher: RunLauncher, run: str, *, by: str = "") -> str:
-    """Pause a run. If a process works on it, its current steps finish first. Raise Mistake if the run has ended."""
+    """Pause a run and return a text for the user. If a process works on the run, its current steps finish first.
+
+    Raise Mistake if the run has ended.
+    """
     store = launcher.settings.store
     summary = await to_thread.run_sync(_read_summary, store, run)
     if is_over(summary):
@@ -60,12 +66,12 @@ async def pause_run(launcher: RunLauncher, run: str, *, by: str = "") -> str:
 
 
 def post_budget_change(store: Path, summary: RunSummary, limits: Budget, *, by: str = "") -> BudgetChanged:
-    """Request new limits for a run. Raise Mistake if the run has ended."""
+    """Request new limits for a run, and return the request. Raise Mistake if the run has ended."""
     if is_over(summary):
         again = (
             "delegate its task again"
             if is_worker_run(summary)
-            else f"try it again with: podium retry {summary.id} --budget"
+            else f"try it again with: podium retry {summary.id} --budget LIMITS"
         )
         raise Mistake(
             f"run {summary.id} has ended ({derive_run_state(summary)}) and cannot be resumed, so its budget cannot "

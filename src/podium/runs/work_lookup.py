@@ -39,7 +39,7 @@ class WorkRun:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TeamResult:
-    """How the work on a result branch ended, in the run `run` of the agent `lead`."""
+    """How the work on a team's result branch ended. `run` is the run, and `lead` is the agent that leads the team."""
 
     run: str
     lead: str
@@ -47,7 +47,7 @@ class TeamResult:
 
 
 def find_team_result(store: Path, branch: str) -> TeamResult | None:
-    """Return the work of the collaborating team whose result is on a branch, or None if the branch is another one."""
+    """Return the result of a collaborating team that is on a branch, or None if the branch is not a result branch."""
     _, _, run = branch.removesuffix("/result").rpartition("/")
     if branch != make_result_branch(run) or not store.exists():
         return None

@@ -15,17 +15,20 @@ DIFF_FORM = ("--no-color", "--src-prefix=a/", "--dst-prefix=b/")
 
 
 def require_own_branch(worker: WorkerState) -> None:
-    """Raise Mistake if a worker has no branch of its own, or no checkout yet."""
+    """Raise Mistake if a worker does not work on a separate branch, or has had no checkout."""
     if worker.worker_task.is_reader:
         raise Mistake(f"{worker.name} is read-only and has no changes; podium workers output shows its answer")
     if worker.worker_task.is_here:
         raise Mistake(f"{worker.name} works in the repository itself, without its own branch; use git diff")
     if not worker.base:
-        raise Mistake(f"{worker.name} has no checkout yet ({worker.state}), so it has no changes")
+        raise Mistake(f"{worker.name} has had no checkout ({worker.state}), so it has no changes")
 
 
 async def diff_worker(context: RepoContext, worker: WorkerState, is_stat: bool, in_checkout: bool) -> str:
-    """Return the diff between the worker's base and its branch or, with `in_checkout`, its checkout."""
+    """Return the diff between the worker's base and its branch or, with `in_checkout`, its checkout.
+
+    With `is_stat`, return only the numbers of changed lines for each file.
+    """
     location: GitLocation = context.repository
     if not in_checkout:
         now = await branch_tip(location, worker.worker_task.branch)

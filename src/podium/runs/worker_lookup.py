@@ -108,7 +108,10 @@ def load_worker_state(reader: StoreReader, run: str) -> WorkerState:
 
 
 async def read_worktree_statuses(store: Path, workers: Iterable[WorkerState]) -> dict[str, WorktreeStatus]:
-    """Return the checkout status of workers that have not ended, by run. Checkouts that cannot be read are omitted."""
+    """Return the checkout status of workers that have not ended, keyed by run.
+
+    Checkouts that cannot be read are omitted.
+    """
     statuses: dict[str, WorktreeStatus] = {}
     for worker in workers:
         if worker.is_over or not worker.worker_task.has_checkout or not worker.base:

@@ -27,8 +27,8 @@ NOT_STARTED_REASON = "no worker was started"
 class WorkersReport:
     """The results of workers, and a forecast of merging their branches.
 
-    `statuses` contains the checkout status of workers that have not ended, by run. `not_started` are workers that
-    were requested but never started. `forecast_error` says why there is no forecast.
+    `statuses` contains the checkout status of workers that have not ended, keyed by run. `not_started` are workers that
+    were requested but never started. `forecast_error` says why the forecast failed, if it did.
     """
 
     summary: WorkersSummary
