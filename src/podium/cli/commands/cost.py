@@ -124,7 +124,7 @@ def walk_cost_lines(
 
 
 class Column(NamedTuple):
-    """A column of a table. A column with a `spare` above 0 is dropped if it is empty or does not fit.
+    """A column of a table. A column with a `spare` above 0 is dropped if it is empty or the table is too wide.
 
     The columns with the highest `spare` are dropped first.
     """
@@ -187,5 +187,5 @@ def format_usage_table(title: str, names: Sequence[TreeLabel], columns: Sequence
 
 
 def sum_column_widths(columns: Sequence[Column]) -> int:
-    """Return the total width of the columns, including the gaps between them."""
+    """Return the total width of the columns, including the gap before each of them."""
     return sum(column.width + 2 for column in columns)

@@ -67,7 +67,7 @@ def decide_command(
 ) -> int:
     """Decide on TOPIC, and keep a record.
 
-    You are asked on the terminal. Without a terminal, the decision waits in the inbox, and any terminal can answer it.
+    You are asked on the terminal. Without a terminal, the decision stays open until you use podium answer.
     With --by TEAM, the members of that team vote by its rule, and its lead or you decide if the vote has no result.
     """
     shown = OutputOptions(**output)

@@ -79,7 +79,7 @@ async def follow_until_end(store: Path, run: str, run_view: RunView, view: Progr
 
 
 def build_ending(run_view: RunView, view: ProgressView) -> RunEnding:
-    """Return how a run ended that another process worked on."""
+    """Return how a run that another process worked on has ended."""
     result = run_view.build_result()
     if result.outcome == "interrupted":
         result = structs.replace(result, error=f"no process works on run {run_view.run}")

@@ -135,7 +135,7 @@ def describe_fork(forked: ForkedRun) -> str:
 
 
 def parse_choice(text: str) -> tuple[str, str]:
-    """Return the decision and the option in `DECISION=OPTION`."""
+    """Return the decision and the option in `DECISION=OPTION`. Raise UsageError if the text has another form."""
     decision, equals, option = text.partition("=")
     if not (decision and equals and option):
         raise click.UsageError(f"invalid value for --decide: {text!r}; use DECISION=OPTION")

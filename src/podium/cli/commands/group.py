@@ -167,7 +167,10 @@ def group_order_command(names: tuple[str, ...], is_newest: bool) -> None:
 
 
 def clear_order(groups: Groups, named: Sequence[Group], runs: Sequence[GroupedRun]) -> None:
-    """Sort the runs in the given groups newest first again. If no group is given, sort the groups themselves."""
+    """Sort the runs in the given groups newest first again. If no group is given, sort the groups themselves.
+
+    Raise Mistake if runs are given.
+    """
     if runs:
         raise Mistake("--newest sorts all runs in a group; give the group instead of the run")
     for group in named:

@@ -128,7 +128,7 @@ def print_newest_entries(store: Path, wanted: EntryFilter, *, most: int, is_json
 async def follow_timeline(
     store: Path, run: str, after: int, show: Callable[[Entry], None], notices: RunNotices
 ) -> None:
-    """Show the existing entries and then each new entry. Notify the user about new entries."""
+    """Show the existing entries and then each new entry. Only new entries can cause notifications."""
     begun = time.time()
     with Follower(store, run, after) as entries:
         async for entry in entries:
@@ -140,7 +140,10 @@ async def follow_timeline(
 
 
 def parse_since(text: str, *, now: datetime) -> float:
-    """Parse a time such as `10m` (ago), `14:30` or `2026-05-01 14:30`. Return 0 if `text` is empty."""
+    """Parse a time such as `10m` (ago), `14:30` or `2026-05-01 14:30`. Return 0 if `text` is empty.
+
+    Raise UsageError if it is not a time.
+    """
     if not text:
         return 0.0
     try:

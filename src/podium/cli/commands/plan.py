@@ -71,7 +71,10 @@ def _is_plan(one: OpenRequest) -> bool:
 
 
 def edit_plan(store: Path, run: WorkRun, one: OpenRequest) -> int:
-    """Open a waiting plan of a run in the editor, and approve the plan that the user saves."""
+    """Open a waiting plan of a run in the editor, and approve the plan that the user saves. Return the exit code.
+
+    Raise Mistake, and keep the text in a file, if the edited plan is invalid.
+    """
     assert isinstance(one.asked, QuestionAsked)
     plan = one.asked.plan
     assert plan is not None

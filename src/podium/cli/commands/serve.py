@@ -28,7 +28,7 @@ SCOPE_NAMES = ("read", "act", "approve")
 
 
 def parse_scopes(_: click.Context, __: click.Parameter, value: str) -> tuple[str, ...]:
-    """Return the scopes in a list separated by commas."""
+    """Return the scopes in a list separated by commas. Raise BadParameter if one of them is unknown."""
     names = tuple(filter(None, map(str.strip, value.split(","))))
     if unknown := [name for name in names if name not in SCOPE_NAMES]:
         raise click.BadParameter(f"unknown scope {unknown[0]!r}; scopes: {', '.join(SCOPE_NAMES)}")

@@ -15,7 +15,8 @@ from ...values.errors import Mistake
 def choose_model(provider: str | None, model: str | None, settings: Settings, environ: Mapping[str, str]) -> str | None:
     """Return the model that the options specify, or None. If a provider is given, return `provider:model`.
 
-    If only a provider is given, use its default model or, if it has none, the only model on its server.
+    If only a provider is given, use its default model or, if it has none, the only model on its server. Raise
+    UsageError if `model` is blank, and Mistake if the provider is unknown or its server has no model or several.
     """
     if model is not None and not model.strip():
         raise click.UsageError("--model is empty; specify a model, or omit the option to use the agent's own")

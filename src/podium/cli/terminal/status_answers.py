@@ -37,7 +37,7 @@ def describe_keys(one: OpenRequest) -> str:
 
 
 def has_verdict(one: OpenRequest) -> bool:
-    """Return whether a request is answered by approving or rejecting it: all others have choices or free text."""
+    """Return whether a request is approved or rejected. Other requests are answered with a choice or free text."""
     return isinstance(one.asked, PermissionAsked) or one.asked.kind in ("plan", "review")
 
 

@@ -240,7 +240,7 @@ class StatusScreen(App[None]):
         await self._submit(one, make)
 
     async def _submit(self, one: OpenRequest, make: Callable[[OpenRequest], Answered]) -> bool:
-        """Submit an answer and show the result. Return False if the text is no answer."""
+        """Submit an answer and show the result. Return False if `make` raises Mistake."""
         try:
             given = make(one)
         except Mistake as error:
@@ -263,7 +263,7 @@ class StatusScreen(App[None]):
             line.focus()
 
     async def on_input_submitted(self, event: Input.Submitted) -> None:
-        """Submit the typed answer. The line stays open if the text is no answer."""
+        """Submit the typed answer. The line stays open if the text is not a valid answer."""
         typed = self._typed
         if typed is None:
             return
