@@ -59,7 +59,10 @@ class TokenFile:
         self._tokens: tuple[AccessToken, ...] = ()
 
     def list_tokens(self) -> tuple[AccessToken, ...]:
-        """Return the valid tokens, oldest first. The file is read again only if it has changed."""
+        """Return the valid tokens, oldest first. Raise Mistake if the file is invalid.
+
+        The file is read again only if it has changed.
+        """
         try:
             found = self._path.stat()
         except FileNotFoundError:
@@ -94,7 +97,7 @@ class TokenFile:
         return secret, token
 
     def find_token(self, secret: str) -> AccessToken | None:
-        """Return the valid token with this secret, or None, and note that it was used."""
+        """Return the valid token with this secret and record its use, or return None if there is no such token."""
         digest = hash_secret(secret)
         for token in self.list_tokens():
             if secrets.compare_digest(token.digest, digest):

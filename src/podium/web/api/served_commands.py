@@ -67,7 +67,10 @@ class ServedCommands:
         return _iter_frames(lambda: self._start(command, scope=scope), may_go_on, on_close=scope.cancel)
 
     async def run_once(self, command: RemoteCommand, key: str) -> AsyncIterator[bytes]:
-        """Start a command and return its frames, or return the output of the same command with this key."""
+        """Start a command and return its frames, or return the output of the same command with this key.
+
+        Raise ClientException if the server stopped while the command was running.
+        """
         store, id = self._settings.store, secrets.token_hex(6)
         digest = sha256(msgspec.json.encode(command)).hexdigest()
         if (finished := self._finished.get(key)) is not None:

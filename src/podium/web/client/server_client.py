@@ -91,7 +91,10 @@ class SeenCertificate(NamedTuple):
 
 
 def read_certificate(address: str) -> SeenCertificate | None:
-    """Return the certificate of a server, or None if connections to it are not encrypted."""
+    """Return the certificate of a server, or None if connections to it are not encrypted.
+
+    Raise OutsideFailed if the server cannot be reached.
+    """
     parts = urlsplit(address)
     if parts.scheme == "http":
         return None

@@ -96,7 +96,7 @@ export function MergePanel({ workers, onto }) {
       <div class="pair"><label class="field">Onto<input name="onto" autocomplete="off" spellcheck=${false} placeholder=${onto || "the branch that is checked out"} /></label>
         <label class="field">Checks <span class="hint">one command a line, run after each merge, besides those of the settings</span>
           <textarea name="checks" rows="2" spellcheck=${false} placeholder="make test"></textarea></label></div>
-      <p class="quiet small">The merge is made on a branch of its own. The target does not move until you say so.</p>
+      <p class="quiet small">The merge is made on a separate branch. The target does not move until you say so.</p>
       <div class="row"><${Button} look="primary" busy="Merging and checking…" disabled=${!branches.length} command=${preview}>Preview the merge<//></div>
     </form>
     <${ProblemBanner} problem=${problem} />

@@ -85,11 +85,11 @@ function AlwaysDialog({ request, answer, onClose }) {
     onClose();
   };
   return html`<${Dialog} title="Always allow?" onClose=${onClose}>
-    <p>This rule is saved. From then on, everything that it matches is done without asking:</p>
+    <p>Podium will save this rule. From then on, everything that it matches is done without asking:</p>
     <div class="block" data-part="rule">${request.always}</div>
     <label class="check"><input type="checkbox" checked=${everywhere} onChange=${(event) => setEverywhere(event.target.checked)} />
       In every repository, not only in this one</label>
-    <p class="small quiet"><code>podium policy list</code> shows the saved rules, and <code>podium policy remove</code> deletes one.</p>
+    <p class="small quiet"><code>podium policy list</code> shows the saved rules, and <code>podium policy revoke</code> deletes one.</p>
     <div class="dialog-foot">
       <button type="button" class="button" data-first onClick=${onClose}>Cancel</button>
       <${Button} look="primary" noEnter disabled=${!isGuarded} command=${allow}>Save the rule and allow<//>

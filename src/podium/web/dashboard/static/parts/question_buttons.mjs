@@ -1,4 +1,4 @@
-// The answers to a question: its choices as buttons, and a text of one's own.
+// The answers to a question: its choices as buttons, and a field for free text.
 
 import { html, useRef, useState } from "../vendor.mjs";
 import { say } from "../state.mjs";

@@ -52,8 +52,8 @@ export function ForkDialog({ at, command, onClose }) {
 export function RetryDialog({ command, onClose }) {
   const [start, setStart] = useState("");
   return html`<${Dialog} title="Retry this run" onClose=${onClose}>
-    <p class="quiet">A new run starts from just before the failure. What was done before it is kept.</p>
-    <label class="field">Start from <span class="hint">A plan step or an agent. Leave it empty to start from the failure.</span>
+    <p class="quiet">A new run starts from just before this run failed or was stopped. What was done before that is kept.</p>
+    <label class="field">Start from <span class="hint">A plan step or an agent. Leave it empty to start where the run failed or was stopped.</span>
       <input data-first value=${start} onInput=${(event) => setStart(event.target.value)} /></label>
     <div class="dialog-foot"><button type="button" class="button" onClick=${onClose}>Cancel</button>
       <${Button} look="primary" busy="Starting…" command=${thenClose(() => command({ start }), onClose)}>Retry<//></div>

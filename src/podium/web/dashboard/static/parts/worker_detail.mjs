@@ -73,7 +73,7 @@ function Facts({ worker }) {
 function Changes({ worker }) {
   const hasChanges = !worker.reader && worker.base;
   const { data, problem, reload } = useLoaded(hasChanges ? `/api/workers/${worker.id}/diff` : "", { isFixed: isOver(worker), pause: 5000 });
-  if (!hasChanges) return html`<p class="quiet">${worker.reader ? "This worker is read-only and changes nothing." : "The worker has no checkout yet, so it has no changes."}</p>`;
+  if (!hasChanges) return html`<p class="quiet">${worker.reader ? "This worker is read-only and changes nothing." : "The worker has had no checkout, so it has no changes."}</p>`;
   return html`<${ProblemBanner} problem=${problem} onRetry=${reload} />
     ${data ? html`<${DiffView} diff=${data} name=${worker.id} />` : problem ? null : html`<${Loading} what="the changes" />`}`;
 }

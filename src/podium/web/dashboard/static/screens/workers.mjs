@@ -33,7 +33,7 @@ function WorkerCard({ worker }) {
 function WorkerList({ workers }) {
   if (!workers.length) {
     return html`<${Empty} title="No workers yet" command=${'podium delegate feat/csv "Export to CSV"'}>
-      Each worker does a task on a branch of its own, next to your work. Its progress and its changes appear here.<//>`;
+      Each worker does a task on its own branch, next to your work. Its progress and its changes appear here.<//>`;
   }
   const newest = [...workers].reverse();
   return html`<div class="stack wide">${GROUPS.map(([group, title]) => {
