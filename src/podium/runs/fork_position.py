@@ -159,7 +159,10 @@ def _is_cause(known: Failure | None, failure: Failure) -> bool:
 
 
 def _find_failed_step(entries: Sequence[Entry], ended: Entry) -> int:
-    """Return the position before an operation's failed call or, if the agent caused the failure, before its start."""
+    """Return the position before the failed call of an operation.
+
+    If the agent caused the failure, return the position before the failed plan step or the operation started.
+    """
     own = [entry for entry in entries if entry.operation == ended.operation and entry.seq <= ended.seq]
     assert isinstance(ended.event, OperationEnded)
     assert ended.event.failure is not None
@@ -178,7 +181,7 @@ def _find_failed_step(entries: Sequence[Entry], ended: Entry) -> int:
 
 
 def _find_own_start(own: Sequence[Entry]) -> int:
-    """Return the number of the entry at which an operation's failed plan step started, or the operation itself."""
+    """Return the number of the entry that started the failed plan step or, if none failed, the operation itself."""
     failed = next((entry for entry in own if isinstance(entry.event, PlanStepFailed)), None)
     for entry in own:
         if failed is None and isinstance(entry.event, OperationStarted):
@@ -193,6 +196,6 @@ def _is_below(entry: Entry, place: Entry) -> bool:
 
 
 def _call_key(attempt: Entry) -> str:
-    """Return the key of the model call of an attempt: the attempt's key without a suffix such as `~2`."""
+    """Return the key of the model call that an attempt belongs to: the attempt's key without a suffix such as `~2`."""
     above, slash, name = attempt.key.rpartition("/")
     return above + slash + name.partition("~")[0]

@@ -158,7 +158,7 @@ def _send_again(entry: Entry, ended: Container[str], run: str) -> Entry | None:
 
 
 def rename_branch(branch: str, source: str, run: str) -> str:
-    """Return the new name, for the fork `run`, of a branch that belongs to the run `source`."""
+    """Return the name that a worker's branch in the run `source` gets in the fork `run`."""
     own = f"{BRANCH_PREFIX}/{source}/"
     if branch.startswith(own):
         return f"{BRANCH_PREFIX}/{run}/{branch.removeprefix(own)}"

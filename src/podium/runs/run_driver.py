@@ -133,7 +133,7 @@ class RunDriver:
             require_prices(self.context.agents.values(), self.context.engine_for)
 
     def record_checkout(self, base: str) -> None:
-        """Record the path of a worker's checkout, unless it is already recorded. Its branch starts at `base`."""
+        """Record a worker's checkout, whose branch starts at `base`, unless it is already recorded."""
         key = f"/{KINDS[WorkerPlaced]}#1"
         if self._worker_task is not None and base and not self.timeline.has_outcome(key):
             placed = WorkerPlaced(path=self._worker_task.path, branch=self._worker_task.branch, base=base)

@@ -119,7 +119,10 @@ def _choose_position(entries: Sequence[Entry], at: str, change: DecisionChange |
 
 
 async def _load_source(launcher: RunLauncher, source: str) -> list[Entry]:
-    """Return the entries of the run to fork. Raise Mistake for a worker's run, StoreCorrupt if entries were changed."""
+    """Return the entries of the run to fork.
+
+    Raise Mistake for a worker's run, and StoreCorrupt if entries were changed or lost.
+    """
     store = launcher.settings.store
 
     def read_timeline() -> list[Entry]:

@@ -86,11 +86,12 @@ class Run:
     async def answer(
         self, id: str, decision: Decision, *, by: str = "", comment: str = "", rule: str = "", channel: Channel = "api"
     ) -> bool:
-        """Answer a permission request. Return False if the request was already answered.
+        """Answer a permission request. Return False if it was already answered.
 
-        For the decision `always`, `rule` is the rule that the request offers. Actions that it covers are allowed for
-        the rest of the run; the caller has to save it for other runs. `by` is the person who answers, and `channel` is
-        the interface that the person used; both are recorded.
+        Raise Mistake if the run has ended or has no such request. For the decision `always`, `rule` is the rule that
+        the request offers. Actions that it covers are allowed for the rest of the run; the caller has to save it for
+        other runs. `by` is the person who answers, and `channel` is the interface that the person used; both are
+        recorded.
         """
         self._require_request(id, PermissionAsked)
         answered = PermissionAnswered(
@@ -105,7 +106,10 @@ class Run:
         return await self._post_event(answered, ref=id)
 
     async def reply(self, id: str, text: str, *, by: str = "", channel: Channel = "api") -> bool:
-        """Answer a question from an agent. Return False if the question was already answered."""
+        """Answer a question from an agent. Return False if the question was already answered.
+
+        Raise Mistake if the run has ended or has no such question.
+        """
         asked = self._require_request(id, QuestionAsked)
         digest = asked.digest if isinstance(asked, QuestionAsked) else ""
         answered = QuestionAnswered(id=id, text=self._clean_text(text), by=by, digest=digest, channel=channel)
@@ -131,12 +135,12 @@ class Run:
         await self._post_event(change)
 
     async def pause(self, by: str = "") -> None:
-        """Pause the run: let the current steps finish, and do not start any more."""
+        """Pause the run: let the current steps finish, and do not start any more. Raise Mistake if it is not active."""
         self._require_active()
         await self._post_event(PauseAsked(by=by))
 
     async def stop(self, by: str = "") -> None:
-        """Stop the run now and keep its partial results."""
+        """Stop the run now and keep its partial results. Raise Mistake if it is not active."""
         self._require_active()
         await self._post_event(StopAsked(by=by))
 

@@ -238,12 +238,19 @@ class RunLauncher:
         await (await self.claim_idle_run(run)).record_and_release(RunPaused())
 
     async def claim_idle_run(self, run: str, *, must_be_intact: bool = False) -> RunDriver:
-        """Claim a run that no process is working on, to record something. Raise RunOver if it has ended, or RunHeld."""
+        """Claim a run that no process is working on, to record events about it.
+
+        Raise RunOver if the run has ended, and RunHeld if a process is working on it. With `must_be_intact`, raise
+        StoreCorrupt if entries were changed or lost.
+        """
         await self._read_run_start(run)
         return await self._claim_run(run, must_be_intact=must_be_intact)
 
     async def stop_run(self, run: str, by: str = "") -> None:
-        """Stop a run and keep its partial results. If no process is working on it, this process ends it."""
+        """Stop a run and keep its partial results. If no process is working on it, this process ends it.
+
+        Raise RunOver if the run has already ended, and StoreFailed if this process cannot end it.
+        """
         await self._read_run_start(run)
         await to_thread.run_sync(partial(post_to_mailbox, self.settings.store, run, StopAsked(by=by)))
         try:

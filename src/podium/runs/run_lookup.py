@@ -27,7 +27,10 @@ def open_reader(store: Path) -> Iterator[StoreReader]:
 
 
 def find_run_id(store: Path, name: str) -> str:
-    """Return the id of a run, given the branch or name of a worker in this repository, or a prefix of the id."""
+    """Return the id of a run, given the branch or name of a worker in this repository, or a prefix of the id.
+
+    Raise NoSuchRun unless exactly one run matches.
+    """
     with open_reader(store) as reader:
         # A full name takes precedence over a prefix of an id, as in commands about workers.
         return find_worker_run(store, name) or reader.find_run(name)
@@ -68,7 +71,7 @@ RunState = Outcome | Literal["running", "queued", "resumable"]
 def derive_run_state(summary: RunSummary) -> RunState:
     """Return `running`, `paused`, `queued` (a worker that has not started), `resumable`, or the outcome.
 
-    A resumable run has not ended, and no process is working on it.
+    A resumable run has neither ended nor paused, and no process is working on it.
     """
     match summary.last.event:
         case RunEnded(outcome=outcome):
