@@ -124,7 +124,7 @@ def test_json_and_jsonl_exclude_each_other(desk: Desk) -> None:
     said = desk.invoke("run", "answer", "do it", "--json", "--jsonl")
 
     assert said.exit_code == 2
-    assert "--json and --jsonl cannot be used together" in said.stderr
+    assert "--json and --jsonl cannot be combined" in said.stderr
 
 
 def test_a_failed_run_says_why_and_shows_its_partial_results(desk: Desk) -> None:

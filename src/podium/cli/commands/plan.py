@@ -46,7 +46,7 @@ def plan_command(run: str, is_edited: bool, is_full: bool, is_json: bool) -> int
     waiting = [one for one in requests if _is_plan(one)]
     if is_edited:
         if not waiting:
-            raise Mistake(f"run {id} has no plan that waits for approval; podium plan {id} shows its plan")
+            raise Mistake(f"run {id} has no plan that waits for approval; see podium plan {id}")
         asked = waiting[0]
         return edit_plan(store, next(one for one in runs if one.id == asked.summary.id), asked)
     teams = [(work.id, team) for work in runs for team in work.teams]
@@ -81,7 +81,7 @@ def edit_plan(store: Path, run: WorkRun, one: OpenRequest) -> int:
     text = render_plan_document(plan)
     edited = click.edit(text, extension=".yaml")
     if edited is None or edited == text or not edited.strip():
-        print_to_stderr("nothing was changed, so the plan still needs your approval")
+        print_to_stderr("the plan was not changed, so it still needs your approval")
         return 0
     team = next((team for team in run.teams if team.operation == one.entry.operation), None)
     done = [] if team is None else [id for id, step in team.progress.steps.items() if step.state == "done"]

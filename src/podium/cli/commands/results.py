@@ -42,7 +42,7 @@ ICONS: dict[ReflectEnd | None, tuple[str, str]] = {
     "paused": ("‖", "|"),
     None: ("●", "*"),
 }
-"""A symbol for each way in which a loop can end, in Unicode and in ASCII."""
+"""A symbol for each way in which a loop can end, and for a loop that has not ended, in Unicode and in ASCII."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,7 +84,7 @@ def results_command(
     if is_json and is_markdown:
         raise click.UsageError("--json and --markdown cannot be combined; give one of them")
     if (run is None) != is_workers:
-        raise click.UsageError("give a run, or use --workers for all workers of this repository")
+        raise click.UsageError("give either a run, or --workers for all workers of this repository")
     if agent is not None and not is_summed_up:
         raise click.UsageError("--agent needs --synthesis; give both")
     page = build_workers_page(RepoContext(repo)) if run is None else build_run_page(run, repo)

@@ -135,7 +135,7 @@ def print_address(server: RunningServer, address: str) -> None:
     within = "2 minutes" if server.options.is_remembered else "10 minutes"
     print_to_stderr(f"the code in this address works once, within {within}; press Ctrl-C to stop serving")
     if server.fingerprint:
-        print_to_stderr("your browser will warn that it does not know the certificate; accept it only if its SHA-256")
+        print_to_stderr("if your browser does not know the certificate, accept it only if its SHA-256")
         print_to_stderr(f"fingerprint is {server.fingerprint}")
 
 

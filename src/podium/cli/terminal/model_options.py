@@ -19,7 +19,7 @@ def choose_model(provider: str | None, model: str | None, settings: Settings, en
     UsageError if `model` is blank, and Mistake if the provider is unknown or its server has no model or several.
     """
     if model is not None and not model.strip():
-        raise click.UsageError("--model is empty; specify a model, or omit the option to use the agent's own")
+        raise click.UsageError("--model is empty; specify a model, or omit the option")
     if provider is None:
         return model
     if model is not None:

@@ -38,7 +38,7 @@ class OutputOptions:
 
     def __post_init__(self) -> None:
         if self.is_json and self.is_jsonl:
-            raise click.UsageError("--json and --jsonl cannot be used together")
+            raise click.UsageError("--json and --jsonl cannot be combined; give one of them")
 
     @property
     def is_verbose(self) -> bool:
