@@ -11,7 +11,7 @@ from ..views.run_groups import Arrangement, Group
 from .run_lookup import derive_run_state, is_over
 
 MOST_ENDED = 20
-"""The maximum number of ended runs in a list."""
+"""The maximum number of ended runs in a list, not counting pinned ones."""
 
 
 def filter_recent_runs(runs: list[RunSummary], *, pinned: Container[str] = ()) -> list[RunSummary]:
