@@ -137,7 +137,9 @@ async def test_the_first_repetition_is_warned_of_and_the_second_in_a_row_ends_th
     assert (get_reflect_ended(studio, result).end, get_reflect_ended(studio, result).iterations) == ("stalled", 3)
     warnings = [event for event in studio.events(result, Noticed) if "are repeating" in event.text]
     assert len(warnings) == 1
-    assert [event.iteration for event in studio.events(result, AdjustmentProposed) if "are repeating" in event.text] == [2, 3]
+    assert [
+        event.iteration for event in studio.events(result, AdjustmentProposed) if "are repeating" in event.text
+    ] == [2, 3]
 
 
 async def test_proposals_are_shown_and_not_applied(studio: Studio) -> None:

@@ -16,7 +16,10 @@ MARKS = (b"hookspath", b"include")
 
 
 async def find_configured_files(checkout: Path) -> list[str]:
-    """Return the files and folders in a checkout to which the configuration of its repository refers."""
+    """Return the files and folders in a checkout to which the configuration of its repository refers.
+
+    The paths are relative to the checkout. The list is empty if the configuration cannot be read.
+    """
     try:
         repository = Repository.at(checkout)
         # Most configurations refer to no such file, and starting git takes longer than reading the configuration.
@@ -30,7 +33,7 @@ async def find_configured_files(checkout: Path) -> list[str]:
 
 
 def _select_inside(checkout: Path, repository: Repository, entries: list[str]) -> list[str]:
-    """Return the paths in a checkout to which entries of the configuration refer."""
+    """Return the paths inside a checkout to which entries of the configuration refer, relative to the checkout."""
     found: list[str] = []
     for entry in entries:
         key, _, value = entry.partition("\n")

@@ -12,7 +12,7 @@ FILE_MODES = (b"100644", b"100755")
 
 
 async def list_folder_blobs(place: GitLocation, tree: str, folder: str) -> dict[str, str]:
-    """Return the ids of the files directly in a folder, by path. Links, submodules and folders are left out."""
+    """Return the blob ids of the files directly in a folder, keyed by path. Links and subfolders are left out."""
     listed = await call_git(place, "ls-tree", "-z", "--full-tree", "--end-of-options", tree, f"{folder}/")
     if listed.code != 0:
         raise OutsideFailed(f"git ls-tree failed: {listed.err}")
@@ -25,14 +25,14 @@ async def list_folder_blobs(place: GitLocation, tree: str, folder: str) -> dict[
 
 
 async def read_folder_files(place: GitLocation, tree: str, folder: str) -> dict[str, str]:
-    """Return the texts of the files directly in a folder, by path; empty for a file that is not UTF-8."""
+    """Return the texts of the files directly in a folder, keyed by path; empty for a file that is not UTF-8."""
     blobs = await list_folder_blobs(place, tree, folder)
     texts = await read_blobs(place, blobs.values())
     return {path: texts[blob] for path, blob in blobs.items()}
 
 
 async def read_blobs(place: GitLocation, blobs: Iterable[str]) -> dict[str, str]:
-    """Return the texts of files, by id; empty for a file that is not UTF-8."""
+    """Return the texts of these blobs, keyed by id; empty for a blob that is not UTF-8."""
     wanted = list(dict.fromkeys(blobs))
     if not wanted:
         return {}

@@ -78,10 +78,11 @@ SETTING_REPLACEMENTS = (
     (r"trailer\..*\.(command|cmd)|tar\..*\.command", "false"),
     (r"submodule\..*\.update", "none"),
 )
-"""Patterns for settings whose value is a command, and replacement values. Git lists setting names in lower case."""
+"""Patterns for settings that can make git run a command, and replacement values. The patterns are in lower case, like
+the names that git lists."""
 
 STARTING_NOTHING = frozenset(("check-ref-format", "for-each-ref", "merge-base", "rev-parse"))
-"""Commands that only read refs and commits, and start no other program, whatever the repository's settings are."""
+"""Commands that read at most refs and commits, and start no other program, whatever the repository's settings are."""
 
 DRIVERS = f"^({'|'.join(pattern for pattern, _ in SETTING_REPLACEMENTS)})$"
 
@@ -112,7 +113,7 @@ class Repository:
     """A repository, with the folder in which the user works: the main worktree or another worktree.
 
     `root` is that folder, `git_dir` is its git directory, and `common_dir` is the git directory that all worktrees
-    share. The two are the same in the main worktree.
+    share. In the main worktree, `git_dir` and `common_dir` are the same.
     """
 
     root: Path
@@ -130,7 +131,7 @@ class Repository:
 
     @property
     def main_folder(self) -> Path:
-        """The folder of the main worktree, even if the user works in another worktree."""
+        """The folder of the main worktree, or `root` if the shared git directory is not a `.git` folder."""
         return self.common_dir.parent if self.common_dir.name == ".git" else self.root
 
 
@@ -160,7 +161,10 @@ async def call_git(
     index: Path | None = None,
     lock: int | None = None,
 ) -> GitResult:
-    """Run a git command and return its result, even if git fails. Raise OutsideFailed if git cannot be run.
+    """Run a git command and return its result, even if git fails.
+
+    Raise OutsideFailed if git cannot be run, times out or prints too much, or if the repository was changed to point
+    elsewhere.
 
     `index` is an index file to use instead of the checkout's index. `lock` is the descriptor of a lock that git
     inherits: if this process is killed, the lock is held until git has exited.
@@ -281,7 +285,10 @@ def _is_submodule(git_dir: Path, root: Path) -> bool:
 
 
 def _must_be_own_file(path: Path) -> None:
-    """Raise Mistake if another user owns the path, because that user could change it at any time."""
+    """Raise Mistake if another user owns the path, because that user could change it at any time.
+
+    If root runs Podium with sudo, the user who called sudo may own the path too.
+    """
     owners = {os.geteuid(), int(os.environ.get("SUDO_UID") or 0)} if os.geteuid() == 0 else {os.geteuid()}
     if (owner := path.lstat().st_uid) not in owners:
         raise Mistake(f"{path} belongs to another user (uid {owner}); use your own clone")
@@ -290,7 +297,7 @@ def _must_be_own_file(path: Path) -> None:
 def _read_path_file(file: Path, start: str = "") -> Path:
     """Return the absolute path that one of git's own files contains."""
     if not stat.S_ISREG(file.lstat().st_mode) or file.stat().st_size > LONGEST_PATH:
-        raise ValueError(f"{file} is not a file in git's own folder")
+        raise ValueError(f"{file} is not a regular file of at most {LONGEST_PATH} bytes")
     text = os.fsdecode(file.read_bytes()).removesuffix("\n")
     if not text.startswith(start) or "\n" in text or "\0" in text:
         raise ValueError(f"{file} does not contain a path")
@@ -315,7 +322,7 @@ def _must_match_common_dir(place: Repository | Checkout) -> None:
 
 
 def _location_variables(place: GitLocation, index: Path | None) -> dict[str, str]:
-    """Return environment variables that contain all paths, so that git does not search for a repository."""
+    """Return environment variables with the paths of the index and, except for a plain path, of the repository."""
     found = {} if index is None else {"GIT_INDEX_FILE": str(index)}
     if isinstance(place, Path):
         return found
@@ -336,7 +343,7 @@ def _add_safe_options(args: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def _find_replacement(key: str) -> str:
-    """Return the replacement value for a setting whose value is a command."""
+    """Return the replacement value for a setting that can make git run a command."""
     return next(value for pattern, value in SETTING_REPLACEMENTS if re.fullmatch(pattern, key, re.DOTALL))
 
 

@@ -22,7 +22,7 @@ def resolve_location(place: GitLocation) -> Repository | Checkout:
 
 
 async def branch_tips(repo: GitLocation, branches: Iterable[str]) -> dict[str, str]:
-    """Return the commits of the branches, without branches that do not exist."""
+    """Return the commit of each branch, keyed by branch name. Branches that do not exist are left out."""
     wanted = {HEADS + branch: branch for branch in branches if branch and branch.isprintable()}
     if not wanted:
         return {}
@@ -69,5 +69,5 @@ async def must_contain_commits(repo: GitLocation, branch: str, commits: Mapping[
 
 
 def decode_path(raw: bytes) -> str:
-    """Decode a file name to a string that can be displayed and sent. Bytes that are not UTF-8 are escaped."""
+    """Decode a path to a string that can be displayed and sent. Bytes that are not UTF-8 are escaped."""
     return raw.decode(errors="backslashreplace")

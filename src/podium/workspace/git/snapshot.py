@@ -1,7 +1,7 @@
 """Record a snapshot of a working tree as a commit, and check out a commit temporarily.
 
 A snapshot does not change the index, the files or any ref. A temporary checkout is outside the repository and is
-removed after use. If a process is killed, the next process removes its temporary checkouts.
+removed after use. The temporary checkouts of a killed process are removed when the next one is created.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ IDENTITY_SECONDS = 10.0
 async def take_snapshot(place: GitLocation, *, message: str = "Snapshot of the working tree") -> str:
     """Write a commit on top of HEAD with all current files that git does not ignore, and return its id.
 
-    Nested repositories and submodules are not included.
+    Untracked nested repositories and the files in submodules are not included. Raise Mistake if there is no commit yet.
     """
     at = resolve_location(place)
     head = await call_git(at, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")
@@ -77,14 +77,20 @@ async def write_commit(place: GitLocation, tree: str, parents: list[str], messag
 
 
 async def commit_files(place: GitLocation, commit: str, files: Mapping[str, str], *, message: str) -> str:
-    """Write a commit that adds these files to `commit`, and return its id. No ref, index or checkout is changed."""
+    """Write a commit on top of `commit` with these files, which are keyed by path, and return its id.
+
+    No ref, index or checkout is changed.
+    """
     at = resolve_location(place)
     tree = await write_changed_tree(at, commit, files)
     return await write_commit(at, tree, [commit], message, author=await read_person(at))
 
 
 async def write_changed_tree(place: GitLocation, tree: str, files: Mapping[str, str | None]) -> str:
-    """Return a copy of a tree with these files, by path; None removes a file. No ref, index or checkout changes."""
+    """Write a copy of a tree with these files, which are keyed by path, and return its id. None removes a file.
+
+    No ref, index or checkout is changed.
+    """
     at = resolve_location(place)
     with _lock_new_folder() as (folder, _):
         index = folder / "index"

@@ -32,7 +32,8 @@ REWRITING = ("rebase-merge/head-name", "rebase-apply/head-name", "BISECT_START")
 async def fast_forward(repo: GitLocation, target: str, *, commit: str, expected_tree: str, expected_old: str) -> None:
     """Move the branch `target` from `expected_old` to `commit`, whose tree must be `expected_tree`.
 
-    Do nothing if `target` is already at `commit`. Raise Mistake if the branch or its checkout is in another state.
+    Do nothing if `target` is already at `commit`. Raise Mistake if these conditions are not met, or if the branch or
+    its checkout cannot be updated safely.
     """
     place = resolve_location(repo)
     new = await resolve_commit(place, commit)
@@ -102,9 +103,7 @@ async def _find_branch_checkout(place: Repository | Checkout, target: str) -> Re
         )
     found = await to_thread.run_sync(Repository.at, path)
     if found.common_dir != place.common_dir or found.root != path.resolve():
-        raise Mistake(
-            f"{path} is not a worktree of {place.common_dir}, but of {found.common_dir}; run git worktree repair"
-        )
+        raise Mistake(f"{path} is no longer a worktree of {place.common_dir}; run git worktree repair")
     return found
 
 
@@ -124,7 +123,7 @@ def _must_not_be_rebasing(common: Path, target: str) -> None:
 
 
 async def _must_be_safe_to_update(checkout: Repository, target: str, old: str, new: str) -> None:
-    """Raise Mistake if changes in the checkout could be lost, or if the user's own git would write other files."""
+    """Raise Mistake if a merge or the like is under way, if changes could be lost, or if git filters apply to files."""
     for name, what in UNDER_WAY.items():
         if (checkout.git_dir / name).exists():
             raise Mistake(f"{what} is under way in {checkout.root}; finish or abort it, then try again")
@@ -169,7 +168,7 @@ async def _update_checkout_files(checkout: Repository, target: str, old: str, ne
 
 
 async def _has_files_of_commit(checkout: Repository, new: str) -> bool:
-    """Return whether the files already match the commit, because an earlier attempt ended before the branch moved."""
+    """Return whether the files and the index match the commit, as they do after an interrupted attempt."""
     done = await call_git(checkout, "diff-index", "--quiet", new, timeout=LONGEST)
     staged = await call_git(checkout, "diff-index", "--quiet", "--cached", new, timeout=LONGEST)
     if done.code not in (0, 1):
@@ -190,7 +189,8 @@ async def _diff_paths(checkout: Repository, old: str, new: str) -> tuple[list[st
 def find_blocking_paths(root: Path, added: list[str], others: list[str]) -> Iterator[str]:
     """Yield the paths that cannot be added, because an untracked or ignored file is in the way.
 
-    Git would overwrite ignored files, but not untracked files; Podium overwrites neither.
+    `others` are the other paths that the merge changes; git tracks the files there. Git would overwrite ignored files,
+    but not untracked files; Podium overwrites neither.
     """
     kept = frozenset(others)
     for path in added:
@@ -219,7 +219,8 @@ def _holds_only_tracked(root: Path, folder: Path, kept: frozenset[str]) -> bool:
 async def _find_filter_paths(checkout: Repository, new: str, paths: list[str]) -> list[str]:
     """Return the paths to which a git filter applies, such as large files that are stored elsewhere.
 
-    Podium does not read the user's filter settings, so any path with a filter attribute counts.
+    Podium does not read the user's filter settings, so any path with a filter attribute counts, and so does a
+    `.gitattributes` file that sets one.
     """
     if not paths:
         return []

@@ -31,7 +31,10 @@ def name_integration_branch(at: datetime) -> str:
 
 
 async def list_integration_branches(repo: GitLocation) -> list[IntegrationBranch]:
-    """Return the existing integration branches, oldest first."""
+    """Return the existing integration branches, sorted by name.
+
+    The names contain the time, so the oldest comes first.
+    """
     listed = await read_git_output(repo, "for-each-ref", f"--format={FIELDS}", f"{HEADS}{PREFIX}*")
     found = []
     for line in listed.splitlines():
@@ -48,6 +51,7 @@ async def remove_superseded_branches(repo: GitLocation, commit: str, *, except_r
     """Remove the integration branches whose work `commit` contains, and return their names.
 
     Such a branch has the same tree as `commit`, and all its commits except merges are in the history of `commit`.
+    The branch `except_ref` and branches that are checked out are kept.
     """
     place = resolve_location(repo)
     tree = await resolve_tree(place, commit)

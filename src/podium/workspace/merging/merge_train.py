@@ -228,7 +228,7 @@ class _TrainBuilder:
         return f"is neither in this train nor in {escape_unprintable(self._target.name)}; merge it too"
 
     async def _merge_branch(self, train_branch: TrainBranch) -> LeftOutBranch | None:
-        """Merge a branch onto the train's head, and keep the merge if the check passes."""
+        """Merge a branch onto the train's head, and keep the merge if the check passes. Otherwise, return a reason."""
         if await contains_commit(self._place, self.head, train_branch.commit):
             self.merged.append(
                 MergedBranch(
@@ -274,7 +274,7 @@ class _TrainBuilder:
 async def leave_out_conflict(
     place: GitLocation, clash: ConflictingMerge, ours: MergeSide, theirs: MergeSide
 ) -> LeftOutBranch:
-    """Return the branch `theirs` with the reason that it conflicts with `ours`."""
+    """Return the branch `theirs` as left out, because it conflicts with `ours`."""
     why = "; ".join(escape_unprintable(one.text) for one in clash.conflicts) or "it conflicts with the train"
     return LeftOutBranch(
         branch=theirs.name,
@@ -298,7 +298,7 @@ def tail_output(output: str) -> str:
 
 
 def format_conflict(left_out: LeftOutBranch) -> str:
-    """Describe a conflict for its resolver: the commits, the files, and both sides of each conflict."""
+    """Describe a conflict for the agent that resolves it: the commits, the files, and both sides of each conflict."""
     files = "\n".join(f"- {escape_unprintable(file)}" for file in left_out.files) or "- none in particular"
     told = (
         f"Merging {escape_unprintable(left_out.branch)} (commit {left_out.commit}) onto commit "
@@ -340,5 +340,5 @@ async def _create_branch(place: GitLocation, name: str, commit: str) -> str:
                 f"{escape_unprintable(truncate_text(done.err, 300))}; try another name"
             )
     raise OutsideFailed(
-        f"{MOST_NAMES} branches named like {escape_unprintable(name)} exist already; delete those you no longer need"
+        f"too many branches named like {escape_unprintable(name)} exist already; delete those you no longer need"
     )

@@ -48,7 +48,7 @@ class Overlap:
     """The files that two branches, or a branch and the target, both changed, and the conflicts between them.
 
     If the conflicts come from a branch on which one of the two is built, `through` is that branch; otherwise it is
-    empty. `is_in` says whether the second branch already contains the first.
+    empty. `is_in` says whether the target already contains the branch; for two branches, it is always False.
     """
 
     first: str

@@ -27,7 +27,7 @@ MARKS = r"^(<{7}|[|]{7}|={7}|>{7})([[:space:]]|$)"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ResolutionStart:
-    """The commit at which a resolution starts, and the two commits that conflict."""
+    """The commit at which a resolution starts, and the two commits that it merges."""
 
     commit: str
     ours: str
@@ -60,7 +60,10 @@ async def find_resolution_starts(place: GitLocation, commit: str, *, beyond: str
 
 
 async def filter_resolution_starts(place: GitLocation, commits: Iterable[str]) -> dict[str, ResolutionStart]:
-    """Return the resolution starts among these commits, by id. Commits that no longer exist are ignored."""
+    """Return the resolution starts among these commits, keyed by commit id.
+
+    Commits that no longer exist are ignored.
+    """
     wanted = list(dict.fromkeys(commits))
     found = await _list_resolution_starts(place, "--ignore-missing", "--no-walk=unsorted", *wanted) if wanted else []
     return {one.commit: one for one in found}

@@ -1,9 +1,9 @@
 """Run commands in a sandbox that limits their access to the system.
 
-Bubblewrap runs a command in its own namespaces (users, processes, network, mounts, host name, control groups), without
-capabilities, with a read-only system and a checkout. A filter denies system calls that bypass these limits. When the
-command or this process ends, all processes that the command started are killed. The policy decides whether a command
-may run; the caller handles timeouts and output.
+Bubblewrap runs a command in its own namespaces (users, processes, network, IPC, mounts, host name, control groups),
+without capabilities, with read-only system files and a checkout. A filter denies system calls that bypass these limits.
+When the command or this process ends, all processes that the command started are killed. The policy decides whether a
+command may run; the caller handles timeouts and output.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ Profile = Literal["read-only", "workspace"]
 
 SHELL = "/bin/sh"
 FILTER_DESCRIPTOR = 9
-"""The descriptor from which bubblewrap reads the filter. Shells cannot redirect higher descriptors."""
+"""The descriptor from which bubblewrap reads the filter. Some shells cannot redirect higher descriptors."""
 
 NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts")
 PROTECTED_NAMES = (
@@ -74,9 +74,10 @@ INSTALLERS = (
 class Sandbox:
     """A sandbox for the commands in one checkout. Use `find` to create and test a sandbox.
 
-    `home` is the Podium home; neither `home` nor `store` is visible from inside. `protected` are paths in subfolders of
-    the checkout that commands can only read. `submodules` are the paths of the submodules' `.git`, which commands can
-    neither change nor create. `report` is called with a sentence about each nested repository that was moved.
+    `home` is the Podium home; neither `home` nor `store` is visible from inside. `secrets` are paths in
+    the checkout that are hidden, and `protected` are paths that commands can only read, besides protected names at its
+    top. `submodules` are the paths of the submodules' `.git`, which commands can neither change nor create. `report` is
+    called with each sentence about nested repositories that a command created.
     """
 
     program: str
@@ -218,7 +219,7 @@ class Sandbox:
 
         @lru_cache(maxsize=1)
         def build(copies: tuple[Mount, ...], guards: tuple[Mount, ...]) -> list[str]:
-            # The guards come last, because of two mounts for the same path, the last mount applies.
+            # The guards come last: if two mounts have the same path, the last one applies.
             return build_mount_arguments((*copies, *self._visible_mounts(guards)), size=self.limits.temporary)
 
         return build
@@ -276,7 +277,7 @@ class Sandbox:
         )
 
     def _store_mounts(self) -> Iterator[Mount]:
-        """Yield mounts that hide the store and SQLite's files beside it, but no other files in the checkout."""
+        """Yield mounts that hide the store and SQLite's files beside it. Other files in the checkout stay visible."""
         if self.store is None:
             return
         folder = self.store.parent
@@ -301,7 +302,7 @@ class Sandbox:
 
     @cached_property
     def _names_to_hold(self) -> tuple[str, ...]:
-        """The paths that a command cannot create. Placeholders are created at these paths."""
+        """The paths that a command cannot create. Placeholders are created at the paths that do not exist."""
         has_lefthook = any(entry.name.startswith(("lefthook.", ".lefthook.")) for entry in os.scandir(self.checkout))
         return tuple(dict.fromkeys((*PROTECTED_NAMES, *(LEFTHOOK_NAMES if has_lefthook else ()), *self.submodules)))
 
@@ -311,7 +312,7 @@ class Sandbox:
 
 
 def find_bubblewrap(*, outside: Path) -> str:
-    """Return the absolute path of bubblewrap. Raise Mistake, with an install command, if it is not installed."""
+    """Return the absolute path of bubblewrap. Raise Mistake if this is not Linux or bubblewrap is not installed."""
     if sys.platform != "linux":
         raise Mistake("commands need a sandbox, and this system has none; --no-sandbox runs them without one")
     program = find_trusted_program("bwrap", outside=outside)
@@ -334,7 +335,9 @@ def _resolve_checkout(checkout: Path, profile: Profile) -> Path:
     with suppress(KeyError):  # the user has no entry in the password database
         homes.append(Path(pwd.getpwuid(os.getuid()).pw_dir))
     if checkout in homes or homes[-1].is_relative_to(checkout):
-        raise Mistake(f"{checkout} contains your home folder, which commands must not see; run them in a subfolder")
+        raise Mistake(
+            f"{checkout} is or contains your home folder, which commands must not see; run them in a subfolder"
+        )
     if profile == "workspace" and (checkout / ".git").is_symlink():
         raise Mistake(f"{checkout / '.git'} is a link, which a command could replace; run commands in a worktree")
     return checkout

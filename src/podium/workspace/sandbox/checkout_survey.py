@@ -2,8 +2,7 @@
 
 Untracked files count as secret if their names suggest it. Tracked files are not secret to anyone who can read the
 repository, and tests need some of them, such as certificates. Protected paths affect which programs run later.
-Protected paths at the top of the checkout are not listed here, because the sandbox protects them even if they do not
-exist.
+Protected names at the top of the checkout are not listed here, because the sandbox looks for them itself.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from ..git.tracked_files import TrackedFiles, list_ignored_folders, read_tracked
 from .nested_repositories import FolderState, Identity, identify, is_git_shaped, read_folder_state
 
 MOST = 20_000
-"""The maximum number of files to examine. Files near the root are examined first."""
+"""When this many files and folders have been found, no more folders are examined. Folders near the root come first."""
 MOST_PROTECTED = 200
 """The maximum number of protected paths in subfolders, because each of them delays the start of every command."""
 LEFT_OUT = frozenset(("node_modules", "__pycache__", ".tox", ".nox", ".mypy_cache", ".ruff_cache"))
@@ -37,7 +36,7 @@ class CheckoutSurvey:
     """The paths found in a checkout, relative to the checkout. A folder includes everything in it.
 
     `submodules` are the paths of the submodules' `.git`, whether they exist or not. `folders` are the examined folders,
-    and `unexamined` are the other paths; both are absolute.
+    and `unexamined` are the paths that were skipped; both are absolute.
     """
 
     secrets: tuple[str, ...] = ()

@@ -18,7 +18,7 @@ from ...values.errors import Mistake
 from ..git.repository import Repository
 
 MountKind = Literal["read", "write", "private", "empty", "secret"]
-"""In order: readable, writable, an empty writable folder, an empty read-only folder, a file that nobody can open."""
+"""In order: read-only, writable, an empty writable folder, an empty read-only folder, a file that nobody can open."""
 
 SYSTEM = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32", "/sys/devices/system/cpu")
 CONFIGURATION = (
@@ -176,7 +176,7 @@ def _is_system_path(path: Path) -> bool:
 
 
 def find_git_mounts(checkout: Path) -> Iterator[Mount]:
-    """Yield readable mounts for git data that a checkout has outside of it, so that git works.
+    """Yield read-only mounts for the git data of a checkout that is outside the checkout, so that git works.
 
     Only data that points back to the checkout is included, because the files of an unpacked archive could point to any
     repository. For the same reason, objects that are borrowed from another repository are not included.

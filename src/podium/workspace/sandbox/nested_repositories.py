@@ -1,4 +1,4 @@
-"""Move the git repositories that a command creates to another folder, and report them.
+"""Disable the git repositories that a command creates, by moving their `.git` or `HEAD` elsewhere, and report them.
 
 Git runs programs that a repository's configuration specifies. So a repository that a command created could run
 programs as soon as the user, or the user's shell prompt, runs git in it. After each command, the folders that have
@@ -61,7 +61,7 @@ def is_git_shaped(names: Iterable[str]) -> bool:
 
 
 class NestedRepositories:
-    """Finds the repositories that commands create below a checkout, and moves them to the folder `aside`.
+    """Finds the repositories that commands create below a checkout, and moves their `.git` or `HEAD` to `aside`.
 
     `folders` are the folders that existed before, with their states. Paths in `unexamined` are ignored unless they are
     replaced.
@@ -76,10 +76,13 @@ class NestedRepositories:
         self._unexamined = unexamined
 
     def move_aside(self) -> list[str]:
-        """Move new repositories. Return a sentence about each of the first few, and a sentence about the others."""
+        """Disable new repositories. Return a sentence about each of the first few, and a sentence about the others."""
         told = self._move_new_repositories()
         if (rest := len(told) - MOST_TOLD) > 0:
-            moved = f"{rest} more repositories were moved to {self._aside} or to a new folder next to them"
+            moved = (
+                f"{rest} more repositories were found, and those that could be moved are in {self._aside} "
+                "or in a new folder next to them"
+            )
             return [*told[:MOST_TOLD], moved]
         return told
 
@@ -176,7 +179,7 @@ class NestedRepositories:
         ]
 
     def _rename(self, parent: int, marker: Path) -> Path:
-        """Move a path into `aside`, or into a new folder beside it if `aside` is on another file system."""
+        """Move a path into `aside` or, if that fails, as on another file system, into a new folder beside it."""
         token = secrets.token_hex(4)
         label = _format_path(marker.relative_to(self._checkout)).replace("/", "-")[-40:]
         target = self._aside / f"{time.strftime('%Y%m%d-%H%M%S')}-{token}-{label}"

@@ -38,7 +38,7 @@ class Placeholders:
         self._timer: Timer | None = None
 
     def acquire(self) -> tuple[str, ...]:
-        """Create missing placeholders, which remain until `release`, and return the names of all placeholders."""
+        """Create missing placeholders, kept at least until `release`, and return the names of all placeholders."""
         with self._lock:
             self._cancel_timer()
             if self._descriptor is None:
@@ -63,7 +63,7 @@ class Placeholders:
                 self._timer.start()
 
     def remove(self) -> None:
-        """Remove the placeholders, unless a command is running. Then the last process with a command removes them."""
+        """Remove the placeholders, unless a command is running. The last process that runs commands removes them."""
         with self._lock:
             if self._holders or self._descriptor is None:
                 return

@@ -1,8 +1,8 @@
-"""Limit the processes, memory and file sizes of a command in the sandbox.
+"""Limit the processes, memory, files and disk space of a command in the sandbox.
 
-Two mechanisms are used, because each of them has gaps. Process limits work for every user, but they do not limit
-root's number of processes, and they limit the memory of each process separately. A control group limits all processes
-in a checkout together, but only root can create a control group without the system's service manager.
+Two mechanisms limit processes and memory, because each of them has gaps. Process limits work for every user, but they
+do not limit root's number of processes, and they limit the memory of each process separately. A control group limits
+all processes of a sandbox together, but only root can create a control group without the system's service manager.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ class SealedFiles:
             copy = self.folder / make_owned_name("seal")
             mounts.append(Mount("read", checkout / name, copy))
             copy.write_bytes(content)
-            # The copy gets the original's mode, because git would report another mode as a change.
+            # The copy is executable if the original is, because git would report another mode as a change.
             is_executable = bool(_read_mode(checkout / name) & 0o100)
             copy.chmod(0o555 if is_executable else 0o444)
         return SealedCopies(tuple(mounts))

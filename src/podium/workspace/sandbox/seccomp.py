@@ -1,8 +1,8 @@
 """Define and compile the filter for system calls that a command in the sandbox cannot make.
 
 All other calls are allowed, because namespaces and missing capabilities limit their effects. The denied calls bypass
-those limits, or belong to parts of the kernel with many vulnerabilities. A denied call fails with EPERM, so programs
-that do not depend on it continue.
+those limits, or belong to parts of the kernel with many vulnerabilities. Most denied calls fail with EPERM,
+so programs that do not depend on them continue.
 
 If the kernel reads only the lower half of an argument, only that half is compared. Otherwise, a call with garbage in
 the upper half would pass the filter.
@@ -47,10 +47,10 @@ NEWTIME = NAMESPACES[0]
 TERMINAL_INPUT = (0x5412, 0x541C)
 """TIOCSTI and TIOCLINUX, which inject input into a terminal."""
 FAMILIES = frozenset((0, 2, 10, 16))
-"""Socket families that are allowed: IPv4, IPv6 and netlink, which can access only the sandbox's own network.
+"""Allowed socket families: unspecified, IPv4, IPv6 and netlink, which can access only the sandbox's own network.
 
-AF_UNIX can connect to sockets in the file system, and AF_VSOCK to the host of a virtual machine. A connected pair of
-AF_UNIX sockets (`socketpair`), which event loops need, can connect only to itself unless it sends datagrams.
+AF_UNIX can connect to sockets in the file system, and AF_VSOCK to the host of a virtual machine. The sockets of an
+AF_UNIX pair (`socketpair`), which event loops need, can send only to each other unless they are datagram sockets.
 """
 HIGHEST_FAMILY = 63
 NEWER = {"process_madvise": 440, "mount_setattr": 442, "fchmodat2": 452, "open_tree_attr": 467}

@@ -41,7 +41,7 @@ echo "tried everything"
 WANTED = {"CapEff:": 0, "CapPrm:": 0, "CapBnd:": 0, "NoNewPrivs:": 1, "Seccomp:": 2}
 
 _failures_by_sandbox: dict[Sandbox, list[str]] = {}
-"""The test results in this process, by sandbox. Identical sandboxes are tested only once."""
+"""The failures of each sandbox that this process has tested. Identical sandboxes are tested only once."""
 
 
 async def find_failures(sandbox: Sandbox) -> list[str]:
@@ -60,7 +60,7 @@ async def _probe_sandbox(sandbox: Sandbox) -> list[str]:
         try:
             seen.touch(mode=0o600)
         except OSError as error:
-            return [f"it could not be tested, because {sandbox.home} cannot be written ({error.strerror})"]
+            return [f"it could not be tested, because {sandbox.home} is not writable ({error.strerror})"]
         try:
             port = str(listener.getsockname()[1])
             asked = (folder, str(sandbox.home), port, str(sandbox.checkout), probe)

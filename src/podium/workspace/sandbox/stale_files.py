@@ -1,4 +1,4 @@
-"""Put the process id into the names of temporary files, so that the files of a killed process can be removed."""
+"""Name temporary files after the process that owns them, and remove the files of processes that have exited."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def make_owned_name(kind: str) -> str:
 
 
 def remove_stale_files(home: Path, checkout: Path) -> None:
-    """Remove files that processes left behind in a Podium home, a checkout and the temporary folder."""
+    """Remove files that exited processes left behind in a Podium home, a checkout and the temporary folder."""
     for folder in (home, home / "sandbox", checkout, Path(tempfile.gettempdir())):
         with suppress(OSError):
             for entry in os.scandir(folder):

@@ -72,7 +72,7 @@ async def clean_up_worktrees(
     """Remove the worktrees that are not needed any more, and report the action for each worktree.
 
     `busy` returns the runs that have not ended. With `force`, worktrees with unmerged or uncommitted work are also
-    removed, after the work is saved. With `dry_run`, nothing is removed.
+    removed, after the work is saved. With `dry_run`, nothing is removed, and the report says what would be.
     """
     lines = []
     if not dry_run:

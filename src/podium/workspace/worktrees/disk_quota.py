@@ -26,7 +26,7 @@ MEASURING_SECONDS = 2.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorktreeDiskUsage:
-    """The worktrees of a store with their sizes, largest first, and their quota. None means no limit."""
+    """The worktrees of a store with their sizes, largest first. `quota` is None if there is no limit."""
 
     worktrees: tuple[WorktreeRow, ...]
     quota: int | None

@@ -1,4 +1,4 @@
-"""Save the content of worktrees that are removed by force, each under a separate ref."""
+"""Save work that would be lost when a worktree is removed, under a new ref each time, and list the saved work."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class SavedWork:
 
 
 async def save_work(checkout: Checkout) -> SavedWork:
-    """Save everything in a worktree: its commits, its changes and its new files."""
+    """Save the work in a worktree: its commits, its changes, and its new files unless git ignores them."""
     head = await read_git_output(checkout, "rev-parse", "HEAD")
     commit = await take_snapshot(checkout, message=f"Saved from the worktree of {checkout.branch}")
     same = await read_git_output(checkout, "rev-parse", f"{commit}^{{tree}}", f"{head}^{{tree}}")

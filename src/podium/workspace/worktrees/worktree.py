@@ -1,9 +1,9 @@
 """Create, remove and repair worktrees: a checkout for each worker, beside the repository, on its own branch.
 
 Each worktree is recorded in the ledger before it is created, and until after it is removed. If a crash interrupts its
-creation or removal, the next process that creates or removes a worktree repairs it. No work is lost: a worktree is
-removed only if it is clean or its work was saved first. The branch is not removed, because it is the worker's result.
-The caller provides the repository's setup and teardown commands.
+creation or removal, the next process that creates or removes a worktree repairs it. No work is lost, except files that
+git ignores: a worktree is removed only if it is clean or its work was saved first. Its branch remains, because it is
+the worker's result. The caller provides the repository's setup and teardown commands.
 """
 
 from __future__ import annotations
@@ -77,9 +77,10 @@ class Worktrees:
         run: str = "",
         setup: WorktreeHook | None = None,
     ) -> Checkout:
-        """Create a worktree on the branch, which starts at `base` if it is new. Raise Mistake on failure.
+        """Create a worktree on the branch, which starts at `base` (by default HEAD) if it is new.
 
-        `at` is a path chosen in advance. If `setup` fails, the worktree is removed again.
+        Raise Mistake if the branch or the path cannot be used, or if the quota is reached. `at` is a path chosen in
+        advance. If `setup` fails, the worktree is removed again.
         """
         await must_be_branch_name(self.repository, branch)
         async with self.ledger.hold_worktree_lock() as lock:
@@ -123,7 +124,10 @@ class Worktrees:
         return path
 
     async def remove(self, branch: str, *, force: bool = False) -> WorktreeRemoval:
-        """Remove a worktree. Raise Mistake if work would be lost. With `force`, save the work first instead."""
+        """Remove a worktree. Raise Mistake if it is locked, contains a nested repository or has unsaved work.
+
+        With `force`, unsaved work is saved first instead.
+        """
         checkout = await self.find_checkout(branch)
         if checkout.path.exists():
             await self._must_be_removable(checkout, force=force)
@@ -142,7 +146,10 @@ class Worktrees:
         return checkout_from_record(await self._find_record(branch))
 
     async def reconcile(self) -> list[WorktreeRepair]:
-        """Check each worktree in the ledger, and repair worktrees that a crash left partly created or removed."""
+        """Repair the repository's worktrees that a crash left partly created or removed, and return the repairs.
+
+        Worktrees that someone else has removed are recorded as removed.
+        """
         async with self.ledger.hold_worktree_lock() as lock:
             return await self._repair_all(lock)
 
@@ -261,7 +268,8 @@ class Worktrees:
             raise Mistake(f"the worktree of {branch!r} was not created by Podium; remove it with git worktree remove")
         there = ", ".join(one.branch for one in ours)
         raise Mistake(
-            f"no worktree for the branch {branch!r}; " + (f"available: {there}" if there else "there are no worktrees")
+            f"no worktree for the branch {branch!r}; "
+            + (f"available: {there}" if there else "Podium has created none here")
         )
 
     async def _must_be_removable(self, checkout: Checkout, *, force: bool) -> WorktreeStatus:

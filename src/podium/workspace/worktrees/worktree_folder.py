@@ -73,12 +73,16 @@ def resolve_worktree_folder(pattern: str, *, main: Path, branch: str, suffix: st
 
 
 def must_be_outside_repository(path: Path, main: Path, *, label: str) -> None:
-    """Raise Mistake if a path is inside the repository `main` or contains it. Messages refer to the path as `label`."""
+    """Raise Mistake if a path is in a git directory, is inside the repository `main`, or contains it.
+
+    Messages refer to the path as `label`.
+    """
     if any(part.casefold() in (".git", "git~1") for part in path.parts):
         raise Mistake(
-            f"{label} would be in git's own folder; use one beside the repository, such as {DEFAULT_FOLDER_PATTERN}"
+            f"{label} would be in git's own folder; use a path beside the repository, such as {DEFAULT_FOLDER_PATTERN}"
         )
     if path.is_relative_to(main) or main.is_relative_to(path):
         raise Mistake(
-            f"{label} would be inside the repository or contain it; use one beside it, such as {DEFAULT_FOLDER_PATTERN}"
+            f"{label} would be inside the repository or contain it; "
+            f"use a path beside it, such as {DEFAULT_FOLDER_PATTERN}"
         )

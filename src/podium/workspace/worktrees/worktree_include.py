@@ -49,7 +49,7 @@ def _read_patterns(root: Path) -> list[str]:
     except FileNotFoundError:
         return []
     except OSError as error:
-        raise Mistake(f"cannot read {root / NAME}: {error.strerror}; it must be a regular file") from error
+        raise Mistake(f"cannot read {root / NAME}: {error.strerror}; it must be a readable file") from error
     with os.fdopen(file, "rb") as opened:
         if not stat.S_ISREG(os.fstat(file).st_mode):
             raise Mistake(f"{root / NAME} is not a regular file; use a file with one pattern per line")
@@ -57,7 +57,7 @@ def _read_patterns(root: Path) -> list[str]:
 
 
 def _copy_file(source: Path, target: Path, path: str) -> bool:
-    """Copy a file and return True. Return False if it is not regular, is behind a link, or exists in the worktree."""
+    """Copy a regular file and return True. Return False if it cannot be copied, is behind a link, or exists already."""
     *folders, name = PurePosixPath(path).parts
     if ".." in folders or ".git" in {part.casefold() for part in (*folders, name)}:
         return False

@@ -32,9 +32,9 @@ class ChangedFile:
 class WorktreeStatus:
     """A worktree compared with its base and with the repository.
 
-    `ahead` counts commits since the base, `behind` counts commits on the repository's own branch that the worktree
-    lacks, and `unmerged` counts commits that are on neither that branch nor any remote. `modified` and
-    `untracked` count uncommitted files.
+    `ahead` counts commits since the base, `behind` counts commits in the main worktree's HEAD that the worktree lacks,
+    and `unmerged` counts commits since the base that are in neither that HEAD nor any remote. `modified` and
+    `untracked` count uncommitted files. `commits` contains the newest commits since the base.
     """
 
     ahead: int
@@ -69,7 +69,7 @@ class WorktreeStatus:
 
 
 async def read_worktree_status(checkout: Checkout, *, main: str) -> WorktreeStatus:
-    """Return the status of a worktree. `main` is the id of the repository's current commit."""
+    """Return the status of a worktree. `main` is the commit at the main worktree's HEAD."""
     told = split_nul_paths(
         await read_git_output(checkout, "status", "--porcelain=v1", "-z", "--no-renames", timeout=LOOKING_SECONDS)
     )
