@@ -184,4 +184,4 @@ def test_a_store_of_another_user_is_reported_in_one_sentence() -> None:
 
         said = subprocess.run([sys.executable, "-c", program, path], capture_output=True, text=True, check=False)
 
-    assert "cannot write to" in said.stdout, said.stderr
+    assert "cannot open or write to" in said.stdout, said.stderr

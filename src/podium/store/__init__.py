@@ -1,1 +1,1 @@
-"""Store the timelines of runs, and notify other processes of new entries."""
+"""Store the timelines of runs, with mailboxes, groups, workers and worktrees, and wake other processes."""

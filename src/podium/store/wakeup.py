@@ -1,7 +1,7 @@
 """Notify other processes immediately, through wakeup sockets, that the store has new data.
 
 A waiting process binds a datagram socket in a private directory; a writing process sends a datagram to every
-socket there. The datagram contains no data: the receiver reads the store. There are three kinds of sockets:
+socket there. The datagram carries no information: the receiver reads the store. There are three kinds of sockets:
 owners of runs wait for mailbox messages, followers wait for entries, and clients' sockets only show that
 someone can answer requests. Followers and clients wake the owners when they start, so that owners know about
 them without listing the directory for every entry.

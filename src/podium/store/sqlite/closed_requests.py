@@ -52,7 +52,7 @@ def _find_request(reader: StoreReader, prefix: str) -> tuple[Entry, Asked] | Non
 
 
 def _describe_denial(entry: Entry, request: Asked, answered: Answered, summary: RunSummary) -> str:
-    """Describe a request that Podium denied without asking a person."""
+    """Describe a request that Podium denied because no person answered it."""
     assert isinstance(answered, PermissionAnswered)
     assert isinstance(request, PermissionAsked)
     tool = truncate_text(escape_unprintable(request.action.tool))
@@ -83,7 +83,7 @@ def _describe_unanswered(entry: Entry, request: Asked, summary: RunSummary, *, n
 
 
 def _advise(summary: RunSummary) -> str:
-    """Return advice for a user who still wants the action to be carried out."""
+    """Return advice for a user who still wants the action to be executed."""
     if isinstance(summary.last.event, RunEnded):
         return "start a new run if this is still needed"
     if summary.owner is not None and summary.owner.is_alive:

@@ -1,4 +1,4 @@
-"""Idempotency keys: a command that a client sends twice with the same key is carried out once.
+"""Idempotency keys: a command that a client sends twice with the same key runs once.
 
 The key is stored with an id before the command starts. The command uses this id for whatever it creates, so that a
 client that repeats a command after a crash gets what the first attempt created.
@@ -21,7 +21,7 @@ LONGEST_KEY = 200
 
 
 class CommandKey(NamedTuple):
-    """A stored key. `id` is what the command uses for whatever it creates; `reply` is its result, if it has one."""
+    """A stored key. `id` is the id of whatever the command creates; `reply` is its result, if it has one."""
 
     key: str
     id: str
@@ -31,7 +31,7 @@ class CommandKey(NamedTuple):
 def claim_command_key(store: Path, key: str, digest: str, *, id: str = "") -> CommandKey:
     """Store a key with a new id, or return what is stored for it. Raise Mistake if it was used for something else.
 
-    `digest` identifies the command and its arguments.
+    `digest` identifies the command and its arguments. If `id` is given, a new key is stored with this id.
     """
     if not 0 < len(key) <= LONGEST_KEY:
         raise Mistake(f"an idempotency key has 1 to {LONGEST_KEY} characters, got {len(key)}")

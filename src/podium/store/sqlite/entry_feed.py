@@ -57,7 +57,10 @@ class EntryFeed:
         return None if found is None else FeedRow._make(found)
 
     def find_position(self, cursor: str) -> int:
-        """Return the position of a cursor; an empty cursor is before the first entry. Raise Mistake if unknown."""
+        """Return the position of a cursor; an empty cursor is before the first entry.
+
+        Raise Mistake if it is unknown.
+        """
         if not cursor:
             return 0
         run, _, seq = cursor.rpartition(":")

@@ -1,7 +1,7 @@
 """The index of entries: finds the entries of an agent, a plan step, a kind or a time, in one run or in all runs.
 
 Writing an entry does not change the index. Each query first adds the entries that were written since the last
-one, so that runs never wait for it. If the store cannot be written, the query uses a temporary index of its own.
+query, so runs never wait for the index. If the store cannot be written, the query uses a temporary index.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ LOCK_MILLISECONDS = 500
 
 Query = tuple[str, tuple[Any, ...]]
 Position = tuple[float, int, int]
-"""The time, the run's number in the index and the sequence number of an entry; no two entries have the same."""
+"""The time, the run's number in the index and the sequence number of an entry; unique for each entry."""
 
 
 class EntryIndex:
@@ -74,7 +74,7 @@ class EntryIndex:
         self._add_new_entries()
         last: Position | None = None
         while True:
-            # Each page is a query of its own: a slow reader keeps no transaction open.
+            # Each page is a separate query, so a slow reader keeps no transaction open.
             with translate_sqlite_errors(self.path):
                 found = self._connection.execute(*build_newest_query(wanted, before=last)).fetchall()
             for row in found:
@@ -223,6 +223,6 @@ def build_criteria(wanted: EntryFilter) -> Query:
             text += f" AND indexed_entry.{column} IN ({','.join('?' * len(names))})"
             values += names
     if wanted.steps:
-        # The index of plan steps contains only entries that belong to one; SQLite uses it only if the query says so.
+        # The index of plan steps is a partial index: SQLite uses it only if the query repeats its condition.
         text += " AND step != ''"
     return text, tuple(values)

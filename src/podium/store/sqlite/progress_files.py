@@ -1,4 +1,4 @@
-"""Progress files: the position of each run's last written entry, recorded outside the database.
+"""Progress files: how far each run's timeline was written, recorded outside the database.
 
 SQLite drops damaged transactions at the end of its write-ahead log without an error. A run resumed from the remaining
 entries would repeat the actions in the lost entries. So the position of the last entry that must survive power loss is
@@ -32,7 +32,7 @@ class Progress(NamedTuple):
 
 
 def record_progress(store: Path, run: str, progress: Progress) -> None:
-    """Record the position of a run's last entry. Raise StoreFailed if it cannot be written."""
+    """Write a run's progress file. Raise StoreFailed if it cannot be written."""
     path = _progress_path(store, run)
     line = f"{progress.seq:020} {progress.hash.hex()} {progress.lost:020}\n".encode()
     try:
@@ -50,7 +50,7 @@ def record_progress(store: Path, run: str, progress: Progress) -> None:
 
 
 def read_progress(store: Path, run: str) -> Progress | None:
-    """Return the position of a run's last entry, or None if the record is missing or cannot be read."""
+    """Return the recorded progress of a run, or None if its file is missing or cannot be read."""
     try:
         seq, digest, lost = _progress_path(store, run).read_text().split()
         return Progress(int(seq), bytes.fromhex(digest), int(lost))

@@ -61,7 +61,10 @@ class StoreReader:
         self._connection.close()
 
     def read_rows(self, run: str, after: int = 0, most: int = -1) -> list[JournalRow]:
-        """Return the rows of a run's timeline after a sequence number, in order."""
+        """Return the rows of a run's timeline after a sequence number, in order.
+
+        `most` limits their number; -1 means all.
+        """
         with translate_sqlite_errors(self.path):
             found = self._connection.execute(
                 "SELECT run, seq, epoch, kind, key, line, hash FROM entry"
@@ -92,7 +95,7 @@ class StoreReader:
         return requests
 
     def read_decision_entries(self) -> list[Entry]:
-        """Return the entries that record each decision's proposal, end of vote and outcome, oldest run first."""
+        """Return the entries that record proposals, ends of votes and outcomes of decisions, oldest first."""
         with translate_sqlite_errors(self.path):
             return select_decision_entries(self._connection)
 
@@ -126,7 +129,7 @@ class StoreReader:
             return {str(row[0]) for row in self._connection.execute("SELECT ref FROM mail WHERE run = ?", (run,))}
 
     def read_summary(self, run: str) -> RunSummary:
-        """Return one run's summary. Raise NoSuchRun if there is no such run."""
+        """Return one run's summary. Raise NoSuchRun if there is no such run, and StoreCorrupt if it cannot be read."""
         for found in self._query_summaries("WHERE run.id = ?", (run,)):
             return _require_readable(found)
         raise NoSuchRun(f"run {run!r} not found; podium ps lists the runs")
@@ -173,7 +176,10 @@ class StoreReader:
             return [str(row[0]) for row in self._connection.execute("SELECT id FROM run ORDER BY created DESC, id")]
 
     def find_run(self, prefix: str) -> str:
-        """Return the run id that equals `prefix`, or the only run id that starts with it. Raise NoSuchRun otherwise."""
+        """Return the run id that equals `prefix`, or the only run id that starts with it.
+
+        Raise NoSuchRun if there is none or more than one, and StoreCorrupt if the store has lost the run.
+        """
         with translate_sqlite_errors(self.path):
             found = [
                 str(row[0])

@@ -1,4 +1,4 @@
-"""Record which process owns each run, and let another process take over a run after its owner has exited."""
+"""Record which process owns each run, and let another process take over a run whose owner is gone."""
 
 from __future__ import annotations
 
@@ -90,9 +90,10 @@ def read_boot_id() -> str:
 
 
 def read_process_start(pid: int) -> str:
-    """Return a process's start time as reported by the system, or an empty string if there is no such process.
+    """Return a process's start time as reported by the system, or an empty string if the process has exited.
 
-    Process ids are reused, so an id alone does not identify a process.
+    On a system without /proc, return `alive` instead of a start time. Process ids are reused, so an id alone does not
+    identify a process.
     """
     try:
         stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")

@@ -1,4 +1,4 @@
-"""Define the schema of a SQLite store, and migrate stores that an older release created."""
+"""Define the schema of a SQLite store, open connections to it, and migrate stores that an older release created."""
 
 from __future__ import annotations
 
@@ -172,7 +172,10 @@ MIGRATIONS = (
 
 
 def open_connection(path: Path, *, create: bool) -> sqlite3.Connection:
-    """Open a connection to a store, and create or migrate the store if needed."""
+    """Open a connection to a store, and migrate the store if needed.
+
+    If there is no store, it is created. Without `create`, StoreFailed is raised instead.
+    """
     try:
         if not path.exists():
             if not create:
@@ -195,7 +198,7 @@ def open_connection(path: Path, *, create: bool) -> sqlite3.Connection:
 
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
-    """Open a connection that cannot change the store. An older store is migrated first."""
+    """Open a connection for reading. An older store is migrated first. Raise StoreFailed if there is no store."""
     if not path.exists():
         raise StoreFailed(f"no store at {path} yet; the first run creates it")
     with translate_sqlite_errors(path):
@@ -368,5 +371,5 @@ def translate_sqlite_errors(path: Path) -> Iterator[None]:
         if "full" in said:
             raise StoreFailed(f"cannot write to {path}: the disk is full; free some space and resume") from error
         if _is_read_only(error):
-            raise StoreFailed(f"cannot write to {path} ({said}); check its permissions") from error
+            raise StoreFailed(f"cannot open or write to {path} ({said}); check its permissions") from error
         raise StoreFailed(f"SQLite failed on {path}: {said}") from error

@@ -1,7 +1,7 @@
 """Open a SQLite store for writing, in a process that owns runs.
 
-Each lease has an epoch: taking over a run increments it, and a transaction with an older epoch is rejected.
-Mailbox messages are delivered when another process sends a wakeup; the store is not polled for them.
+Each lease has an epoch: taking over a run increments it, and a transaction with an older epoch is rejected. Mailbox
+messages are delivered when another process sends a wakeup and, in case a wakeup is lost, when leases are renewed.
 """
 
 from __future__ import annotations
@@ -58,7 +58,10 @@ class SqliteLease:
         self._last = self._store.writer.enqueue(write)
 
     async def wait_written(self, *, is_alone: bool = True) -> None:
-        """Wait until all queued writes are committed. If a write failed, raise its error."""
+        """Wait until all queued writes are committed. If a write failed, raise its error.
+
+        With `is_alone`, the writes are committed at once if few runs are active, without waiting for other writes.
+        """
         if self._last is not None and not self._last.done.is_set():
             if is_alone and self._store.has_few_runs:
                 self._store.writer.start_batch()
@@ -119,7 +122,7 @@ class SqliteStore:
         return lease
 
     async def claim_run(self, run: str) -> SqliteLease:
-        """Take over a run. Raise RunHeld if a live process owns it."""
+        """Take over a run. Raise RunHeld if a live process owns it, and NoSuchRun if there is no such run."""
         if run in self._leases or run in self._claiming:
             raise RunHeld(run, host=socket.gethostname(), pid=os.getpid())
 
@@ -137,7 +140,7 @@ class SqliteStore:
         return lease
 
     def release_run(self, lease: SqliteLease, *, is_over: bool = False) -> None:
-        """Release a run. Once this is committed, another process can claim the run, unless the run has ended."""
+        """Release a run, so that another process can claim it once this is committed. With `is_over`, write nothing."""
         self._leases.pop(lease.run, None)
         if not is_over:
             # Not written as the lease's holder: a holder whose write was rejected must still be able to release it.
@@ -159,7 +162,7 @@ class SqliteStore:
         lease.queue_write(Write(lease, after=(insert, (digest, data))))
 
     def read_decision_entries(self) -> list[Entry]:
-        """Return the entries that record each decision's proposal, end of vote and outcome, oldest run first."""
+        """Return the entries that record proposals, ends of votes and outcomes of decisions, oldest first."""
         with translate_sqlite_errors(self.path):
             return select_decision_entries(self._connection)
 

@@ -78,7 +78,7 @@ class WorkerIndex:
             connection.execute("UPDATE worker SET is_open = 0 WHERE run = ?", (run,))
 
     def list_stop_requested(self) -> set[str]:
-        """Return the open workers that somebody has asked to stop."""
+        """Return the runs of the open workers that somebody has asked to stop."""
         with translate_sqlite_errors(self._store), closing(open_for_reading(self._store)) as connection:
             asked = connection.execute(
                 "SELECT DISTINCT worker.run FROM worker JOIN mail ON mail.run = worker.run"

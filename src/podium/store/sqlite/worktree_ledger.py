@@ -86,7 +86,7 @@ class Ledger:
         return await self._run_in_thread(update_state, create=True)
 
     async def record_size(self, worktree: WorktreeRow, size: int) -> None:
-        """Record a worktree's current size, unless it is being removed."""
+        """Record a worktree's current size, unless it is being created or removed."""
 
         def update_size(connection: sqlite3.Connection) -> None:
             connection.execute("UPDATE worktree SET size = ? WHERE id = ? AND state = 'ready'", (size, worktree.id))

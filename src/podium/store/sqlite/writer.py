@@ -64,7 +64,7 @@ class Batch:
 
 
 class StoreWriter:
-    """The only writer to a store in this process. `on_written` is called after rows are committed."""
+    """The writer for the runs that this process owns. `on_written` is called after rows are committed."""
 
     def __init__(self, path: Path, *, on_written: Callable[[], None], fault: Callable[[], None] | None = None) -> None:
         self._path = path
@@ -279,7 +279,10 @@ def must_own_runs(connection: sqlite3.Connection, holders: Collection[tuple[str,
 
 
 def insert_if_owned(connection: sqlite3.Connection, rows: Sequence[JournalRow], run: str, epoch: int) -> None:
-    """Insert a few rows of one run, if this process still owns it, in a single atomic statement."""
+    """Insert a few rows of one run in a single atomic statement.
+
+    Raise LeaseLost if another process has taken it over.
+    """
     values = [value for row in rows for value in row]
     if connection.execute(_OWNED_INSERTS[len(rows)], [*values, run, epoch]).rowcount != len(rows):
         raise LeaseLost(f"run {run} was taken over by another process; this process can no longer write to it")
