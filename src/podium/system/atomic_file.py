@@ -10,7 +10,10 @@ from ..values.errors import Mistake
 
 
 def replace_file(path: Path, data: bytes) -> None:
-    """Write `data` to `path` atomically, following symbolic links. A new file is readable only by its owner."""
+    """Write `data` to `path` atomically, following symbolic links. A new file is readable only by its owner.
+
+    Raise Mistake if the file cannot be written.
+    """
     from tempfile import mkstemp  # imported here for start-up time: most commands write no file
 
     real = path.resolve()
@@ -19,7 +22,7 @@ def replace_file(path: Path, data: bytes) -> None:
         mode = stat.S_IMODE(real.stat().st_mode) if real.exists() else 0o600
         handle, name = mkstemp(dir=real.parent, prefix=f".{real.name}.")
     except OSError as error:
-        raise Mistake(f"{path} cannot be written: {error.strerror or error}; change its permissions") from error
+        raise Mistake(f"{path} cannot be written: {error.strerror or error}; check its folder's permissions") from error
     try:
         with os.fdopen(handle, "wb") as file:
             file.write(data)

@@ -26,7 +26,10 @@ class UnreadableFile(Exception):
 
 
 def read_file_bytes(path: Path, *, root: Path | None = None) -> bytes:
-    """Return the content of `path`. Raise UnreadableFile unless it is a regular file whose real path is in `root`."""
+    """Return the content of `path`, or its beginning, one byte longer than the limit, if the file is too long.
+
+    Raise UnreadableFile unless it is a regular file and, if `root` is given, its real path is in `root`.
+    """
     try:
         real = path.resolve(strict=True)
         if root is not None and not real.is_relative_to(root.resolve()):

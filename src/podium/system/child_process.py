@@ -116,8 +116,8 @@ async def run_process(
 ) -> ProcessExit:
     """Run a command until it exits. `take` is called with output as it arrives, and returns False to stop the command.
 
-    `take` is also called with stderr, unless `take_stderr` is given. Raise ProgramNotStarted if the program cannot be
-    started.
+    `take` is also called with stderr, unless `take_stderr` is given. `inherited` are descriptors that the command
+    inherits. Raise ProgramNotStarted if the program cannot be started.
     """
     with ExitStack() as after:
         start_socket: socket.socket | None = None

@@ -21,7 +21,7 @@ def hold_file_lock(lock: Path, *, protects: Path) -> Iterator[None]:
         lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         handle = os.open(lock, os.O_CREAT | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o600)
     except OSError as error:
-        raise Mistake(f"{protects} cannot be written: {error.strerror}; change its permissions") from error
+        raise Mistake(f"{protects} cannot be written: {error.strerror}; check its folder's permissions") from error
     try:
         _lock_exclusively(handle)
         yield

@@ -43,7 +43,7 @@ def is_repo_marker(path: Path, home: Path) -> bool:
 
 
 def format_path(path: Path, *, repo: Path | None = None) -> str:
-    """Format `path` for people: relative to the repository, relative to `~`, or in full."""
+    """Format `path` for display: relative to the repository, relative to `~`, or in full."""
     text = str(path)
     if repo is not None and path.is_relative_to(repo):
         text = path.relative_to(repo).as_posix()
