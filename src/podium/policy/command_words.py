@@ -25,8 +25,9 @@ def split_names(text: str) -> frozenset[str]:
 class Risk(NamedTuple):
     """A word of a command, given by its position, that a wildcard does not cover.
 
-    A `deed` word makes the command do more than read. An `outside` word can be a path outside the checkout. A
-    `guarded` word is not allowed even by a rule that spells it out. `path` is the path in an outside or guarded word.
+    A `deed` word can make the command do more than its table allows. An `outside` word can be a path outside the
+    checkout. A `guarded` word is not allowed even by a rule that spells it out. `path` is the path in an outside or
+    guarded word.
     """
 
     place: int

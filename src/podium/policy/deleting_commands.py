@@ -94,4 +94,4 @@ _GIT_CHECKS: dict[str, Callable[[Words], bool]] = {
     "reflog": _has_any("expire", "delete"),
     "update-ref": _has_any("-d", "--stdin"),
 }
-"""For each subcommand, a function that returns whether the words after it delete files or discard changes."""
+"""For each subcommand, a function that returns whether the words after it delete or discard something."""

@@ -38,7 +38,7 @@ SUBCOMMANDS = {
     "docker": split_names("pull push login build search"),
     "podman": split_names("pull push login build search"),
 }
-"""Subcommands that use the network, by program."""
+"""For each program, the subcommands that use the network."""
 
 _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://(?:[^/\s@]*@)?(?P<host>[^/\s?#'\"@]+)")
 _LOGIN = re.compile(r"[\w.-]+@(?P<host>[\w.-]*\w)(?=:|$)")
@@ -51,7 +51,7 @@ def find_hosts(text: str) -> list[str]:
 
 
 def find_network_uses(words: Words) -> Iterator[str]:
-    """Yield the hosts that a command connects to, or the program if the words do not include a host."""
+    """Yield the hosts that a command connects to, or its program and subcommand if the words include no host."""
     name = get_program_name(words)
     is_client = _is_client(words, name)
     is_open = is_client or not (is_known_program(name) or name in WRAPPERS or name in PATHLESS)

@@ -131,7 +131,10 @@ def normalise_spelling(text: str) -> str:
 
 @lru_cache(maxsize=4096)
 def is_protected(path: str) -> bool:
-    """Return whether changing this path could affect later commands or permissions. No rule can allow such changes."""
+    """Return whether the path is a key, or changing it could affect later commands or permissions.
+
+    No rule can allow such changes.
+    """
     return _compile_guards().protected.search(_normalise_path(path)) is not None
 
 

@@ -55,7 +55,7 @@ COORDINATION = frozenset(("ask_person", "report_status", "route_to", "check_work
 
 
 class Rules(Struct, frozen=True):
-    """Rules as strings, by decision."""
+    """Rules as strings, grouped by decision."""
 
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()

@@ -126,7 +126,7 @@ READING = {
     "sleep": "<number>...",
     "ps": "-eflAaxjMHTwu -o=text -p=number -C=name --forest --no-headers --sort=text <ps-format>",
 }
-"""Programs that only read. An entry without `reads` lists an option that can still change something."""
+"""Programs that show files or other information. Without a rule, only those marked `reads` are allowed."""
 
 FILES = {
     "tee": "-ai --append -- <path>...",

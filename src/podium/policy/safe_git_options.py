@@ -1,6 +1,6 @@
 """List the safe words of git's subcommands. `safe_options` describes the format.
 
-`spelled` subcommands change the repository or connect to another one. `Bash(git *)` does not cover them;
+`spelled` subcommands change the repository or connect to another repository. `Bash(git *)` does not cover them;
 `Bash(git push *)` covers `git push` with the words listed here.
 """
 

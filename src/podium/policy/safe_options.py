@@ -11,7 +11,7 @@ person's approval, or a rule that spells the word out. The values are written li
 - `reads`: with these words the program changes nothing; `spelled`: only a rule with the subcommand covers it
 - `needs:--check,-n`: harmless only with one of these options; `operands-required`: only with an operand
 - `operands-with:--list,-l`: operands are harmless only with one of these options
-- `single-dash`: long options have one dash or two; `@git`: the value of another entry is included
+- `single-dash`: long options have one dash or two; `@git blame`: the value of that entry is used
 
 The kinds of values are in `word_kinds`.
 """

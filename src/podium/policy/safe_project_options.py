@@ -204,4 +204,4 @@ OUTSIDE = {
     "crontab": "-l",
     "kill": "-l",
 }
-"""Programs that act outside the checkout. Only listing and showing are harmless."""
+"""Programs that act outside the checkout. Except for `spelled` subcommands, only listing and showing are harmless."""

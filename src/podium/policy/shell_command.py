@@ -165,7 +165,7 @@ def _find_oddity(text: str, found: _Findings, parts: tuple[Words, ...]) -> str:
     if len(text) > LONGEST:
         return f"it has {len(text)} characters, more than {LONGEST}"
     if not text.isascii() or not text.isprintable():
-        return "it has control characters, or characters that look like other characters"
+        return "it has control characters or characters that are not ASCII"
     if len(found.simple) > MOST_PARTS:
         return f"it has {len(found.simple)} parts, more than {MOST_PARTS}"
     if other := found.kinds - PLAIN_NODES:
@@ -195,8 +195,8 @@ ODD_NODES = {
     "|&": "a pipe that includes standard error",
     "variable_assignment": "an assignment",
     "variable_assignments": "an assignment",
-    "declaration_command": "an assignment",
-    "unset_command": "an assignment",
+    "declaration_command": "a declaration",
+    "unset_command": "an unset command",
     "brace_expression": "a brace expansion",
     "&": "a background job",
     "subshell": "a subshell",

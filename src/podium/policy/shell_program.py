@@ -1,4 +1,4 @@
-"""Find the risks of a simple command, the paths that it reads and changes, and the commands that it runs.
+"""Find the risks of a simple command, the paths that it reads and changes, and whether it runs other commands.
 
 Only the words of the command are considered. `safe_options` lists the harmless words of known programs. For other
 programs, only the paths among the words are checked: a person who writes a wildcard rule for such a program accepts
@@ -199,7 +199,7 @@ RUNNERS = {
     "bun": ("x",),
     "nix": ("run", "shell", "develop"),
 }
-"""The subcommands, by program, that run the command after them."""
+"""For each program, the subcommands that run the command after them."""
 
 PATHLESS = split_names("echo printf true false pwd : whoami basename dirname seq")
 """Programs that open no files."""
