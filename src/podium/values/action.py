@@ -22,7 +22,7 @@ class Action(Struct, frozen=True, kw_only=True, omit_defaults=True):
     environment: dict[str, str] = {}
     sandbox: str = ""
     inputs: dict[str, str] = {}
-    """The current hash of each file that the action changes, by path; empty if there is no file."""
+    """The hash of each file that the action changes or its command names, keyed by path; empty if there is no file."""
     outputs: dict[str, str] = {}
     """The hash of each changed file after the action, to detect after a crash whether the action was executed."""
     diff: str = ""

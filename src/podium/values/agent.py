@@ -89,7 +89,7 @@ class Budget(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Permissions(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Permission rules as text, by decision."""
+    """Permission rules as text, grouped by decision."""
 
     allow: tuple[str, ...] = ()
     ask: tuple[str, ...] = ()
@@ -268,7 +268,7 @@ def choose_default_mode(options: Iterable[str]) -> Mode:
 
 
 def as_budget(value: Budget | Mapping[str, Any]) -> Budget:
-    """Return the value as a budget; it can also be a mapping. Raise BadAgent for an invalid key or value."""
+    """Return a budget that is given as a budget or as a mapping. Raise BadAgent for an invalid key or value."""
     return value if isinstance(value, Budget) else _parse_mapping(value, Budget, of="budget")
 
 

@@ -61,14 +61,14 @@ def read_attachments(paths: Iterable[str | Path]) -> tuple[AttachedFile, ...]:
 
 
 def as_attached_files(files: Iterable[tuple[str, bytes]]) -> tuple[AttachedFile, ...]:
-    """Return files, given by name and content, as attachments. Raise Mistake for a file that cannot be attached."""
+    """Return files, given as names and contents, as attachments. Raise Mistake for a file that cannot be attached."""
     found = tuple(_as_attached_file(escape_unprintable(name), data) for name, data in files)
     _require_few_files(found)
     return found
 
 
 def find_image_digests(text: str) -> list[str]:
-    """Return the digests of the images marked in a prompt, in order."""
+    """Return the digests of the images marked in a prompt, in order and without duplicates."""
     return list(dict.fromkeys(_IMAGE_MARKER.findall(text))) if "[image " in text else []
 
 

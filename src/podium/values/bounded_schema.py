@@ -13,7 +13,7 @@ MOST_CHECKS = 20_000
 UNBOUNDED_KEYWORDS = frozenset(
     ("pattern", "patternProperties", "additionalProperties", "unevaluatedProperties", "propertyNames")
 )
-"""Keywords whose checks match regular expressions."""
+"""Keywords whose checks can match regular expressions."""
 
 
 class TooComplex(Exception):
@@ -21,7 +21,10 @@ class TooComplex(Exception):
 
 
 def iter_schema_errors(schema: Mapping[str, Any], value: object) -> Iterator[tuple[str, str]]:
-    """Yield the location and message of each error in a value. Raise TooComplex or Unresolvable."""
+    """Yield the location and message of each error in a value.
+
+    Raise TooComplex if the schema needs too many checks, and Unresolvable if a reference in it cannot be resolved.
+    """
     # Imported here for start-up time: the import takes longer than starting most runs.
     from jsonschema import Draft202012Validator
     from jsonschema.validators import extend, validator_for

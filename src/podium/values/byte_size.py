@@ -13,7 +13,7 @@ _WRITTEN = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,3})?) ?(B|kB|MB|GB|TB)?", re.IG
 
 
 def parse_size(text: str) -> int | None:
-    """Return the number of bytes in `20GB`, `1.5 MB` or `500`; None if it is not a whole number above 0."""
+    """Return the number of bytes in `20GB`, `1.5 MB` or `500`; None if it is not a whole number from 1 to MAX_SIZE."""
     found = _WRITTEN.fullmatch(text.strip())
     if found is None:
         return None

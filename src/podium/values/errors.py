@@ -64,7 +64,7 @@ class PodiumError(Exception):
 
 
 class Mistake(PodiumError):
-    """A mistake in the user's input, found before anything runs."""
+    """The user asked for something impossible, and can correct that and try again."""
 
 
 class BadAgent(Mistake):
@@ -113,6 +113,7 @@ class AgentFailed(PodiumError):
 class OutsideFailed(PodiumError):
     """Something outside Podium failed; with `retryable`, the same call may succeed later.
 
+    `retry_after` is the delay in seconds that a server asks for, and `status` is the HTTP status of its response.
     `is_too_long` means that the prompt exceeds the model's context window, and `is_unknown_model` that the provider has
     no model with this name.
     """
@@ -136,7 +137,7 @@ class OutsideFailed(PodiumError):
 
 
 class StoreFailed(PodiumError):
-    """The store rejected an operation; nothing was written."""
+    """The store could not be read or written; nothing was partly written."""
 
 
 class StoreCorrupt(StoreFailed):
@@ -151,7 +152,7 @@ class RunHeld(StoreFailed):
     """Another live process owns the run."""
 
     def __init__(self, run: str, *, host: str, pid: int) -> None:
-        super().__init__(f"run {run} is in use by process {pid} on {host}; stop it there or wait until it ends")
+        super().__init__(f"run {run} is in use by process {pid} on {host}; stop the run there or wait until it ends")
         self.run = run
         self.host = host
         self.pid = pid

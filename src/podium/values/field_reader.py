@@ -23,7 +23,7 @@ MAX_DIAGNOSTICS = 100
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ParseContext:
-    """The file being read: its path, its path as shown to people, and the diagnostics about it.
+    """The file being read: its path, its path for display, and the diagnostics about it.
 
     `lines` maps every known key to its line; nested keys are spelled as `team.members`. A `foreign`
     file was written for another program, so names in it do not have to follow Podium's rules.
@@ -190,7 +190,7 @@ class FieldReader:
     def read_fields(
         self, known: Collection[str], *, also: Mapping[str, str] | None = None, below: Mapping[str, str] | None = None
     ) -> dict[str, FieldReader]:
-        """Return the entries of a mapping that have a value, by known key. The file can spell keys in camelCase.
+        """Return the entries of a mapping that have a value, keyed by known key. The file can spell keys in camelCase.
 
         A key that is not `known` is ignored with a warning. `also` maps other spellings to known keys,
         and `below` maps keys of nested mappings to the key that they belong under.
@@ -214,7 +214,7 @@ class FieldReader:
         return found
 
     def read_values(self, readers: Readers) -> dict[str, Any]:
-        """Return the values of a mapping by key, each read with its key's reader."""
+        """Return the known keys of a mapping with their values, each read with the function for its key."""
         fields = self.read_fields(readers)
         return {key: read(fields[key]) for key, read in readers.items() if key in fields}
 

@@ -12,7 +12,7 @@ LAYOUT = frozenset(" \n\t")
 
 
 def is_hidden(character: str) -> bool:
-    """Return whether this character is hidden from a reader. Spaces, line breaks and tabs are not hidden."""
+    """Return whether this character is hidden from a reader. Ordinary spaces, line breaks and tabs are not hidden."""
     if character.isascii():
         return not character.isprintable() and character not in LAYOUT
     is_selector = "\u180b" <= character <= "\u180f" or "\ufe00" <= character <= "\ufe0f"

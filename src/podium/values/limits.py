@@ -9,7 +9,7 @@ Unattended = Literal["deny", "park"]
 
 
 class TurnLimits(Struct, frozen=True, kw_only=True):
-    """A turn's limits in seconds: how long it can be silent in each state, and how long it can take in total."""
+    """A turn's limits, most in seconds: how long it can be silent in each state, and how long it can take in total."""
 
     running_tool: float = 600.0
     used_tools: float = 180.0

@@ -1,8 +1,8 @@
 """The values of a YAML file, with the kind and the line of every value.
 
 Unquoted scalars are parsed roughly as in the core schema of YAML 1.2. In addition, `yes`, `no`, `on` and `off` are
-booleans, and dates are recognised, as in YAML 1.1. Callers check whether a value is of
-the expected kind. The module `yaml_parser` parses the text.
+booleans, and dates are recognised, as in YAML 1.1. Callers check whether a value is of the expected kind. The module
+`yaml_parser` parses the text.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _DIGITS = 18  # always fits in a signed 64-bit number, which stores and message 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScalarNode:
-    """A single value, such as text or a number; `raw` is its spelling in the file."""
+    """A single value, such as text or a number; `raw` is its text in the file, without quotes."""
 
     line: int
     kind: ScalarKind

@@ -9,7 +9,7 @@ class ModelAbilities(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What a model can do on the server that offers it. None means that it was not tested.
 
     `native_calls` is the tool interface of the API, and `written_calls` are tool calls in the text of a
-    reply. `json_schema` means that the server keeps a reply to a schema. `window` is the context window
+    reply. `json_schema` means that the server can make a reply follow a schema. `window` is the context window
     in tokens, and `concurrent` is the number of calls that the server answers at the same time.
     """
 

@@ -13,7 +13,7 @@ _EMOJI_MODIFIERS = "\u200d\u20e3\ufe0e\ufe0f"
 
 
 def escape_unprintable(text: str) -> str:
-    """Return `text` on one line, with unprintable characters and terminal control codes escaped."""
+    """Return `text` on one line: unprintable characters are escaped, and line breaks and tabs become spaces."""
     return "".join(one if one.isprintable() else _escape_character(one) for one in text)
 
 

@@ -32,8 +32,8 @@ class Note(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A request to an agent.
 
-    `text` reaches the agent verbatim. `origin` is the user's own request if `text` is something
-    else, such as another agent's answer or the request with advice added.
+    `text` reaches the agent unchanged, except for lines that look like Podium's headings. `origin` is the user's own
+    request if `text` is something else, such as another agent's answer or the request with advice added.
     """
 
     text: str
@@ -46,7 +46,7 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.origin or self.text
 
     def prompt(self) -> str:
-        """Return the prompt for the agent: the text verbatim, then each note in its own block.
+        """Return the prompt for the agent: the text, then each note in its own block.
 
         Quoted lines all start with "> ", so that nothing in them can imitate one of Podium's headings. A
         line in the text that looks like such a heading gets a backslash.

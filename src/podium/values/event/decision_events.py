@@ -8,10 +8,10 @@ from .base_event import EventBase
 class DecisionProposed(EventBase, frozen=True, kw_only=True, tag="decision_proposed"):
     """Somebody proposed a decision between options.
 
-    `eligible` lists the members that can vote, with `weights` other than 1. `rule` is `majority`, `unanimous`,
-    `weighted` or `quorum:N`. If the vote has no result, `decide_by` decides. `window` is how many seconds the vote
-    is open. `supersedes` is the id of an earlier decision that this one replaces. `repo` is the repository to which
-    the decision applies.
+    `eligible` lists the members that can vote, and `weights` contains the weights other than 1. `rule` is `majority`,
+    `unanimous`, `weighted` or `quorum:N`. If the vote has no result, `decide_by` decides. `window` is how many seconds
+    the vote is open. `supersedes` is the id of an earlier decision that this one replaces. `repo` is the repository to
+    which the decision applies.
     """
 
     survives_power_loss: ClassVar[bool] = True

@@ -109,7 +109,7 @@ class ActionBegan(EventBase, frozen=True, kw_only=True, tag="action_began"):
 
 
 class ActionRefused(EventBase, frozen=True, kw_only=True, tag="action_refused"):
-    """An action was not executed; `reason` says which person or rule denied it."""
+    """An action was not executed; `reason` says why, such as the person or rule that denied it."""
 
     action: Action
     reason: str

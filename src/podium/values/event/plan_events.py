@@ -99,7 +99,7 @@ class BlockerRaised(EventBase, frozen=True, kw_only=True, tag="blocker_raised"):
 
 
 class PlanStepHandedOver(EventBase, frozen=True, kw_only=True, tag="plan_step_handed_over"):
-    """A step has a new owner, which continues the work. `refused` is set if the handover was refused."""
+    """A step has a new owner, which continues the work, or `refused` says why the handover was refused."""
 
     step: str
     sender: str
@@ -153,7 +153,7 @@ class PlanStepReviewed(EventBase, frozen=True, kw_only=True, tag="plan_step_revi
 
 
 class PlanStepReopened(EventBase, frozen=True, kw_only=True, tag="plan_step_reopened"):
-    """A step did not pass its review and is done again. An author that is locked out cannot revise it."""
+    """A step did not pass its review and is done again. `locked_out` is an author that cannot revise it."""
 
     step: str
     attempt: int
@@ -199,7 +199,7 @@ class SnapshotTaken(EventBase, frozen=True, kw_only=True, tag="snapshot_taken"):
 
 
 class WorkEnded(EventBase, frozen=True, kw_only=True, tag="work_ended"):
-    """A team's work ended. `branch` and `commit` are the merged result, if the owners worked in checkouts."""
+    """A team's work ended. `branch` and `commit` are the merged result, if owners had their own checkouts."""
 
     done: tuple[str, ...]
     undone: tuple[UndoneStep, ...] = ()

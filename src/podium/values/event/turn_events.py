@@ -93,7 +93,7 @@ class CallFailed(EventBase, frozen=True, kw_only=True, tag="call_failed"):
 
 
 class ContextCompacted(EventBase, frozen=True, kw_only=True, tag="context_compacted"):
-    """A conversation almost filled its model's context window; a summary replaced its first messages."""
+    """A conversation almost filled or exceeded its model's context window; a summary replaced its first messages."""
 
     summary: str
     replaced: int

@@ -31,7 +31,7 @@ class WorkerSent(EventBase, frozen=True, kw_only=True, tag="worker_sent"):
 
     `budget` is the worker's share of this run's budget; it stays reserved until the worker returns. With
     `is_shared`, the worker uses the checkout of other members of its team. `asked` is the branch that the agent asked
-    for, if the worker is on another one.
+    for, if the worker is on another branch.
     """
 
     run: str
