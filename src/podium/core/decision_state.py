@@ -33,7 +33,7 @@ DECISION_TRANSITIONS: Mapping[DecisionStatus, Mapping[type[Event], DecisionStatu
 
 DECISION_EVENTS = (DecisionProposed, BallotCast, BallotRefused, VoteClosed, DecisionCommitted)
 ABSTAIN = "abstain"
-"""The word with which a member abstains. Its ballot then has an empty option."""
+"""The word with which a member abstains. The ballot then has an empty option."""
 MOST_OPTIONS = 20
 LONGEST_OPTION = 200
 LONGEST_TOPIC = 300

@@ -79,9 +79,9 @@ Piece = Text | Reasoning | ToolStarted | ToolFinished | Superseded | Postponed |
 class ToolAnswer:
     """A tool's result for the model; with `ends_turn`, the model is not called again in this turn.
 
-    With `is_reply`, the call itself is the agent's reply, so the turn can end without text.
-    If the call was not permitted, `refusal` is the reason to show to people. `log` is the whole output of a command, if
-    it is worth keeping; the model does not get it.
+    With `is_reply`, the call itself is the agent's reply, so the turn can end without text. If the call was not
+    permitted, `refusal` is the reason to show to the user. `log` is the whole output of a command, if it is worth
+    keeping; the model does not get it.
     """
 
     text: str
@@ -125,7 +125,7 @@ class PastTurn(Struct, frozen=True, kw_only=True):
 class EngineSessionSpec(Struct, frozen=True, kw_only=True):
     """Everything an engine needs to open an engine session. A reopened session gets the same spec, with its history.
 
-    `schema` is the JSON schema of the answer, if there is one; `allowance` is the budget for its model calls.
+    `schema` is the JSON schema of the answer, if there is one; `allowance` is the budget for the session's model calls.
     """
 
     agent: Agent
@@ -155,7 +155,7 @@ class Engine(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of the engine and its model, as shown to people: `openai:gpt-5-mini`, `rehearsal`."""
+        """The name of the engine and its model for display: `openai:gpt-5-mini`, `rehearsal`."""
         ...
 
     def open(self, spec: EngineSessionSpec) -> AbstractAsyncContextManager[EngineSession]:

@@ -48,10 +48,10 @@ class InvalidCall(Exception):
 class PreparedCall:
     """A tool call that is ready to execute: a description of its effect, and the function that performs it.
 
-    `arguments` are the call's arguments in canonical form, with paths resolved; rules are matched against
-    them. `inputs` and `outputs` are hashes of the files that the call changes, before and after. `shown`
-    is additional text for the person who is asked for permission, such as a diff. `sandbox` describes
-    the sandbox that a command runs in. A read-only call has no effects; a repeatable call can
+    `arguments` are the call's arguments in canonical form, with paths resolved; rules are matched against them.
+    `inputs` are hashes of the files that the call changes or a command names, and `outputs` are hashes of the changed
+    files after the call. `shown` is additional text for the person who is asked for permission, such as a diff.
+    `sandbox` describes the sandbox that a command runs in. A read-only call has no effects; a repeatable call can
     safely be executed again.
     """
 
@@ -85,7 +85,7 @@ class ActingTool(Protocol):
 
     @property
     def is_parallel(self) -> bool:
-        """Whether several calls can run at once, as with tools that only read."""
+        """Whether several calls can run at once, as with read-only tools."""
         ...
 
     async def prepare(self, call: ToolUse) -> PreparedCall:

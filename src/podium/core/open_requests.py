@@ -36,7 +36,7 @@ class RunRequests:
     """A run's permission requests and questions, and their answers, updated with each entry."""
 
     unanswered: dict[str, Entry] = field(default_factory=dict)
-    """All unanswered requests and questions, by id, even if nothing waits for an answer any more."""
+    """All unanswered requests and questions, keyed by id, even if nothing waits for an answer any more."""
     answers: dict[str, Answered] = field(default_factory=dict)
     _abandoned: set[str] = field(default_factory=set)
     """The unanswered requests of operations that have ended."""
@@ -58,7 +58,7 @@ class RunRequests:
                 self._abandoned |= self.unanswered.keys()
 
     def list_open(self, *, now: float, posted: Collection[str] = ()) -> dict[str, Entry]:
-        """Return the requests that wait for an answer, by id.
+        """Return the requests that wait for an answer, keyed by id.
 
         `posted` are the ids of requests whose answers are in the run's mailbox, and perhaps not yet on the timeline.
         """

@@ -96,7 +96,7 @@ class RunContext:
     earlier_turns: tuple[PastTurn, ...] = ()
     """The turns of the earlier runs that this run continues."""
     rate_limits: dict[str, RateLimit] = field(default_factory=dict)
-    """The rate limit of each agent, by name."""
+    """The rate limit of each agent, keyed by name."""
 
     def rate_limit_for(self, agent: str) -> RateLimit:
         """Return an agent's rate limit, shared by all its operations in the run."""
@@ -369,7 +369,7 @@ class Operation:
         answer = await tool.answer(ToolUse(id=place.path, name=tool.name, arguments={}), place)
         if answer.log and log_name:
             store_artifact(place, "log", log_name, answer.log, step=parse_plan_step(place.path))
-        # No model called this tool, so a refusal uses the wording for people.
+        # No model called this tool, so a refusal uses the wording for the user.
         output = f"the checks were not run: {answer.refusal}" if answer.refusal else answer.text
         return place.record_outcome(Checked(commands=commands, passed=not answer.is_error, output=output))
 

@@ -1,4 +1,4 @@
-"""Deliver the user's messages to running agents. Each message is part of exactly one prompt."""
+"""Deliver the user's messages to running agents. Each message is delivered in exactly one turn."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Redact secrets, so that they do not appear on the timeline, in prompts or in output.
 
 The secrets are provider keys, the values of environment variables with names such as `DB_PASSWORD`, and passwords
-in URLs that variables contain. Each value is replaced by the variable's name in brackets. Encoded forms of a
+and tokens in URLs that variables contain. Each value is replaced by the variable's name in brackets. Encoded forms of a
 secret, such as base64, are not detected.
 """
 

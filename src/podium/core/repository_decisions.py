@@ -21,7 +21,7 @@ class RepositoryDecisions:
     find_repo: Callable[[], str] = str
     """Returns the path of the repository for which the run's decisions are in force; empty if there is none."""
     read: Callable[[str], Awaitable[str]] = _read_nothing
-    """Returns all decisions in force, or the one with this id in full. Raises Mistake."""
+    """Returns all decisions in force, or the one with this id in full. Raises Mistake if there is no such decision."""
 
     def add_to_prompt(self, system: str) -> str:
         """Append the decisions in force to a system prompt."""

@@ -55,7 +55,10 @@ class Scope:
         return self.timeline.has_outcome(f"{self.path}/{segment}")
 
     def find_outcome(self, *kinds: type[E]) -> E | None:
-        """Return the outcome recorded for this scope, or None if there is none yet."""
+        """Return the outcome recorded for this scope, or None if there is none yet.
+
+        Raise JournalMismatch if it is not of one of these kinds or was recorded for other inputs.
+        """
         event = self.timeline.find_outcome(self.path, self.digest)
         if event is None or isinstance(event, kinds):
             return event

@@ -1,13 +1,13 @@
 """Record the timeline of a run: its events in order, and the outcomes of steps that must not happen twice.
 
 A run's code is ordinary async Python, and resuming a run means running it again. Every effect is a
-step with a key; a step whose outcome is on the timeline is not executed again; the
-outcome is read from there. Keys are paths in the run's tree (`lead/advice:legal#1/turn#1/call#1`), numbered
+step with a key. If the outcome of a step is on the timeline, the step is not executed again: its outcome is read from
+there. Keys are paths in the run's tree (`lead/advice:legal#1/turn#1/call#1`), numbered
 within their parent, so that parallel branches never share a counter.
 
 Writes are queued in order and committed as fast as the store allows. Nothing acts on an entry that is
-not yet written: `wait_written` is awaited before every effect and before anything is reported outside
-the run. So a crash loses at most the last entries, and nothing depends on them.
+not yet written: `wait_written` is awaited before every effect that cannot safely be repeated, and before anything is
+reported outside the run. So a crash loses at most the last entries, and nothing depends on them.
 
 The store decides who can write and how lines are stored. Other modules interpret the events.
 """
@@ -97,21 +97,21 @@ class Timeline:
         """The last model reply of each operation."""
         self.messages: dict[str, MessageReceived] = {}
         self.answers: dict[str, PermissionAnswered | QuestionAnswered] = {}
-        """The answers, by the id of the request or question."""
+        """The answers, keyed by the id of the request or question."""
         self.asked: dict[str, PermissionAsked | QuestionAsked] = {}
-        """The requests and questions to the user, by id."""
+        """The requests and questions to the user, keyed by id."""
         self.approvals: dict[str, str] = {}
-        """The name of the person who approved an action for the rest of this run, by the action's `repeat_key`."""
+        """Who approved each action that is allowed for the rest of this run, keyed by the action's `repeat_key`."""
         self.granted_rules: tuple[str, ...] = ()
         """The rules that were allowed permanently in this run."""
         self.denials: dict[str, list[Denial]] = {}
-        """The denials of each action, by its `effect_hash`."""
+        """The denials of each action, keyed by its `effect_hash`."""
         self.changed_files: dict[str, set[str]] = {}
         """The files that each operation has changed."""
         self.unreturned_workers: dict[str, UnreturnedWorker] = {}
-        """The workers that have not returned, by run id."""
+        """The workers that have not returned, keyed by run id."""
         self.member_changes: dict[str, MemberChanged] = {}
-        """The changes made to agents since the run started, by agent name."""
+        """The changes made to agents since the run started, keyed by agent name."""
         self.pauses = 0
         """How many times the run was paused and resumed."""
         self.stop_asked = False
@@ -120,7 +120,7 @@ class Timeline:
         self.on_waiting: Callable[[str], object] = lambda id: None
         """Called with the id of each request and question that is written and waits for an answer."""
         self.read_attachment: Callable[[str], bytes | None] = lambda digest: None
-        """Returns the content of one of the run's attachments, by digest."""
+        """Returns the content of the run's attachment with this digest, or None."""
         self.store_artifact: Callable[[str, bytes], object] = lambda digest, data: None
         """Stores the content of an artifact under its digest, before the event that refers to it."""
         self._lease = lease
@@ -186,7 +186,10 @@ class Timeline:
         return None if line is None else decode_entry(line).at
 
     def find_outcome(self, key: str, wanted: str) -> Event | None:
-        """Return the recorded outcome of a step, or None if the step has no outcome yet."""
+        """Return the recorded outcome of a step, or None if the step has no outcome yet.
+
+        Raise JournalMismatch if the outcome was recorded with a digest other than `wanted`.
+        """
         line = self._outcomes.get(key)
         if line is None:
             return None

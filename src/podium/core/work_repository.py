@@ -31,7 +31,10 @@ class MergedWork:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Records:
-    """Files to write to a folder. `render` is called with the existing files and returns the new ones, both by path."""
+    """Files to write to a folder.
+
+    `render` is called with the existing files and returns the new ones, both keyed by path.
+    """
 
     folder: str
     render: Callable[[Mapping[str, str]], Mapping[str, str]]
