@@ -1,1 +1,1 @@
-"""Run agents as workers, in their own processes and checkouts, and connect them to a commander."""
+"""Run agents as workers, each in its own process and usually its own checkout, and connect them to a commander."""

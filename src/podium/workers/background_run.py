@@ -1,4 +1,4 @@
-"""Queue a run that the commander starts in the repository itself, in a process of its own."""
+"""Queue a run that the commander starts in the repository itself, in a separate process."""
 
 from __future__ import annotations
 

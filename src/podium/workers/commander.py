@@ -1,8 +1,8 @@
 """Run the commander, a background process that supervises the workers of a store.
 
-There is at most one commander per store. It is started when a task is delegated, and exits when there is no more
-work. Its decisions are based only on the timelines of its workers' runs and on the index of workers. If it dies, its
-workers exit, and the next commander resumes their runs.
+There is at most one commander per store. It is started when a task is delegated or a worker is resumed,
+and exits when there is no more work. Its decisions are based only on the timelines of its workers' runs, the index of
+workers and the settings. If it dies, its workers exit, and the next commander resumes their runs.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ BACKLOG = 128
 
 
 class SocketInUse(PodiumError):
-    """Another commander owns the socket, or there is another file at its path."""
+    """The socket cannot be opened, usually because another commander owns it."""
 
 
 def commander_socket_path(store: Path) -> Path:

@@ -51,11 +51,12 @@ async def delegate_to_worker(
     settings: Settings | None = None,
     **run_options: Unpack[RunOptions],
 ) -> str:
-    """Delegate a task to a worker on its own branch and return the id of its run. Raise Mistake on failure.
+    """Delegate a task to a worker on its own branch and return the id of its run.
 
+    Raise Mistake if the worker or its checkout cannot be created.
     `at` is a folder in the repository. For a reader, `branch` is only a name. `parent` is the run that starts the
-    worker, and `operation` is the operation in that run. `run` is an id chosen in advance. `settings` override
-    the settings of this process.
+    worker, and `operation` is the operation in that run. `run` is an id chosen in advance; if that run
+    exists, nothing is done. `settings` override the settings of this process.
     """
     if run and await launcher.has_run(run):
         return run
@@ -203,7 +204,7 @@ def _list_other_tasks(store: Path, worker_index: WorkerIndex, root: str, branch:
 
 
 def _find_preceding_runs(worker_index: WorkerIndex, root: str, branches: Iterable[str], branch: str) -> list[str]:
-    """Return the runs of the newest workers on these branches. Raise Mistake for an unknown branch or a cycle."""
+    """Return the runs of the newest workers on these branches. Raise Mistake if one is unknown or is `branch`."""
     found: list[str] = []
     for name in branches:
         if name == branch:

@@ -1,4 +1,4 @@
-"""Merge workers' branches as a train, run the checks at each step, and return the result as JSON fields."""
+"""Merge workers' branches as a train, run the checks after each merge, and return the result as JSON fields."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def run_merge_train(
     *,
     on_forecast: Callable[[Forecast], object] | None = None,
 ) -> TrainOutcome:
-    """Merge branches one after another into a new integration branch. `on_forecast` gets the forecast before that."""
+    """Merge branches one after another into a new integration branch, after calling `on_forecast` with the forecast."""
     train_branches = [
         TrainBranch(branch=one.branch, commit=await branch_tip(repository, one.branch), after=one.after)
         for one in candidates
@@ -63,7 +63,10 @@ async def run_merge_train(
 
 
 class CheckRunner:
-    """Runs the checks on a step of the merge train. Checks execute workers' code, so they run in the sandbox."""
+    """Runs the checks after a merge.
+
+    Checks execute workers' code, so they run in the sandbox unless it is turned off.
+    """
 
     def __init__(self, settings: Settings, checks: Checks, tell: Callable[[str], object]) -> None:
         self._settings = settings

@@ -49,7 +49,7 @@ class SettingsCache:
         self._cached: dict[str, CachedSettings] = {}
 
     def get_settings(self, repo: str = "") -> Settings:
-        """Return the current settings for a repository, or for none. Raise Mistake if they are invalid."""
+        """Return the current settings, with those of `repo` if it is given. Raise Mistake if they are invalid."""
         # Stat before reading: a change in between is then seen by the next call.
         repo_files = (f"{repo}/{REPO_FILE}", f"{repo}/{MCP_FILE}") if repo else ()
         stamps = [_stat_file(path) for path in (*self._user_files, *repo_files)]

@@ -73,7 +73,7 @@ async def record_checkout_size(store: Path, checkout: Checkout | None) -> None:
 async def resolve_base_commit(launcher: RunLauncher, repository: Repository, worker_task: WorkerTask) -> str | None:
     """Return the commit at which a branch starts: its base, merged with the work of preceding workers.
 
-    Raise Mistake if the work of these workers cannot be merged.
+    Return None if there is neither. Raise Mistake if the work of these workers cannot be merged.
     """
     sides = [
         side

@@ -1,4 +1,4 @@
-"""Run a worker process, which works on a single run in its own checkout.
+"""Run a worker process, which works on a single run, usually in its own checkout.
 
 The worker gets its configuration, including the keys for its models, on standard input and over the wire; its
 environment contains no keys. The worker exits when its commander exits, even if the commander crashes.
@@ -132,7 +132,7 @@ async def _cancel_on_signals(working: CancelScope) -> None:
 
 
 async def _handle_orders(link: Link[Order, Report], run: Run) -> bool:
-    """Carry out the commander's orders until the connection closes. Then return False, so that the work stops."""
+    """Stop the run when the commander orders it. When the connection closes, return False, so that the work stops."""
     async for order in link:
         with suppress(Mistake):  # the run may have just ended
             await run.stop(by=order.reason or "commander")

@@ -39,7 +39,7 @@ from .wire_message import (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LinkLimits:
-    """The limits of a connection, in bytes (`frame`, `early`), seconds (`handshake` to `unread`) or numbers.
+    """The limits of a connection, in bytes (`frame`, `early`), seconds (`handshake` to `unread`) or counts.
 
     `early` is the maximum size of the messages that are buffered until the handshake is answered. `unread` is the time
     within which the other side must read a message. `inbox` is the maximum number of received messages that wait to be
