@@ -162,8 +162,8 @@ class Allowance:
         """Return the budget for a worker that this operation starts; None if nothing is limited.
 
         For each limit, the worker gets the amount in its own budget, up to the remaining amount. If its budget
-        does not set the limit, the worker gets a share of the remaining amount. It can change all files that remain.
-        Raise AgentFailed if none of another limit remains.
+        does not set the limit, the worker gets a share of the remaining amount. The worker
+        can change all files that remain. Raise AgentFailed if any other limit is used up.
         """
         granted_limits: dict[str, Any] = {}
         for name, left in self._remaining_limits().items():

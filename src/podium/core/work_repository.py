@@ -64,7 +64,7 @@ class WorkRepository(Protocol):
         ...
 
     async def merge_branches(self, branches: Sequence[WorkBranch], *, name: str, records: Records | None) -> MergedWork:
-        """Merge the branches into a new branch that starts at the run's base, and commit the records there.
+        """Merge the branches into a new branch that starts at the run's branch, and commit the records there.
 
         A branch that conflicts is not merged. If a branch was deleted, its commit is merged. An existing branch called
         `name` was left by an interrupted attempt and is replaced.

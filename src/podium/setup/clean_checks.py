@@ -1,7 +1,8 @@
 """Run the commands that must pass on a clean checkout of the work before the work counts as complete.
 
 The work is a given commit, or the current working tree, including new files but not files that git ignores. The
-commands run in the sandbox, in a temporary checkout of the work, so they do not change the work itself.
+commands run in a temporary checkout of the work, in the sandbox unless it is turned off, so they do not change the work
+itself.
 """
 
 from __future__ import annotations

@@ -69,7 +69,8 @@ class RunAgents:
     ) -> AgentSelection:
         """Check and return the agent and all agents that it may need.
 
-        Files are read if code does not define all these agents. `force_model` replaces the models of all agents.
+        Files are read if code does not define all these agents. With `force_model`, files are always read, and this
+        model replaces the models of all agents.
         """
         if isinstance(agent, str) or force_model:
             extra = others if isinstance(agent, str) else (agent, *others)

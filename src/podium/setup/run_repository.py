@@ -39,7 +39,7 @@ class RunRepository:
         if head.code != 0:
             raise Mistake(
                 f"no branch is checked out in {self._directory} (its HEAD is detached), so work on other branches "
-                "cannot be merged onto one; check one out with git switch"
+                "cannot be merged; check out a branch with git switch"
             )
         branch = head.out.decode().strip()
         if (await call_git(place, "rev-parse", "--verify", "--quiet", "HEAD^{commit}")).code != 0:

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 class RunTools:
     """The tools of one run. When the block ends, everything that was started for these tools is stopped.
 
-    A run without a directory and without functions has no tools and starts nothing.
+    A run without a directory and functions, whose agents list no tools, has no tools and starts nothing.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class RunTools:
         self._notices_sent: set[str] = set()
 
     async def offer_tools(self, op: Operation) -> tuple[Tool, ...]:
-        """Return the tools of an operation's agent. All but plain tools are wrapped by the operation's gate."""
+        """Return the tools of an operation's agent. All that need a gate are wrapped by the operation's gate."""
         agent = op.agent
         if self._directory is None and not self._functions and agent.tools is None:
             return ()
@@ -218,7 +218,7 @@ class RunTools:
 
 
 class _DeferredTool:
-    """A tool that is resolved when its first call is prepared. Until then a placeholder describes it."""
+    """A tool that is resolved when a call is prepared. Until then, a placeholder describes it."""
 
     def __init__(self, placeholder: ActingTool, wait_for_tool: Callable[[], Awaitable[ActingTool]]) -> None:
         self._placeholder = placeholder

@@ -1,4 +1,4 @@
-"""Choose the sandbox for a checkout. If sandboxing is disabled, commands run without a sandbox."""
+"""Choose the sandbox for a checkout. If it is turned off, or outside Linux, commands run without a sandbox."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ async def choose_sandbox(
     is_read_only: bool = False,
     report: Callable[[str], None] = lambda text: None,
 ) -> CommandSandbox:
-    """Return the sandbox for commands in a checkout. If a sandbox is wanted but not available, refuse all commands.
+    """Return the sandbox for commands in a checkout.
 
-    `report` receives notes about a command for the user. The notes are also added to the command's output.
+    If a sandbox is wanted but not available on Linux, all commands are refused. `report` receives notes about a command
+    for the user. The notes are also added to the command's output.
     """
     if not is_wanted or sys.platform != "linux":
         return CommandSandbox(name="none", notice=NO_SANDBOX_NOTICE)

@@ -54,12 +54,11 @@ NO_RULES = Permissions()
 class Settings(Struct, frozen=True, kw_only=True):
     """The effective configuration of Podium.
 
-    `model` is the model for agents that do not specify one, as `provider:model` or a role in `models`; empty if
-    none is configured, and `rehearsal` to simulate all replies. `base_url` is the address of its provider. Keys are
-    not settings: they stay in the environment and are never stored. `permissions` are the user's rules, and
-    `narrowing` contains the rules that the repository adds. `proposed` contains the settings that would apply if the
-    repository were trusted; it has no effect. `sources` maps every key with a non-default value to its
-    origin.
+    `model` is the model for agents that do not specify one, as `provider:model` or a role in `models`; empty if none is
+    configured, and `rehearsal` to simulate all replies. `base_url` is the address of its provider. Keys are not
+    settings: they stay in the environment and are never stored. `permissions` are the user's rules, and `narrowing`
+    contains the rules that the repository adds. `proposed` contains the settings that would apply only if the
+    repository were trusted. `sources` maps every key with a non-default value to its origin.
     """
 
     home: Path
@@ -202,12 +201,15 @@ class Settings(Struct, frozen=True, kw_only=True):
         return structs.replace(self, **other) if other else self
 
     def _may_keep_mode(self, mode: PermissionMode) -> bool:
-        """Return whether a run keeps its recorded mode. `bypass` is never kept, and a newly set mode replaces it."""
+        """Return whether a run keeps its recorded mode.
+
+        `bypass` is never kept, and a mode that is set now replaces it.
+        """
         return mode != "bypass" and "permissions.mode" not in self.sources
 
 
 FLAGS = frozenset(SettingsDocument.__struct_fields__) - {"store"}
-"""Settings that can be passed as arguments. Arguments override settings in files."""
+"""The arguments that are merged with the settings in files. Any other argument replaces a whole field."""
 
 RECORDED_FIELDS: dict[str, Any] = {
     "model": str,

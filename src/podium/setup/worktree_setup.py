@@ -1,4 +1,4 @@
-"""Set up and tear down worktrees with commands that the user configured, in the sandbox."""
+"""Set up and tear down worktrees with configured commands, which run in the sandbox unless it is turned off."""
 
 from __future__ import annotations
 
