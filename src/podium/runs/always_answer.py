@@ -1,4 +1,8 @@
-"""Save the rule of an "always" answer, for the repository of the run that asked or for all repositories."""
+"""Save the rule of an "always" answer, for the repository of the run that asked or for all repositories.
+
+A run without a repository has no place to which the rule could be limited: unless the user wants the rule everywhere,
+it holds only for the rest of that run.
+"""
 
 from __future__ import annotations
 
@@ -12,9 +16,11 @@ from ..values.event import RunStarted
 
 def save_always_answer(
     home: Path, store: Path, *, rule: str, run: str, by: str, is_everywhere: bool = False
-) -> AllowedRule:
-    """Save the rule of an "always" answer, and return the saved rule."""
+) -> AllowedRule | None:
+    """Save the rule of an "always" answer, and return the saved rule; None if the run has no repository."""
     repo = "" if is_everywhere else _find_run_repo(store, run)
+    if not repo and not is_everywhere:
+        return None
     saved = AllowedRule(rule=rule, at=time.time(), by=by, run=run, repo=repo)
     save_allowed_rule(home, saved)
     return saved

@@ -6,6 +6,7 @@ import time
 
 import click
 
+from ...config.always_allow_rules import AllowedRule
 from ...runs.always_answer import save_always_answer
 from ...setup.settings import Settings
 from ...store.sqlite.open_requests import find_open_request
@@ -52,6 +53,12 @@ def approve_command(id: str, for_run: bool, for_good: bool, everywhere: bool) ->
         saved = save_always_answer(
             settings.home, settings.store, rule=rule, run=one.summary.id, by=get_username(), is_everywhere=everywhere
         )
-        where = f"in {saved.repo}" if saved.repo else "everywhere"
-        click.echo(f"{rule} is now always allowed {where}; podium policy revoke deletes this rule", err=True)
+        click.echo(_describe_saved_rule(rule, saved), err=True)
     return code
+
+
+def _describe_saved_rule(rule: str, saved: AllowedRule | None) -> str:
+    if saved is None:
+        return f"{rule} is allowed for the rest of this run, which has no repository; --everywhere would save the rule"
+    where = f"in {saved.repo}" if saved.repo else "everywhere"
+    return f"{rule} is now always allowed {where}; podium policy revoke deletes this rule"

@@ -252,8 +252,8 @@ class RequestPrompter:
             asked.id, decision, by=self._by, comment=comment, rule=rule, channel=self._channel
         ):
             self._tell(f"{asked.id} was already answered elsewhere.")
-        elif rule:
-            save_always_answer(self._home, self._store, rule=rule, run=run, by=self._by)
+        elif rule and save_always_answer(self._home, self._store, rule=rule, run=run, by=self._by) is None:
+            self._tell("This run has no repository, so the rule holds only for the rest of this run.")
 
 
 def format_asker(entry: Entry, worker: str) -> str:

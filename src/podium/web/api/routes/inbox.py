@@ -81,7 +81,7 @@ def answer(request_id: str, data: Answer, request: ApiRequest, server: ServerCon
             by=given.by,
             is_everywhere=data.everywhere,
         )
-        rule = saved.rule
+        rule = "" if saved is None else saved.rule
     return {"id": one.asked.id, "run": one.summary.id, "saved_rule": rule}
 
 
