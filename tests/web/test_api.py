@@ -6,6 +6,7 @@ import base64
 import sqlite3
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -162,6 +163,21 @@ def test_an_interrupted_run_is_continued_by_the_server(site: Site, client: ApiCl
     assert retried["id"] == again["id"] != started["id"]
     wait_until_over(site, client, retried["id"])
     assert client.read(f"/api/runs/{retried['id']}")["state"] == "succeeded"
+
+
+@pytest.mark.parametrize("way", ["fork", "retry"])
+def test_a_fork_whose_reply_was_lost_in_a_crash_is_not_written_again(site: Site, client: ApiClient, way: str) -> None:
+    started = client.command("/api/runs", {"agent": "answer", "request": "again"})
+    wait_until_over(site, client, started["id"])
+    address, body = f"/api/runs/{started['id']}/{way}", {"at": "1"} if way == "fork" else {"start": "answer"}
+    forked = client.command(address, body, key=f"lost-{way}")
+    wait_until_over(site, client, forked["id"])
+    with closing(sqlite3.connect(site.store)) as connection, connection:
+        connection.execute("UPDATE command_key SET reply = NULL WHERE key = ?", (f"lost-{way}",))
+
+    again = client.command(address, body, key=f"lost-{way}")
+
+    assert (again["id"], again["at"]) == (forked["id"], forked["at"])
 
 
 def test_everything_that_lists_answers_for_an_empty_repository(client: ApiClient) -> None:

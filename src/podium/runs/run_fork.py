@@ -69,29 +69,30 @@ async def fork_run(
     decide: tuple[str, str] | None = None,
     budget: Budget | None = None,
     by: str = "",
+    id: str = "",
 ) -> ForkedRun:
     """Write a fork of a run to the store and return the fork. Raise Mistake if the run cannot be forked there.
 
     `at` is a snapshot or a sequence number; by default the last snapshot, or the last entry if there is none. `request`
     is a message for the first agent, and for all members of a collaborating team. `decide` is a decision and the new
     option to choose for it; then the default position is just before the decision. `budget` changes the limits. `by` is
-    the user's name.
+    the user's name, and `id` an id for the fork that was chosen in advance.
     """
     entries = await _load_source(launcher, source)
     change = None if decide is None else find_decision_change(entries, *decide, by=by)
     if request:
         validate_request(request)
     position = _choose_position(entries, at, change)
-    return await _write_fork(launcher, entries, position, request=request, change=change, budget=budget, by=by)
+    return await _write_fork(launcher, entries, position, request=request, change=change, budget=budget, by=by, id=id)
 
 
 async def retry_run(
-    launcher: RunLauncher, source: str, *, start: str = "", budget: Budget | None = None, by: str = ""
+    launcher: RunLauncher, source: str, *, start: str = "", budget: Budget | None = None, by: str = "", id: str = ""
 ) -> ForkedRun:
     """Fork a run that has ended, at the position just before it failed or was stopped, and return the fork.
 
-    If `start` is the name of a plan step or an agent, the fork starts that step or agent again instead. Raise Mistake
-    if the run cannot be retried.
+    If `start` is the name of a plan step or an agent, the fork starts that step or agent again instead. `id` is an id
+    for the fork that was chosen in advance. Raise Mistake if the run cannot be retried.
     """
     entries = await _load_source(launcher, source)
     if not isinstance(entries[-1].event, RunEnded):
@@ -99,7 +100,7 @@ async def retry_run(
             f"run {source} has not ended, so it cannot be retried; continue it with podium resume {source}, or start a "
             f"new run from it with podium fork {source}"
         )
-    return await _write_fork(launcher, entries, find_retry_position(entries, start), budget=budget, by=by)
+    return await _write_fork(launcher, entries, find_retry_position(entries, start), budget=budget, by=by, id=id)
 
 
 def _choose_position(entries: Sequence[Entry], at: str, change: DecisionChange | None) -> int:
@@ -150,9 +151,10 @@ async def _write_fork(
     request: str = "",
     change: DecisionChange | None = None,
     budget: Budget | None = None,
-    by: str = "",
+    by: str,
+    id: str,
 ) -> ForkedRun:
-    id, started, source = secrets.token_hex(6), _get_started(entries), entries[0].run
+    id, started, source = id or secrets.token_hex(6), _get_started(entries), entries[0].run
     launcher.check_budget(started, budget)
     forked = select_entries(entries, at, run=id)
     _require_work_left(source, started, forked, at)

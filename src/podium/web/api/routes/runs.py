@@ -20,8 +20,8 @@ from ....store.sqlite.entry_feed import EntryFeed
 from ....store.sqlite.reader import RunSummary, StoreReader
 from ....values.agent import Budget, Mode
 from ....values.attachment import as_attached_files
-from ....values.errors import Mistake
-from ....values.event import SCHEMA
+from ....values.errors import Mistake, NoSuchRun
+from ....values.event import SCHEMA, RunStarted
 from ....views.run_view import RunView
 from ....workers.background_run import enqueue_background_run
 from ..command_once import run_once
@@ -228,6 +228,8 @@ async def fork(
     decide = (data.decision, data.option) if data.decision else None
 
     async def start(id: str) -> dict[str, Any]:
+        if (known := await _continue_fork(server, id)) is not None:
+            return known
         forked = await fork_run(
             server.launcher,
             source,
@@ -236,6 +238,7 @@ async def fork(
             decide=decide,
             budget=data.budget,
             by=server.user,
+            id=id,
         )
         await server.resume_run(forked.id)
         return {"id": forked.id, "at": forked.at, "notices": list(forked.notices)}
@@ -251,11 +254,28 @@ async def retry(
     source = _find_run(server, run)
 
     async def start(id: str) -> dict[str, Any]:
-        forked = await retry_run(server.launcher, source, start=data.start, budget=data.budget, by=server.user)
+        if (known := await _continue_fork(server, id)) is not None:
+            return known
+        forked = await retry_run(server.launcher, source, start=data.start, budget=data.budget, by=server.user, id=id)
         await server.resume_run(forked.id)
         return {"id": forked.id, "at": forked.at, "notices": list(forked.notices)}
 
     return await run_once(server.store, idempotency_key, (source, data), start)
+
+
+async def _continue_fork(server: ServerContext, id: str) -> dict[str, Any] | None:
+    """Return the fork with this id, and continue it, if an earlier attempt of the same request has written it."""
+    if not id:
+        return None
+    try:
+        summary = _read_summary(server, id)
+    except NoSuchRun:
+        return None
+    if derive_run_state(summary) == "resumable":
+        await server.resume_run(id)
+    started = summary.first.event
+    assert isinstance(started, RunStarted)
+    return {"id": id, "at": int(started.forked_from.rpartition("@")[2]), "notices": []}
 
 
 def _find_run(server: ServerContext, run: str) -> str:
