@@ -36,8 +36,6 @@ from ..values.request import replace_surrogates
 from ..values.result import Result
 from .run_driver import RunDriver
 
-RELEASE_SECONDS = 5.0
-
 
 class Run:
     """A run that this process is working on."""

@@ -150,7 +150,7 @@ def require_web_packages() -> None:
     """Raise ModuleNotFoundError, which names the extra to install, if the web packages are missing."""
     from importlib.util import find_spec  # imported here for start-up time
 
-    for package in ("litestar", "uvicorn"):
+    for package in ("litestar", "uvicorn", "segno", "cryptography"):
         if find_spec(package) is None:
             raise ModuleNotFoundError(package, name=f"{package} (extra web)")
 
