@@ -20,17 +20,19 @@ async def read_current_branch(repository: Repository) -> str:
     return done.out.decode().strip()
 
 
-async def forecast_branches(root: Path, branches: Mapping[str, str], *, onto: str = "") -> Forecast | None:
+async def forecast_branches(
+    root: Path, branches: Mapping[str, str], *, onto: str = "", parts: Mapping[str, str] | None = None
+) -> Forecast | None:
     """Forecast how branches would merge onto `onto`, by default the branch that is checked out in the main worktree.
 
-    `branches` maps each branch to its base. `onto` itself and branches that do not exist are left out; return None if
-    none is left.
+    `branches` maps each branch to its base. `parts` maps the branches of which only a part is merged to commits with
+    that part. `onto` itself and branches that do not exist are left out; return None if none is left.
     """
     repository = Repository.at(root)
     target = onto or await read_current_branch(repository)
     existing = await branch_tips(repository, branches)
     bases = {branch: base for branch, base in branches.items() if branch in existing and branch != target}
-    return await forecast_merges(repository, bases, onto=target) if bases else None
+    return await forecast_merges(repository, bases, onto=target, parts=parts) if bases else None
 
 
 def forecast_fields(merge_forecast: Forecast) -> dict[str, Any]:

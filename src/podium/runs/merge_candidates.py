@@ -25,7 +25,8 @@ from .worker_lookup import RepoContext, load_worker_states
 class MergeCandidate:
     """A branch to merge: its base, the branches that it builds on, and a notice for the user.
 
-    If the branch's worker was started to resolve a conflict, `resolves` is that conflict.
+    If the branch's worker was started to resolve a conflict, `resolves` is that conflict. If only a part of the branch
+    is merged, `part` says which.
     """
 
     branch: str
@@ -33,6 +34,15 @@ class MergeCandidate:
     after: tuple[str, ...] = ()
     notice: str = ""
     resolves: ResolutionStart | None = None
+    part: BranchPart | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BranchPart:
+    """A part of a branch's changes: the branch's commit from which it was taken, and a commit with only that part."""
+
+    source: str
+    commit: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+from hashlib import sha256
+
 from ..values.errors import Mistake
 from ..views.worker_state import WorkerState
 from ..workspace.git.repository import GitLocation, read_git_output
-from ..workspace.git.revision import branch_tip
+from ..workspace.git.revision import branch_tip, resolve_tree
 from ..workspace.git.snapshot import take_snapshot
+from ..workspace.merging.partial_commit import DIFF_FORM, LONGEST, read_patch
 from .worker_lookup import RepoContext
 
-DIFF_TIMEOUT_SECONDS = 300.0
-# The repository's own settings could add colours or leave out the prefixes, and the diff is also read by a parser.
-DIFF_FORM = ("--no-color", "--src-prefix=a/", "--dst-prefix=b/")
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WorkerDiff:
+    """The diff between a worker's base and a commit, and the tree of that commit.
+
+    With `is_committed`, the commit is the one of the worker's branch. Otherwise it is a snapshot of its checkout.
+    """
+
+    text: str
+    base: str
+    commit: str
+    tree: str
+    is_committed: bool
+
+    @property
+    def digest(self) -> str:
+        """A digest of the changes, by which a person refers to exactly what was shown."""
+        return sha256(f"{self.base} {self.tree}\n{self.text}".encode(errors="surrogateescape")).hexdigest()
 
 
 def require_own_branch(worker: WorkerState) -> None:
@@ -29,12 +48,26 @@ async def diff_worker(context: RepoContext, worker: WorkerState, is_stat: bool, 
 
     With `is_stat`, return only the numbers of changed lines for each file.
     """
-    location: GitLocation = context.repository
+    location, now = await _find_current_commit(context, worker, in_checkout)
+    if not is_stat:
+        return await read_patch(location, worker.base, now)
+    return await read_git_output(location, "diff", "--stat", *DIFF_FORM, worker.base, now, "--", timeout=LONGEST)
+
+
+async def read_worker_diff(context: RepoContext, worker: WorkerState, *, in_checkout: bool) -> WorkerDiff:
+    """Return the diff between the worker's base and its branch or, with `in_checkout`, its checkout."""
+    location, now = await _find_current_commit(context, worker, in_checkout)
+    return WorkerDiff(
+        text=await read_patch(location, worker.base, now),
+        base=worker.base,
+        commit=now,
+        tree=await resolve_tree(location, now),
+        is_committed=not in_checkout,
+    )
+
+
+async def _find_current_commit(context: RepoContext, worker: WorkerState, in_checkout: bool) -> tuple[GitLocation, str]:
     if not in_checkout:
-        now = await branch_tip(location, worker.worker_task.branch)
-    else:
-        location = await context.worktrees.find_checkout(worker.worker_task.branch)
-        now = await take_snapshot(location)
-    how = "--stat" if is_stat else "--patch"
-    words = ("diff", how, *DIFF_FORM, worker.base, now, "--")
-    return await read_git_output(location, *words, timeout=DIFF_TIMEOUT_SECONDS)
+        return context.repository, await branch_tip(context.repository, worker.worker_task.branch)
+    checkout = await context.worktrees.find_checkout(worker.worker_task.branch)
+    return checkout, await take_snapshot(checkout)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import re
+from hashlib import sha256
 from typing import Any
 
 MOST_LINES = 20_000
 """The number of lines in hunks after which the others are only counted."""
 LONGEST_LINE = 4_000
 """The number of characters after which a line is cut."""
+DIGEST_LENGTH = 16
 
 _START = "diff --git "
-_HUNK = re.compile(r"@@ -(\d+)(?:,\d+)? \+(\d+)(?:,\d+)? @@(.*)")
+_HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)")
 _QUOTED_NAMES = re.compile(r'"a/((?:[^"\\]|\\.)*)" (?:"b/(?:[^"\\]|\\.)*"|b/.*)')
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _ESCAPE = re.compile(r"\\([0-7]{3}|.)", re.DOTALL)
@@ -23,26 +25,31 @@ def parse_diff(text: str, *, most_lines: int = MOST_LINES) -> dict[str, Any]:
     """Return the files of a diff as JSON fields.
 
     `omitted` is the number of lines in hunks after the first `most_lines`; files list and count them all the same.
-    Bytes that are not UTF-8 are replaced.
+    The `digest` of a file changes when anything in its part of the diff changes. Bytes that are not UTF-8 are replaced.
     """
     files: list[dict[str, Any]] = []
+    digests = []
     old = new = kept = 0
     hunk: dict[str, Any] | None = None
     for line in _decode(text).removesuffix("\n").split("\n"):
         if line.startswith(_START):
             files.append(_start_file(line.removeprefix(_START)))
+            digests.append(sha256())
             hunk = None
         elif not files:
             continue
         elif found := _HUNK.match(line):
-            old, new = int(found[1]), int(found[2])
-            hunk = {"old": old, "new": new, "heading": found[3].strip(), "lines": []}
+            hunk = _start_hunk(found)
+            old, new = hunk["old"], hunk["new"]
             files[-1]["hunks"].append(hunk)
         elif hunk is None:
             _read_header(files[-1], line)
         else:
             old, new = _add_line(files[-1], hunk, line, old, new, is_kept=kept < most_lines)
             kept += 1
+        digests[-1].update(f"{line}\n".encode())
+    for file, digest in zip(files, digests, strict=True):
+        file["digest"] = digest.hexdigest()[:DIGEST_LENGTH]
     return {"files": files, "omitted": max(0, kept - most_lines)}
 
 
@@ -62,7 +69,21 @@ def _start_file(names: str) -> dict[str, Any]:
         "added": 0,
         "removed": 0,
         "omitted": 0,
+        "digest": "",
         "hunks": [],
+    }
+
+
+def _start_hunk(found: re.Match[str]) -> dict[str, Any]:
+    """Return a hunk without its lines. `old_count` and `new_count` say how many lines it has in each file."""
+    old, old_count, new, new_count, heading = found.groups()
+    return {
+        "old": int(old),
+        "old_count": 1 if old_count is None else int(old_count),
+        "new": int(new),
+        "new_count": 1 if new_count is None else int(new_count),
+        "heading": heading.strip(),
+        "lines": [],
     }
 
 

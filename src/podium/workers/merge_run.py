@@ -45,13 +45,10 @@ async def run_merge_train(
     on_forecast: Callable[[Forecast], object] | None = None,
 ) -> TrainOutcome:
     """Merge branches one after another into a new integration branch, after calling `on_forecast` with the forecast."""
-    train_branches = [
-        TrainBranch(branch=one.branch, commit=await branch_tip(repository, one.branch), after=one.after)
-        for one in candidates
-    ]
-    expected = await forecast_branches(
-        repository.main_folder, {one.branch: one.base for one in candidates}, onto=target
-    )
+    train_branches = [await _make_train_branch(repository, one) for one in candidates]
+    bases = {one.branch: one.base for one in candidates}
+    parts = {one.branch: one.part for one in train_branches if one.part}
+    expected = await forecast_branches(repository.main_folder, bases, onto=target, parts=parts)
     assert expected is not None, "the branches were found above"
     if on_forecast is not None:
         on_forecast(expected)
@@ -60,6 +57,13 @@ async def run_merge_train(
     return TrainOutcome(
         forecast=expected, train=train, changes=await read_commit_changes(repository, train.base, train.commit)
     )
+
+
+async def _make_train_branch(repository: Repository, candidate: MergeCandidate) -> TrainBranch:
+    branch, after, part = candidate.branch, candidate.after, candidate.part
+    if part is not None:
+        return TrainBranch(branch=branch, commit=part.source, after=after, part=part.commit)
+    return TrainBranch(branch=branch, commit=await branch_tip(repository, branch), after=after)
 
 
 class CheckRunner:
@@ -111,7 +115,10 @@ def merge_fields(outcome: TrainOutcome) -> dict[str, Any]:
         "checks": list(result.checks),
         "changes": _changes_fields(outcome.changes),
         "forecast": forecast_fields(outcome.forecast),
-        "coupled": [{"branch": one.branch, "commit": one.commit, "tree": one.tree} for one in result.merged],
+        "coupled": [
+            {"branch": one.branch, "commit": one.commit, "tree": one.tree, "is_part": one.is_part}
+            for one in result.merged
+        ],
         "left_out": [
             {
                 "branch": one.branch,

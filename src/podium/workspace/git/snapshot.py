@@ -14,6 +14,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from anyio import CancelScope, move_on_after, to_thread
@@ -92,15 +93,41 @@ async def write_changed_tree(place: GitLocation, tree: str, files: Mapping[str, 
     No ref, index or checkout is changed.
     """
     at = resolve_location(place)
+    entries: dict[bytes, TreeEntry | None] = {}
+    for path, text in files.items():
+        blob = None if text is None else await write_blob(at, text.encode())
+        entries[os.fsencode(path)] = None if blob is None else TreeEntry(mode="100644", object=blob)
+    return await write_tree_entries(at, tree, entries)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TreeEntry:
+    """A file in a tree: its mode, such as `100644`, and the id of its content."""
+
+    mode: str
+    object: str
+
+
+async def write_blob(place: GitLocation, content: bytes) -> str:
+    """Store the content of a file as it is, and return its id."""
+    return await read_git_output(place, "hash-object", "-w", "--stdin", stdin=content)
+
+
+async def write_tree_entries(place: GitLocation, tree: str, entries: Mapping[bytes, TreeEntry | None]) -> str:
+    """Return a copy of a tree with these entries, by path; None removes one. No ref, index or checkout changes.
+
+    An entry replaces a file that is in the way of its folder, and a folder that is in the way of its file.
+    """
+    at = resolve_location(place)
+    # The removals come first, so that the folder of a removed file can become a file.
+    ordered = sorted(entries.items(), key=lambda item: item[1] is not None)
+    nothing = TreeEntry(mode="0", object="0" * len(tree))
+    lines = [(one or nothing, path) for path, one in ordered]
     with _lock_new_folder() as (folder, _):
         index = folder / "index"
         await read_git_output(at, "read-tree", tree, index=index)
-        for path, text in files.items():
-            if text is None:
-                await read_git_output(at, "update-index", "--force-remove", "--", path, index=index)
-                continue
-            blob = await read_git_output(at, "hash-object", "-w", "--stdin", stdin=text.encode())
-            await read_git_output(at, "update-index", "--add", "--cacheinfo", f"100644,{blob},{path}", index=index)
+        fed = b"".join(f"{one.mode} {one.object}\t".encode() + path + b"\0" for one, path in lines)
+        await read_git_output(at, "update-index", "-z", "--index-info", stdin=fed, index=index)
         return await read_git_output(at, "write-tree", index=index)
 
 

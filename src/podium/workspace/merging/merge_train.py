@@ -34,11 +34,20 @@ Reason = Literal["conflict", "unresolved", "check", "dependency", "moved", "miss
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TrainBranch:
-    """A branch to merge, with the commit that was reviewed and the branches on which it builds."""
+    """A branch to merge, with the commit that was reviewed and the branches on which it builds.
+
+    If only a part of its changes is merged, `part` is a commit with that part.
+    """
 
     branch: str
     commit: str
     after: tuple[str, ...] = ()
+    part: str = ""
+
+    @property
+    def merged_commit(self) -> str:
+        """The commit that is merged."""
+        return self.part or self.commit
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -60,11 +69,15 @@ Check = Callable[[Path], Awaitable[CheckResult]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MergedBranch:
-    """A merged branch, with the commit in the train that contains it and the tree of that commit."""
+    """A merged branch, with the commit in the train that contains it and the tree of that commit.
+
+    With `is_part`, only a part of the branch's changes was merged.
+    """
 
     branch: str
     commit: str
     tree: str
+    is_part: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -205,8 +218,9 @@ class _TrainBuilder:
                 return self._leave_out(
                     train_branch, "dependency", f"it builds on {escape_unprintable(earlier)}, which {lacking}"
                 )
-        for start in await find_resolution_starts(self._place, train_branch.commit, beyond=self.head):
-            if files := await find_unresolved_files(self._place, train_branch.commit, start):
+        merged = train_branch.merged_commit
+        for start in await find_resolution_starts(self._place, merged, beyond=self.head):
+            if files := await find_unresolved_files(self._place, merged, start):
                 return self._leave_out(
                     train_branch,
                     "unresolved",
@@ -217,7 +231,7 @@ class _TrainBuilder:
 
     async def _describe_missing_dependency(self, earlier: str) -> str:
         """Return why a dependency is missing, or an empty string if it is merged or its branch no longer exists."""
-        if any(one.branch == earlier for one in self.merged):
+        if any(one.branch == earlier and not one.is_part for one in self.merged):
             return ""
         if any(one.branch == earlier for one in self.left_out):
             return "was left out"
@@ -229,22 +243,20 @@ class _TrainBuilder:
 
     async def _merge_branch(self, train_branch: TrainBranch) -> LeftOutBranch | None:
         """Merge a branch onto the train's head, and keep the merge if the check passes. Otherwise, return a reason."""
-        if await contains_commit(self._place, self.head, train_branch.commit):
-            self.merged.append(
-                MergedBranch(
-                    branch=train_branch.branch, commit=self.head, tree=await resolve_tree(self._place, self.head)
-                )
-            )
+        branch, is_part = train_branch.branch, bool(train_branch.part)
+        if await contains_commit(self._place, self.head, train_branch.merged_commit):
+            tree = await resolve_tree(self._place, self.head)
+            self.merged.append(MergedBranch(branch=branch, commit=self.head, tree=tree, is_part=is_part))
             return None
         ours = MergeSide(name=describe_merged(self._target.name, self.merged), commit=self.head)
-        reviewed = MergeSide(name=train_branch.branch, commit=train_branch.commit)
+        reviewed = MergeSide(name=branch, commit=train_branch.merged_commit)
         theirs = replace(reviewed, commit=await renumber_records(self._place, self.head, reviewed))
         outcome = await try_merge(self._place, ours, theirs)
         if isinstance(outcome, ConflictingMerge):
             left_out = await leave_out_conflict(self._place, outcome, ours, theirs)
             return replace(left_out, commit=reviewed.commit)
         tree = await link_records(self._place, self.head, outcome.tree)
-        message = f"Merge branch '{train_branch.branch}'"
+        message = f"Merge {'a part of ' if is_part else ''}branch '{branch}'"
         commit = await write_commit(self._place, tree, [self.head, theirs.commit], message)
         async with temporary_checkout(self._place, commit) as checkout:
             result = await self._check(checkout.path)
@@ -254,7 +266,7 @@ class _TrainBuilder:
                 train_branch, "check", f"{failed} fails after the merge", output=tail_output(result.output)
             )
         self.head, self.checks = commit, result.checks
-        self.merged.append(MergedBranch(branch=train_branch.branch, commit=commit, tree=tree))
+        self.merged.append(MergedBranch(branch=branch, commit=commit, tree=tree, is_part=is_part))
         return None
 
     def _leave_out(
@@ -262,7 +274,7 @@ class _TrainBuilder:
     ) -> LeftOutBranch:
         return LeftOutBranch(
             branch=train_branch.branch,
-            commit=train_branch.commit,
+            commit=train_branch.merged_commit,
             reason=reason,
             why=why,
             onto=self.head,

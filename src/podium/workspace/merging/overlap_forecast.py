@@ -104,11 +104,19 @@ async def read_commit_changes(repo: GitLocation, base: str, commit: str) -> Bran
     )
 
 
-async def forecast_merges(repo: GitLocation, branches: Mapping[str, str], *, onto: str) -> Forecast:
-    """Try to merge the branches with each other and with the branch `onto`. `branches` maps branches to their bases."""
+async def forecast_merges(
+    repo: GitLocation, branches: Mapping[str, str], *, onto: str, parts: Mapping[str, str] | None = None
+) -> Forecast:
+    """Try to merge the branches with each other and with the branch `onto`. `branches` maps branches to their bases.
+
+    `parts` maps the branches of which only a part is merged to commits with that part.
+    """
     place = resolve_location(repo)
+    commits = parts or {}
     target = MergeSide(name=onto, commit=await branch_tip(place, onto))
-    sides = [MergeSide(name=branch, commit=await branch_tip(place, branch)) for branch in branches]
+    sides = [
+        MergeSide(name=branch, commit=commits.get(branch) or await branch_tip(place, branch)) for branch in branches
+    ]
     bases = {side.name: await resolve_commit(place, branches[side.name]) for side in sides}
     changes = {side.name: await read_commit_changes(place, bases[side.name], side.commit) for side in sides}
     pairs = list(combinations(sides, 2))

@@ -1,0 +1,87 @@
+"""Choose a part of a branch's changes for a merge: hunks of a worker's diff that was shown, or files by name."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from ..values.errors import Mistake
+from ..values.plain_text import escape_unprintable
+from ..views.worker_state import WorkerState
+from ..workspace.git.repository import GitLocation, call_git
+from ..workspace.git.revision import branch_tip
+from ..workspace.merging.fast_forward import format_paths
+from ..workspace.merging.partial_commit import ChangedFile, ChosenFile, commit_part, list_changed_files
+from .merge_candidates import BranchPart, MergeCandidate, find_merge_candidates
+from .worker_diff import read_worker_diff, require_own_branch
+from .worker_lookup import RepoContext
+
+
+async def choose_shown_changes(
+    context: RepoContext, worker: WorkerState, target: str, chosen: Sequence[ChosenFile], *, shown: str
+) -> MergeCandidate:
+    """Return a worker's branch as a merge candidate, with only the chosen changes of the diff whose digest is `shown`.
+
+    Raise Mistake if the diff of the branch is another one now.
+    """
+    require_own_branch(worker)
+    diff = await read_worker_diff(context, worker, in_checkout=False)
+    if diff.digest != shown:
+        if not worker.is_over:
+            raise Mistake(
+                f"{worker.name} has not ended ({worker.state}), and what was shown is not on its branch; "
+                "choose changes when it has ended"
+            )
+        raise Mistake(f"{worker.name} has changed since its diff was shown; look at its changes again and choose anew")
+    branch = worker.worker_task.branch
+    part = await commit_part(context.repository, diff.base, diff.commit, chosen, branch=branch)
+    return _set_part(await _find_candidate(context, branch, target), diff.commit, part)
+
+
+async def choose_files(context: RepoContext, branch: str, target: str, names: Sequence[str]) -> MergeCandidate:
+    """Return a branch as a merge candidate, with only the changes in these files and folders.
+
+    Raise Mistake if the branch has no changes in one of them.
+    """
+    candidate = await _find_candidate(context, branch, target)
+    tip = await branch_tip(context.repository, candidate.branch)
+    base = await _find_merge_base(context.repository, candidate, tip)
+    changed = await list_changed_files(context.repository, base, tip)
+    chosen = dict.fromkeys(path for name in names for path in _match_name(changed, name, candidate.branch))
+    part = await commit_part(
+        context.repository, base, tip, [ChosenFile(path=path) for path in chosen], branch=candidate.branch
+    )
+    return _set_part(candidate, tip, part)
+
+
+async def _find_candidate(context: RepoContext, branch: str, target: str) -> MergeCandidate:
+    [candidate] = await find_merge_candidates(context, [branch], target, notice=str)
+    return candidate
+
+
+def _set_part(candidate: MergeCandidate, source: str, part: str) -> MergeCandidate:
+    # If everything was chosen, the branch itself is merged, so that it counts as merged.
+    return candidate if part == source else replace(candidate, part=BranchPart(source=source, commit=part))
+
+
+async def _find_merge_base(place: GitLocation, candidate: MergeCandidate, tip: str) -> str:
+    found = await call_git(place, "merge-base", candidate.base, tip)
+    if found.code != 0:
+        raise Mistake(
+            f"{escape_unprintable(candidate.branch)} has no commit in common with its base, so no part of it can "
+            "be merged; merge it as a whole"
+        )
+    return found.out.decode().split()[0]
+
+
+def _match_name(changed: dict[str, ChangedFile], name: str, branch: str) -> list[str]:
+    """Return the changed files with this name, this old name, or in this folder."""
+    folder = f"{name.rstrip('/')}/"
+    old = {path: file.was.decode(errors="replace") for path, file in changed.items() if file.was is not None}
+    found = [path for path in changed if name in (path, old.get(path)) or path.startswith(folder)]
+    if not found:
+        raise Mistake(
+            f"{escape_unprintable(branch)} has no changes in {escape_unprintable(name)!r}; "
+            f"changed: {format_paths(list(changed))}"
+        )
+    return found

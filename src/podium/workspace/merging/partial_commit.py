@@ -1,0 +1,195 @@
+"""Commit a part of a branch's changes: whole files, or some hunks of a file, on top of the branch's base.
+
+The part is built from the contents of both commits, so line ends and a missing line break at the end of a file stay as
+they are. No ref, index or checkout changes. The branch keeps all its commits, so its other changes can be merged later.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from typing import Any
+
+from msgspec import Struct
+
+from ...values.errors import Mistake
+from ...values.plain_text import escape_unprintable
+from ...views.diff_hunks import parse_diff
+from ..git.repository import GitLocation, call_git, read_git_output, split_nul_paths
+from ..git.revision import resolve_location, resolve_tree
+from ..git.snapshot import TreeEntry, read_person, write_blob, write_commit, write_tree_entries
+from .fast_forward import format_paths
+
+LONGEST = 300.0
+NOTE = "Podium-Part-Of"
+"""The trailer that names the commit from which a part was taken."""
+# The repository's own settings could add colours or leave out the prefixes, and the diff is also read by a parser.
+DIFF_FORM = ("--no-color", "--src-prefix=a/", "--dst-prefix=b/")
+REGULAR_MODES = frozenset(("100644", "100755"))
+
+
+class ChosenFile(Struct, frozen=True, forbid_unknown_fields=True):
+    """A file of a diff to merge; without `hunks`, the whole file. Hunks are numbered from 0, as the diff lists them."""
+
+    path: str
+    hunks: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ChangedFile:
+    """A file that differs between two commits. `was` is its old name if it was renamed; None stands for no file.
+
+    `hunks` are the hunks that can be chosen one by one, as JSON fields. If there are none, `reason` says why. With
+    `is_ambiguous`, another file is shown under the same name, because the names are not valid UTF-8.
+    """
+
+    path: bytes
+    was: bytes | None
+    old: TreeEntry | None
+    new: TreeEntry | None
+    hunks: tuple[Mapping[str, Any], ...]
+    reason: str
+    is_ambiguous: bool = False
+
+
+async def read_patch(place: GitLocation, base: str, commit: str) -> str:
+    """Return the diff between two commits, as pages show it."""
+    return await read_git_output(place, "diff", "--patch", *DIFF_FORM, base, commit, "--", timeout=LONGEST)
+
+
+async def commit_part(place: GitLocation, base: str, commit: str, chosen: Sequence[ChosenFile], *, branch: str) -> str:
+    """Write a commit on top of `base` with the chosen changes of `commit`, and return its id.
+
+    Return `commit` itself if everything was chosen. Raise Mistake if the choice is empty or cannot be made.
+    """
+    at = resolve_location(place)
+    if not chosen:
+        raise Mistake(f"nothing of {escape_unprintable(branch)} was chosen; choose at least one file or hunk")
+    tree = await write_part_tree(at, base, commit, chosen)
+    if tree == await resolve_tree(at, commit):
+        return commit
+    message = f"Take a part of {branch}\n\n{NOTE}: {commit}"
+    return await write_commit(at, tree, [base], message, author=await read_person(at))
+
+
+async def write_part_tree(place: GitLocation, base: str, commit: str, chosen: Sequence[ChosenFile]) -> str:
+    """Return the tree of `base` with the chosen changes of `commit`."""
+    changed = await list_changed_files(place, base, commit)
+    entries: dict[bytes, TreeEntry | None] = {}
+    for one in chosen:
+        file = find_changed_file(changed, one.path)
+        if one.hunks is None or set(one.hunks) == set(range(len(file.hunks))) != set():
+            if file.was is not None:
+                entries.setdefault(file.was, None)
+            entries[file.path] = file.new
+        else:
+            entries[file.path] = await _write_hunks(place, file, one)
+    tree = await write_tree_entries(place, base, entries)
+    await _must_change_only(place, base, tree, entries)
+    return tree
+
+
+async def list_changed_files(place: GitLocation, base: str, commit: str) -> dict[str, ChangedFile]:
+    """Return the files that differ between two commits, by the name that the diff shows for them."""
+    shown = {file["path"]: file for file in parse_diff(await read_patch(place, base, commit))["files"]}
+    listed = await read_git_output(place, "diff", "--raw", "-z", "--no-abbrev", base, commit, "--", timeout=LONGEST)
+    words = iter(split_nul_paths(listed))
+    found: dict[str, ChangedFile] = {}
+    for word in words:
+        old_mode, mode, old, new, state = word.removeprefix(":").split(" ")
+        names = [os.fsencode(next(words)) for _ in range(2 if state[0] in "RC" else 1)]
+        name = names[-1].decode(errors="replace")
+        hunks, reason = _find_choosable_hunks(shown.get(name, {}), (old_mode, mode), state)
+        found[name] = ChangedFile(
+            path=names[-1],
+            was=names[0] if state[0] == "R" else None,
+            old=None if state[0] in "AC" else TreeEntry(mode=old_mode, object=old),
+            new=None if state[0] == "D" else TreeEntry(mode=mode, object=new),
+            hunks=hunks,
+            reason=reason,
+            is_ambiguous=name in found,
+        )
+    return found
+
+
+_REASONS = {
+    "A": "was added",
+    "D": "was deleted",
+    "R": "was renamed",
+    "C": "was copied",
+    "T": "became another kind of file",
+}
+
+
+def _find_choosable_hunks(
+    file: Mapping[str, Any], modes: tuple[str, str], state: str
+) -> tuple[tuple[Mapping[str, Any], ...], str]:
+    """Return the hunks of a file that can be chosen one by one, or none and the reason."""
+    if reason := _REASONS.get(state[0]):
+        return (), reason
+    if modes[0] != modes[1]:
+        return (), "changed its mode"
+    if not REGULAR_MODES.issuperset(modes) or file.get("binary") or not file.get("hunks"):
+        return (), "has no lines to choose from"
+    return tuple(file["hunks"]), ""
+
+
+def find_changed_file(changed: Mapping[str, ChangedFile], path: str) -> ChangedFile:
+    """Return the file with this name. Raise Mistake if it has not changed."""
+    if (file := changed.get(path)) is None:
+        raise Mistake(f"{escape_unprintable(path)!r} is not a changed file; changed: {format_paths(list(changed))}")
+    if file.is_ambiguous:
+        raise Mistake(f"two changed files are shown as {escape_unprintable(path)!r}; merge the branch as a whole")
+    return file
+
+
+async def _write_hunks(place: GitLocation, file: ChangedFile, chosen: ChosenFile) -> TreeEntry:
+    """Store the old content of a file with the chosen hunks, and return its entry."""
+    name, numbers = escape_unprintable(chosen.path), sorted(set(chosen.hunks or ()))
+    if not numbers:
+        raise Mistake(f"no hunk of {name} was chosen; choose at least one, or leave the file out")
+    if file.reason:
+        raise Mistake(f"{name} {file.reason}, so its hunks cannot be chosen one by one; choose the whole file")
+    if numbers[0] < 0 or numbers[-1] >= len(file.hunks):
+        wrong = numbers[0] if numbers[0] < 0 else numbers[-1]
+        raise Mistake(f"{name} has no hunk {wrong}; it has {len(file.hunks)}, numbered from 0")
+    assert file.old is not None, "an added file has no hunks to choose from"
+    assert file.new is not None, "a deleted file has no hunks to choose from"
+    old, new = await _read_blob(place, file.old.object), await _read_blob(place, file.new.object)
+    content = splice_hunks(old, new, [file.hunks[number] for number in numbers])
+    return TreeEntry(mode=file.new.mode, object=await write_blob(place, content))
+
+
+async def _read_blob(place: GitLocation, id: str) -> bytes:
+    done = await call_git(place, "cat-file", "blob", id)
+    if done.code != 0:
+        raise Mistake(f"git cannot read the file with the id {id}; git fsck may say why")
+    return done.out
+
+
+def splice_hunks(old: bytes, new: bytes, hunks: Iterable[Mapping[str, Any]]) -> bytes:
+    """Return the old content, with the lines of these hunks as they are in the new content."""
+    old_lines, new_lines = BytesIO(old).readlines(), BytesIO(new).readlines()
+    parts: list[bytes] = []
+    done = 0
+    for hunk in hunks:
+        # If a hunk has no lines on one side, git gives the number of the line before it.
+        start = hunk["old"] - (hunk["old_count"] > 0)
+        first = hunk["new"] - (hunk["new_count"] > 0)
+        parts += old_lines[done:start]
+        parts += new_lines[first : first + hunk["new_count"]]
+        done = start + hunk["old_count"]
+    return b"".join((*parts, *old_lines[done:]))
+
+
+async def _must_change_only(
+    place: GitLocation, base: str, tree: str, entries: Mapping[bytes, TreeEntry | None]
+) -> None:
+    """Raise Mistake if a file that was not chosen had to go, because a chosen file is in the place of its folder."""
+    listed = await read_git_output(place, "diff-tree", "-r", "-z", "--name-only", "--no-renames", base, tree)
+    gone = [path for path in map(os.fsencode, split_nul_paths(listed)) if path not in entries]
+    if gone:
+        names = format_paths([os.fsdecode(path) for path in gone])
+        raise Mistake(f"a chosen file is in the way of {names}, which was not chosen; choose both, or neither")
