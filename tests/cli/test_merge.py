@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 from collections.abc import AsyncIterator
 
@@ -335,3 +336,25 @@ async def test_changes_of_the_persons_own_are_not_touched(lab: WorkerLab) -> Non
     [branch] = list_integration_branches(lab)
     assert f"{branch} contains the merged result" in said.stderr
     assert f"  git branch -D {branch}\n" in said.stderr
+
+
+async def test_only_some_files_of_a_branch_are_merged_and_the_rest_later(lab: WorkerLab) -> None:
+    lab.repo.branch("feat", {"src/new.py": "x\n", "src/more.py": "y\n", "b.txt": replace_line(3, "three")})
+
+    unknown = await invoke_podium(lab, "merge", "feat", "--only", "docs")
+    several = await invoke_podium(lab, "merge", "--all", "--only", "src")
+    asked = await invoke_podium(lab, "merge", "feat", "--only", "src/", "--check", "test ! -e wrong")
+
+    assert (unknown.exit_code, several.exit_code) == (2, 2)
+    assert "feat has no changes in 'docs'; changed: b.txt, src/more.py, src/new.py" in unknown.stderr
+    assert "--only needs exactly one branch; give one, without --all" in several.stderr
+    assert "merged: a part of feat at " in asked.stdout
+    assert "changes to main: 2 files, +2 -0" in asked.stdout
+    assert (asked.exit_code, lab.repo.git("log", "-1", "--format=%s", "main")) == (3, "first")
+    assert "podium merge feat --onto main --check 'test ! -e wrong' --only src/ --tree " in asked.stderr
+    command = shlex.split(asked.stderr.partition("  podium ")[2].splitlines()[0])
+    moved = await invoke_podium(lab, *command)
+    assert not (lab.repo.path / "b.txt").read_text().count("three")
+    rest = await invoke_podium(lab, "merge", "feat", "--yes")
+    assert (moved.exit_code, rest.exit_code) == (0, 0)
+    assert lab.repo.tree("main") == lab.repo.tree("feat")

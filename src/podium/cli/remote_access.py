@@ -23,7 +23,7 @@ class RemoteAccess(NamedTuple):
 
 OUTPUT_OPTIONS = ("--json", "--jsonl", "--plain", "--quiet", "--strict")
 _START = (*OUTPUT_OPTIONS, "--no-input", "--park", "--budget")
-_MERGE = ("--all", "--onto", "--check", "--resolve", "--resolver", "--yes", "--tree", "--repo", "--json")
+_MERGE = ("--all", "--onto", "--check", "--only", "--resolve", "--resolver", "--yes", "--tree", "--repo", "--json")
 
 REMOTE_COMMANDS: dict[str, RemoteAccess] = {
     # Look

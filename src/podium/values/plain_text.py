@@ -1,4 +1,4 @@
-"""Escape, shorten and split text, format counts and lists of words, and remove emoji from names."""
+"""Escape, quote, shorten and split text, format counts and lists of words, and remove emoji from names."""
 
 from __future__ import annotations
 
@@ -57,6 +57,12 @@ def format_count(number: int, word: str) -> str:
 def join_words(words: Sequence[str], last: str = "and") -> str:
     """Join words as in a sentence: `a`, `a and b`, `a, b and c`."""
     return f"{', '.join(words[:-1])} {last} {words[-1]}" if len(words) > 1 else "".join(words)
+
+
+def fence_output(text: str) -> str:
+    """Quote a text for an agent, between fences that do not occur in the text."""
+    fence = "`" * max(3, *(len(run) + 1 for run in ("", *re.findall("`+", text))))
+    return f"{fence}\n{text}\n{fence}"
 
 
 def split_at_commas(text: str) -> Iterator[str]:

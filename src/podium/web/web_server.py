@@ -19,7 +19,7 @@ from ..values.errors import PodiumError
 from .api.metrics import read_metrics
 from .api.problem import PROBLEM_TYPE, encode_problem, find_status
 from .api.request_guard import AsgiApp, RequestGuard
-from .api.routes import catalogue, commands, events, inbox, runs, sign_in, team_work, workers
+from .api.routes import catalogue, commands, events, inbox, review, runs, sign_in, team_work, workers
 from .api.server_context import ServerContext
 from .dashboard.static_files import load_static_files, serve_file, serve_page
 
@@ -30,6 +30,7 @@ ROUTES = (
     *runs.ROUTES,
     *team_work.ROUTES,
     *workers.ROUTES,
+    *review.ROUTES,
     *catalogue.ROUTES,
     *commands.ROUTES,
 )

@@ -10,11 +10,8 @@ import re
 import shlex
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Unpack
-
-from anyio import to_thread
 
 from ..core.placement import WorkerOptions
 from ..runs.run_launcher import RunLauncher
@@ -22,19 +19,18 @@ from ..runs.run_options import RunOptions
 from ..store.sqlite.worker_index import WorkerIndex
 from ..values.agent import Agent
 from ..values.errors import Mistake
-from ..values.plain_text import escape_unprintable
-from ..workspace.git.branch import list_branches
+from ..values.plain_text import escape_unprintable, fence_output
 from ..workspace.git.repository import Repository
 from ..workspace.merging.merge_train import (
     LeftOutBranch,
     Train,
     describe_merged,
-    fence_output,
     format_conflict,
     leave_out_conflict,
 )
 from ..workspace.merging.resolution_commit import commit_resolution_start, find_marked_files
 from ..workspace.merging.trial_merge import CleanMerge, Conflict, MergeSide, try_merge
+from .branch_name import choose_branch_name
 from .delegate import delegate_to_worker
 
 SUFFIX = "-resolved"
@@ -78,7 +74,7 @@ async def delegate_resolution(
         task = format_conflict_task(
             told, tried.conflicts, ours=ours, marked=await find_marked_files(repository, beginning.commit, beginning)
         )
-    on = await _choose_branch_name(repository, WorkerIndex(launcher.settings.store), left_out.branch)
+    on = await choose_branch_name(repository, WorkerIndex(launcher.settings.store), left_out.branch, SUFFIX)
     run = await delegate_to_worker(
         launcher, agent, task, at=at, branch=on, options=WorkerOptions(base=beginning.commit), run=run, **run_options
     )
@@ -150,16 +146,3 @@ def _format_unmarked_files(files: Sequence[str], conflicts: Sequence[Conflict], 
         f"{reasons}\nDecide for each of these files whether to keep it, and with what content. These commands print "
         f"both versions, or an error if a side does not have the file; write one to a file with >:\n{shown}"
     )
-
-
-async def _choose_branch_name(repository: Repository, worker_index: WorkerIndex, branch: str) -> str:
-    """Return a name for a resolution's branch that no existing branch or worker has."""
-    stem = re.sub(rf"{SUFFIX}(-\d+)?$", "", branch) + SUFFIX
-    there = set(await list_branches(repository))
-    root = str(repository.main_folder)
-
-    def find_free_name() -> str:
-        names = (stem if number == 1 else f"{stem}-{number}" for number in count(1))
-        return next(name for name in names if name not in there and not worker_index.find_by_name(root, name))
-
-    return await to_thread.run_sync(find_free_name)

@@ -13,6 +13,7 @@ import click
 
 from ...runs.branch_forecast import read_current_branch
 from ...runs.merge_candidates import find_merge_candidates
+from ...runs.partial_merge import choose_files
 from ...runs.worker_lookup import RepoContext
 from ...tools.shell import SHELL
 from ...values.event import SCHEMA
@@ -36,6 +37,7 @@ from ..workers.merge_report import format_changes, format_train_report
 @click.option(
     "--check", "commands", multiple=True, metavar="COMMAND", help="Command that must succeed after each merge."
 )
+@click.option("--only", "names", multiple=True, metavar="PATH", help="Merge only the changes in this file or folder.")
 @click.option("--resolve", "is_resolving", is_flag=True, help="Start a worker for each branch that conflicts or fails.")
 @click.option("--resolver", metavar="AGENT", help=f"Agent for --resolve; default: {DEFAULT_WORKER_AGENT}.")
 @click.option("--yes", "is_agreed", is_flag=True, help="Move the target without asking.")
@@ -49,6 +51,7 @@ def merge_command(
     is_all: bool,
     onto: str,
     commands: tuple[str, ...],
+    names: tuple[str, ...],
     is_resolving: bool,
     resolver: str | None,
     is_agreed: bool,
@@ -63,6 +66,7 @@ def merge_command(
     to the merge result. With --tree, this happens only if the result has the tree that you reviewed.
     With --resolve, a worker is started on a new branch for each branch that conflicts or fails a check. When the
     worker has finished, merge its branch instead of the original one.
+    With --only, which can be repeated, the other changes of the branch stay on it and can be merged later.
     """
     if bool(branches) == is_all:
         raise click.UsageError(
@@ -72,14 +76,19 @@ def merge_command(
         raise click.UsageError("--resolver needs --resolve; give both")
     if not all(text.strip() for text in commands):
         raise click.UsageError("--check is empty; give a command that must pass, e.g. 'make test'")
+    if names and len(branches) != 1:
+        raise click.UsageError("--only needs exactly one branch; give one, without --all")
     if tree is not None and len(tree) < SHORT:
         raise click.UsageError(f"--tree {tree!r} is too short; give at least {SHORT} digits")
     there = RepoContext(repo) if repo is not None else ctx.find_object(RepoContext) or RepoContext()
     checks = {**there.settings.checks, **{text: (SHELL, "-c", text) for text in commands}}
     target = onto or anyio.run(read_current_branch, there.repository)
     team = load_resolver_team(there, resolver or DEFAULT_WORKER_AGENT) if is_resolving else ()
-    options = MoveOptions(commands=commands, tree=tree, is_agreed=is_agreed, is_json=is_json)
-    candidates = anyio.run(partial(find_merge_candidates, there, branches, target, notice=print_to_stderr))
+    options = MoveOptions(commands=commands, names=names, tree=tree, is_agreed=is_agreed, is_json=is_json)
+    if names:
+        candidates = [anyio.run(choose_files, there, branches[0], target, names)]
+    else:
+        candidates = anyio.run(partial(find_merge_candidates, there, branches, target, notice=print_to_stderr))
     for candidate in candidates:
         if candidate.notice:
             print_to_stderr(candidate.notice)

@@ -31,10 +31,12 @@ from .merge_report import format_agree_command, format_checked_tree, format_rema
 class MoveOptions:
     """The options that decide whether the target moves.
 
-    `commands` are the checks given on the command line, and `tree` is the tree that was reviewed.
+    `commands` are the checks given on the command line, `names` are the files and folders to which the merge is
+    limited, and `tree` is the tree that was reviewed.
     """
 
     commands: Sequence[str] = ()
+    names: Sequence[str] = ()
     tree: str | None = None
     is_agreed: bool = False
     is_json: bool = False
@@ -85,7 +87,7 @@ def _find_refusal(repository: Repository, result: Train, options: MoveOptions) -
         print_to_stderr(
             f"{result.target} was not moved; {branch} contains the merged result; to move {result.target}, run:"
         )
-        print_to_stderr(f"  {format_agree_command(result, options.commands)}")
+        print_to_stderr(f"  {format_agree_command(result, options.commands, options.names)}")
         return exit_codes.ASKS
     return None if _ask_person(repository, result) else exit_codes.DENIED
 

@@ -22,7 +22,9 @@ LONGEST_CHECK = 60
 
 def format_train_report(result: Train) -> list[str]:
     """Return a line for each branch, which says that it was merged, or why it was left out."""
-    lines = [f"merged: {one.branch} at {one.commit[:SHORT]}" for one in result.merged]
+    lines = [
+        f"merged: {'a part of ' if one.is_part else ''}{one.branch} at {one.commit[:SHORT]}" for one in result.merged
+    ]
     for one in result.left_out:
         files = f" ({', '.join(map(escape_unprintable, one.files))})" if one.files else ""
         lines.append(f"left out: {one.branch}: {one.reason}: {one.why}{files}")
@@ -62,9 +64,10 @@ def format_checked_tree(result: Train) -> str:
     return f"the tree {result.tree[:SHORT]}{', as checked' if result.checks else ' (not checked)'}"
 
 
-def format_agree_command(result: Train, commands: Sequence[str]) -> str:
+def format_agree_command(result: Train, commands: Sequence[str], names: Sequence[str] = ()) -> str:
     """Return the command that repeats the merge and moves the target, but only to the same tree."""
     checks = [word for text in commands for word in ("--check", text)]
+    checks += [word for name in names for word in ("--only", name)]
     branches = [one.branch for one in result.merged]
     return shlex.join(["podium", "merge", *branches, "--onto", result.target, *checks, "--tree", result.tree, "--yes"])
 

@@ -8,7 +8,6 @@ branch behind and can simply be run again.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,7 +15,7 @@ from typing import Literal
 
 from ...values.dependency_cycle import find_cycle
 from ...values.errors import Mistake, OutsideFailed
-from ...values.plain_text import escape_unprintable, truncate_text
+from ...values.plain_text import escape_unprintable, fence_output, truncate_text
 from ..git.branch import find_shell_character
 from ..git.repository import Checkout, GitLocation, Repository, call_git
 from ..git.revision import HEADS, SHORT, branch_tip, branch_tips, contains_commit, resolve_location, resolve_tree
@@ -320,12 +319,6 @@ def format_conflict(left_out: LeftOutBranch) -> str:
     if not left_out.output:
         return told
     return f"{told}\n\nBoth sides, the train's first:\n{fence_output(left_out.output)}"
-
-
-def fence_output(output: str) -> str:
-    """Quote output for an agent, between fences that do not occur in the output."""
-    fence = "`" * max(3, *(len(run) + 1 for run in ("", *re.findall("`+", output))))
-    return f"{fence}\n{output}\n{fence}"
 
 
 async def _must_be_branch_name(place: GitLocation, name: str) -> None:

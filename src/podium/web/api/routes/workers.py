@@ -1,11 +1,9 @@
-"""Workers: list them, show their changes, delegate and cancel, and merge their branches."""
+"""Workers: list them, delegate to them, and merge their branches."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
-import anyio
 import msgspec
 from anyio import to_thread
 from litestar import get, post
@@ -14,8 +12,7 @@ from msgspec import Struct
 from ....core.placement import WorkerOptions
 from ....roster.discovery import load_roster
 from ....runs.branch_forecast import forecast_branches, forecast_fields, read_current_branch
-from ....runs.merge_candidates import find_merge_candidates
-from ....runs.worker_diff import diff_worker, require_own_branch
+from ....runs.merge_candidates import MergeCandidate, find_merge_candidates
 from ....runs.worker_lookup import RepoContext, load_worker_states, read_worktree_statuses, worker_fields
 from ....runs.worktree_listing import worktree_fields
 from ....setup.settings import Settings
@@ -24,7 +21,6 @@ from ....tools.shell import SHELL
 from ....values.agent import Budget
 from ....values.event import SCHEMA
 from ....values.worker_task import DEFAULT_WORKER_AGENT
-from ....views.diff_hunks import parse_diff
 from ....views.worker_state import WorkerState
 from ....workers.delegate import delegate_to_worker, start_commander
 from ....workers.merge_run import CheckRunner, merge_fields, run_merge_train
@@ -93,17 +89,6 @@ async def list_workers(server: ServerContext, repo: str = "") -> dict[str, Any]:
     return {"schema": SCHEMA, "workers": msgspec.to_builtins(fields)}
 
 
-@get("/api/workers/{run:str}/diff", guards=[may_read])
-async def read_diff(run: str, server: ServerContext) -> dict[str, Any]:
-    """Return what a worker changed since its base, as files, hunks and lines."""
-    [worker] = await to_thread.run_sync(load_worker_states, server.store, [run])
-    require_own_branch(worker)
-    context = RepoContext(Path(worker.worker_task.root), server.settings)
-    is_here = await anyio.Path(worker.worker_task.path).is_dir()
-    text = await diff_worker(context, worker, False, not worker.is_over and is_here)
-    return {"schema": SCHEMA, "run": run, "branch": worker.worker_task.branch, **parse_diff(text)}
-
-
 @get("/api/forecast", guards=[may_read])
 async def read_forecast(server: ServerContext, repo: str = "") -> dict[str, Any]:
     """Return how the branches of workers would merge onto the checked-out branch, and which of them overlap."""
@@ -162,13 +147,23 @@ async def preview_merge(
         candidates = await find_merge_candidates(context, data.branches, target, notice=notices.append)
         if not candidates:
             return {"schema": SCHEMA, "target": target, "coupled": [], "left_out": [], "notices": notices}
-        checks = {**context.settings.checks, **{text: (SHELL, "-c", text) for text in data.checks}}
-        check = CheckRunner(context.settings, checks, notices.append)
-        outcome = await run_merge_train(context.repository, candidates, target, check)
-        fields: dict[str, Any] = msgspec.to_builtins(merge_fields(outcome))
-        return {**fields, "notices": notices}
+        return await build_merge(context, candidates, target, data.checks, notices=notices)
 
     return await run_once(server.store, idempotency_key, data, build)
+
+
+async def build_merge(
+    context: RepoContext, candidates: list[MergeCandidate], target: str, checks: tuple[str, ...], *, notices: list[str]
+) -> dict[str, Any]:
+    """Merge the candidates into a new branch with these checks besides those of the settings, and return JSON fields.
+
+    Notices are added to `notices`, which are also in the fields.
+    """
+    commands = {**context.settings.checks, **{text: (SHELL, "-c", text) for text in checks}}
+    check = CheckRunner(context.settings, commands, notices.append)
+    outcome = await run_merge_train(context.repository, candidates, target, check)
+    fields: dict[str, Any] = msgspec.to_builtins(merge_fields(outcome))
+    return {**fields, "notices": notices}
 
 
 @post("/api/merges/apply", guards=[may_approve], status_code=200)
@@ -180,4 +175,4 @@ async def apply_merge(data: ReviewedMerge, server: ServerContext) -> dict[str, A
     return {"target": data.target, "commit": data.commit}
 
 
-ROUTES = (list_workers, read_diff, read_forecast, read_worktrees, delegate, preview_merge, apply_merge)
+ROUTES = (list_workers, read_forecast, read_worktrees, delegate, preview_merge, apply_merge)

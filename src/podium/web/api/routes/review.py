@@ -1,0 +1,132 @@
+"""Review a worker's changes: show its diff, send comments on its lines, and merge a part of it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anyio
+from anyio import to_thread
+from litestar import get, post
+from msgspec import Struct
+
+from ....runs.branch_forecast import read_current_branch
+from ....runs.partial_merge import choose_shown_changes
+from ....runs.run_lookup import is_worker_run, open_reader
+from ....runs.worker_diff import read_worker_diff, require_own_branch
+from ....runs.worker_lookup import RepoContext, load_worker_state
+from ....values.errors import Mistake
+from ....values.event import SCHEMA
+from ....views.diff_hunks import parse_diff
+from ....views.review_message import LineComment, format_review
+from ....views.worker_state import WorkerState
+from ....workers.review_round import delegate_review, send_review
+from ....workspace.merging.partial_commit import ChosenFile
+from ..command_once import run_once
+from ..scopes import may_act, may_read
+from ..server_context import ServerContext
+from .runs import IdempotencyKey
+from .workers import build_merge
+
+
+class NewReview(Struct, forbid_unknown_fields=True):
+    """Comments on lines of a worker's diff, sent as one message.
+
+    With `continues`, they are the task of a new worker, which continues from the branch of a worker that has ended.
+    """
+
+    comments: tuple[LineComment, ...] = ()
+    note: str = ""
+    continues: bool = False
+
+
+class NewPartialMerge(Struct, forbid_unknown_fields=True):
+    """Files and hunks of a worker's diff to merge. `shown` is the digest of the diff in which they were chosen."""
+
+    shown: str
+    files: tuple[ChosenFile, ...]
+    onto: str = ""
+    checks: tuple[str, ...] = ()
+
+
+@get("/api/workers/{run:str}/diff", guards=[may_read])
+async def read_diff(run: str, server: ServerContext) -> dict[str, Any]:
+    """Return what a worker changed since its base, as files, hunks and lines.
+
+    `is_committed` says whether `commit` and `tree` are those of its branch; otherwise they are a snapshot of its
+    checkout. `digest` stands for exactly these changes.
+    """
+    worker = await _load_worker(server, run)
+    require_own_branch(worker)
+    is_here = await anyio.Path(worker.worker_task.path).is_dir()
+    context = _make_context(server, worker)
+    diff = await read_worker_diff(context, worker, in_checkout=not worker.is_over and is_here)
+    return {
+        "schema": SCHEMA,
+        "run": run,
+        "branch": worker.worker_task.branch,
+        "base": diff.base,
+        "commit": diff.commit,
+        "tree": diff.tree,
+        "is_committed": diff.is_committed,
+        "digest": diff.digest,
+        **parse_diff(diff.text),
+    }
+
+
+@post("/api/workers/{run:str}/review", guards=[may_act], status_code=200)
+async def review_changes(
+    run: str, data: NewReview, server: ServerContext, idempotency_key: IdempotencyKey = None
+) -> dict[str, Any]:
+    """Send comments on lines of a worker's diff to the worker, as one message, or to a new worker that continues."""
+    worker = await _load_worker(server, run)
+    require_own_branch(worker)
+    text = format_review(worker.worker_task.branch, data.comments, data.note)
+
+    async def send(id: str) -> dict[str, Any]:
+        if data.continues and worker.is_over:
+            settings = _make_context(server, worker).settings
+            sent = await delegate_review(server.launcher, settings, worker, text, run=id)
+        else:
+            sent = await to_thread.run_sync(
+                lambda: send_review(server.store, worker, text, by=server.user, ref=idempotency_key or "")
+            )
+        return {"run": sent.run, "branch": sent.branch, "text": sent.text}
+
+    return await run_once(server.store, idempotency_key, data, send)
+
+
+@post("/api/workers/{run:str}/merges", guards=[may_act])
+async def preview_partial_merge(
+    run: str, data: NewPartialMerge, server: ServerContext, idempotency_key: IdempotencyKey = None
+) -> dict[str, Any]:
+    """Merge chosen files and hunks of a worker into a new branch, and run the checks. The target does not move.
+
+    Nothing is merged if the worker's changes are not those that were shown.
+    """
+    worker = await _load_worker(server, run)
+    context = _make_context(server, worker)
+
+    async def build(_: str) -> dict[str, Any]:
+        target = data.onto or await read_current_branch(context.repository)
+        candidate = await choose_shown_changes(context, worker, target, data.files, shown=data.shown)
+        return await build_merge(context, [candidate], target, data.checks, notices=[])
+
+    return await run_once(server.store, idempotency_key, data, build)
+
+
+async def _load_worker(server: ServerContext, run: str) -> WorkerState:
+    def load() -> WorkerState:
+        with open_reader(server.store) as reader:
+            if not is_worker_run(reader.read_summary(run)):
+                raise Mistake(f"run {run} does not belong to a worker; podium workers lists the workers")
+            return load_worker_state(reader, run)
+
+    return await to_thread.run_sync(load)
+
+
+def _make_context(server: ServerContext, worker: WorkerState) -> RepoContext:
+    return RepoContext(Path(worker.worker_task.root), server.settings)
+
+
+ROUTES = (read_diff, review_changes, preview_partial_merge)

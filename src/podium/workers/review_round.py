@@ -1,0 +1,101 @@
+"""Send a person's review to a worker or, if the worker has ended, start a worker that continues on a new branch."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from anyio import to_thread
+
+from ..core.placement import WorkerOptions
+from ..roster.discovery import load_roster
+from ..runs.run_launcher import RunLauncher
+from ..runs.run_steering import send_message
+from ..runs.worker_diff import require_own_branch
+from ..runs.worker_lookup import load_worker_states
+from ..setup.settings import Settings
+from ..store.sqlite.reader import StoreReader
+from ..store.sqlite.worker_index import WorkerIndex
+from ..values.errors import RunOver
+from ..values.plain_text import escape_unprintable, fence_output
+from ..views.worker_state import WorkerState
+from ..workspace.git.repository import Repository
+from ..workspace.git.revision import branch_tip
+from .branch_name import choose_branch_name
+from .delegate import delegate_to_worker, start_commander
+from .provider_keys import announce_keys
+
+SUFFIX = "-review"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SentReview:
+    """The run and branch of the worker that gets the review, and a sentence that says when it gets it."""
+
+    run: str
+    branch: str
+    text: str
+
+
+def send_review(store: Path, worker: WorkerState, review: str, *, by: str = "", ref: str = "") -> SentReview:
+    """Send a review to a worker that has not ended. A review with a known `ref` is not sent again.
+
+    Raise RunOver if the worker has ended.
+    """
+    branch = worker.worker_task.branch
+    if worker.is_over:
+        raise RunOver(
+            f"{worker.name} has ended ({worker.state}) and cannot receive messages; "
+            "start a worker that continues with the review"
+        )
+    with StoreReader(store) as reader:
+        summary = reader.read_summary(worker.run)
+    return SentReview(run=worker.run, branch=branch, text=send_message(store, summary, "", review, by=by, ref=ref))
+
+
+async def delegate_review(
+    launcher: RunLauncher, settings: Settings, worker: WorkerState, review: str, *, run: str = ""
+) -> SentReview:
+    """Start a worker with the same agent that continues from the branch of a worker that has ended.
+
+    Its branch is new, so the work of the earlier worker stays as it was reviewed. `run` is an id chosen in advance; if
+    that run exists, nothing is done. Raise Mistake if no worker can be started.
+    """
+    require_own_branch(worker)
+    if run and await launcher.has_run(run):
+        [known] = await to_thread.run_sync(load_worker_states, settings.store, [run])
+        return _describe(run, known.worker_task.branch)
+    root = Path(worker.worker_task.root)
+    repository = Repository.at(root)
+    branch = worker.worker_task.branch
+    options = WorkerOptions(base=await branch_tip(repository, branch), role=worker.worker_task.role or None)
+    name = await choose_branch_name(repository, WorkerIndex(settings.store), branch, SUFFIX)
+    agent, *others = load_roster(root, settings.home).resolve_team(worker.agent)
+    with announce_keys(settings.store, run) as delivery:
+        started = await delegate_to_worker(
+            launcher,
+            agent,
+            format_review_task(worker, review),
+            at=root,
+            branch=name,
+            options=options,
+            run=delivery.run,
+            settings=settings,
+            agents=others,
+        )
+        start_commander(settings, delivery=delivery)
+    return _describe(started, name)
+
+
+def format_review_task(worker: WorkerState, review: str) -> str:
+    """Return the task of a worker that continues the work of another one with a review."""
+    branch = escape_unprintable(worker.worker_task.branch)
+    return (
+        f"Continue the work on {branch} after a review\n\n"
+        f"Your checkout starts with the changes of {branch}, whose worker has ended. Its task was:\n"
+        f"{fence_output(worker.task)}\n\n{review}"
+    )
+
+
+def _describe(run: str, branch: str) -> SentReview:
+    return SentReview(run=run, branch=branch, text=f"a worker on {branch} continues with the review")
