@@ -288,5 +288,22 @@ def test_a_diff_of_5000_lines_is_parsed_in_well_under_a_second(repo: Repo) -> No
     assert (file["added"], len(file["hunks"][0]["lines"])) == (5000, 5000)
 
 
+def test_only_files_that_keep_their_name_and_their_kind_have_hunks_to_choose_from(repo: Repo) -> None:
+    repo.write("a.txt", "one\n")
+    repo.write("run.sh", "true\n")
+    (repo.folder / "link").symlink_to("a.txt")
+    repo.commit()
+    repo.write("a.txt", "two\n")
+    repo.write("new.txt", "x\n")
+    repo.write("run.sh", "false\n")
+    (repo.folder / "run.sh").chmod(0o755)
+    (repo.folder / "link").unlink()
+    (repo.folder / "link").symlink_to("b.txt")
+
+    found = {file["path"]: file["is_whole"] for file in repo.parse()}
+
+    assert found == {"a.txt": False, "link": True, "new.txt": True, "run.sh": True}
+
+
 def test_an_empty_diff_has_no_files() -> None:
     assert parse_diff("") == {"files": [], "omitted": 0}

@@ -220,6 +220,7 @@ def make_branch(repo: Path, branch: str, files: dict[str, str | bytes]) -> None:
     """Commit these files on a new branch from main."""
     git(repo, "checkout", "-q", "-b", branch, "main")
     for name, content in files.items():
+        (repo / name).parent.mkdir(exist_ok=True)
         (repo / name).write_bytes(content.encode() if isinstance(content, str) else content)
     git(repo, "--literal-pathspecs", "add", "--", *files)
     git(repo, "commit", "-qm", f"Work on {branch}")

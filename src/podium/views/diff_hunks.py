@@ -14,6 +14,8 @@ DIGEST_LENGTH = 16
 
 _START = "diff --git "
 _HUNK = re.compile(r"@@ -(\d+)(?:,(\d+))? \+(\d+)(?:,(\d+))? @@(.*)")
+_INDEX = re.compile(r"index [0-9a-f]+\.\.[0-9a-f]+ (\d+)")
+_REGULAR_MODES = ("100644", "100755")
 _QUOTED_NAMES = re.compile(r'"a/((?:[^"\\]|\\.)*)" (?:"b/(?:[^"\\]|\\.)*"|b/.*)')
 _QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _ESCAPE = re.compile(r"\\([0-7]{3}|.)", re.DOTALL)
@@ -25,7 +27,8 @@ def parse_diff(text: str, *, most_lines: int = MOST_LINES) -> dict[str, Any]:
     """Return the files of a diff as JSON fields.
 
     `omitted` is the number of lines in hunks after the first `most_lines`; files list and count them all the same.
-    The `digest` of a file changes when anything in its part of the diff changes. Bytes that are not UTF-8 are replaced.
+    The `digest` of a file changes when anything in its part of the diff changes. `is_whole` says that its hunks make no
+    sense one by one, as in a new file or a link. Bytes that are not UTF-8 are replaced.
     """
     files: list[dict[str, Any]] = []
     digests = []
@@ -50,6 +53,8 @@ def parse_diff(text: str, *, most_lines: int = MOST_LINES) -> dict[str, Any]:
         digests[-1].update(f"{line}\n".encode())
     for file, digest in zip(files, digests, strict=True):
         file["digest"] = digest.hexdigest()[:DIGEST_LENGTH]
+        is_changed = file["status"] == "changed" and not file["old_mode"] and bool(file["hunks"])
+        file["is_whole"] = file["is_whole"] or not is_changed
     return {"files": files, "omitted": max(0, kept - most_lines)}
 
 
@@ -70,6 +75,7 @@ def _start_file(names: str) -> dict[str, Any]:
         "removed": 0,
         "omitted": 0,
         "digest": "",
+        "is_whole": False,
         "hunks": [],
     }
 
@@ -110,6 +116,8 @@ def _read_header(file: dict[str, Any], line: str) -> None:
             file["status"], file["was"] = status, _unquote(line.removeprefix(f"{start}from "))
         elif line.startswith(f"{start}to "):
             file["path"] = _unquote(line.removeprefix(f"{start}to "))
+    if (found := _INDEX.match(line)) is not None:
+        file["is_whole"] = found[1] not in _REGULAR_MODES
     if line.startswith("Binary files ") or line == "GIT binary patch":
         file["binary"] = True
     elif line.startswith(("--- ", "+++ ")) and (name := _unquote(line[4:].rstrip("\t"))) != _NO_FILE:

@@ -27,7 +27,6 @@ NOTE = "Podium-Part-Of"
 """The trailer that names the commit from which a part was taken."""
 # The repository's own settings could add colours or leave out the prefixes, and the diff is also read by a parser.
 DIFF_FORM = ("--no-color", "--src-prefix=a/", "--dst-prefix=b/")
-REGULAR_MODES = frozenset(("100644", "100755"))
 
 
 class ChosenFile(Struct, frozen=True, forbid_unknown_fields=True):
@@ -131,7 +130,7 @@ def _find_choosable_hunks(
         return (), reason
     if modes[0] != modes[1]:
         return (), "changed its mode"
-    if not REGULAR_MODES.issuperset(modes) or file.get("binary") or not file.get("hunks"):
+    if file.get("is_whole", True):
         return (), "has no lines to choose from"
     return tuple(file["hunks"]), ""
 

@@ -110,7 +110,8 @@ async def preview_partial_merge(
     async def build(_: str) -> dict[str, Any]:
         target = data.onto or await read_current_branch(context.repository)
         candidate = await choose_shown_changes(context, worker, target, data.files, shown=data.shown)
-        return await build_merge(context, [candidate], target, data.checks, notices=[])
+        notices = [candidate.notice] if candidate.notice else []
+        return await build_merge(context, [candidate], target, data.checks, notices=notices)
 
     return await run_once(server.store, idempotency_key, data, build)
 

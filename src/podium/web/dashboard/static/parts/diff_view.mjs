@@ -1,76 +1,48 @@
-// A diff: a list of its files with their changed lines, and below it each file. Files are drawn when they come near the
-// screen, and long files in pieces, so that a diff of thousands of lines stays smooth.
+// A worker's diff for review: a list of its files with their changed lines, and below it each file. Files are drawn when
+// they come near the screen, and long files in pieces, so that a diff of thousands of lines stays smooth.
 
 import { html, useEffect, useMemo, useRef, useState } from "../vendor.mjs";
 import { count, plural } from "../format.mjs";
+import { addNewest, useRemembered } from "./browser_memory.mjs";
 import { Changed } from "./changed.mjs";
+import { FileLines, useNear } from "./diff_lines.mjs";
 import { Icon } from "./icons.mjs";
-import { reveal, revealLine } from "./reveal.mjs";
+import { FileChoice } from "./partial_merge.mjs";
+import { revealLine } from "./reveal.mjs";
 
-/** The number of rows that are drawn at once. */
-const PIECE = 400;
-const ROW_HEIGHT = 20;
+const WIDE = matchMedia("(min-width: 900px)");
 
-/** The paths of the files that the person has ticked, kept for this tab. `key` names the diff. */
-function useViewed(key) {
-  const place = `podium-viewed ${key}`;
-  const [viewed, setViewed] = useState(() => new Set(JSON.parse(sessionStorage.getItem(place) || "[]")));
-  const toggle = (path) => setViewed((before) => {
-    const next = new Set(before);
-    if (!next.delete(path)) next.add(path);
-    sessionStorage.setItem(place, JSON.stringify([...next]));
-    return next;
+/** The files that the person has ticked as viewed, by path. A file whose changes are others than then is not viewed. */
+function useViewed(run, files) {
+  const [all, change] = useRemembered("podium-viewed", {});
+  const digests = all[run] ?? {};
+  const viewed = new Set(files.filter((file) => digests[file.path] === file.digest).map((file) => file.path));
+  const toggle = (file) => change((before) => {
+    const next = { ...before[run] };
+    if (next[file.path] === file.digest) delete next[file.path];
+    else next[file.path] = file.digest;
+    return addNewest(before, run, next);
   });
   return [viewed, toggle];
 }
 
-/** Whether an element is near the visible part of the page; once it was, it stays so. */
-function useNear(place) {
-  const [isNear, setNear] = useState(false);
+/** Whether lines are side by side: only if this browser was told so and the window is wide enough. */
+function useLayout() {
+  const [layout, change] = useRemembered("podium-diff-layout", "unified");
+  const [isWide, setWide] = useState(WIDE.matches);
   useEffect(() => {
-    const observer = new IntersectionObserver(([one]) => {
-      if (!one.isIntersecting) return;
-      setNear(true);
-      observer.disconnect();
-    }, { rootMargin: "600px" });
-    observer.observe(place.current);
-    return () => observer.disconnect();
+    const note = () => setWide(WIDE.matches);
+    WIDE.addEventListener("change", note);
+    return () => WIDE.removeEventListener("change", note);
   }, []);
-  return isNear;
+  return { isSplit: isWide && layout === "split", isWide, choose: (name) => change(() => name) };
 }
 
-const MARK_WORDS = { "+": "added", "-": "removed" };
-
-function Row({ row }) {
-  if (row.heading !== undefined) {
-    return html`<tr class="diff-hunk"><td colspan="3"></td><td>${revealLine(row.heading)}</td></tr>`;
-  }
-  const word = MARK_WORDS[row.mark];
-  return html`<tr data-mark=${row.mark}><td class="diff-number">${row.old}</td><td class="diff-number">${row.new}</td>
-    <td class="diff-mark">${row.mark}${word ? html`<span class="visually-hidden"> ${word}</span>` : null}</td>
-    <td class="diff-text">${reveal(row.text)}${row.cut ? html`<span class="quiet"> … ${count(row.cut)} more characters</span>` : null}</td></tr>`;
-}
-
-/** A piece of a file, with the height of its rows kept free until it is near. */
-function Piece({ rows }) {
-  const place = useRef(null);
-  const isNear = useNear(place);
-  return html`<tbody ref=${place}>${isNear ? rows.map((row, number) => html`<${Row} key=${number} row=${row} />`)
-    : html`<tr><td colspan="4" style=${{ height: `${rows.length * ROW_HEIGHT}px` }}></td></tr>`}</tbody>`;
-}
-
-function listRows(file) {
-  return file.hunks.flatMap((hunk) => [{ heading: `line ${count(hunk.new)}${hunk.heading ? `  ${hunk.heading}` : ""}` }, ...hunk.lines]);
-}
-
-function FileLines({ file }) {
-  const rows = useMemo(() => listRows(file), [file]);
-  const pieces = useMemo(() => Array.from({ length: Math.ceil(rows.length / PIECE) }, (_, at) => rows.slice(at * PIECE, (at + 1) * PIECE)), [rows]);
-  if (file.binary) return html`<p class="diff-note quiet">Binary file; its content is not shown.</p>`;
-  return html`${rows.length ? html`<div class="diff-scroll" tabindex="0" role="group" aria-label=${`Changed lines of ${revealLine(file.path)}`}>
-      <table class="diff"><caption class="visually-hidden">Old line, new line, mark and text</caption>${pieces.map((piece, at) => html`<${Piece} key=${at} rows=${piece} />`)}</table></div>`
-    : file.omitted ? null : html`<p class="diff-note quiet">No lines changed.</p>`}
-    ${file.omitted ? html`<p class="diff-note quiet">${plural(file.omitted, "more line")} not shown; podium workers diff shows all.</p>` : null}`;
+function LayoutChoice({ layout }) {
+  if (!layout.isWide) return null;
+  return html`<span class="choice" role="group" aria-label="Layout of the diff">
+    <button type="button" class="button small" aria-pressed=${String(!layout.isSplit)} onClick=${() => layout.choose("unified")}>Unified</button>
+    <button type="button" class="button small" aria-pressed=${String(layout.isSplit)} onClick=${() => layout.choose("split")}>Split</button></span>`;
 }
 
 function describeFile(file) {
@@ -82,15 +54,23 @@ function describeFile(file) {
   return facts.join(", ");
 }
 
-function File({ file, number, isViewed, onToggle }) {
+function File({ file, number, isViewed, onToggle, isSplit, anchors, review, choice }) {
   const place = useRef(null);
   const isNear = useNear(place);
   return html`<section class="diff-file" id=${`file-${number}`} ref=${place} aria-label=${revealLine(file.path)}>
     <header class="diff-head"><h3 class="mono">${revealLine(file.path)}</h3><span class="quiet small">${describeFile(file)}</span>
       <span class="gap"></span><${Changed} added=${file.added} removed=${file.removed} />
-      <label class="check small"><input type="checkbox" checked=${isViewed} onChange=${onToggle} />Viewed</label></header>
-    ${isViewed ? null : isNear ? html`<${FileLines} file=${file} />` : html`<p class="diff-note quiet">Loading the lines…</p>`}
+      <span class="diff-ticks"><${FileChoice} choice=${choice} file=${file} />
+        <label class="check small"><input type="checkbox" checked=${isViewed} onChange=${onToggle} />Viewed</label></span></header>
+    ${isViewed ? null : isNear ? html`<${FileLines} file=${file} isSplit=${isSplit} anchors=${anchors} review=${review} choice=${choice} />`
+      : html`<p class="diff-note quiet">Loading the lines…</p>`}
   </section>`;
+}
+
+/** Return the folder of a path with its slash, and the name in it. */
+function splitPath(path) {
+  const at = path.lastIndexOf("/") + 1;
+  return [path.slice(0, at), path.slice(at)];
 }
 
 function FileList({ files, viewed }) {
@@ -98,24 +78,37 @@ function FileList({ files, viewed }) {
     event.preventDefault();
     document.getElementById(`file-${number}`).scrollIntoView({ block: "start" });
   };
-  return html`<nav class="file-list" aria-label="Changed files"><ul>${files.map((file, number) => html`<li key=${number}>
-    <a href=${location.hash} onClick=${show(number)} data-viewed=${viewed.has(file.path) ? "" : null}>
-      ${viewed.has(file.path) ? html`<${Icon} name="check" /><span class="visually-hidden">viewed </span>` : null}
-      <span class="file-name" dir="auto">${revealLine(file.path)}</span><${Changed} added=${file.added} removed=${file.removed} /></a></li>`)}</ul></nav>`;
+  return html`<nav class="file-list" aria-label="Changed files"><ul>${files.map((file, number) => {
+    const [folder, name] = splitPath(file.path);
+    const isNew = folder && (number === 0 || splitPath(files[number - 1].path)[0] !== folder);
+    return html`<li key=${number}>${isNew ? html`<span class="file-folder" dir="auto">${revealLine(folder)}</span>` : null}
+      <a href=${location.hash} onClick=${show(number)} data-viewed=${viewed.has(file.path) ? "" : null} data-nested=${folder ? "" : null} title=${revealLine(file.path)}>
+        ${viewed.has(file.path) ? html`<${Icon} name="check" /><span class="visually-hidden">viewed </span>` : null}
+        <span class="file-name" dir="auto">${revealLine(name)}</span><${Changed} added=${file.added} removed=${file.removed} /></a></li>`;
+  })}</ul></nav>`;
 }
 
-/** `diff` is what parse_diff returns: `{files, omitted}`. `name` identifies it for the ticks. */
-export function DiffView({ diff, name }) {
-  const [viewed, toggle] = useViewed(name);
+/** Say which tree is shown: the one that a merge of the whole branch brings, or a snapshot of unfinished work. */
+function Tree({ diff }) {
+  return html`<p class="small diff-tree"><span class="quiet">${diff.is_committed ? "Tree that is merged" : "Tree of the checkout, not on the branch yet"}</span> <code>${diff.tree}</code>
+    <span class="quiet"> To comment on a line, press its number<span class="diff-shift">; with Shift, the comment reaches to that line</span>.</span></p>`;
+}
+
+/** `diff` is what GET /api/workers/{run}/diff returns, and `anchors` the ids of the comments by path and line. */
+export function DiffView({ diff, run, anchors, review, choice, children }) {
   const { files } = diff;
-  const added = files.reduce((sum, file) => sum + file.added, 0);
-  const removed = files.reduce((sum, file) => sum + file.removed, 0);
+  const [viewed, toggle] = useViewed(run, files);
+  const layout = useLayout();
+  const added = useMemo(() => files.reduce((sum, file) => sum + file.added, 0), [files]);
+  const removed = useMemo(() => files.reduce((sum, file) => sum + file.removed, 0), [files]);
   if (!files.length) return html`<p class="quiet">No changes yet.</p>`;
   return html`<div class="stack">
-    <p class="row"><span class="strong">${plural(files.length, "file")}</span><${Changed} added=${added} removed=${removed} />
-      <span class="quiet small">${count(files.filter((file) => viewed.has(file.path)).length)} of ${count(files.length)} viewed</span>
-      ${diff.omitted ? html`<span class="quiet small">${plural(diff.omitted, "line")} not shown</span>` : null}</p>
-    <div class="diff-layout"><${FileList} files=${files} viewed=${viewed} />
+    <div class="row"><span class="strong">${plural(files.length, "file")}</span><${Changed} added=${added} removed=${removed} />
+      <span class="quiet small">${count(viewed.size)} of ${count(files.length)} viewed</span>
+      ${diff.omitted ? html`<span class="quiet small">${plural(diff.omitted, "line")} not shown</span>` : null}<span class="gap"></span>
+      <${LayoutChoice} layout=${layout} />${children}</div>
+    <${Tree} diff=${diff} />
+    <div class="diff-layout" data-split=${layout.isSplit ? "" : null}><${FileList} files=${files} viewed=${viewed} />
       <div class="stack diff-files">${files.map((file, number) => html`<${File} key=${`${number} ${file.path}`} file=${file} number=${number}
-        isViewed=${viewed.has(file.path)} onToggle=${() => toggle(file.path)} />`)}</div></div></div>`;
+        isViewed=${viewed.has(file.path)} onToggle=${() => toggle(file)} isSplit=${layout.isSplit} anchors=${anchors.get(file.path)} review=${review} choice=${choice} />`)}</div></div></div>`;
 }

@@ -48,13 +48,14 @@ function ConfirmMove({ merge, onClose, onMoved }) {
       <${Button} look="primary" busy="Moving…" noEnter command=${move}>Move ${revealLine(merge.target)}<//></div><//>`;
 }
 
-function Preview({ merge }) {
+/** The result of a merge, with its tree, and the button that moves the target to it. */
+export function Preview({ merge }) {
   const [isAsking, setAsking] = useState(false);
   const [isMoved, setMoved] = useState(false);
   const notices = merge.notices || [];
   return html`<section class="card" aria-label="Result of the merge"><h2>Result</h2>
     ${notices.map((text, number) => html`<p class="quiet small pre" key=${number}>${reveal(text)}</p>`)}
-    ${merge.coupled.length ? html`<p>Merged onto <code>${revealLine(merge.target)}</code>: ${merge.coupled.map((one) => revealLine(one.branch)).join(", ")}</p>`
+    ${merge.coupled.length ? html`<p>Merged onto <code>${revealLine(merge.target)}</code>: ${merge.coupled.map((one) => `${one.is_part ? "a part of " : ""}${revealLine(one.branch)}`).join(", ")}</p>`
       : html`<p>Nothing was merged; <code>${revealLine(merge.target)}</code> stays as it is.</p>`}
     ${merge.coupled.length ? html`<p class="quiet small">${merge.checks.length ? `Checks that passed: ${merge.checks.map(revealLine).join(", ")}` : "No checks were run."}</p>` : null}
     ${merge.left_out.length ? html`<ul class="list">${merge.left_out.map((one) => html`<${LeftOut} key=${one.branch} one=${one} />`)}</ul>` : null}

@@ -7,13 +7,12 @@ import { count, duration, money } from "../format.mjs";
 import { Button } from "./button.mjs";
 import { Changed } from "./changed.mjs";
 import { Dialog } from "./dialog.mjs";
-import { DiffView } from "./diff_view.mjs";
 import { Icon } from "./icons.mjs";
-import { useLoaded } from "./loaded.mjs";
-import { Loading, ProblemBanner } from "./notices.mjs";
+import { ProblemBanner } from "./notices.mjs";
 import { reveal, revealLine } from "./reveal.mjs";
 import { Age } from "./time.mjs";
 import { WorkerBadge, isOver } from "./worker_badge.mjs";
+import { WorkerChanges } from "./worker_changes.mjs";
 
 function Message({ worker }) {
   const [text, setText] = useState("");
@@ -70,14 +69,6 @@ function Facts({ worker }) {
   return html`<dl class="facts">${facts.map(([name, value]) => html`<dt key=${name}>${name}</dt><dd>${value}</dd>`)}</dl>`;
 }
 
-function Changes({ worker }) {
-  const hasChanges = !worker.reader && worker.base;
-  const { data, problem, reload } = useLoaded(hasChanges ? `/api/workers/${worker.id}/diff` : "", { isFixed: isOver(worker), pause: 5000 });
-  if (!hasChanges) return html`<p class="quiet">${worker.reader ? "This worker is read-only and changes nothing." : "The worker has had no checkout, so it has no changes."}</p>`;
-  return html`<${ProblemBanner} problem=${problem} onRetry=${reload} />
-    ${data ? html`<${DiffView} diff=${data} name=${worker.id} />` : problem ? null : html`<${Loading} what="the changes" />`}`;
-}
-
 export function WorkerDetail({ worker }) {
   return html`<div class="stack wide">
     <section class="stack"><div class="row"><h2>${revealLine(worker.name)}</h2><${WorkerBadge} state=${worker.state} />
@@ -89,5 +80,5 @@ export function WorkerDetail({ worker }) {
       <${Steering} worker=${worker} /></section>
     ${worker.answer ? html`<section class="stack"><h2>Answer</h2><p class="quote">${reveal(worker.answer)}</p></section>`
       : isOver(worker) && worker.why ? html`<${ProblemBanner} problem=${reveal(worker.why)} />` : null}
-    <section class="stack"><h2>Changes</h2><${Changes} worker=${worker} /></section></div>`;
+    <section class="stack"><h2>Changes</h2><${WorkerChanges} worker=${worker} /></section></div>`;
 }
