@@ -142,16 +142,21 @@ def test_comments_are_kept_until_they_are_sent_as_one_message(site: Site, visito
     page.get_by_role("button", name="Done").click()
     expect(waiting).to_contain_text("It gets them when you resume it.")
     waiting.get_by_label("Note").fill("Nearly done.")
+    find_file(page).get_by_label("Viewed").check()
+    waiting.get_by_role("button", name="Edit").first.click()
+    waiting.get_by_role("textbox", name="Comment on line 1", exact=True).fill("Why the first?")
     assert find_serious_problems(page) == []
     waiting.get_by_role("button", name="Send 2 comments").click()
     expect(page.get_by_text("the message will be delivered when you resume it")).to_be_visible()
     expect(waiting).to_have_count(0)
     [sent] = read_messages(site, HALF_RUN)
     assert sent.startswith("A review of your changes on feat/half: 2 comments.")
-    assert "Nearly done.\n\n1. long.txt, line 1:\n```\nfirst\n```\nWhy first?\n\n2. long.txt, lines 13 to 15:" in sent
+    assert (
+        "Nearly done.\n\n1. long.txt, line 1:\n```\nfirst\n```\nWhy the first?\n\n2. long.txt, lines 13 to 15:" in sent
+    )
     page.reload()
-    expect(find_file(page)).to_contain_text("first")
-    expect(page.locator(".review-comment")).to_have_count(0)
+    expect(page.get_by_text("1 of 4 viewed")).to_be_visible()
+    expect(page.locator(".review-comment, .review-send")).to_have_count(0)
 
 
 def test_comments_on_a_worker_that_has_ended_start_another_one(site: Site, visitor: Visitor) -> None:

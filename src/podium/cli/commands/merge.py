@@ -68,18 +68,7 @@ def merge_command(
     worker has finished, merge its branch instead of the original one.
     With --only, which can be repeated, the other changes of the branch stay on it and can be merged later.
     """
-    if bool(branches) == is_all:
-        raise click.UsageError(
-            "give the branches to merge, or use --all" if not is_all else "give branches or --all, not both"
-        )
-    if resolver is not None and not is_resolving:
-        raise click.UsageError("--resolver needs --resolve; give both")
-    if not all(text.strip() for text in commands):
-        raise click.UsageError("--check is empty; give a command that must pass, e.g. 'make test'")
-    if names and len(branches) != 1:
-        raise click.UsageError("--only needs exactly one branch; give one, without --all")
-    if tree is not None and len(tree) < SHORT:
-        raise click.UsageError(f"--tree {tree!r} is too short; give at least {SHORT} digits")
+    _check_usage(branches, is_all, commands, names, resolver if not is_resolving else None, tree)
     there = RepoContext(repo) if repo is not None else ctx.find_object(RepoContext) or RepoContext()
     checks = {**there.settings.checks, **{text: (SHELL, "-c", text) for text in commands}}
     target = onto or anyio.run(read_current_branch, there.repository)
@@ -107,6 +96,29 @@ def merge_command(
         outcome = replace(outcome, resolving=tuple(anyio.run(send_resolvers, there, outcome.train, team)))
         print_resolvers(outcome.resolving, is_json=is_json)
     return conclude_merge(there, outcome, options)
+
+
+def _check_usage(
+    branches: tuple[str, ...],
+    is_all: bool,
+    commands: tuple[str, ...],
+    names: tuple[str, ...],
+    unused_resolver: str | None,
+    tree: str | None,
+) -> None:
+    """Raise UsageError if options do not fit together. `unused_resolver` is a resolver without --resolve."""
+    if bool(branches) == is_all:
+        raise click.UsageError(
+            "give the branches to merge, or use --all" if not is_all else "give branches or --all, not both"
+        )
+    if unused_resolver is not None:
+        raise click.UsageError("--resolver needs --resolve; give both")
+    if not all(text.strip() for text in commands):
+        raise click.UsageError("--check is empty; give a command that must pass, e.g. 'make test'")
+    if names and len(branches) != 1:
+        raise click.UsageError("--only needs exactly one branch; give one, without --all")
+    if tree is not None and len(tree) < SHORT:
+        raise click.UsageError(f"--tree {tree!r} is too short; give at least {SHORT} digits")
 
 
 def _report_nothing_to_merge(there: RepoContext, target: str, options: MoveOptions) -> int:

@@ -10,6 +10,8 @@ import { collectLines } from "./diff_rows.mjs";
 import { reveal, revealLine } from "./reveal.mjs";
 import { isOver } from "./worker_badge.mjs";
 
+const IN_LIST = "list ";
+
 /** Return the comments on a worker's diff that were not sent yet, with what can be done with them. */
 export function useReview(run) {
   const review = useMemo(() => makeReview(run), [run]);
@@ -20,7 +22,7 @@ export function useReview(run) {
 function makeReview(run) {
   const name = `podium-review ${run}`;
   const comments = signal(recall(name, []));
-  /** The id of the comment that is being written, or an empty string. */
+  /** The id of the comment that is being written, after IN_LIST if that happens in the list, or an empty string. */
   const editing = signal("");
   const change = (make) => {
     comments.value = make(recall(name, comments.peek()));
@@ -30,7 +32,7 @@ function makeReview(run) {
   const remove = (id) => change((all) => all.filter((one) => one.id !== id));
   /** End writing; a comment without text is gone. */
   const finish = () => {
-    const id = editing.peek();
+    const id = editing.peek().replace(IN_LIST, "");
     editing.value = "";
     change((all) => all.filter((one) => one.id !== id || one.text.trim()));
   };
@@ -84,26 +86,26 @@ function CommentForm({ review, comment, file }) {
     }
   };
   const { id, side, first, last } = comment;
-  const above = collectLines(file, side, first - 1, last);
+  const above = file && collectLines(file, side, first - 1, last);
   return html`<div class="review-comment" data-editing>
     <label class="field"><span>Comment on ${describeLines(comment)}</span>
       <textarea ref=${field} rows="3" value=${comment.text} onKeyDown=${press} onInput=${(event) => review.update(id, { text: event.target.value })}></textarea></label>
     <div class="row"><button type="button" class="button small primary" onClick=${review.finish}>Done</button>
-      <button type="button" class="button small" disabled=${!above} onClick=${() => review.reach(file, comment, first - 1, last)}>Include the line above</button>
+      ${file ? html`<button type="button" class="button small" disabled=${!above} onClick=${() => review.reach(file, comment, first - 1, last)}>Include the line above</button>` : null}
       <button type="button" class="button small plain" onClick=${() => { review.editing.value = ""; review.remove(id); }}>Remove</button></div></div>`;
 }
 
+/** A comment in the list. It can be edited there, because its file can be folded or have other lines by now. */
 function Pending({ comment, review, isShown }) {
   const edit = () => {
     review.finish();
-    review.editing.value = comment.id;
-    document.getElementById(`comment-${comment.id}`)?.scrollIntoView({ block: "center" });
+    review.editing.value = IN_LIST + comment.id;
   };
-  return html`<li class="item"><div class="row"><code class="strong">${revealLine(comment.path)}</code><span class="quiet small">${describeLines(comment)}</span><span class="gap"></span>
-      ${isShown ? html`<button type="button" class="button small" onClick=${edit}>Edit</button>` : html`<span class="quiet small">on an earlier version</span>`}
+  return html`<li class="item"><div class="row"><code class="strong">${revealLine(comment.path)}</code><span class="quiet small">${describeLines(comment)}${isShown ? "" : ", on an earlier version"}</span>
+      <span class="gap"></span><button type="button" class="button small" onClick=${edit}>Edit</button>
       <button type="button" class="button small plain" onClick=${() => review.remove(comment.id)}>Remove</button></div>
     <pre class="block review-quote">${reveal((comment.lines || []).join("\n"))}</pre>
-    <p class="pre">${reveal(comment.text)}</p></li>`;
+    ${review.editing.value === IN_LIST + comment.id ? html`<${CommentForm} review=${review} comment=${comment} />` : html`<p class="pre">${reveal(comment.text)}</p>`}</li>`;
 }
 
 const DESTINATIONS = {
@@ -116,14 +118,16 @@ const DESTINATIONS = {
 export function SendReview({ worker, review, shown, group }) {
   const [note, setNote] = useState("");
   const key = useRef(crypto.randomUUID());
-  const comments = review.comments.value.filter((one) => one.text.trim());
+  const isListed = (one) => one.text.trim() || review.editing.value === IN_LIST + one.id;
+  const comments = review.comments.value.filter(isListed);
   if (!comments.length) return null;
   const isEnded = isOver(worker);
   const send = async () => {
     review.finish();
+    const written = review.comments.peek().filter((one) => one.text.trim());
     const body = {
       note, continues: isEnded,
-      comments: comments.map(({ path, side, first, last, lines, text }) => ({ path, side, first, last, text, lines: lines || [] })),
+      comments: written.map(({ path, side, first, last, lines, text }) => ({ path, side, first, last, text, lines: lines || [] })),
     };
     const sent = await post(`/api/workers/${worker.id}/review`, body, { key: key.current }).catch((problem) => {
       // If the reply was lost, the same key is sent again, so that the worker gets the comments once.
@@ -131,7 +135,7 @@ export function SendReview({ worker, review, shown, group }) {
       throw problem;
     });
     key.current = crypto.randomUUID();
-    for (const one of comments) review.remove(one.id);
+    for (const one of written) review.remove(one.id);
     setNote("");
     if (sent.run !== worker.id) go("workers", sent.run);
     return sent;
