@@ -354,6 +354,9 @@ async def test_only_some_files_of_a_branch_are_merged_and_the_rest_later(lab: Wo
     assert "podium merge feat --onto main --check 'test ! -e wrong' --only src/ --tree " in asked.stderr
     command = shlex.split(asked.stderr.partition("  podium ")[2].splitlines()[0])
     moved = await invoke_podium(lab, *command)
+    again = await invoke_podium(lab, "merge", "feat", "--only", "src", "--yes")
+    assert "main already contains the result" in again.stderr
+    assert list_integration_branches(lab) == []
     assert not (lab.repo.path / "b.txt").read_text().count("three")
     rest = await invoke_podium(lab, "merge", "feat", "--yes")
     assert (moved.exit_code, rest.exit_code) == (0, 0)

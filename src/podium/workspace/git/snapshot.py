@@ -69,9 +69,17 @@ async def take_snapshot(place: GitLocation, *, message: str = "Snapshot of the w
     return await write_commit(at, tree, [head.out.decode().strip()], message)
 
 
-async def write_commit(place: GitLocation, tree: str, parents: list[str], message: str, *, author: str = AUTHOR) -> str:
-    """Write a commit, without creating a ref to it, and return its id."""
-    who = f"{author} {int(time.time())} +0000"
+async def write_commit(
+    place: GitLocation,
+    tree: str,
+    parents: list[str],
+    message: str,
+    *,
+    author: str = AUTHOR,
+    seconds: int | None = None,
+) -> str:
+    """Write a commit, without creating a ref to it, and return its id. `seconds` is its time instead of now."""
+    who = f"{author} {int(time.time()) if seconds is None else seconds} +0000"
     lines = [f"tree {tree}", *(f"parent {one}" for one in parents), f"author {who}", f"committer {who}", "", message]
     text = "\n".join((*lines, "")).encode()
     return await read_git_output(place, "hash-object", "-t", "commit", "-w", "--stdin", stdin=text)

@@ -70,7 +70,9 @@ async def commit_part(place: GitLocation, base: str, commit: str, chosen: Sequen
     if tree == await resolve_tree(at, commit):
         return commit
     message = f"Take a part of {branch}\n\n{NOTE}: {commit}"
-    return await write_commit(at, tree, [base], message, author=await read_person(at))
+    # With the time of the branch's commit, the same choice is the same commit, which is merged only once.
+    seconds = int(await read_git_output(at, "log", "-1", "--format=%ct", commit))
+    return await write_commit(at, tree, [base], message, author=await read_person(at), seconds=seconds)
 
 
 async def write_part_tree(place: GitLocation, base: str, commit: str, chosen: Sequence[ChosenFile]) -> str:
