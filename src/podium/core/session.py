@@ -95,8 +95,9 @@ class Session:
     async def ask(self, prompt: str, *about: Any) -> Reply:
         """Send a prompt to the agent and return its reply; while the session is busy, wait in the queue.
 
-        `about` are the inputs that identify this turn in its digest. The prompt's text is not one of them, so
-        that a newer release can reword it.
+        Raise AgentFailed if the agent gives no valid reply, or if too many prompts are waiting. `about` are the
+        inputs that identify this turn in its digest. The prompt's text is not one of them, so that a newer release can
+        reword it.
         """
         if self._waiting > MAX_QUEUED_PROMPTS:
             raise AgentFailed(self._make_failure("limit", f"it already has {MAX_QUEUED_PROMPTS} prompts waiting"))

@@ -88,7 +88,10 @@ def compile_path_pattern(specifier: str) -> PathPattern:
 
 
 def escape_path(path: str) -> str:
-    """Return the specifier that matches only this path in the checkout. Special characters are escaped."""
+    """Return the specifier that matches this path in the checkout and everything below it.
+
+    Special characters are escaped. Raise Mistake for the checkout itself, which has no such specifier.
+    """
     if not path.strip("/"):
         raise Mistake("the checkout itself has no path; use /** for a rule that covers all of it")
     escaped = re.sub(r"([\\*?\[\]!#])", r"\\\1", path.strip("/"))
@@ -122,7 +125,10 @@ _PLAIN_CLASS = re.compile(r"\[[!^]?(?:(?![\[\]\\/&~|-])[ -~\w]-(?![\[\]\\/&~|-])
 
 @lru_cache(maxsize=4096)
 def normalise_spelling(text: str) -> str:
-    """Return the text composed and without invisible characters. File systems may ignore such differences."""
+    """Return the text in Unicode's NFKC form, without invisible characters.
+
+    File systems may ignore such differences.
+    """
     if text.isascii():
         return text
     visible = "".join(letter for letter in text if unicodedata.category(letter) != "Cf")

@@ -305,7 +305,10 @@ class WordsPattern:
 
 
 def compile_words_pattern(specifier: str) -> WordsPattern:
-    """Compile a specifier. Quotes and backslashes work as in a shell; a final ` *` matches any number of words."""
+    """Compile a specifier. Quotes and backslashes work as in a shell; a final ` *` matches any number of words.
+
+    Raise Mistake if a quote is not closed.
+    """
     text = specifier.strip()
     if text.endswith(":*"):
         text = f"{text[:-2]} *"

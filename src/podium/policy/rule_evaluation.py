@@ -82,7 +82,10 @@ def check(
     changed_lines: int = 0,
     large_diff: int = LARGE_DIFF,
 ) -> Verdict:
-    """Return the verdict on an action, or on a shell command. `changed_lines` is the number of lines in its diff."""
+    """Return the verdict on an action, or on a shell command. Raise Mistake if the mode or a rule is invalid.
+
+    `changed_lines` is the number of lines in the action's diff. With more than `large_diff`, the action needs approval.
+    """
     if mode not in _MODES:
         raise Mistake(f'unknown permission mode "{mode}"; available: {", ".join(_MODES)}')
     compiled = _compile_rules(rules if isinstance(rules, Rules) else parse_rules(rules, "the rules"))
@@ -96,7 +99,7 @@ _MODES: tuple[str, ...] = get_args(Mode)
 
 
 def narrow_rules(rules: Rules, by: Rules) -> Rules:
-    """Add the ask and deny rules of a repository, an agent or a step. Their allow rules are ignored."""
+    """Return `rules` with the ask and deny rules of `by`, such as an agent's. The allow rules of `by` are ignored."""
     return Rules(rules.allow, _remove_duplicates(rules.ask + by.ask), _remove_duplicates(rules.deny + by.deny))
 
 
@@ -283,7 +286,10 @@ PATHS = {"Glob": ("path", "pattern"), "Grep": ("path", "glob")}
 
 
 def parse_rules(value: Any, where: str) -> Rules:
-    """Parse the lists under allow, ask and deny. An item is a string or a mapping with rule, match and not_match."""
+    """Parse the lists under allow, ask and deny. An item is a string or a mapping with rule, match and not_match.
+
+    Raise Mistake, with `where` in the message, if a rule is invalid or contradicts its examples.
+    """
     if value is None:
         return Rules()
     if not isinstance(value, Mapping) or (unknown := [key for key in value if key not in _KINDS]):

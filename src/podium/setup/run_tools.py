@@ -84,7 +84,7 @@ class RunTools:
             for tool in box.select_acting_tools(agent.tools, agent.disallowed_tools)
         ]
         if op.checkout:
-            # The sandbox is for the run's own checkout, so there are no tools that run commands in another one.
+            # The sandbox is for the run's own checkout, so there are no tools that run commands in another checkout.
             without = (*agent.disallowed_tools, "Bash", "run_checks")
             there = self._make_toolbox(Path(op.checkout), op.rules, None)
             acting = there.select_acting_tools(agent.tools, without)

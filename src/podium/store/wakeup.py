@@ -70,7 +70,7 @@ class WakeupSender:
         self.find_sockets()
 
     def find_sockets(self) -> None:
-        """Refresh the set of sockets to wake."""
+        """Refresh the set of sockets to wake. Raise StoreFailed if the directory cannot be read."""
         try:
             self._sockets = {str(path) for path in self._folder.iterdir() if path.name.startswith(self._kind)}
         except OSError as error:
@@ -102,8 +102,9 @@ def send_wakeup(folder: Path, kind: WaiterKind) -> None:
 def ensure_socket_folder(store: Path) -> Path:
     """Return the private directory for a store's wakeup sockets, creating it if needed.
 
-    It is next to the store, or in /tmp if that path is too long for a socket. It does not depend on the
-    environment, because all processes that use the store must find the same directory.
+    It is next to the store, or in /tmp if that path is too long for a socket. It does not depend on the environment,
+    because all processes that use the store must find the same directory. Raise StoreFailed if it cannot be created or
+    is not private.
     """
     whole = store.resolve()
     folders = [whole.parent / f"{whole.name}-bells"]

@@ -17,7 +17,10 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder and everything in it, including read-only content. No symbolic link is followed."""
+    """Remove a folder and everything in it, including read-only content. No symbolic link is followed.
+
+    Raise OutsideFailed if `folder` itself is a symbolic link.
+    """
     if folder.is_symlink():
         raise OutsideFailed(f"{folder} is a symbolic link and was not removed; remove it yourself")
     top = _open_folder(os.fspath(folder), None)

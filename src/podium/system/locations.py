@@ -12,7 +12,10 @@ REPO_MARKERS = (".podium", ".git")
 
 
 def find_home_folder(environ: Mapping[str, str] = os.environ, given: Path | str | None = None) -> Path:
-    """Return Podium's home folder: `given`, or PODIUM_HOME if it is set, or `~/.podium`."""
+    """Return Podium's home folder: `given`, or PODIUM_HOME if it is set, or `~/.podium`.
+
+    Raise Mistake if none of them can be used, because the user has no home folder.
+    """
     if named := given or environ.get("PODIUM_HOME"):
         return Path(named).absolute()
     try:

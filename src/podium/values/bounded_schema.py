@@ -58,7 +58,7 @@ def iter_schema_errors(schema: Mapping[str, Any], value: object) -> Iterator[tup
         for keyword, check in base.VALIDATORS.items()
     }
     bounded["additionalProperties"] = count_checks(check_additional)
-    # With an empty registry, a schema cannot cause another one to be fetched from the network.
+    # With an empty registry, a schema cannot cause another schema to be fetched from the network.
     validator = extend(base, bounded)(schema, registry=Registry())  # type: ignore[no-untyped-call]
     try:
         for error in validator.iter_errors(value):

@@ -223,7 +223,8 @@ def start_commander(
     """Start a commander for the store of these settings.
 
     The new process inherits `delivery` and uses the keys in `environ` for that run. If another commander is already
-    running, the new process sends the keys to that commander and exits.
+    running, the new process sends the keys to that commander and exits. Raise Mistake if the log folder cannot be
+    created.
     """
     logs = settings.home / "logs"
     try:

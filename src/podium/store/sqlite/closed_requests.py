@@ -52,7 +52,7 @@ def _find_request(reader: StoreReader, prefix: str) -> tuple[Entry, Asked] | Non
 
 
 def _describe_denial(entry: Entry, request: Asked, answered: Answered, summary: RunSummary) -> str:
-    """Describe a request that Podium denied because no person answered it."""
+    """Describe a request that Podium itself denied."""
     assert isinstance(answered, PermissionAnswered)
     assert isinstance(request, PermissionAsked)
     tool = truncate_text(escape_unprintable(request.action.tool))

@@ -29,9 +29,10 @@ class CommandKey(NamedTuple):
 
 
 def claim_command_key(store: Path, key: str, digest: str, *, id: str = "") -> CommandKey:
-    """Store a key with a new id, or return what is stored for it. Raise Mistake if it was used for something else.
+    """Store a key with a new id, unless it is stored already, and return what is stored for it.
 
-    `digest` identifies the command and its arguments. If `id` is given, a new key is stored with this id.
+    Raise Mistake if the key has an invalid length or was used for another command. `digest` identifies the command and
+    its arguments. If `id` is given, a new key is stored with this id.
     """
     if not 0 < len(key) <= LONGEST_KEY:
         raise Mistake(f"an idempotency key has 1 to {LONGEST_KEY} characters, got {len(key)}")

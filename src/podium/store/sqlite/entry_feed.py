@@ -74,7 +74,7 @@ class EntryFeed:
         raise unknown_cursor(cursor)
 
     def read_after(self, position: int, most: int) -> list[FeedRow]:
-        """Return the entries after a position, at most this many."""
+        """Return the entries after a position, at most `most` of them."""
         with translate_sqlite_errors(self.path):
             found = self._connection.execute(
                 "SELECT rowid, run, seq, kind, line FROM entry WHERE rowid > ? ORDER BY rowid LIMIT ?", (position, most)

@@ -55,7 +55,7 @@ class EntryIndex:
         self._connection.close()
 
     def find_lines(self, run: str, wanted: EntryFilter, *, after: int = 0) -> list[bytes]:
-        """Return the lines of a run's entries after a sequence number that meet all criteria, in order."""
+        """Return, in order, the lines of a run's entries that follow a sequence number and meet all criteria."""
         self._add_new_entries(run)
         criteria, values = build_criteria(wanted)
         with translate_sqlite_errors(self.path):
@@ -67,7 +67,7 @@ class EntryIndex:
             return [bytes(row[-1]) for row in found]
 
     def iter_newest_lines(self, wanted: EntryFilter) -> Iterator[tuple[str, bytes]]:
-        """Yield the entries of all runs that meet all criteria, newest first: the run and the line of each.
+        """Yield the run and the line of each entry in the store that meets all criteria, newest first.
 
         Entries that a fork shares with another run are yielded once, for the other run.
         """

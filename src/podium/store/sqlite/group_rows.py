@@ -77,7 +77,7 @@ class Groups:
             return now.with_changes(reconcile_groups(new, now, next_id=max(now.groups, default=0) + 1))
 
     def read_start_times(self) -> dict[str, float]:
-        """Return the creation time of each run, newest first."""
+        """Return the creation time of each run, keyed by run id, newest first."""
         with translate_sqlite_errors(self.path):
             return dict(self._connection.execute("SELECT id, created FROM run ORDER BY created DESC, id").fetchall())
 
@@ -144,7 +144,10 @@ class Groups:
             )
 
     def order_runs(self, group: Group, runs: Sequence[GroupedRun]) -> None:
-        """Put these runs first in their group, in this order. The other runs follow, newest first."""
+        """Put these runs first in their group, in this order. The other runs follow, newest first.
+
+        Raise Mistake if one of the runs is not in the group.
+        """
         with self._edit_arrangement() as now:
             places = {_find_current_run(run, now).run: place for place, run in enumerate(runs, 1)}
             inside = [placement for placement in now.grouped_runs.values() if placement.group == group.id]

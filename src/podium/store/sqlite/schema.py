@@ -198,7 +198,10 @@ def open_connection(path: Path, *, create: bool) -> sqlite3.Connection:
 
 
 def open_for_reading(path: Path) -> sqlite3.Connection:
-    """Open a connection for reading. An older store is migrated first. Raise StoreFailed if there is no store."""
+    """Open a connection for reading. An older store is migrated first.
+
+    Raise StoreFailed if there is no store, and StoreCorrupt if the store has lost its content.
+    """
     if not path.exists():
         raise StoreFailed(f"no store at {path} yet; the first run creates it")
     with translate_sqlite_errors(path):
@@ -355,7 +358,7 @@ def _split_statements(script: str) -> Iterator[str]:
 
 @contextmanager
 def translate_sqlite_errors(path: Path) -> Iterator[None]:
-    """Translate SQLite's errors into Podium's."""
+    """Translate SQLite's errors into LeaseLost, StoreCorrupt and StoreFailed."""
     try:
         yield
     except sqlite3.IntegrityError as error:

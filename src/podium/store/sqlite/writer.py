@@ -88,9 +88,9 @@ class StoreWriter:
         self._thread.start()
 
     def enqueue(self, write: Write) -> Batch:
-        """Queue a write, and return the batch that it will be part of."""
+        """Queue a write, and return the batch that it will be part of. Raise StoreFailed if the writer is closed."""
         if self._is_closed:
-            raise StoreFailed("this App is closed; open another one to continue")
+            raise StoreFailed("this App is closed; open another App to continue")
         if not self._is_due and not self._is_committing:
             self._is_due = True
             self._loop.call_soon(self.start_batch)

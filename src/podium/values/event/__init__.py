@@ -317,7 +317,7 @@ _decoder = msgspec.json.Decoder(Entry)
 
 
 def decode_entry(line: bytes, *, run: str = "") -> Entry:
-    """Decode an entry from a line of JSON. Raise StoreCorrupt, with `run` in the message, if it is invalid."""
+    """Decode an entry from a line of JSON. Raise StoreCorrupt if it is invalid. `run` is used in the message."""
     try:
         return _decoder.decode(line)
     except msgspec.MsgspecError as error:

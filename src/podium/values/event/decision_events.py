@@ -32,7 +32,10 @@ class DecisionProposed(EventBase, frozen=True, kw_only=True, tag="decision_propo
 
 
 class BallotCast(EventBase, frozen=True, kw_only=True, tag="ballot_cast"):
-    """A member voted for an option, or abstained (`option` is empty). A member's last ballot in time counts."""
+    """A member voted for an option, or abstained (`option` is empty).
+
+    If a member votes more than once, the last ballot before the vote closes counts.
+    """
 
     survives_power_loss: ClassVar[bool] = True
 

@@ -27,7 +27,7 @@ class OperationEnded(EventBase, frozen=True, kw_only=True, tag="operation_ended"
     """An agent's operation ended, and with it every unfinished operation below it.
 
     `seconds` is how long it worked, without the time that it waited for a person. It is recorded only if the operation
-    shares a limit of seconds with other operations.
+    shares a time limit with other operations.
     """
 
     outcome: Outcome

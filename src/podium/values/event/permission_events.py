@@ -22,8 +22,8 @@ It is empty in the logs of early releases.
 class PermissionAsked(EventBase, frozen=True, kw_only=True, tag="permission_asked"):
     """An agent requested permission for an action, which is executed only if the answer allows it.
 
-    `shown` shows what the action would do, such as a diff. `reason` is the rule that requires permission, or says
-    that no rule matches. `always` is the rule that would allow this and similar actions permanently; it is empty
+    `shown` shows what the action would do, such as a diff. `reason` says why permission is required, such as the
+    rule that requires it. `always` is the rule that would allow this and similar actions permanently; it is empty
     if that is not safe to offer. `denied` lists earlier denials of the same action. `risks` are facts about the
     action that a person should notice. `agent_reason` is the end of what the
     agent wrote before the call; it is untrusted, like everything that an agent writes.

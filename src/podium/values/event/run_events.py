@@ -79,7 +79,7 @@ class BudgetChanged(EventBase, frozen=True, kw_only=True, tag="budget_changed"):
 
 
 class MessageReceived(EventBase, frozen=True, kw_only=True, tag="message_received"):
-    """The user sent a message to one of the run's agents; it is delivered with the agent's next turn."""
+    """The user sent a message to an agent of the run; it is delivered with the agent's next prompt or model call."""
 
     survives_power_loss: ClassVar[bool] = True
 
@@ -91,7 +91,7 @@ class MessageReceived(EventBase, frozen=True, kw_only=True, tag="message_receive
 
 
 class MessagesDelivered(EventBase, frozen=True, kw_only=True, tag="messages_delivered"):
-    """These messages were delivered with the turn that starts here, and with no other turn."""
+    """These messages were added to an agent's prompt at this point, and at no other. `text` is the added text."""
 
     ids: tuple[str, ...]
     text: str = ""

@@ -62,7 +62,7 @@ class ReasoningStreamed(EventBase, frozen=True, kw_only=True, tag="reasoning_str
 
 
 class TextSuperseded(EventBase, frozen=True, kw_only=True, tag="text_superseded"):
-    """The model is called again; the text that this call streamed is discarded."""
+    """The model is called again, so the text streamed since the last tool call is discarded."""
 
 
 class ModelReplied(EventBase, frozen=True, kw_only=True, tag="model_replied"):

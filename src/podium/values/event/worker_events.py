@@ -45,7 +45,7 @@ class WorkerSent(EventBase, frozen=True, kw_only=True, tag="worker_sent"):
 class WorkerReturned(EventBase, frozen=True, kw_only=True, tag="worker_returned"):
     """A worker ended: its outcome, its answer or error, its usage and the files that it changed.
 
-    `base` is the commit that its branch started at, and `commit` is the last one on it. `signal` is the handover or
+    `base` is the commit that its branch started at, and `commit` is the last commit on it. `signal` is the handover or
     blocker with which the worker, as the owner of a plan step, ended its turn, and `summary` summarises that turn.
     """
 

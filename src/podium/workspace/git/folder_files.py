@@ -12,7 +12,10 @@ FILE_MODES = (b"100644", b"100755")
 
 
 async def list_folder_blobs(place: GitLocation, tree: str, folder: str) -> dict[str, str]:
-    """Return the blob ids of the files directly in a folder, keyed by path. Links and subfolders are left out."""
+    """Return the blob ids of the files directly in a folder, keyed by path. Links and subfolders are left out.
+
+    Raise OutsideFailed if git fails.
+    """
     listed = await call_git(place, "ls-tree", "-z", "--full-tree", "--end-of-options", tree, f"{folder}/")
     if listed.code != 0:
         raise OutsideFailed(f"git ls-tree failed: {listed.err}")
@@ -32,7 +35,10 @@ async def read_folder_files(place: GitLocation, tree: str, folder: str) -> dict[
 
 
 async def read_blobs(place: GitLocation, blobs: Iterable[str]) -> dict[str, str]:
-    """Return the texts of these blobs, keyed by id; empty for a blob that is not UTF-8."""
+    """Return the texts of these blobs, keyed by id; empty for a blob that is not UTF-8.
+
+    Raise OutsideFailed if git fails or a blob is missing.
+    """
     wanted = list(dict.fromkeys(blobs))
     if not wanted:
         return {}

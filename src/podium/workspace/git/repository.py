@@ -97,7 +97,7 @@ class GitResult:
 
 
 def find_trusted_program(name: str, *, outside: Path) -> str | None:
-    """Return the absolute path of a program outside the directory `outside`, where workers can write, or None."""
+    """Return the absolute path of a program, or None. Programs in `outside`, where workers can write, are ignored."""
     kept_out = outside.resolve()
     for folder in (*TRUSTED, *os.environ.get("PATH", "").split(os.pathsep)):
         if not os.path.isabs(folder):  # noqa: PTH117 - an empty entry means the working directory

@@ -17,7 +17,10 @@ SHORT = 12
 
 
 def resolve_location(place: GitLocation) -> Repository | Checkout:
-    """Return the repository or checkout at a location, so that git does not have to search for it on every call."""
+    """Return the repository or checkout at a location, so that git does not have to search for it on every call.
+
+    Raise Mistake for a path that is not in a repository.
+    """
     return Repository.at(place) if isinstance(place, Path) else place
 
 
@@ -48,7 +51,7 @@ async def resolve_tree(repo: GitLocation, commit: str) -> str:
 
 
 async def contains_commit(repo: GitLocation, commit: str, earlier: str) -> bool:
-    """Return whether `earlier` is `commit` itself or one of its ancestors."""
+    """Return whether `earlier` is `commit` itself or one of its ancestors. Raise OutsideFailed if git fails."""
     done = await call_git(repo, "merge-base", "--is-ancestor", earlier, commit)
     if done.code not in (0, 1):
         raise OutsideFailed(f"git merge-base failed: {escape_unprintable(truncate_text(done.err, 300))}")
