@@ -20,11 +20,11 @@ from .core.placement import Placement
 from .core.timeline import Timeline
 from .engines.engine_choice import Engines
 from .engines.model.price_cache import PriceCache
-from .engines.model.provider_throttle import ProviderThrottle
 from .patterns.registry import OnDiscussion
 from .runs.run_handle import Run, drive_run
 from .runs.run_launcher import RunLauncher
 from .runs.run_options import RunOptions
+from .setup.call_options import find_call_options
 from .setup.engine_lookup import find_engine
 from .setup.settings import Settings
 from .store.fault_injection import Fault, parse_fault
@@ -66,7 +66,7 @@ class App:
             engines = Engines(
                 self.settings.add_provider_addresses(self._environ),
                 self._custom_engines,
-                make_throttle=partial(make_provider_throttle, self.settings),
+                find_options=partial(find_call_options, self.settings),
                 run_in_background=self._start_in_thread,
                 price_cache=PriceCache(self.settings.home / "model-prices.json"),
             )
@@ -179,15 +179,3 @@ async def _commit_work(timeline: Timeline, started: RunStarted, settings: Settin
     from .workers.work_commit import commit_worker_changes  # imported here for start-up time: few runs are workers'
 
     return await commit_worker_changes(timeline, started, settings, succeeded=succeeded)
-
-
-def make_provider_throttle(settings: Settings, provider: str) -> ProviderThrottle:
-    """Return a throttle with the limits that the settings define for a provider."""
-    limits = settings.providers.get(provider)
-    if limits is None:
-        return ProviderThrottle()
-    return ProviderThrottle(
-        requests_per_minute=limits.requests_per_minute,
-        tokens_per_minute=limits.tokens_per_minute,
-        concurrent=limits.concurrent,
-    )

@@ -533,6 +533,20 @@ async def test_a_wait_that_was_announced_is_no_silence(bench: Callable[..., Benc
         assert (await session.ask("hi")).text == "at last"
 
 
+async def test_an_engine_can_allow_itself_longer_pauses_until_it_takes_that_back(bench: Callable[..., Bench]) -> None:
+    async def pauses(prompt: str) -> AsyncGenerator[Piece]:
+        yield Postponed(0.0, pause=5.0)
+        yield Text("a")
+        await sleep(0.3)
+        yield Text("b")
+        yield Postponed(0.0)
+        await sleep(60)
+
+    async with bench(pauses, turn_limits=TurnLimits(thinking=0.1)).session() as session:
+        with pytest.raises(AgentFailed, match=r"timed out after 0\.1 s of silence"):
+            await session.ask("hi")
+
+
 async def test_half_a_character_is_written_as_a_mark_and_breaks_nothing(bench: Callable[..., Bench]) -> None:
     async def stutters(prompt: str) -> AsyncGenerator[Piece]:
         yield Text("caf\ud83d")

@@ -13,6 +13,7 @@ import aiohttp
 import anyio
 import msgspec
 import pytest
+from anyio.abc import SocketAttribute, SocketStream
 from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import structs
@@ -32,6 +33,7 @@ from podium.store.sqlite.store import SqliteStore
 from podium.testing import ModelServer
 from podium.values.errors import Mistake, OutsideFailed
 from podium.values.event import ModelReplied, ToolUse
+from podium.values.limits import CallLimits
 from podium.values.usage import Usage
 
 from ..studio import Studio
@@ -343,6 +345,60 @@ async def test_cancelling_a_silent_call_closes_the_connection_at_once(api: Api) 
 
         with anyio.fail_after(40):
             await server.wait_idle()
+
+
+@pytest.mark.parametrize(
+    ("move", "limits", "said", "message"),
+    [
+        ({"silent": True}, CallLimits(first_token=0.05), [], "0.05 s (first_token_timeout in the settings)"),
+        ({"says": "abcd", "pieces": 2, "pace": 3600}, CallLimits(silence=0.05), ["ab"], "0.05 s (silence_timeout in"),
+    ],
+)
+async def test_a_server_that_is_silent_for_too_long_fails_the_call(
+    api: Api, move: dict[str, Any], limits: CallLimits, said: list[str], message: str
+) -> None:
+    heard: list[ReplyPart] = []
+    async with ModelServer([move]) as server, open_wire(api, server.url) as wire:
+        with pytest.raises(OutsideFailed) as caught:
+            async with aclosing(wire.stream(structs.replace(make_call(), limits=limits))) as stream:
+                async for part in stream:
+                    heard.append(part)
+        with anyio.fail_after(40):
+            await server.wait_idle()
+
+    assert [part.text for part in heard if isinstance(part, Text)] == said
+    assert f"{api.name} sent nothing for {message}" in str(caught.value)
+    assert (caught.value.retryable, caught.value.is_silent) == (True, True)
+
+
+async def test_the_arguments_of_a_long_tool_call_are_no_silence(api: Api) -> None:
+    events = [api.start + api.call_start(0, "1", "look")]
+    events += [api.call_part(0, text) for text in ('{"at": "', "x", "y", '"}')]
+    events += [api.stop("tool_calls") + api.last_event]
+    parts = [STREAM_HEAD, *(b"%x\r\n%b\r\n" % (len(event), event) for event in events), b"0\r\n\r\n"]
+    call = structs.replace(make_call(tools=(LOOK,)), limits=CallLimits(first_token=0.4, silence=0.4))
+    async with serve_in_pieces(parts, pause=0.15) as url, open_wire(api, url) as wire:
+        heard = await collect_parts(wire, call)
+
+    assert [part.call.arguments for part in heard if isinstance(part, ToolCallPart)] == [{"at": "xy"}]
+    assert heard.count(Reasoning("")) >= 3  # so that the turn does not time out either
+
+
+@asynccontextmanager
+async def serve_in_pieces(pieces: list[bytes], *, pause: float) -> AsyncIterator[str]:
+    """Serve one response, whose pieces are sent with a pause between them."""
+
+    async def answer(stream: SocketStream) -> None:
+        async with stream:
+            await stream.receive()
+            for piece in pieces:
+                await stream.send(piece)
+                await anyio.sleep(pause)
+
+    async with await anyio.create_tcp_listener(local_host="127.0.0.1") as listener, anyio.create_task_group() as group:
+        group.start_soon(listener.serve, answer)
+        yield f"http://127.0.0.1:{listener.listeners[0].extra(SocketAttribute.local_port)}/v1"
+        group.cancel_scope.cancel()
 
 
 async def test_an_unreachable_server_is_a_retryable_failure(api: Api) -> None:

@@ -16,7 +16,7 @@ from anyio import CancelScope, create_task_group, move_on_after, sleep
 from hypothesis import given
 from hypothesis import strategies as st
 
-from podium.engines.model.provider_throttle import ProviderThrottle
+from podium.engines.model.provider_throttle import QUEUE_NOTICE_SECONDS, ProviderThrottle
 from podium.values.errors import Mistake, OutsideFailed
 
 UNREACHABLE = OutsideFailed("cannot be reached", retryable=True)
@@ -82,6 +82,36 @@ class CallRecorder:
 
 
 # Limits
+
+
+def test_a_call_that_waits_for_other_calls_is_told_how_many_are_ahead_of_it() -> None:
+    async def scene() -> None:
+        throttle, reports = make_throttle(concurrent=1), list[tuple[float, int, int]]()
+
+        async def make_call(number: int) -> None:
+            async with throttle.reserve_slot(1, lambda ahead: reports.append((now(), number, ahead))):
+                await sleep(4.0)
+
+        async with create_task_group() as group:
+            for number in range(4):
+                group.start_soon(make_call, number)
+
+        # The second call waited only 4 s, and at 5 s the first call is over.
+        assert reports == [(QUEUE_NOTICE_SECONDS, 2, 1), (QUEUE_NOTICE_SECONDS, 3, 2)]
+
+    run_skipping_time(scene)
+
+
+def test_a_wait_for_the_rate_limit_is_no_queue() -> None:
+    async def scene() -> None:
+        throttle, reports = make_throttle(requests_per_minute=1), list[int]()
+        for _ in range(2):
+            async with throttle.reserve_slot(1, reports.append):
+                pass
+
+        assert (now(), reports) == (60.0, [])
+
+    run_skipping_time(scene)
 
 
 def test_without_limits_no_call_waits() -> None:

@@ -66,12 +66,14 @@ class WorktreeSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ProviderLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A provider's URL and rate limits. None means not set."""
+    """A provider's URL, the limits on the calls to it, and the limits on its silence in seconds. None means not set."""
 
     base_url: str | None = None
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     concurrent: int | None = None
+    first_token_timeout: float | None = None
+    silence_timeout: float | None = None
 
 
 class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):

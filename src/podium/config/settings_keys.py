@@ -165,7 +165,7 @@ def read_worktree_folder(reader: FieldReader) -> str:
 
 
 def read_providers(reader: FieldReader) -> dict[str, ProviderLimits]:
-    """Read providers by name. Each has a URL and rate limits."""
+    """Read providers by name. Each has a URL and limits."""
     entries = reader.iter_entries("providers such as openai: {concurrent: 8}")
     return {name.lower(): ProviderLimits(**entry.read_values(PROVIDER_READERS)) for name, entry in entries}
 
@@ -226,6 +226,8 @@ PROVIDER_READERS: Readers = {
     "requests_per_minute": FieldReader.read_int,
     "tokens_per_minute": FieldReader.read_int,
     "concurrent": FieldReader.read_int,
+    "first_token_timeout": FieldReader.read_positive_number,
+    "silence_timeout": FieldReader.read_positive_number,
 }
 READERS: Readers = {
     "model": FieldReader.read_text,

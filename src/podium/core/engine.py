@@ -64,9 +64,13 @@ class Finished(Struct, frozen=True, gc=False):
 
 
 class Postponed(Struct, frozen=True, gc=False):
-    """The engine will be silent for this many seconds, for example while it waits to retry."""
+    """The engine will be silent for this many seconds, for example while it waits to retry.
+
+    Until the next such piece, it may also be silent for `pause` seconds between two other pieces.
+    """
 
     seconds: float
+    pause: float = 0.0
 
 
 Piece = Text | Reasoning | ToolStarted | ToolFinished | Superseded | Postponed | Finished

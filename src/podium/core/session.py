@@ -234,6 +234,7 @@ class TurnListener:
         self._place = place
         self._turn_limits = turn_limits
         self._is_unconfirmed = False
+        self._allowed_pause = 0.0
         self._segments: list[list[str]] = [[]]
         self._open_tools: dict[str, str] = {}
         self._is_finished = False
@@ -281,6 +282,7 @@ class TurnListener:
             case Superseded():
                 self._supersede_text()
             case Postponed():
+                self._allowed_pause = piece.pause
                 self.timeout.move_deadline(min(monotonic() + piece.seconds + self._silence_limit, self._turn_deadline))
                 return
             case Finished():
@@ -304,11 +306,12 @@ class TurnListener:
 
     @property
     def _silence_limit(self) -> float:
+        limits = self._turn_limits
         if self._open_tools:
-            return self._turn_limits.running_tool
+            return limits.running_tool
         if self.calls:
-            return self._turn_limits.used_tools
-        return self._turn_limits.resumed if self._is_unconfirmed else self._turn_limits.thinking
+            return max(limits.used_tools, self._allowed_pause)
+        return limits.resumed if self._is_unconfirmed else max(limits.thinking, self._allowed_pause)
 
     def _flush_streamed(self) -> None:
         with suppress(StoreFailed):  # the next wait for the store raises this error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING
@@ -10,6 +11,8 @@ from typing import TYPE_CHECKING
 from ..core.engine import Engine
 from ..values.agent import Agent
 from ..values.errors import Mistake
+from ..values.limits import NO_CALL_LIMITS, CallLimits
+from ..values.model_abilities import UNTESTED, ModelAbilities
 from ..values.usage import Usage
 from .model import model_prices
 from .model.model_caller import Model, add_zero_cost
@@ -25,6 +28,26 @@ if TYPE_CHECKING:
 SCRIPTED = "scripted"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelAddress:
+    """A model on one server. `url` is the base URL, which may contain credentials."""
+
+    provider: Provider
+    url: str
+    model: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CallOptions:
+    """How a model is called: what is known about its abilities, and the limits on calls to its server."""
+
+    abilities: ModelAbilities = UNTESTED
+    limits: CallLimits = NO_CALL_LIMITS
+    requests_per_minute: int | None = None
+    tokens_per_minute: int | None = None
+    concurrent: int | None = None
+
+
 class KeyNotSet(Mistake):
     """An agent uses a provider whose key is not in the environment."""
 
@@ -32,7 +55,7 @@ class KeyNotSet(Mistake):
 class Engines:
     """One app's engines and the HTTP client that they share. Custom engines take precedence.
 
-    `make_throttle` returns the throttle for a provider. `run_in_background` runs a function without
+    `find_options` returns how a model is called. `run_in_background` runs a function without
     blocking the caller, because loading all prices takes longer than most calls.
     """
 
@@ -41,13 +64,13 @@ class Engines:
         environ: Mapping[str, str],
         custom_engines: Mapping[str, Engine] | None = None,
         *,
-        make_throttle: Callable[[str], ProviderThrottle] = lambda provider: ProviderThrottle(),
+        find_options: Callable[[ModelAddress], CallOptions] = lambda address: CallOptions(),
         run_in_background: Callable[[Callable[[], None]], object] = lambda work: None,
         price_cache: PriceCache | None = None,
     ) -> None:
         self._environ = environ
         self._custom_engines = dict(custom_engines or {})
-        self._make_throttle = make_throttle
+        self._find_options = find_options
         self._run_in_background = run_in_background
         self._price_cache = price_cache
         self._engines: dict[tuple[str, ...], Engine] = {}
@@ -106,14 +129,21 @@ class Engines:
         address = url if is_default and url else resolve_base_url(provider, self._environ)
         if provider.key_name is not None:
             self._prepare_price(provider.name, name)
+        options = self._find_options(ModelAddress(provider=provider, url=address, model=name))
         if address not in self._throttles:
-            self._throttles[address] = self._make_throttle(provider.name)
+            self._throttles[address] = _make_throttle(options)
+        key = self._environ.get(provider.key_name or "", "")
+        if provider.key_name and not key and address == provider.base_url:
+            raise KeyNotSet(f"{agent.name} uses a model from {provider.name}, but {provider.key_name} is not set")
         return Model(
-            wire=self._make_wire(agent, provider, address),
+            wire=make_wire(provider, address, key, self._get_client, takes_schema=options.abilities.json_schema),
             name=name,
+            provider=provider.name,
             add_cost=partial(model_prices.add_cost, provider.name, name),
             throttle=self._throttles[address],
-            window=partial(model_prices.find_context_window, provider.name, name),
+            limits=options.limits,
+            window=partial(_find_window, provider.name, name, options.abilities.window),
+            abilities=options.abilities,
         )
 
     def _prepare_price(self, provider: str, model: str) -> None:
@@ -123,33 +153,6 @@ class Engines:
                 self._run_in_background(model_prices.load_prices)
         elif not self._price_cache.restore(provider, model):
             self._run_in_background(partial(self._price_cache.load_and_store, provider, model))
-
-    def _make_wire(self, agent: Agent, provider: Provider, url: str) -> Wire:
-        key = self._environ.get(provider.key_name or "", "")
-        if provider.key_name and not key and url == provider.base_url:
-            raise KeyNotSet(f"{agent.name} uses a model from {provider.name}, but {provider.key_name} is not set")
-        from .model.http_wire import find_proxy  # for start-up time: aiohttp is loaded with the first wire
-
-        key_name = provider.key_name or "a key"
-        if provider.wire == "anthropic":
-            from .model.anthropic_wire import AnthropicWire  # for start-up time: each adapter is loaded when it is used
-
-            return AnthropicWire(
-                self._get_client, url, key, key_name=key_name, provider=provider.name, proxy=find_proxy(url)
-            )
-        from .model.openai_wire import OpenAIWire  # for start-up time: each adapter is loaded when it is used
-
-        return OpenAIWire(
-            self._get_client,
-            url,
-            key,
-            key_name=key_name,
-            provider=provider.name,
-            proxy=find_proxy(url),
-            asks_usage=provider.asks_usage,
-            takes_schema=provider.takes_schema,
-            limit_name=provider.limit_name,
-        )
 
     def _get_client(self) -> ClientSession:
         if self._client is None:
@@ -168,3 +171,50 @@ class Engines:
     ) -> None:
         if self._client is not None:
             await self._client.close()
+
+
+def make_wire(
+    provider: Provider,
+    url: str,
+    key: str,
+    get_client: Callable[[], ClientSession],
+    *,
+    takes_schema: bool | None = None,
+) -> Wire:
+    """Return the adapter for a provider's server at this address.
+
+    `takes_schema` is whether the server accepts schemas for replies, as far as it was tested.
+    """
+    from .model.http_wire import find_proxy  # for start-up time: aiohttp is loaded with the first wire
+
+    key_name = provider.key_name or "a key"
+    if provider.wire == "anthropic":
+        from .model.anthropic_wire import AnthropicWire  # for start-up time: each adapter is loaded when it is used
+
+        return AnthropicWire(get_client, url, key, key_name=key_name, provider=provider.name, proxy=find_proxy(url))
+    from .model.openai_wire import OpenAIWire  # for start-up time: each adapter is loaded when it is used
+
+    return OpenAIWire(
+        get_client,
+        url,
+        key,
+        key_name=key_name,
+        provider=provider.name,
+        proxy=find_proxy(url),
+        asks_usage=provider.asks_usage,
+        takes_schema=provider.takes_schema if takes_schema is None else takes_schema,
+        limit_name=provider.limit_name,
+    )
+
+
+def _make_throttle(options: CallOptions) -> ProviderThrottle:
+    return ProviderThrottle(
+        requests_per_minute=options.requests_per_minute,
+        tokens_per_minute=options.tokens_per_minute,
+        concurrent=options.concurrent,
+    )
+
+
+def _find_window(provider: str, model: str, tested: int | None) -> int | None:
+    """Return the context window that the server reported or, if it was not asked, the one in the price list."""
+    return tested or model_prices.find_context_window(provider, model)

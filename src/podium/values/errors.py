@@ -114,8 +114,8 @@ class OutsideFailed(PodiumError):
     """Something outside Podium failed; with `retryable`, the same call may succeed later.
 
     `retry_after` is the delay in seconds that a server asks for, and `status` is the HTTP status of its response.
-    `is_too_long` means that the prompt exceeds the model's context window, and `is_unknown_model` that the provider has
-    no model with this name.
+    `is_too_long` means that the prompt exceeds the model's context window, `is_unknown_model` that the provider has
+    no model with this name, and `is_silent` that it sent nothing for too long.
     """
 
     def __init__(
@@ -127,6 +127,7 @@ class OutsideFailed(PodiumError):
         status: int | None = None,
         is_too_long: bool = False,
         is_unknown_model: bool = False,
+        is_silent: bool = False,
     ) -> None:
         super().__init__(message)
         self.retryable = retryable
@@ -134,6 +135,7 @@ class OutsideFailed(PodiumError):
         self.status = status
         self.is_too_long = is_too_long
         self.is_unknown_model = is_unknown_model
+        self.is_silent = is_silent
 
 
 class StoreFailed(PodiumError):

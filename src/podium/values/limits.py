@@ -1,4 +1,4 @@
-"""Define a turn's limits: how long it can be silent, how long it can take, and how often it can call tools."""
+"""Define the limits of a turn and of a model call: how long each can be silent, and how long a turn can take."""
 
 from typing import Literal
 
@@ -23,3 +23,18 @@ class TurnLimits(Struct, frozen=True, kw_only=True):
 
 
 DEFAULT_TURN_LIMITS = TurnLimits()
+
+
+class CallLimits(Struct, frozen=True, kw_only=True):
+    """A model call's limits in seconds: until its reply begins, and between two parts of the reply.
+
+    None means that only the limits of the turn apply.
+    """
+
+    first_token: float | None = None
+    silence: float | None = None
+
+
+NO_CALL_LIMITS = CallLimits()
+LOCAL_CALL_LIMITS = CallLimits(first_token=300.0, silence=120.0)
+"""The limits for a server on this machine, which can take minutes to load a model and to read a long prompt."""

@@ -10,7 +10,8 @@ class ModelAbilities(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `native_calls` is the tool interface of the API, and `written_calls` are tool calls in the text of a
     reply. `json_schema` means that the server can make a reply follow a schema. `window` is the context window
-    in tokens, and `concurrent` is the number of calls that the server answers at the same time.
+    in tokens, `first_token_seconds` is the time until a short reply begins, and `concurrent` is the number of
+    calls that the server answers at the same time.
     """
 
     streaming: bool | None = None
@@ -20,6 +21,7 @@ class ModelAbilities(Struct, frozen=True, kw_only=True, omit_defaults=True):
     system_prompt: bool | None = None
     window: int | None = None
     tokens_per_second: float | None = None
+    first_token_seconds: float | None = None
     concurrent: int | None = None
 
 

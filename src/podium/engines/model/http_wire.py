@@ -7,19 +7,20 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Any
+from typing import Any, TypeVar
 from urllib.request import getproxies, proxy_bypass
 
 import aiohttp
 import anyio
 from yarl import URL
 
-from ...core.engine import Text
+from ...core.engine import Reasoning, Text
 from ...values.errors import Mistake, OutsideFailed
 from .model_prices import suggest_models
 from .model_wire import ModelCall, ReplyPart, estimate_call_size
@@ -35,6 +36,8 @@ LOOPBACK_HOSTS = frozenset({"localhost", "127.0.0.1", "::1"})
 _TIMEOUT = aiohttp.ClientTimeout(total=None, sock_connect=30)
 _DRAIN_SECONDS = 1.0
 _LARGEST_WRITE = 2**20
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -58,19 +61,30 @@ class Endpoint:
     async def stream_reply(
         self, call: ModelCall, payload: dict[str, Any], reply_format: ReplyFormat
     ) -> AsyncGenerator[ReplyPart, None]:
-        """Send the payload and yield the parts of the reply, parsed with this format."""
+        """Send the payload and yield the parts of the reply, parsed with this format.
+
+        If the call has limits, an empty part is yielded while only the arguments of a tool call arrive, so that the
+        caller can tell a long call from a silent server.
+        """
         body = encode(payload)
         sent = estimate_call_size(call, body)
         reply = ReplyParser(reply_format, make_failure=self.make_failure, sent=sent, place=len(call.messages))
-        response = await self._post_call(call, body)
+        silence = _SilenceTimer(call, self.make_failure)
+        response = await silence.limit(self._post_call(call, body))
         try:
             if response.status >= 300:
                 raise await self._read_refusal(response, call)
             content = response.content
             try:
-                while not reply.is_done and (data := await content.readany()):
+                while not reply.is_done and (data := await silence.limit(content.readany())):
+                    changes, is_shown = reply.changes, False
                     for part in _merge_texts(reply.feed(data)):
+                        is_shown = True
                         yield part
+                    if silence.is_limited and reply.changes > changes:
+                        silence.restart()
+                        if not is_shown:
+                            yield Reasoning("")
                 if not content.is_eof():
                     await _drain_response(content)
             except (aiohttp.ClientError, OSError) as error:
@@ -138,6 +152,37 @@ class Endpoint:
             status=status,
             is_too_long=status in (400, 413, 422) and error.is_too_long,
             is_unknown_model=is_unknown,
+        )
+
+
+class _SilenceTimer:
+    """Limits how long a call waits for the beginning of its reply, and then for each further part."""
+
+    def __init__(self, call: ModelCall, make_failure: Callable[..., OutsideFailed]) -> None:
+        self._limits = call.limits
+        self._make_failure = make_failure
+        self._seconds = call.limits.first_token
+        self._setting = "first_token_timeout"
+        self._started_at = time.monotonic()
+
+    @property
+    def is_limited(self) -> bool:
+        return self._limits.first_token is not None or self._limits.silence is not None
+
+    def restart(self) -> None:
+        """Start to wait for the next part of the reply."""
+        self._seconds, self._setting = self._limits.silence, "silence_timeout"
+        self._started_at = time.monotonic()
+
+    async def limit(self, waiting: Awaitable[T]) -> T:
+        """Wait for the server. Raise OutsideFailed if that takes too long since the last part of the reply."""
+        if self._seconds is None:
+            return await waiting
+        # A cancel scope takes as long as parsing a part, so there is none unless a limit is set.
+        with anyio.CancelScope(deadline=self._started_at + self._seconds):
+            return await waiting
+        raise self._make_failure(
+            f"sent nothing for {self._seconds:g} s ({self._setting} in the settings)", retryable=True, is_silent=True
         )
 
 

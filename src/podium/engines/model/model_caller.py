@@ -10,6 +10,7 @@ import random
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 
 import msgspec
@@ -21,7 +22,9 @@ from ...core.engine import EngineSessionSpec, Piece, Postponed, Reasoning, Super
 from ...core.scope import Scope
 from ...values.errors import AgentFailed, Failure, OutsideFailed, StoreFailed
 from ...values.event import CallCut, CallFailed, ModelReplied, Noticed, ToolUse
+from ...values.limits import NO_CALL_LIMITS, CallLimits
 from ...values.model_abilities import UNTESTED, ModelAbilities
+from ...values.plain_text import format_count
 from ...values.request import replace_surrogates
 from ...values.usage import Usage
 from .conversation import CHARACTERS_A_TOKEN, Conversation, count_characters
@@ -30,6 +33,9 @@ from .provider_throttle import ProviderThrottle
 
 BUDGET_WAIT_SECONDS = 10.0
 """How long a call waits for budget before it checks again. It is woken earlier when another call ends."""
+
+GRACE = 1.25
+"""How much longer a turn waits for a part of a reply than the call itself."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,8 +49,11 @@ class RetryPolicy:
     sleep: Callable[[float], Awaitable[None]] = sleep
 
     def next_delay(self, attempt: int, error: OutsideFailed) -> float | None:
-        """Return the seconds before the next attempt, or None for no retry. A provider's Retry-After is respected."""
-        if not error.retryable or attempt > self.max_retries:
+        """Return the seconds before the next attempt, or None for no retry. A provider's Retry-After is respected.
+
+        A call that failed because the server was silent is retried once, because every attempt takes minutes.
+        """
+        if not error.retryable or attempt > (1 if error.is_silent else self.max_retries):
             return None
         if error.retry_after is not None:
             return error.retry_after
@@ -63,7 +72,7 @@ def mark_unpriced(usage: Usage) -> Usage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Model:
-    """A model that can be called: its adapter, name, price, throttle, context window and tested abilities.
+    """A model that can be called: its adapter, price, throttle, limits, context window and tested abilities.
 
     `window` returns the size of the context window in tokens, or None if it is unknown. It is called
     only for long conversations, because the first lookup is slow.
@@ -71,8 +80,10 @@ class Model:
 
     wire: Wire
     name: str = ""
+    provider: str = ""
     add_cost: Callable[[Usage], Usage] = mark_unpriced
     throttle: ProviderThrottle = field(default_factory=ProviderThrottle)
+    limits: CallLimits = NO_CALL_LIMITS
     window: Callable[[], int | None] = lambda: None
     abilities: ModelAbilities = UNTESTED
 
@@ -181,6 +192,7 @@ class ModelCaller:
             tools=tools,
             key=f"{at.timeline.run}/{at.path}",
             schema=self._spec.schema,
+            limits=model.limits,
         )
         reply = _ReplyRecorder(model, call)
         throttle, expected = model.throttle, reply.estimate_usage(self._expected_output_tokens)
@@ -194,9 +206,10 @@ class ModelCaller:
             delay = throttle.estimate_delay(expected.tokens)
             if delay:
                 yield Postponed(delay)
-            async with throttle.reserve_slot(expected.tokens) as slot, at.timeline.effect:
-                if delay:
-                    yield Postponed(0.0)
+            slot = throttle.reserve_slot(expected.tokens, partial(self._report_queue, at, model))
+            async with slot, at.timeline.effect:
+                if delay or model.limits != NO_CALL_LIMITS:
+                    yield _allow_silence(model.limits)
                 try:
                     async with aclosing(model.wire.stream(call)) as heard:
                         async for piece in heard:
@@ -220,6 +233,14 @@ class ModelCaller:
                 slot.record_tokens(reply.end.usage.tokens)
                 self._input_scale = max(1.0, reply.end.usage.input_tokens / max(expected.input_tokens, 1))
                 yield at.record_outcome(reply.as_model_replied())
+
+    def _report_queue(self, at: Scope, model: Model, ahead: int) -> None:
+        """Tell the user that a call waits because the provider is busy with other calls."""
+        text = (
+            f"{self._spec.agent.name} waits for {model.provider or model.name} ({format_count(ahead, 'call')} ahead)."
+        )
+        with suppress(StoreFailed):  # the next wait for the store raises this error
+            at.record_each_time(Noticed(text=text))
 
     def _estimate_call(self, model: Model, expected: Usage) -> CallEstimate:
         """Estimate the usage of the call, with its cost if there is a cost limit."""
@@ -319,6 +340,11 @@ class _ReplyRecorder:
 
 def _count_tool_characters(tool: Tool) -> int:
     return len(tool.name) + len(tool.description) + len(msgspec.json.encode(tool.parameters))
+
+
+def _allow_silence(limits: CallLimits) -> Postponed:
+    """Return the piece that lets a call use its limits. The turn waits longer, so that the call fails first."""
+    return Postponed((limits.first_token or 0.0) * GRACE, pause=(limits.silence or 0.0) * GRACE)
 
 
 def make_refusal_failure(agent: str) -> AgentFailed:

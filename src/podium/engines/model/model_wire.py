@@ -14,6 +14,7 @@ from msgspec import Struct
 from ...core.engine import Reasoning, Text, Tool
 from ...values.attachment import Image
 from ...values.event import ToolUse
+from ...values.limits import NO_CALL_LIMITS, CallLimits
 from ...values.usage import NO_USAGE, Usage
 
 IMAGE_CHARACTERS = 6_000
@@ -41,7 +42,8 @@ class ModelCall(Struct, frozen=True, kw_only=True):
 
     `key` stays the same when the same step is repeated after a crash; wires send it as the
     idempotency key. `schema` is the JSON schema for the answer, or None for free text. A reply
-    longer than `max_tokens` is cut off by the provider, with the stop reason `length`.
+    longer than `max_tokens` is cut off by the provider, with the stop reason `length`. A call that exceeds
+    its `limits` fails as silent.
     """
 
     agent: str
@@ -52,6 +54,7 @@ class ModelCall(Struct, frozen=True, kw_only=True):
     key: str = ""
     schema: dict[str, Any] | None = None
     max_tokens: int | None = None
+    limits: CallLimits = NO_CALL_LIMITS
 
 
 def estimate_call_size(call: ModelCall, body: bytes) -> int:

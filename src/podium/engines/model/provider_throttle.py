@@ -7,6 +7,7 @@ retries failed calls.
 
 from __future__ import annotations
 
+import asyncio
 import math
 import random
 import time
@@ -22,6 +23,11 @@ WINDOW = 60.0
 FIRST_HOLD = 1.0
 LONGEST_HOLD = 30.0
 FAILURES_BEFORE_HOLD = 2
+QUEUE_NOTICE_SECONDS = 5.0
+"""How long a call waits for other calls before its queue is reported."""
+
+OnWait = Callable[[int], None]
+"""Called with the number of calls that are ahead of a call in the queue."""
 
 
 class ProviderThrottle:
@@ -46,6 +52,7 @@ class ProviderThrottle:
         requests_per_minute: int | None = None,
         tokens_per_minute: int | None = None,
         concurrent: int | None = None,
+        notice_seconds: float = QUEUE_NOTICE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = sleep,
         jitter: Callable[[], float] = random.random,
@@ -55,6 +62,7 @@ class ProviderThrottle:
         )
         self._tokens = None if tokens_per_minute is None else _MinuteQuota("tokens_per_minute", tokens_per_minute)
         self._concurrent = math.inf if concurrent is None else _require_positive("concurrent", concurrent)
+        self._notice_seconds = notice_seconds
         self._clock = clock
         self._sleep = sleep
         self._jitter = jitter
@@ -69,12 +77,13 @@ class ProviderThrottle:
         """Return how many seconds a call of `tokens` tokens would wait now; infinity if that depends on other calls."""
         return math.inf if self._waiting else self._seconds_until_ready(tokens)
 
-    def reserve_slot(self, tokens: int) -> CallSlot:
+    def reserve_slot(self, tokens: int, on_wait: OnWait | None = None) -> CallSlot:
         """Return the slot for a call of about `tokens` tokens. Entering the slot waits until the call can start.
 
-        Record the outcome of the call inside the block.
+        Record the outcome of the call inside the block. `on_wait` is called if the call has waited for some seconds
+        because the provider already works on as many calls as it may at once.
         """
-        return CallSlot(self, tokens)
+        return CallSlot(self, tokens, on_wait)
 
     def record_success(self) -> None:
         """Record that a call succeeded. The first part of a reply counts as success."""
@@ -130,12 +139,19 @@ class ProviderThrottle:
     async def _wait_in_queue(self, slot: CallSlot) -> None:
         """Wait until the slot is first in the queue and can start."""
         self._waiting.append(slot)
+        # A timer, because a task for every waiting call would need a task group that outlives the caller's block.
+        notice = asyncio.get_running_loop().call_later(self._notice_seconds, self._report_queue, slot)
         try:
             while wait := self._seconds_until_ready(slot.tokens) if self._waiting[0] is slot else math.inf:
                 await self._sleep_until_woken(slot, wait)
         finally:
+            notice.cancel()
             self._waiting.remove(slot)
             self._wake_first()
+
+    def _report_queue(self, slot: CallSlot) -> None:
+        if slot.on_wait is not None and self._in_flight >= self._concurrent:
+            slot.on_wait(self._in_flight + self._waiting.index(slot))
 
     async def _sleep_until_woken(self, slot: CallSlot, wait: float) -> None:
         """Wait for `wait` seconds or until the slot is woken."""
@@ -174,11 +190,12 @@ class ProviderThrottle:
 class CallSlot:
     """The slot for one call: acquired when the block is entered, released when it exits."""
 
-    __slots__ = ("_throttle", "quota_use", "tokens", "wake")
+    __slots__ = ("_throttle", "on_wait", "quota_use", "tokens", "wake")
 
-    def __init__(self, throttle: ProviderThrottle, tokens: int) -> None:
+    def __init__(self, throttle: ProviderThrottle, tokens: int, on_wait: OnWait | None) -> None:
         self._throttle = throttle
         self.tokens = tokens
+        self.on_wait = on_wait
         self.wake: Callable[[], None] | None = None
         self.quota_use: _QuotaUse | None = None
 

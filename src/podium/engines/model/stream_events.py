@@ -150,13 +150,15 @@ class ReplyParser:
     """Parses the bytes of one reply, which the network can split anywhere, into reply parts.
 
     `stop` is the stop reason, empty until the reply has ended. `is_done` is true when there is nothing
-    more to read. `sent` is the size of the request, and `place` is its position in the conversation; they
-    are used to fill in token counts and call ids that the server does not send.
+    more to read. `changes` is the number of changes so far, including pieces of tool calls. `sent` is
+    the size of the request, and `place` is its position in the conversation; they are used to fill in
+    token counts and call ids that the server does not send.
     """
 
     def __init__(self, reply_format: ReplyFormat, *, make_failure: FailureFactory, sent: int, place: int) -> None:
         self.stop = ""
         self.is_done = False
+        self.changes = 0
         self._format = reply_format
         self._read_event = reply_format.read_event
         self._make_failure = make_failure
@@ -176,6 +178,7 @@ class ReplyParser:
                 changes = self._read_event(event)
             except NOT_JSON as error:
                 raise self._make_failure(f"sent invalid JSON: {error}", retryable=True) from error
+            self.changes += len(changes)
             for change in changes:
                 # Comparing types takes a fifth of the time of a failing isinstance check.
                 if type(change) is Text or type(change) is Reasoning:

@@ -1,0 +1,62 @@
+"""Store what tests have shown that models can do, in `model_abilities.json` in Podium's home folder.
+
+The same model can have other abilities on another server, so a result belongs to an address and a model.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from ..values.model_abilities import UNTESTED, ModelAbilities
+
+NAME = "model_abilities.json"
+LOCK = ".model_abilities.lock"
+
+
+class AbilityRecord(Struct, frozen=True, kw_only=True):
+    """What a model can do on one server.
+
+    `url` has no credentials, and `at` is the time of the test in seconds since 1970.
+    """
+
+    url: str
+    provider: str
+    model: str
+    at: float
+    abilities: ModelAbilities
+
+
+class AbilityRecords(Struct, frozen=True, kw_only=True):
+    """The results of all tests, newest last."""
+
+    models: tuple[AbilityRecord, ...] = ()
+
+
+def load_ability_records(home: Path) -> tuple[AbilityRecord, ...]:
+    """Load the results of all tests. A missing or invalid file counts as empty."""
+    try:
+        return msgspec.json.decode((home / NAME).read_bytes(), type=AbilityRecords).models
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return ()
+
+
+def find_tested_abilities(home: Path, url: str, model: str) -> ModelAbilities:
+    """Return what a model can do on the server at this address, as far as it was tested."""
+    found = (one.abilities for one in load_ability_records(home) if (one.url, one.model) == (url, model))
+    return next(found, UNTESTED)
+
+
+def save_ability_record(home: Path, record: AbilityRecord) -> None:
+    """Save the result of a test, and replace an earlier result for the same server and model."""
+    # For start-up time: many commands read this file, but only one writes it.
+    from ..system.atomic_file import replace_file
+    from ..system.file_lock import hold_file_lock
+
+    path = home / NAME
+    with hold_file_lock(home / LOCK, protects=path):
+        others = tuple(one for one in load_ability_records(home) if (one.url, one.model) != (record.url, record.model))
+        content = AbilityRecords(models=(*others, record))
+        replace_file(path, msgspec.json.format(msgspec.json.encode(content)) + b"\n")

@@ -1,0 +1,36 @@
+"""Decide how a model is called, from the settings, the tests of the model and the place of its server."""
+
+from __future__ import annotations
+
+from ..config.settings_document import ProviderLimits
+from ..config.tested_models import find_tested_abilities
+from ..engines.engine_choice import CallOptions, ModelAddress
+from ..engines.local_model_servers import is_loopback
+from ..engines.model.providers import without_credentials
+from ..values.limits import LOCAL_CALL_LIMITS, NO_CALL_LIMITS, CallLimits
+from .settings import Settings
+
+LOCAL_CONCURRENT = 1
+"""How many calls a server on this machine gets at once, unless a test has shown that it can answer more."""
+
+
+def find_call_options(settings: Settings, address: ModelAddress) -> CallOptions:
+    """Return how a model is called. The settings take precedence over tests, and tests over defaults.
+
+    A server on this machine that needs no key gets one call at a time, and more time for each.
+    """
+    set_limits = settings.providers.get(address.provider.name, ProviderLimits())
+    abilities = find_tested_abilities(settings.home, without_credentials(address.url), address.model)
+    is_local = address.provider.key_name is None and is_loopback(address.url)
+    default_limits = LOCAL_CALL_LIMITS if is_local else NO_CALL_LIMITS
+    default_concurrent = (abilities.concurrent or LOCAL_CONCURRENT) if is_local else None
+    return CallOptions(
+        abilities=abilities,
+        limits=CallLimits(
+            first_token=set_limits.first_token_timeout or default_limits.first_token,
+            silence=set_limits.silence_timeout or default_limits.silence,
+        ),
+        requests_per_minute=set_limits.requests_per_minute,
+        tokens_per_minute=set_limits.tokens_per_minute,
+        concurrent=set_limits.concurrent or default_concurrent,
+    )
