@@ -73,7 +73,7 @@ def test_a_local_server_is_used_once_the_person_has_agreed(desk: Desk, how: str)
         require_consent(["lmstudio:x"], settings, environ, chooser="an agent")
 
     (desk.repo / "podium.yaml").write_text("model: lmstudio:y\n")
-    with pytest.raises(Mistake, match=r"podium models --use http://127\.0\.0\.1:1234/v1"):
+    with pytest.raises(Mistake, match=r"podium models use http://127\.0\.0\.1:1234/v1"):
         load_and_require({})
     if how == "confirmed":
         server = ConfirmedServer(url="http://127.0.0.1:9/v1", provider="lmstudio", model="x")

@@ -18,9 +18,12 @@ from podium.config.confirmed_model_servers import ConfirmedServer, load_confirme
 from podium.engines.local_model_servers import (
     CODING_AGENTS,
     LocalServer,
+    ModelEntry,
     ServerAddress,
     find_servers,
+    guess_provider,
     is_loopback,
+    list_address_candidates,
     list_local_addresses,
 )
 from podium.testing import ModelServer
@@ -54,7 +57,7 @@ async def test_without_a_provider_everything_is_listed_and_the_default_is_rehear
     assert "rehearsal, because no provider's key or address is set, no settings file sets a model" in said.stdout
     assert "OPENAI_API_KEY is not set" in said.stdout
     assert "sonnet  anthropic:claude-sonnet-5-5" in said.stdout
-    assert said.stdout.count("\n  none") == 3
+    assert said.stdout.count("\n  none") == 4
 
 
 async def test_keys_are_named_and_never_shown(offline_desk: Desk) -> None:
@@ -120,7 +123,7 @@ async def test_of_several_models_one_has_to_be_named(offline_desk: Desk) -> None
     assert which.returncode == wrong.returncode == nobody.returncode == 2
     assert "has 2 models (small, large); choose one with --model" in which.stderr
     assert "has no model 'huge'; it has small, large" in wrong.stderr
-    assert f"local server 'lmstudio' not found; available: vllm at {server.url}" in nobody.stderr
+    assert f"no model server responds at lmstudio; found: vllm at {server.url}" in nobody.stderr
     assert "vllm:large" in named.stderr
 
 
@@ -187,6 +190,67 @@ async def test_coding_agents_are_named_and_not_run(offline_desk: Desk, tmp_path:
         name: str(tmp_path / name) for name in CODING_AGENTS if name in ("goose", "claude")
     }
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("spelling", [("--use",), ("use",)])
+async def test_a_server_at_an_address_of_its_own_is_asked_directly(
+    offline_desk: Desk, spelling: tuple[str, ...]
+) -> None:
+    async with ModelServer({"small": ["hi"]}) as server:
+        at = server.url.removesuffix("/v1")
+        said = await run_models(offline_desk, *spelling, f"{at}/")
+
+    assert said.returncode == 0, said.stderr
+    assert load_confirmed_servers(offline_desk.home) == (
+        ConfirmedServer(url=server.url, provider="vllm", model="small"),
+    )
+
+
+@pytest.mark.parametrize(
+    ("url", "owner", "provider"),
+    [
+        ("http://127.0.0.1:9/v1", "library", "ollama"),
+        ("http://127.0.0.1:9/v1", "organization_owner", "lmstudio"),
+        ("http://127.0.0.1:8080/v1", "llamacpp", "llamacpp"),
+        ("http://127.0.0.1:8080/v1", "me", "llamacpp"),
+        ("http://127.0.0.1:9/v1", None, "vllm"),
+    ],
+)
+def test_the_kind_of_a_server_is_known_by_its_list_of_models_or_its_port(
+    url: str, owner: str | None, provider: str
+) -> None:
+    assert guess_provider(url, [ModelEntry(id="m", owned_by=owner)]) == provider
+
+
+@pytest.mark.parametrize(
+    ("address", "urls"),
+    [
+        ("ollama", ["http://127.0.0.1:11434/v1"]),
+        ("Ollama", ["http://127.0.0.1:11434/v1"]),
+        ("127.0.0.1:9", ["http://127.0.0.1:9/v1", "http://127.0.0.1:9"]),
+        ("http://box.test/api/", ["http://box.test/api/v1", "http://box.test/api"]),
+        ("https://box.test/v1/", ["https://box.test/v1"]),
+    ],
+)
+def test_an_address_can_be_a_url_a_host_or_a_provider(address: str, urls: list[str]) -> None:
+    assert [one.url for one in list_address_candidates(address, {})] == urls
+
+
+@pytest.mark.parametrize(
+    "address", ["", "ftp://x", "http://", "http://x y", "http://[x", "http://x:0", "http://x:99999"]
+)
+def test_what_is_no_address_is_one_sentence(desk: Desk, address: str) -> None:
+    said = desk.invoke("models", "use", address)
+
+    assert said.exit_code == 2
+    assert "is not the address of a model server; use one such as http://127.0.0.1:11434/v1" in said.stderr
+
+
+def test_options_of_the_list_do_not_stand_before_a_subcommand(desk: Desk) -> None:
+    said = desk.invoke("models", "--json", "test")
+
+    assert said.exit_code == 2
+    assert "--json cannot come before test" in said.stderr
 
 
 def test_a_model_without_an_address_is_a_usage_error(desk: Desk) -> None:

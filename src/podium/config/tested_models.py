@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 from msgspec import Struct
 
-from ..values.model_abilities import UNTESTED, ModelAbilities
+from ..values.model_abilities import ModelAbilities
 
 NAME = "model_abilities.json"
 LOCK = ".model_abilities.lock"
@@ -43,10 +43,9 @@ def load_ability_records(home: Path) -> tuple[AbilityRecord, ...]:
         return ()
 
 
-def find_tested_abilities(home: Path, url: str, model: str) -> ModelAbilities:
-    """Return what a model can do on the server at this address, as far as it was tested."""
-    found = (one.abilities for one in load_ability_records(home) if (one.url, one.model) == (url, model))
-    return next(found, UNTESTED)
+def find_ability_record(home: Path, url: str, model: str) -> AbilityRecord | None:
+    """Return the result of the last test of a model on the server at this address, or None if it was not tested."""
+    return next((one for one in load_ability_records(home) if (one.url, one.model) == (url, model)), None)
 
 
 def save_ability_record(home: Path, record: AbilityRecord) -> None:

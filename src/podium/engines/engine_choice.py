@@ -122,25 +122,22 @@ class Engines:
 
     def _make_model(self, agent: Agent, model_name: str, *, model: str, url: str) -> Model:
         try:
-            provider, name = parse_model(model_name)
+            address = resolve_model_address(model_name, self._environ, default=model, default_url=url)
         except Mistake as error:
             raise Mistake(f"{agent.name} uses the model {model_name!r}: {error}") from None
-        is_default = bool(model) and parse_model(model)[0] == provider
-        address = url if is_default and url else resolve_base_url(provider, self._environ)
+        provider, name = address.provider, address.model
         if provider.key_name is not None:
             self._prepare_price(provider.name, name)
-        options = self._find_options(ModelAddress(provider=provider, url=address, model=name))
-        if address not in self._throttles:
-            self._throttles[address] = _make_throttle(options)
-        key = self._environ.get(provider.key_name or "", "")
-        if provider.key_name and not key and address == provider.base_url:
-            raise KeyNotSet(f"{agent.name} uses a model from {provider.name}, but {provider.key_name} is not set")
+        options = self._find_options(address)
+        if address.url not in self._throttles:
+            self._throttles[address.url] = _make_throttle(options)
+        key = find_key(address, self._environ, user=agent.name)
         return Model(
-            wire=make_wire(provider, address, key, self._get_client, takes_schema=options.abilities.json_schema),
+            wire=make_wire(provider, address.url, key, self._get_client, takes_schema=options.abilities.json_schema),
             name=name,
             provider=provider.name,
             add_cost=partial(model_prices.add_cost, provider.name, name),
-            throttle=self._throttles[address],
+            throttle=self._throttles[address.url],
             limits=options.limits,
             window=partial(_find_window, provider.name, name, options.abilities.window),
             abilities=options.abilities,
@@ -171,6 +168,28 @@ class Engines:
     ) -> None:
         if self._client is not None:
             await self._client.close()
+
+
+def resolve_model_address(
+    name: str, environ: Mapping[str, str], *, default: str = "", default_url: str = ""
+) -> ModelAddress:
+    """Return the model that a name stands for, with the address of its server.
+
+    `default_url` is the address for models of the same provider as the model `default`.
+    """
+    provider, model = parse_model(name)
+    is_default = bool(default) and parse_model(default)[0] == provider
+    url = default_url if is_default and default_url else resolve_base_url(provider, environ)
+    return ModelAddress(provider=provider, url=url, model=model)
+
+
+def find_key(address: ModelAddress, environ: Mapping[str, str], *, user: str) -> str:
+    """Return the key for a provider, or "" if it needs none. Raise KeyNotSet with the name of the user of the model."""
+    provider = address.provider
+    key = environ.get(provider.key_name or "", "")
+    if provider.key_name and not key and address.url == provider.base_url:
+        raise KeyNotSet(f"{user} uses a model from {provider.name}, but {provider.key_name} is not set")
+    return key
 
 
 def make_wire(

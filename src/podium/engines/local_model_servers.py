@@ -10,26 +10,36 @@ import shutil
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from ipaddress import ip_address
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
+from ..values.errors import Mistake
 from .model.providers import PROVIDERS, resolve_base_url, without_credentials
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
 
 PROBE_SECONDS = 0.3
+ASK_SECONDS = 5.0
+"""How long to wait for a server that the user has named."""
+
 MOST_BYTES = 1024 * 1024
+
+OWNERS = {"library": "ollama", "llamacpp": "llamacpp", "vllm": "vllm", "organization_owner": "lmstudio"}
+"""The kinds of servers, by the owner of the models that they list."""
+
+ANY_SERVER = "vllm"
+"""The provider for a server of an unknown kind. It has no features beyond the API that all of them share."""
 
 CODING_AGENTS = ("goose", "copilot", "codex-acp", "claude", "claude-agent-acp", "opencode", "gemini", "qwen", "kimi")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServerAddress:
-    """The address at which a provider's server is expected."""
+    """The address at which a provider's server is expected. The provider is empty if it is not known."""
 
     provider: str
     url: str
@@ -45,9 +55,10 @@ class LocalServer:
 
 
 class ModelEntry(Struct):
-    """A model in a server's listing."""
+    """A model in a server's listing. `owned_by` is different for each kind of server."""
 
     id: str
+    owned_by: str | None = None
 
 
 class ModelListing(Struct):
@@ -78,7 +89,10 @@ def is_loopback(url: str) -> bool:
 async def find_servers(
     addresses: Iterable[ServerAddress], *, seconds: float = PROBE_SECONDS
 ) -> tuple[LocalServer, ...]:
-    """Probe all addresses at once and return the servers that list their models within `seconds`."""
+    """Probe all addresses at once and return the servers that list their models within `seconds`.
+
+    An address without a provider gets the provider that its list of models suggests.
+    """
     # Importing these packages takes longer than most commands take to run.
     from aiohttp import ClientSession, DummyCookieJar
     from anyio import create_task_group, move_on_after
@@ -87,9 +101,13 @@ async def find_servers(
     found: dict[ServerAddress, LocalServer] = {}
 
     async def probe_server(client: ClientSession, address: ServerAddress) -> None:
-        models = await _fetch_model_names(client, address.url)
+        models = await _fetch_model_list(client, address.url)
         if models is not None:
-            found[address] = LocalServer(provider=address.provider, url=without_credentials(address.url), models=models)
+            found[address] = LocalServer(
+                provider=address.provider or guess_provider(address.url, models),
+                url=without_credentials(address.url),
+                models=tuple(model.id for model in models),
+            )
 
     async with ClientSession(cookie_jar=DummyCookieJar()) as client:
         with move_on_after(seconds):
@@ -99,12 +117,25 @@ async def find_servers(
     return tuple(found[address] for address in candidates if address in found)
 
 
-async def _fetch_model_names(client: ClientSession, url: str) -> tuple[str, ...] | None:
+async def _fetch_model_list(client: ClientSession, url: str) -> list[ModelEntry] | None:
+    body = await fetch_document(client, f"{url}/models")
+    try:
+        return None if body is None else msgspec.json.decode(body, type=ModelListing).data
+    except (ValueError, msgspec.MsgspecError):
+        return None
+
+
+async def fetch_document(client: ClientSession, url: str, *, post: object = None, **options: Any) -> bytes | None:
+    """Return the body of a short response; None if there is none. `post` is a JSON document to send.
+
+    `options` are options of the HTTP client.
+    """
     from aiohttp import ClientError
 
+    method = "GET" if post is None else "POST"
     try:
         # A redirect could lead to another machine.
-        async with client.get(f"{url}/models", allow_redirects=False) as answer:
+        async with client.request(method, url, json=post, allow_redirects=False, **options) as answer:
             if answer.status != 200:
                 return None
             body = bytearray()
@@ -112,9 +143,40 @@ async def _fetch_model_names(client: ClientSession, url: str) -> tuple[str, ...]
                 body += piece
                 if len(body) > MOST_BYTES:
                     return None
-        return tuple(model.id for model in msgspec.json.decode(body, type=ModelListing).data)
-    except (ClientError, OSError, ValueError, msgspec.MsgspecError):
+            return bytes(body)
+    except (ClientError, OSError, ValueError):
         return None
+
+
+def list_address_candidates(address: str, environ: Mapping[str, str], provider: str = "") -> tuple[ServerAddress, ...]:
+    """Return the addresses to ask for a server that the user has named: a URL, a host with a port, or a provider.
+
+    `provider` is the server's provider, if it is known. Raise Mistake if it cannot be an address.
+    """
+    known = {one.name: resolve_base_url(one, environ) for one in PROVIDERS.values() if not one.key_name}
+    if address.lower() in known:
+        return (ServerAddress(provider=address.lower(), url=known[address.lower()]),)
+    base = (address if "://" in address else f"http://{address}").rstrip("/")
+    try:
+        parts = urlsplit(base)
+        is_valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        is_valid = False
+    if not is_valid or any(sign.isspace() for sign in base):
+        raise Mistake(
+            f"{without_credentials(address)!r} is not the address of a model server; use one such as "
+            f"http://127.0.0.1:11434/v1, or one of: {', '.join(known)}"
+        )
+    by_url = {without_credentials(url): name for name, url in known.items()}
+    urls = (base,) if parts.path.endswith("/v1") else (f"{base}/v1", base)
+    return tuple(ServerAddress(provider=provider or by_url.get(without_credentials(url), ""), url=url) for url in urls)
+
+
+def guess_provider(url: str, models: Iterable[ModelEntry]) -> str:
+    """Return the provider of a server, by the owner of its models or by its port."""
+    by_port = {urlsplit(one.base_url).port: one.name for one in PROVIDERS.values() if not one.key_name}
+    owners = (OWNERS[model.owned_by] for model in models if model.owned_by in OWNERS)
+    return next(owners, by_port.get(urlsplit(url).port, ANY_SERVER))
 
 
 def find_coding_agents(environ: Mapping[str, str]) -> dict[str, str]:

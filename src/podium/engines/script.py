@@ -174,13 +174,11 @@ class ScriptSet:
         """Return the step for this call. Raise OutsideFailed if the script has no more steps or is invalid."""
         moves = self._find_script(call)
         place = count_earlier_calls(call)
-        if moves is None:
-            return MoveAttempt(move=cut_to_limit(self._otherwise(call), call), place=place)
-        if place >= len(moves):
+        if moves is not None and place >= len(moves):
             raise OutsideFailed(
                 f"the script of {call.agent} has no more steps: it has {len(moves)}, and this is call {place + 1}"
             )
-        move = cut_to_limit(moves[place], call)
+        move = cut_to_limit(self._otherwise(call) if moves is None else moves[place], call)
         return MoveAttempt(
             move=move, place=place, fault=move.fault_at(1) and move.fault_at(self._count_attempts(call, place))
         )

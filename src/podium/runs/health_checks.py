@@ -16,8 +16,10 @@ import anyio
 
 from .. import __version__
 from ..config.settings_files import SettingsFiles, read_settings_files
+from ..config.tested_models import find_ability_record
+from ..engines.engine_choice import resolve_model_address
 from ..engines.local_model_servers import find_coding_agents, find_servers, list_local_addresses
-from ..engines.model.providers import PROVIDERS, REHEARSAL
+from ..engines.model.providers import PROVIDERS, REHEARSAL, without_credentials
 from ..roster.discovery import load_roster
 from ..setup.settings import Settings
 from ..store.sqlite.reader import StoreReader
@@ -26,6 +28,7 @@ from ..system.locations import find_home_folder, find_repo
 from ..values.diagnostic import filter_errors
 from ..values.errors import Mistake, PodiumError
 from ..values.plain_text import format_count
+from .ability_summary import describe_test
 from .model_choice import default_model_fields
 from .run_lookup import derive_run_state
 
@@ -66,6 +69,7 @@ def collect_facts(environ: Mapping[str, str], folder: Path) -> Iterator[Fact]:
     yield check_settings(files, wrong)
     yield from check_store(settings.store)
     yield check_engine(settings, environ)
+    yield from check_model_test(settings, environ)
     yield check_keys(environ)
     yield check_local_servers(settings, environ)
     yield check_coding_agents(environ)
@@ -119,6 +123,21 @@ def check_engine(settings: Settings, environ: Mapping[str, str]) -> Fact:
     if first == REHEARSAL:
         return Fact("engine", "note", f"rehearsal, because {because}: runs are rehearsed without calling a model")
     return Fact("engine", "fine", f"{first} at {default['host']}, because {because}")
+
+
+def check_model_test(settings: Settings, environ: Mapping[str, str]) -> Iterator[Fact]:
+    """Report what a test has shown that the default model can do. Without a default model, report nothing."""
+    name = default_model_fields(settings, environ)["models"][0]
+    if name == REHEARSAL:
+        return
+    address = resolve_model_address(
+        name, settings.add_provider_addresses(environ), default=name, default_url=settings.base_url
+    )
+    record = find_ability_record(settings.home, without_credentials(address.url), address.model)
+    if record is None:
+        yield Fact("model test", "note", f"{name} was not tested; podium models test shows what it can do")
+    else:
+        yield Fact("model test", "fine", f"{name}, {describe_test(record)}")
 
 
 def check_local_servers(settings: Settings, environ: Mapping[str, str]) -> Fact:

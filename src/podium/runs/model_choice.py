@@ -9,25 +9,40 @@ from urllib.parse import urlsplit
 from ..config.confirmed_model_servers import ConfirmedServer, load_confirmed_servers, save_confirmed_server
 from ..config.model_role import resolve_models
 from ..config.settings_files import USER_FILE
-from ..engines.local_model_servers import LocalServer, find_coding_agents
+from ..config.tested_models import load_ability_records
+from ..engines.local_model_servers import (
+    ASK_SECONDS,
+    LocalServer,
+    find_coding_agents,
+    find_servers,
+    list_address_candidates,
+    list_local_addresses,
+)
 from ..engines.model.providers import ALIASES, PROVIDERS, REHEARSAL, parse_model, resolve_base_url, without_credentials
 from ..setup.settings import Settings
 from ..system.locations import format_path
 from ..values.errors import Mistake
 from ..values.event import SCHEMA
+from .ability_summary import ability_record_fields
 
 MOST_NAMES = 8
 
 
-def choose_server(servers: Sequence[LocalServer], address: str, model: str | None) -> ConfirmedServer:
-    """Return the server with an address or provider name, and the chosen model, by default the server's only model.
+async def ask_server(address: str, environ: Mapping[str, str], provider: str = "") -> LocalServer:
+    """Ask the server that the user has named for its models. Raise Mistake if there is no such server.
 
-    Raise Mistake if there is no such server or model, or if a model must be chosen.
+    `address` is a URL, a host with a port, or the name of a provider.
     """
-    server = next((server for server in servers if address in _server_names(server)), None)
-    if server is None:
-        there = ", ".join(f"{one.provider} at {one.url}" for one in servers) or "none; start one first"
-        raise Mistake(f"local server {without_credentials(address)!r} not found; available: {there}")
+    found = await find_servers(list_address_candidates(address, environ, provider), seconds=ASK_SECONDS)
+    if found:
+        return found[0]
+    others = await find_servers(list_local_addresses(environ))
+    there = ", ".join(f"{one.provider} at {one.url}" for one in others) or "none; start one first"
+    raise Mistake(f"no model server responds at {without_credentials(address)}; found: {there}")
+
+
+def choose_model(server: LocalServer, model: str | None) -> ConfirmedServer:
+    """Return a server with the chosen model. Raise Mistake if it does not have that model."""
     names = ", ".join(server.models[:MOST_NAMES])
     if model is None and len(server.models) != 1:
         what = f"has {len(server.models)} models ({names}); choose one with --model" if names else "has no models yet"
@@ -78,6 +93,7 @@ def models_fields(settings: Settings, environ: Mapping[str, str], servers: Seque
             for one in servers
         ],
         "coding_agents": find_coding_agents(environ),
+        "tests": [ability_record_fields(record) for record in load_ability_records(settings.home)],
     }
 
 
@@ -106,8 +122,3 @@ def explain_default_model(settings: Settings, environ: Mapping[str, str]) -> str
         case "flag":
             return "it was chosen explicitly"
     return "no provider's key or address is set, no settings file sets a model, and PODIUM_MODEL is not set"
-
-
-def _server_names(server: LocalServer) -> set[str]:
-    """Return the addresses and names by which the user can refer to a server."""
-    return {server.url, server.url.removesuffix("/v1"), f"{server.url}/", urlsplit(server.url).netloc, server.provider}

@@ -23,7 +23,7 @@ def require_consent(models: Iterable[str], settings: Settings, environ: Mapping[
             url = resolve_base_url(PROVIDERS[provider], settings.add_provider_addresses(environ))
             raise Mistake(
                 f"{chooser} uses {model} on a local model server that you have not confirmed; "
-                f"to confirm it, run podium models --use {url}"
+                f"to confirm it, run podium models use {url}"
             )
 
 

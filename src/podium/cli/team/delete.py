@@ -12,8 +12,9 @@ from ...roster.team_definition import TeamDefinition, delete_team, find_team
 from ...system.locations import format_path
 from ...values.plain_text import format_count
 from ..terminal.command_options import repo_option
+from ..terminal.confirmation import confirm_action
 from ..terminal.text import print_to_stderr
-from .team_lookup import TeamContext, confirm_action, load_team_context
+from .team_lookup import TeamContext, load_team_context
 
 
 @click.command("delete")

@@ -14,8 +14,9 @@ from ...system.locations import format_path
 from ...values.errors import Mistake
 from ...values.plain_text import join_words
 from ..terminal.command_options import read_text_argument, repo_option
+from ..terminal.confirmation import confirm_action
 from ..terminal.text import print_to_stderr
-from .team_lookup import confirm_action, load_team_context, print_overridden_builtin
+from .team_lookup import load_team_context, print_overridden_builtin
 
 
 @click.command("save")

@@ -5,13 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import NamedTuple
 
-import click
-
 from ...roster.discovery import PRESETS_FILE, SQUAD_FOLDERS, Roster, load_roster
 from ...roster.team_definition import find_overridden_builtin
 from ...system.locations import find_home_folder, find_repo, format_path
-from ...values.errors import Mistake
-from ..terminal import exit_codes
 from ..terminal.text import print_to_stderr
 
 
@@ -49,16 +45,3 @@ def print_overridden_builtin(name: str, context: TeamContext) -> None:
     """If a saved team overrides a built-in agent, print the qualified name by which that agent is still available."""
     if builtin := find_overridden_builtin(name, context.roster):
         print_to_stderr(f"note: {name} now refers to this team; the built-in one is still available as {builtin}")
-
-
-def confirm_action(question: str, *, is_agreed: bool) -> None:
-    """Ask for confirmation unless --yes was given. Exit if the user refuses. Raise Mistake if there is no terminal."""
-    if is_agreed:
-        return
-    from ..terminal.terminal_input import is_attended  # imported here for start-up time: only this function needs it
-
-    if not is_attended():
-        raise Mistake(f"there is no terminal to confirm on; give --yes to confirm: {question}")
-    if not click.confirm(question, err=True):
-        print_to_stderr("nothing was changed")
-        raise click.exceptions.Exit(exit_codes.DENIED)

@@ -62,12 +62,21 @@ class _StreamOptions(Struct, frozen=True):
     include_usage: bool = False
 
 
+class _JsonSchema(Struct, frozen=True):
+    schema: dict[str, Any] | None = None
+
+
+class _ResponseFormat(Struct, frozen=True):
+    json_schema: _JsonSchema = _JsonSchema()
+
+
 class _Request(Struct, frozen=True):
     model: str
     messages: list[_Message]
     tools: list[_FunctionEntry] | None = None
     stream: bool = False
     stream_options: _StreamOptions | None = None
+    response_format: _ResponseFormat = _ResponseFormat()
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
 
@@ -97,6 +106,7 @@ def _build_call(request: _Request, key: str) -> ModelCall:
             make_caller_tool(function.name, function.description, function.parameters) for function in functions
         ),
         key=key,
+        schema=request.response_format.json_schema.schema,
         max_tokens=request.max_completion_tokens or request.max_tokens,
     )
 

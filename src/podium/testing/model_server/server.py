@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from hashlib import sha256
 from pathlib import Path
@@ -40,7 +40,8 @@ class ModelServer:
     """A scripted model on its own port, running for the duration of the block.
 
     `otherwise` returns the move for calls without a script. `latency` is added to every reply. If
-    `api_key` is set, calls with another key are refused. Every call is appended to `log` as a line
+    `api_key` is set, calls with another key are refused. `window` is the context window that the list of models
+    reports. Every call is appended to `log` as a line
     of JSON when it arrives. If `keeps_calls` is false, that log is the only record of the calls.
     """
 
@@ -51,6 +52,7 @@ class ModelServer:
         otherwise: Callable[[ModelCall], Move] = echo_request,
         latency: float = 0.0,
         api_key: str = "",
+        window: int | None = None,
         port: int = 0,
         log: Path | None = None,
         keeps_calls: bool = True,
@@ -59,6 +61,7 @@ class ModelServer:
         self._scripts = ScriptSet(scripts, otherwise=otherwise)
         self._latency = latency
         self._api_key = api_key
+        self._window = window
         self._port = port
         self._log_path = log
         self._log: int | None = None
@@ -116,16 +119,18 @@ class ModelServer:
     def _respond_to_request(self, head: RequestHead, body: bytes) -> TimedResponse:
         """Return the response to a request, with its timing."""
         if head.method == "GET" and head.path.endswith("/models"):
-            names = self._scripts.agent_names or ["scripted"]
-            return build_json_response(
-                200, {"object": "list", "data": [{"id": name, "object": "model"} for name in names]}
-            )
+            return build_json_response(200, {"object": "list", "data": list(self._list_models())})
         api = next((api for api in MODEL_APIS if head.path.endswith(api.path)), None)
         if api is None or head.method != "POST":
             return (api or OPENAI).build_error_response(404, f"{head.method} {head.path} does not exist")
         if self._api_key and (given := api.read_api_key(head.headers)) != self._api_key:
             return api.build_error_response(403 if given else 401, f"the API key is wrong: {given}")
         return self._reply_to_call(api, head, body)
+
+    def _list_models(self) -> Iterator[dict[str, object]]:
+        reported = {} if self._window is None else {"max_model_len": self._window}
+        for name in self._scripts.agent_names or ["scripted"]:
+            yield {"id": name, "object": "model", **reported}
 
     def _reply_to_call(self, api: ModelApi, head: RequestHead, body: bytes) -> TimedResponse:
         key = head.headers.get("idempotency-key", "")

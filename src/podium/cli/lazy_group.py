@@ -1,0 +1,40 @@
+"""Group subcommands that are imported only when they are called, because imports take most of a command's time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from importlib import import_module
+from typing import Any
+
+import click
+
+
+class LazyCommandGroup(click.Group):
+    """A group with one module for each subcommand.
+
+    The subcommand `show` of the group `team` is `team_show_command` in the module `podium.cli.team.show`.
+    """
+
+    def __init__(self, *arguments: Any, subcommands: Sequence[str], **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        self._names = tuple(subcommands)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self._names)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in self._names:
+            return None
+        module = import_module(f"{__package__}.{self.name}.{cmd_name}")
+        command: click.Command = getattr(module, f"{self.name}_{cmd_name}_command")
+        return command
+
+
+def require_no_group_options(ctx: click.Context, **options: object) -> None:
+    """Raise UsageError if an option of a group stands before a subcommand, where it would have no effect."""
+    for name, value in options.items():
+        if value:
+            option, subcommand = f"--{name}", ctx.invoked_subcommand
+            raise click.UsageError(
+                f"{option} cannot come before {subcommand}; {ctx.command_path} {subcommand} --help lists its options"
+            )

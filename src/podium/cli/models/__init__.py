@@ -1,0 +1,1 @@
+"""Implement the subcommands of `podium models`, each in a separate module."""

@@ -1,0 +1,44 @@
+"""Describe what tests have shown that models can do."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import msgspec
+
+from ..config.tested_models import AbilityRecord
+from ..values.model_abilities import UNTESTED, ModelAbilities
+
+
+def ability_record_fields(record: AbilityRecord) -> dict[str, Any]:
+    """Return a remembered test as JSON fields."""
+    return {**msgspec.to_builtins(record), "summary": describe_test(record)}
+
+
+def describe_test(record: AbilityRecord) -> str:
+    """Return the day of a test and what it has shown."""
+    return f"{time.strftime('%Y-%m-%d', time.localtime(record.at))}: {describe_abilities(record.abilities)}"
+
+
+def describe_abilities(abilities: ModelAbilities) -> str:
+    """Return what a test has shown, in words."""
+    if abilities == UNTESTED:
+        return "the test showed nothing"
+    named = {
+        "streaming": abilities.streaming,
+        "system prompt": abilities.system_prompt,
+        "native tool calls": abilities.native_calls,
+        "tool calls as text": abilities.written_calls,
+        "JSON schema": abilities.json_schema,
+    }
+    can, cannot = ([name for name, shown in named.items() if shown is value] for value in (True, False))
+    parts = [", ".join(can)] if can else []
+    parts += [f"no {', no '.join(cannot)}"] if cannot else []
+    if abilities.window is not None:
+        parts.append(f"{abilities.window:,} tokens of context")
+    if abilities.tokens_per_second is not None:
+        parts.append(f"{abilities.tokens_per_second:g} tokens/s")
+    if abilities.concurrent is not None:
+        parts.append("one call at a time" if abilities.concurrent == 1 else f"{abilities.concurrent} calls at once")
+    return "; ".join(parts)

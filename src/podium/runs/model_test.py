@@ -1,0 +1,138 @@
+"""Test what a model can do, remember the result in Podium's home, and describe it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from ..config.model_role import resolve_models
+from ..config.tested_models import AbilityRecord, save_ability_record
+from ..engines.engine_choice import ModelAddress, find_key, resolve_model_address
+from ..engines.local_model_servers import is_loopback
+from ..engines.model.model_prices import calculate_cost
+from ..engines.model.providers import PROVIDERS, REHEARSAL, without_credentials
+from ..engines.model_probes import MOST_TOKENS, PROMPT_TOKENS, ProbeResult
+from ..setup.settings import Settings
+from ..values.errors import Mistake
+from ..values.event import SCHEMA
+from ..values.usage import Usage
+from .ability_summary import ability_record_fields
+from .model_choice import ask_server, choose_model
+
+MOST_CALLS = 9
+"""How many calls the test of a model that costs money makes at most."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TargetModel:
+    """The model to test, and the key for its provider."""
+
+    address: ModelAddress
+    key: str
+
+    @property
+    def name(self) -> str:
+        """The model as `provider:model`."""
+        return f"{self.address.provider.name}:{self.address.model}"
+
+    @property
+    def url(self) -> str:
+        """The address of the server, without credentials."""
+        return without_credentials(self.address.url)
+
+    @property
+    def is_free(self) -> bool:
+        """Whether calls cost nothing: the provider needs no key, or it is a server on this machine without one."""
+        return self.address.provider.key_name is None or (not self.key and is_loopback(self.address.url))
+
+    def estimate_cost(self) -> float | None:
+        """Return the most that a test can cost in dollars; None if the price is unknown."""
+        one = Usage(calls=1, input_tokens=PROMPT_TOKENS, output_tokens=MOST_TOKENS)
+        cost = calculate_cost(self.address.provider.name, self.address.model, one)
+        return None if cost is None else cost * MOST_CALLS
+
+
+class ModelTest(Struct, frozen=True, kw_only=True):
+    """The outcome of a test. It is remembered if it has shown anything."""
+
+    record: AbilityRecord
+    results: tuple[ProbeResult, ...]
+
+    @property
+    def has_shown_anything(self) -> bool:
+        return any(result.verdict != "unknown" and result.probe != "context window" for result in self.results)
+
+    def to_fields(self) -> dict[str, Any]:
+        """Return the outcome as JSON fields."""
+        return {
+            "schema": SCHEMA,
+            **ability_record_fields(self.record),
+            "results": [msgspec.to_builtins(result) for result in self.results],
+        }
+
+
+async def find_target(name: str, settings: Settings, environ: Mapping[str, str], model: str | None) -> TargetModel:
+    """Return the model to test. `name` is a model, a role or the URL of a server; empty means the default model.
+
+    `model` is the model of a server. Raise Mistake if there is no such model.
+    """
+    if "://" in name:
+        server = choose_model(await ask_server(name, environ), model)
+        provider = PROVIDERS[server.provider]
+        return TargetModel(address=ModelAddress(provider=provider, url=server.url, model=server.model), key="")
+    if model is not None:
+        raise Mistake("--model needs the URL of a server; to test another model, use podium models test PROVIDER:MODEL")
+    default = resolve_models(settings.model, settings.models).models[0] if settings.model else ""
+    first = resolve_models(name, settings.models).models[0] if name else default
+    if first in ("", REHEARSAL):
+        raise Mistake("no model is configured; name one to test, such as podium models test ollama:llama3.2")
+    address = resolve_model_address(
+        first, environ, default="" if default == REHEARSAL else default, default_url=settings.base_url
+    )
+    return TargetModel(address=address, key=find_key(address, environ, user="the test"))
+
+
+async def run_model_test(
+    target: TargetModel,
+    settings: Settings,
+    *,
+    seconds: float,
+    at: float,
+    report: Callable[[ProbeResult], None],
+    announce: Callable[[str], None],
+) -> ModelTest:
+    """Test a model and remember what it can do. `at` is the time now; `report` gets each result as it is known.
+
+    Raise OutsideFailed if the server cannot be called at all.
+    """
+    from aiohttp import ClientSession, DummyCookieJar, TCPConnector
+
+    # Imported here for start-up time: both packages take longer to import than most commands take to run.
+    from ..engines.model_prober import ModelProber, ProbeLimits
+
+    results: list[ProbeResult] = []
+
+    def keep_and_report(result: ProbeResult) -> None:
+        results.append(result)
+        report(result)
+
+    async with ClientSession(connector=TCPConnector(limit=0), cookie_jar=DummyCookieJar()) as client:
+        prober = ModelProber(
+            client,
+            target.address,
+            target.key,
+            limits=ProbeLimits(seconds),
+            report=keep_and_report,
+            announce=announce,
+        )
+        abilities = await prober.probe()
+    provider, model = target.address.provider.name, target.address.model
+    record = AbilityRecord(url=target.url, provider=provider, model=model, at=at, abilities=abilities)
+    test = ModelTest(record=record, results=tuple(results))
+    if test.has_shown_anything:
+        save_ability_record(settings.home, record)
+    return test
