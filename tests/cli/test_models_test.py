@@ -68,7 +68,8 @@ async def test_a_result_is_remembered_shown_and_used(desk: Desk) -> None:
         listed = await invoke(desk, "models", "list", **here)
         checked = await invoke(desk, "doctor", "--json", **here)
         desk.write_agent("judge", engine="model", output=OUTPUT_SCHEMA)
-        await invoke(desk, "run", "judge", "go", "--quiet", **here)
+        run = partial(desk.run_podium, "run", "judge", "go", "--quiet", **NO_SERVERS | here)
+        await to_thread.run_sync(run)
 
     tested = json.loads(found.stdout)
     assert tested["abilities"]["json_schema"] is False
@@ -76,7 +77,8 @@ async def test_a_result_is_remembered_shown_and_used(desk: Desk) -> None:
     assert "no JSON schema; 4,096 tokens of context" in listed.stdout
     facts: list[dict[str, Any]] = json.loads(checked.stdout)["facts"]
     assert "vllm:scripted, " in next(fact["text"] for fact in facts if fact["what"] == "model test")
-    assert server.calls[-1].call.schema is None  # so the server's rejection costs no call
+    last = server.calls[-1].call
+    assert (last.messages[0].text.splitlines()[0], last.schema) == ("go", None)  # the server would reject a schema
 
 
 def reply_by_test(call: ModelCall) -> Move:

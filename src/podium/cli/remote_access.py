@@ -53,6 +53,7 @@ REMOTE_COMMANDS: dict[str, RemoteAccess] = {
     "group": RemoteAccess("read"),
     "group list": RemoteAccess("read", ("--all", "--json")),
     "agents": RemoteAccess("read", ("--repo", "--json")),
+    "agents show": RemoteAccess("read", ("--tokens", "--repo", "--json")),
     "teams": RemoteAccess("read", ("--repo", "--json")),
     "team": RemoteAccess("read"),
     "team show": RemoteAccess("read", ("--repo", "--json")),

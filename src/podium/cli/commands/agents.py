@@ -1,4 +1,7 @@
-"""`podium agents`: list the available agents and their sources."""
+"""`podium agents`: list the available agents and their sources.
+
+Each subcommand has its own module, which is imported when it is called.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +15,21 @@ from ...roster.roster_fields import format_shadowed_name, roster_fields
 from ...system.locations import find_home_folder, find_repo
 from ...values.diagnostic import filter_errors
 from ...values.event import SCHEMA
+from ..lazy_group import LazyCommandGroup, require_no_group_options
 from ..terminal.text import as_json, escape_for_terminal, fit_columns
 
+NAMES = ("show",)
 
-@click.command("agents")
+
+@click.group("agents", cls=LazyCommandGroup, subcommands=NAMES, invoke_without_command=True)
 @click.option("--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Repository to look in.")
 @click.option("--json", "is_json", is_flag=True, help="Print the list as JSON.")
-def agents_command(repo: Path | None, is_json: bool) -> None:
-    """List all agents with their sources. Agents overridden by an agent of the same name come last."""
+@click.pass_context
+def agents_command(ctx: click.Context, repo: Path | None, is_json: bool) -> None:
+    """List all agents with their sources, or show one. Agents overridden by an agent of the same name come last."""
+    if ctx.invoked_subcommand is not None:
+        require_no_group_options(ctx, repo=repo, json=is_json)
+        return
     home = find_home_folder()
     roster = load_roster(repo or find_repo(Path.cwd(), home=home), home)
     click.echo(

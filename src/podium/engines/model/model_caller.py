@@ -328,17 +328,23 @@ class _ReplyRecorder:
     def estimate_usage(self, output_tokens: int) -> Usage:
         """Estimate the usage of the call, given the length of its reply."""
         sent = len(self._call.system) + sum(map(count_characters, self._call.messages))
-        sent += sum(map(_count_tool_characters, self._call.tools))
-        tokens = -(-sent // CHARACTERS_A_TOKEN)
+        sent += sum(map(count_tool_characters, self._call.tools))
+        tokens = estimate_tokens(sent)
         return Usage(calls=1, input_tokens=tokens, output_tokens=output_tokens, estimated=1)
 
     def _estimate_spending(self) -> Usage:
         """Estimate the usage and cost of a call that did not complete."""
         said = sum(map(len, self._said))
-        return self._model.add_cost(self.estimate_usage(-(-said // CHARACTERS_A_TOKEN)))
+        return self._model.add_cost(self.estimate_usage(estimate_tokens(said)))
 
 
-def _count_tool_characters(tool: Tool) -> int:
+def estimate_tokens(characters: int) -> int:
+    """Estimate the number of tokens of a text from its length."""
+    return -(-characters // CHARACTERS_A_TOKEN)
+
+
+def count_tool_characters(tool: Tool) -> int:
+    """Return how many characters the name, description and schema of a tool have."""
     return len(tool.name) + len(tool.description) + len(msgspec.json.encode(tool.parameters))
 
 

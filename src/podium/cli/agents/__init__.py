@@ -1,0 +1,1 @@
+"""Implement the subcommands of `podium agents`, each in a separate module."""

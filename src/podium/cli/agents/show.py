@@ -1,0 +1,94 @@
+"""`podium agents show`: show one agent, and how many tokens its prompt and tools take."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import anyio
+import click
+import msgspec
+
+from ...roster.discovery import load_roster
+from ...roster.roster_fields import agent_fields
+from ...system.locations import find_home_folder, find_repo
+from ...values.agent import Agent
+from ...values.event import SCHEMA
+from ..terminal.command_options import json_option, repo_option
+from ..terminal.text import align_columns, as_json, escape_for_terminal
+
+if TYPE_CHECKING:
+    from .prompt_tokens import PromptTokens
+
+
+@click.command("show")
+@click.argument("name")
+@click.option("--tokens", "counts_tokens", is_flag=True, help="Estimate the tokens of its system prompt and tools.")
+@repo_option
+@json_option
+def agents_show_command(name: str, counts_tokens: bool, repo: Path | None, is_json: bool) -> None:
+    """Show the agent NAME: its source, model, tools and prompt.
+
+    With --tokens, show instead how many tokens its system prompt and each of its tools take in every model call. These
+    are estimates, at four characters per token; a provider counts differently.
+    """
+    home = find_home_folder()
+    folder = (repo or find_repo(Path.cwd(), home=home)).absolute()
+    agent = load_roster(folder, home).get(name)
+    tokens = _measure_tokens(agent, folder) if counts_tokens else None
+    if is_json:
+        measured = {"tokens": None if tokens is None else msgspec.to_builtins(tokens)} if counts_tokens else {}
+        click.echo(as_json({"schema": SCHEMA, **show_fields(agent), **measured}))
+    elif counts_tokens:
+        click.echo(escape_for_terminal("\n".join(format_tokens(agent, tokens))))
+    else:
+        click.echo(escape_for_terminal("\n".join(format_agent(agent))))
+
+
+def show_fields(agent: Agent) -> dict[str, Any]:
+    """Return an agent as JSON fields."""
+    return {
+        **agent_fields(agent),
+        "engine": agent.engine,
+        "model": agent.model,
+        "tools": None if agent.tools is None else list(agent.tools),
+        "disallowed_tools": list(agent.disallowed_tools),
+        "uses": [reference.name for reference in agent.references()],
+        "prompt": agent.prompt,
+    }
+
+
+def format_agent(agent: Agent) -> Iterator[str]:
+    """Yield the lines that describe an agent."""
+    yield f"{agent.name}  {agent.description}".rstrip()
+    yield f"{agent.source}, {agent.path}" if agent.path else agent.source
+    yield f"engine {agent.engine}, model {agent.model or 'default'}"
+    yield f"tools: {'default' if agent.tools is None else ', '.join(agent.tools) or 'none'}"
+    if agent.disallowed_tools:
+        yield f"without: {', '.join(agent.disallowed_tools)}"
+    if uses := [reference.name for reference in agent.references()]:
+        yield f"works with: {', '.join(dict.fromkeys(uses))}"
+    yield ""
+    yield agent.prompt.strip()
+
+
+def format_tokens(agent: Agent, tokens: PromptTokens | None) -> Iterator[str]:
+    """Yield the lines about the tokens of an agent's prompt."""
+    if tokens is None:
+        yield f"{agent.name}: not measured, because a run of this agent ends before its own model is called"
+        return
+    yield f"{agent.name}: about {tokens.total:,} tokens in every model call (estimated at 4 characters per token)"
+    counts = {"system prompt": tokens.system} | {tool.name: tool.tokens for tool in tokens.tools}
+    rows = align_columns([[what, f"{number:,}"] for what, number in counts.items()])
+    yield from (f"  {'  '.join(row)}" for row in rows)
+    if tokens.uncounted:
+        yield f"not counted, because the MCP servers were not started: {', '.join(tokens.uncounted)}"
+
+
+def _measure_tokens(agent: Agent, repo: Path) -> PromptTokens | None:
+    from ...setup.settings import Settings  # imported here for start-up time: without --tokens, nothing is run
+    from .prompt_tokens import measure_prompt
+
+    return anyio.run(measure_prompt, agent, Settings.load(os.environ, repo), repo)
