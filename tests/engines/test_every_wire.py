@@ -347,6 +347,15 @@ async def test_cancelling_a_silent_call_closes_the_connection_at_once(api: Api) 
             await server.wait_idle()
 
 
+@pytest.mark.parametrize(("key", "connection"), [("", "close"), (KEY, None)])
+async def test_no_connection_to_a_local_server_is_used_twice(api: Api, key: str, connection: str | None) -> None:
+    async with ModelServer(["hi"]) as server, aiohttp.ClientSession() as client:
+        url = server.url if api.name == "openai" else server.url.removesuffix("/v1")
+        await collect_parts(api.wire(lambda: client, url, key), make_call())
+
+    assert server.calls[0].headers.get("connection") == connection
+
+
 @pytest.mark.parametrize(
     ("move", "limits", "said", "message"),
     [

@@ -253,7 +253,8 @@ class _ReplyMeter:
 
 
 def _find_failed(replies: list[ProbeReply]) -> ProbeReply | None:
-    return next((reply for reply in replies if reply.error or reply.is_cut or not reply.pieces), None)
+    # A model may use all its tokens to think, without showing that.
+    return next((one for one in replies if one.error or one.is_cut or not (one.pieces or one.output_tokens)), None)
 
 
 def _is_final(error: OutsideFailed) -> bool:

@@ -19,6 +19,9 @@ from .model.written_call import find_written_call
 MOST_TOKENS = 1024
 """The limit for each reply. Models that think first need more than the few words that are asked for."""
 
+CONCURRENCY_TOKENS = 32
+"""The limit for replies whose times are compared. They are longer than that, so that all have the same length."""
+
 PROMPT_TOKENS = 200
 """More tokens than the prompt of any of these calls has."""
 
@@ -112,12 +115,13 @@ def make_probe_call(model: str, probe: str) -> ModelCall:
         messages=(Message(role="user", text=request),),
         tools=(WEATHER_TOOL,) if probe == NATIVE_CALLS else (),
         schema=SCHEMA if probe == JSON_SCHEMA else None,
-        max_tokens=MOST_TOKENS,
+        max_tokens=CONCURRENCY_TOKENS if probe == CONCURRENCY else MOST_TOKENS,
     )
 
 
+_COUNTING = "Count from 1 to 40, with a space between the numbers. Write nothing else."
 _PROMPTS = {
-    STREAMING: ("", "Count from 1 to 40, with a space between the numbers. Write nothing else."),
+    STREAMING: ("", _COUNTING),
     SYSTEM_PROMPT: (
         f"The code word is {CODE_WORD}. If you are asked for the code word, reply with it.",
         "What is the code word?",
@@ -133,7 +137,7 @@ _PROMPTS = {
     ),
     # The request asks for a sentence, so that only a schema that is enforced leads to JSON.
     JSON_SCHEMA: ("", "Which colour is the sky, and how sure are you in percent? Reply with one short sentence."),
-    CONCURRENCY: ("", "Reply with the word yes."),
+    CONCURRENCY: ("", _COUNTING),
 }
 
 

@@ -110,6 +110,9 @@ class Endpoint:
         headers = {"Content-Type": "application/json", **self.headers}
         if call.key:
             headers["Idempotency-Key"] = call.key
+        if not self.key and self.url.host in LOOPBACK_HOSTS:
+            # llama.cpp closes connections after streamed replies without saying so, and the next call would fail.
+            headers["Connection"] = "close"
         # The client warns about large bodies that are written at once; a file object is sent in chunks.
         data = body if len(body) <= _LARGEST_WRITE else io.BytesIO(body)
         try:
