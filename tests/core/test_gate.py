@@ -271,7 +271,7 @@ async def test_a_refusal_comes_with_its_reason(studio: Studio, repo: Path) -> No
 
 
 async def test_once_is_once_and_for_the_run_is_for_the_very_same_action(studio: Studio, repo: Path) -> None:
-    add_writer(studio, COUNT, COUNT)
+    add_writer(studio, COUNT, {"calls": [{"name": "read_file", "arguments": {"path": "count.txt"}}]}, COUNT)
     once = await run_attended(studio, repo, answer_with("once"))
     again = await run_attended(studio, repo, answer_with("run"))
 

@@ -410,16 +410,18 @@ async def test_a_reply_that_was_cut_off_by_a_budget_is_delivered_as_a_part_of_a_
     assert result.usage.tokens <= 100
 
 
-async def test_a_tool_call_in_writing_is_recognised_when_it_was_cut_off_in_between(studio: Studio) -> None:
+async def test_a_written_call_is_read_when_it_was_cut_off_in_between(studio: Studio) -> None:
     first = {"says": '{"name": "helper", "arguments": ', "stop": "length"}
-    model_engine, [wire] = make_engine([first, '{"request": "x"}}', "in words"])
+    model_engine, _ = make_engine({"lead": [first, '{"request": "x"}}', "in words"], "helper": ["helped"]})
 
     async with studio.app(engines={"mine": model_engine}) as app:
         lead = Agent(name="lead", engine="mine", agents=("helper",))
         result = await app.run(lead, "go", agents=[Agent(name="helper", engine="mine")])
 
     assert result.text == "in words"
-    assert "tool interface" in wire.heard[2].messages[-1].text
+    [called] = studio.events(result, ToolCalled)
+    assert (called.action.arguments, called.is_from_text) == ({"request": "x"}, True)
+    assert studio.events(result, TurnEnded)[-1].text == "in words"
 
 
 async def test_the_first_half_is_kept_when_the_call_for_the_rest_is_repeated(studio: Studio) -> None:

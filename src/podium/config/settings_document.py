@@ -66,7 +66,10 @@ class WorktreeSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ProviderLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A provider's URL, the limits on the calls to it, and the limits on its silence in seconds. None means not set."""
+    """A provider's URL, the limits on the calls to it, the limits on its silence in seconds, and how its models call tools.
+
+    None means not set.
+    """
 
     base_url: str | None = None
     requests_per_minute: int | None = None
@@ -74,6 +77,8 @@ class ProviderLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
     concurrent: int | None = None
     first_token_timeout: float | None = None
     silence_timeout: float | None = None
+    max_tokens: int | None = None
+    tool_calls: Literal["auto", "native", "text"] | None = None
 
 
 class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -165,7 +165,7 @@ def read_worktree_folder(reader: FieldReader) -> str:
 
 
 def read_providers(reader: FieldReader) -> dict[str, ProviderLimits]:
-    """Read providers by name. Each has a URL and limits."""
+    """Read providers by name. Each has a URL, limits, and the way in which its models call tools."""
     entries = reader.iter_entries("providers such as openai: {concurrent: 8}")
     return {name.lower(): ProviderLimits(**entry.read_values(PROVIDER_READERS)) for name, entry in entries}
 
@@ -228,6 +228,8 @@ PROVIDER_READERS: Readers = {
     "concurrent": FieldReader.read_int,
     "first_token_timeout": FieldReader.read_positive_number,
     "silence_timeout": FieldReader.read_positive_number,
+    "max_tokens": FieldReader.read_int,
+    "tool_calls": partial(FieldReader.read_choice, words=("auto", "native", "text")),
 }
 READERS: Readers = {
     "model": FieldReader.read_text,

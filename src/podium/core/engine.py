@@ -103,7 +103,8 @@ class Tool:
     A resumed turn calls `answer` again for calls that were already answered. So `answer` either has no
     effects or records them as steps of the scope it is given. With `is_step`, the call itself is the
     step: an answer that is on the timeline is returned from there. The calls in one reply run
-    concurrently if the tool `is_parallel`, and in order otherwise.
+    concurrently if the tool `is_parallel`, and in order otherwise. A call that repeats the call before it is not
+    executed again, unless the tool `is_polling`: then its answer changes without the agent's doing.
     """
 
     name: str
@@ -113,6 +114,7 @@ class Tool:
     timeout: float = 600.0
     is_step: bool = False
     is_parallel: bool = True
+    is_polling: bool = False
 
 
 # Engine sessions

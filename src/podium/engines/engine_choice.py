@@ -15,7 +15,7 @@ from ..values.limits import NO_CALL_LIMITS, CallLimits
 from ..values.model_abilities import UNTESTED, ModelAbilities
 from ..values.usage import Usage
 from .model import model_prices
-from .model.model_caller import Model, add_zero_cost
+from .model.model_caller import Model, ToolCallMode, add_zero_cost
 from .model.model_wire import Wire
 from .model.price_cache import PriceCache
 from .model.provider_throttle import ProviderThrottle
@@ -39,10 +39,15 @@ class ModelAddress:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CallOptions:
-    """How a model is called: what is known about its abilities, and the limits on calls to its server."""
+    """How a model is called: what is known about its abilities, and the limits on calls to its server.
+
+    `max_tokens` is the longest reply to ask for.
+    """
 
     abilities: ModelAbilities = UNTESTED
     limits: CallLimits = NO_CALL_LIMITS
+    tool_calls: ToolCallMode = "auto"
+    max_tokens: int | None = None
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     concurrent: int | None = None
@@ -141,6 +146,8 @@ class Engines:
             limits=options.limits,
             window=partial(_find_window, provider.name, name, options.abilities.window),
             abilities=options.abilities,
+            tool_calls=options.tool_calls,
+            max_tokens=options.max_tokens,
         )
 
     def _prepare_price(self, provider: str, model: str) -> None:

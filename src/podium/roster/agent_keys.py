@@ -256,6 +256,8 @@ READERS: Readers = {
     "input": read_data_format,
     "output": read_data_format,
     "max_turns": FieldReader.read_int,
+    "max_tokens": FieldReader.read_int,
+    "expects": partial(FieldReader.read_choice, words=("changes",)),
     "timeout": FieldReader.read_positive_number,
     "budget": read_budget,
     "permission_mode": read_permission_mode,

@@ -32,6 +32,8 @@ def find_call_options(settings: Settings, address: ModelAddress) -> CallOptions:
             first_token=set_limits.first_token_timeout or default_limits.first_token,
             silence=set_limits.silence_timeout or default_limits.silence,
         ),
+        tool_calls=set_limits.tool_calls or "auto",
+        max_tokens=set_limits.max_tokens,
         requests_per_minute=set_limits.requests_per_minute,
         tokens_per_minute=set_limits.tokens_per_minute,
         concurrent=set_limits.concurrent or default_concurrent,

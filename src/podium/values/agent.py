@@ -107,12 +107,17 @@ AgentMode = Literal["", "plan", "dont-ask"]
 """The permission mode of an agent; empty means the run's mode. Only stricter modes can be set."""
 
 
+Expectation = Literal["", "changes"]
+"""What an agent's work must have brought about to be a success, apart from an answer."""
+
+
 class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An agent, read from a file or built in code.
 
     In code, fields that are mappings in a file, such as `team`, can be given as mappings. `advisors` can be a list
     of names, `router` can be True, and `tools` can contain functions. `fallback_models` are tried in order if
-    `model` cannot answer.
+    `model` cannot answer. `max_tokens` limits the length of each reply. With `expects`, work that changed no file
+    has failed.
     """
 
     name: str
@@ -139,6 +144,8 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     isolation: Isolation = "shared"
     fallback_models: tuple[str, ...] = ()
     permission_mode: AgentMode = ""
+    max_tokens: int | None = None
+    expects: Expectation = ""
     other: dict[str, Any] = {}
     source: Source = "code"
     path: str = ""
@@ -171,6 +178,8 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
             budget: Budget | Mapping[str, Any] | None = None,
             isolation: Isolation = "shared",
             fallback_models: str | Sequence[str] = (),
+            max_tokens: int | None = None,
+            expects: Expectation = "",
             other: dict[str, Any] = ...,
             source: Source = "code",
             path: str = "",

@@ -25,6 +25,7 @@ from ...values.event import (
     MemberChanged,
     MessageReceived,
     MessagesDelivered,
+    ModelAskedAgain,
     ModelReplied,
     Noticed,
     OperationEnded,
@@ -147,8 +148,13 @@ def _format_operation_event(entry: Entry) -> str | None:
             return f"model call failed: {event.message}; retrying in {event.wait:.3g} s"
         case ModelReplied(stop="length"):
             return "reply cut off at the token limit"
+        case ModelReplied(stop="repetition"):
+            return "reply stopped, because it repeated itself"
+        case ModelAskedAgain() as event:
+            return f"asked again: {event.reason}"
         case ToolCalled() as event:
-            return f"uses {event.action.tool} {_format_arguments(event.action)}"
+            origin = " (read from its text)" if event.is_from_text else ""
+            return f"uses {event.action.tool} {_format_arguments(event.action)}{origin}"
         case ToolAnswered(is_error=True) as event:
             return f"tool error: {truncate_line(event.text, LONGEST_QUOTE)}"
         case PermissionAsked() as event:

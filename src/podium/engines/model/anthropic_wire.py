@@ -74,6 +74,10 @@ def _build_payload(call: ModelCall, *, max_tokens: int) -> dict[str, Any]:
     if call.tools:
         payload["tools"] = [_encode_tool(tool) for tool in call.tools]
         payload["tools"][-1] |= _CACHED
+    elif names := {use.name: None for message in call.messages for use in message.calls}:
+        # The API rejects earlier calls of tools that are not defined, even if none may be called any more.
+        payload["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in names]
+        payload["tool_choice"] = {"type": "none"}
     return payload
 
 

@@ -14,7 +14,7 @@ from ...core.engine import PastTurn
 from ...core.person_message import find_delivered_messages
 from ...core.scope import Scope
 from ...values.attachment import Image, detect_media_type, find_image_digests
-from ...values.event import CallFailed, ContextCompacted, ModelReplied, ToolAnswered, ToolUse
+from ...values.event import CallFailed, ContextCompacted, ModelAskedAgain, ModelReplied, ToolAnswered, ToolUse
 from .model_wire import IMAGE_CHARACTERS, Message
 
 CHARACTERS_A_TOKEN = 4
@@ -52,9 +52,9 @@ class Conversation:
             Message(role="assistant", text=reply.text, calls=reply.calls, sealed=reply.sealed, model=reply.model)
         )
 
-    def add_follow_up(self, reply: ModelReplied) -> None:
-        """Ask the model to continue a reply that was cut off, or to call tools through the tool interface."""
-        text = CONTINUE if reply.stop == CUT_OFF else USE_TOOL_INTERFACE
+    def add_follow_up(self, reply: ModelReplied, asked: ModelAskedAgain | None) -> None:
+        """Add what the model was asked after a reply that could not be used. Older logs contain only the reply."""
+        text = asked.prompt if asked is not None else CONTINUE if reply.stop == CUT_OFF else USE_TOOL_INTERFACE
         self.messages.append(Message(role="user", text=text))
 
     def messages_for_model(self, model: str) -> tuple[Message, ...]:
@@ -104,18 +104,19 @@ class Conversation:
         """Add the messages of a finished turn, read from its steps on the timeline."""
         self.add_user_message(past.prompt, past.scope)
         last: ModelReplied | None = None
+        asked: ModelAskedAgain | None = None
         for number in count(1):
             place = past.scope.child(f"call#{number}")
             reply = _recall_reply(place)
-            if last is not None and reply is not None and not last.calls:
-                self.add_follow_up(last)
+            if last is not None and reply is not None and (asked is not None or not last.calls):
+                self.add_follow_up(last, asked)
             if said := find_delivered_messages(place):
                 self.add_user_message(said, place)
             if (compacted := place.child("compaction").find_outcome(ContextCompacted)) is not None:
                 self.compact(compacted)
             if reply is None:
                 break
-            last = reply
+            last, asked = reply, place.child("model_asked_again#1").find_outcome(ModelAskedAgain)
             self.add_reply(reply)
             for position, call in enumerate(reply.calls, 1):
                 answered = place.child(f"tool#{position}").child("tool_answered#1").find_outcome(ToolAnswered)

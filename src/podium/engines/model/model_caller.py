@@ -12,8 +12,8 @@ from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
+from typing import Literal
 
-import msgspec
 from anyio import get_cancelled_exc_class, sleep
 from msgspec import structs
 
@@ -21,21 +21,26 @@ from ...core.budget import CallEstimate
 from ...core.engine import EngineSessionSpec, Piece, Postponed, Reasoning, Superseded, Text, Tool
 from ...core.scope import Scope
 from ...values.errors import AgentFailed, Failure, OutsideFailed, StoreFailed
-from ...values.event import CallCut, CallFailed, ModelReplied, Noticed, ToolUse
+from ...values.event import CallFailed, ModelReplied, Noticed
 from ...values.limits import NO_CALL_LIMITS, CallLimits
 from ...values.model_abilities import UNTESTED, ModelAbilities
 from ...values.plain_text import format_count
-from ...values.request import replace_surrogates
 from ...values.usage import Usage
-from .conversation import CHARACTERS_A_TOKEN, Conversation, count_characters
-from .model_wire import ModelCall, ReplyEnd, ReplyPart, ToolCallPart, Wire
+from .conversation import Conversation
+from .model_wire import ModelCall, Wire
 from .provider_throttle import ProviderThrottle
+from .reply_reading import read_reply
+from .reply_recorder import ReplyRecorder
+from .tool_emulation import AnswerStream, emulate_tools
 
 BUDGET_WAIT_SECONDS = 10.0
 """How long a call waits for budget before it checks again. It is woken earlier when another call ends."""
 
 GRACE = 1.25
 """How much longer a turn waits for a part of a reply than the call itself."""
+
+ToolCallMode = Literal["auto", "native", "text"]
+"""How a model calls tools: through the tool interface, in the text of its replies, or as its abilities suggest."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -75,7 +80,7 @@ class Model:
     """A model that can be called: its adapter, price, throttle, limits, context window and tested abilities.
 
     `window` returns the size of the context window in tokens, or None if it is unknown. It is called
-    only for long conversations, because the first lookup is slow.
+    only for long conversations, because the first lookup is slow. `max_tokens` is the longest reply to ask for.
     """
 
     wire: Wire
@@ -86,6 +91,20 @@ class Model:
     limits: CallLimits = NO_CALL_LIMITS
     window: Callable[[], int | None] = lambda: None
     abilities: ModelAbilities = UNTESTED
+    tool_calls: ToolCallMode = "auto"
+    max_tokens: int | None = None
+
+    @property
+    def emulates_tools(self) -> bool:
+        """Whether tools are offered in the prompt, and called in the text of the reply.
+
+        A model without a tool interface that writes its calls as text anyway needs no emulation, unless the server
+        can keep its replies to a schema.
+        """
+        if self.tool_calls != "auto":
+            return self.tool_calls == "text"
+        able = self.abilities
+        return able.native_calls is False and not (able.written_calls and able.json_schema is False)
 
     @property
     def is_priced(self) -> bool:
@@ -123,12 +142,13 @@ class ModelCaller:
         system: str,
         tools: tuple[Tool, ...],
         shortened_after: int | None,
+        so_far: str = "",
     ) -> AsyncGenerator[Piece | ModelReplied]:
         """Make one call, with as many attempts as needed; yield the pieces, then the reply.
 
         Raise OutsideFailed if all models failed, and ContextTooLong if the conversation exceeds the
         context window. The caller can then shorten the conversation and call again, with the number of
-        attempts already made as `shortened_after`.
+        attempts already made as `shortened_after`. `so_far` is the text of the replies that this one continues.
         """
         candidate, tries = self._find_candidate(0) or 0, 0
         for attempt in count(1):
@@ -137,7 +157,8 @@ class ModelCaller:
             outcome = known = _recall_outcome(at)
             tries += 1
             if known is None:
-                async with aclosing(self._try_call(at, model, tries, conversation, system, tools)) as heard:
+                call = self._make_call(at, model, conversation, system=system, tools=tools)
+                async with aclosing(self._try_call(at, model, tries, call, so_far)) as heard:
                     async for piece in heard:
                         if isinstance(piece, ModelReplied | CallFailed):
                             outcome = piece
@@ -180,11 +201,11 @@ class ModelCaller:
             place.record(Noticed(text=f"{self._spec.agent.name} uses {used} instead: {outcome.message}."))
         return candidate
 
-    async def _try_call(
-        self, at: Scope, model: Model, tries: int, conversation: Conversation, system: str, tools: tuple[Tool, ...]
-    ) -> AsyncGenerator[Piece | ModelReplied | CallFailed]:
-        """Make one attempt: yield the pieces as they arrive, then the recorded outcome."""
-        call = ModelCall(
+    def _make_call(
+        self, at: Scope, model: Model, conversation: Conversation, *, system: str, tools: tuple[Tool, ...]
+    ) -> ModelCall:
+        most = [limit for limit in (self._spec.agent.max_tokens, model.max_tokens) if limit is not None]
+        return ModelCall(
             agent=self._spec.agent.name,
             model=model.name,
             system=system,
@@ -193,16 +214,26 @@ class ModelCaller:
             key=f"{at.timeline.run}/{at.path}",
             schema=self._spec.schema,
             limits=model.limits,
+            max_tokens=min(most, default=None),
         )
-        reply = _ReplyRecorder(model, call)
+
+    async def _try_call(
+        self, at: Scope, model: Model, tries: int, call: ModelCall, so_far: str
+    ) -> AsyncGenerator[Piece | ModelReplied | CallFailed]:
+        """Make one attempt: yield the pieces as they arrive, then the recorded outcome."""
+        reply = ReplyRecorder(call, model.add_cost)
         throttle, expected = model.throttle, reply.estimate_usage(self._expected_output_tokens)
         estimate = self._estimate_call(model, expected)
+        is_emulated = model.emulates_tools
+        # The text of an emulated call is JSON; people see only the answer in it.
+        answer = AnswerStream() if is_emulated and call.tools else None
         while not await self._has_room(at, estimate):
             yield Postponed(BUDGET_WAIT_SECONDS)
             await self._wait_for_release()
         with self._reserve_budget(estimate) as longest:
+            sent = emulate_tools(call, takes_schema=model.abilities.json_schema is not False) if is_emulated else call
             if longest is not None:
-                call = structs.replace(call, max_tokens=longest)
+                sent = structs.replace(sent, max_tokens=min(longest, call.max_tokens or longest))
             delay = throttle.estimate_delay(expected.tokens)
             if delay:
                 yield Postponed(delay)
@@ -211,12 +242,16 @@ class ModelCaller:
                 if delay or model.limits != NO_CALL_LIMITS:
                     yield _allow_silence(model.limits)
                 try:
-                    async with aclosing(model.wire.stream(call)) as heard:
+                    async with aclosing(model.wire.stream(sent)) as heard:
                         async for piece in heard:
                             if reply.is_silent:
                                 throttle.record_success()
                             reply.add_part(piece)
-                            if isinstance(piece, Text | Reasoning):
+                            if reply.is_stopped:
+                                break
+                            if answer is not None and isinstance(piece, Text):
+                                yield Text(part) if (part := answer.add_text(piece.text)) else Reasoning("")
+                            elif isinstance(piece, Text | Reasoning):
                                 yield piece
                 except OutsideFailed as error:
                     throttle.record_failure(error)
@@ -232,7 +267,11 @@ class ModelCaller:
                     raise
                 slot.record_tokens(reply.end.usage.tokens)
                 self._input_scale = max(1.0, reply.end.usage.input_tokens / max(expected.input_tokens, 1))
-                yield at.record_outcome(reply.as_model_replied())
+                replied = read_reply(reply.as_model_replied(), call, so_far=so_far, is_emulated=is_emulated)
+                if answer is not None and replied.text != answer.decoded:
+                    yield Superseded()
+                    yield Text(replied.text)
+                yield at.record_outcome(replied)
 
     def _report_queue(self, at: Scope, model: Model, ahead: int) -> None:
         """Tell the user that a call waits because the provider is busy with other calls."""
@@ -269,83 +308,6 @@ class ModelCaller:
         """Return a context manager that reserves budget for the call, if a budget applies to this agent."""
         allowance = self._spec.allowance
         return nullcontext() if allowance is None else allowance.reserve_call(estimate)
-
-
-class _ReplyRecorder:
-    """Collects a reply as it arrives, and builds the event to record for it."""
-
-    def __init__(self, model: Model, call: ModelCall) -> None:
-        self._model = model
-        self._call = call
-        self._said: list[str] = []
-        self._thought: list[str] = []
-        self._calls: list[ToolUse] = []
-        self.is_silent = True
-        self.end = ReplyEnd(stop="")
-
-    def add_part(self, part: ReplyPart) -> None:
-        """Add a part of the reply."""
-        self.is_silent = False
-        match part:
-            case Text():
-                self._said.append(part.text)
-            case Reasoning():
-                self._thought.append(part.text)
-            case ToolCallPart():
-                self._calls.append(part.call)
-            case ReplyEnd():
-                self.end = part
-
-    def as_model_replied(self) -> ModelReplied:
-        usage = self._model.add_cost(self.end.usage)
-        return ModelReplied(
-            model=self._model.name,
-            text=replace_surrogates("".join(self._said)),
-            reasoning=replace_surrogates("".join(self._thought)),
-            calls=tuple(self._calls),
-            stop=self.end.stop,
-            sealed=self.end.sealed,
-            usage=structs.replace(usage, tool_calls=len(self._calls)) if self._calls else usage,
-        )
-
-    def as_call_failed(self, error: OutsideFailed, wait: float | None) -> CallFailed:
-        usage = self._estimate_spending() if self._said else Usage()
-        message = replace_surrogates(str(error))
-        return CallFailed(
-            model=self._model.name,
-            message=message,
-            wait=wait,
-            is_too_long=error.is_too_long,
-            is_unknown_model=error.is_unknown_model,
-            usage=usage,
-        )
-
-    def as_call_cut(self) -> CallCut:
-        return CallCut(
-            model=self._model.name, text=replace_surrogates("".join(self._said)), usage=self._estimate_spending()
-        )
-
-    def estimate_usage(self, output_tokens: int) -> Usage:
-        """Estimate the usage of the call, given the length of its reply."""
-        sent = len(self._call.system) + sum(map(count_characters, self._call.messages))
-        sent += sum(map(count_tool_characters, self._call.tools))
-        tokens = estimate_tokens(sent)
-        return Usage(calls=1, input_tokens=tokens, output_tokens=output_tokens, estimated=1)
-
-    def _estimate_spending(self) -> Usage:
-        """Estimate the usage and cost of a call that did not complete."""
-        said = sum(map(len, self._said))
-        return self._model.add_cost(self.estimate_usage(estimate_tokens(said)))
-
-
-def estimate_tokens(characters: int) -> int:
-    """Estimate the number of tokens of a text from its length."""
-    return -(-characters // CHARACTERS_A_TOKEN)
-
-
-def count_tool_characters(tool: Tool) -> int:
-    """Return how many characters the name, description and schema of a tool have."""
-    return len(tool.name) + len(tool.description) + len(msgspec.json.encode(tool.parameters))
 
 
 def _allow_silence(limits: CallLimits) -> Postponed:

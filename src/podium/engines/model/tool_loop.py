@@ -6,15 +6,15 @@ every tool call is a step: if its outcome is on the timeline, it is not repeated
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
 from dataclasses import replace
+from itertools import count
 from math import inf
 
 from anyio import create_task_group
 
 from ...core.engine import (
-    CUT_OFF_MARK,
     EngineSession,
     EngineSessionSpec,
     Finished,
@@ -32,11 +32,12 @@ from ...core.person_message import deliver_messages, find_delivered_messages
 from ...core.scope import Scope
 from ...values.action import Action
 from ...values.errors import AgentFailed, Failure, PodiumError, find_first_error
-from ...values.event import ContextCompacted, ModelReplied, ToolAnswered, ToolCalled, ToolUse
+from ...values.event import ContextCompacted, ModelAskedAgain, ModelReplied, ToolAnswered, ToolCalled, ToolUse
 from ...values.request import replace_surrogates
-from .conversation import CHARACTERS_A_TOKEN, CUT_OFF, Conversation
-from .model_caller import ContextTooLong, Model, ModelCaller, RetryPolicy, make_refusal_failure
-from .written_call import find_written_call
+from .answer_progress import AnswerProgress
+from .conversation import CHARACTERS_A_TOKEN, Conversation
+from .model_caller import ContextTooLong, Model, ModelCaller, RetryPolicy
+from .repeated_calls import RepeatedCalls
 
 COMPACTION_THRESHOLD = 0.8
 """A conversation that fills more than this share of the context window is compacted."""
@@ -82,13 +83,14 @@ class ModelSession:
 
     async def _run_turn(self, prompt: str, turn: Scope) -> AsyncGenerator[Piece]:
         self._conversation.add_user_message(prompt, turn)
-        progress = AnswerProgress(self._spec)
-        for number in range(1, self._spec.max_turns + 1):
+        progress, repeated = AnswerProgress(self._spec), RepeatedCalls(self._tools)
+        first = 1 + _count_earlier_calls(turn)
+        for number in range(first, self._spec.max_turns + 1):
             place = turn.next_child("call")
-            if number > 1:
+            if number > first:
                 self._add_person_messages(place)
             reply: ModelReplied | None = None
-            async with aclosing(self._receive_reply(place)) as heard:
+            async with aclosing(self._receive_reply(place, progress)) as heard:
                 async for piece in heard:
                     if isinstance(piece, ModelReplied):
                         reply = piece
@@ -100,16 +102,26 @@ class ModelSession:
             self._conversation.add_reply(reply)
             if not reply.calls:
                 for piece in progress.judge_reply(reply, is_last=number == self._spec.max_turns):
+                    if isinstance(piece, ModelAskedAgain):
+                        self._conversation.add_follow_up(reply, place.record(piece))
+                        continue
                     yield piece
                     if isinstance(piece, Finished):
                         return
-                self._conversation.add_follow_up(reply)
                 continue
+            if progress.looping_tool:
+                if number < self._spec.max_turns:
+                    raise progress.make_loop_failure()
+                break
+            if reply.calls[0].is_from_text:
+                yield Superseded()
+                if reply.text:
+                    yield Text(reply.text)
             progress.so_far = ""
             for call in reply.calls:
                 yield ToolStarted(call)
             yield Postponed(self._sum_timeouts(reply.calls))
-            answers = await self._run_tool_calls(place, reply.calls)
+            answers = await self._run_tool_calls(place, reply.calls, repeated)
             for call, answer in zip(reply.calls, answers, strict=True):
                 self._conversation.add_tool_answer(call, answer.text)
                 yield ToolFinished(call.id)
@@ -117,6 +129,9 @@ class ModelSession:
             if any(answer.ends_turn for answer in answers):
                 yield Finished("tool", by_tool=True)
                 return
+            if repeated.is_looping:
+                asked = progress.ask_for_report(reply.calls[-1].name, repeated.identical_calls)
+                self._conversation.add_follow_up(reply, place.record(asked))
         raise AgentFailed(
             Failure(
                 kind="limit",
@@ -127,7 +142,7 @@ class ModelSession:
 
     # Model calls
 
-    async def _receive_reply(self, place: Scope) -> AsyncGenerator[Piece | ModelReplied]:
+    async def _receive_reply(self, place: Scope, progress: AnswerProgress) -> AsyncGenerator[Piece | ModelReplied]:
         """Call the model; yield the pieces and finally the reply. A conversation that is too long is compacted."""
         tries = 0 if self._needs_compaction(place) else None
         while True:
@@ -136,18 +151,25 @@ class ModelSession:
                     async for sign in signs:
                         yield sign
             try:
-                async with aclosing(self._call_model(place, is_compacted=tries is not None)) as heard:
+                async with aclosing(self._call_model(place, progress, is_compacted=tries is not None)) as heard:
                     async for piece in heard:
                         yield piece
                 return
             except ContextTooLong as error:
                 tries = error.tries
 
-    def _call_model(self, place: Scope, *, is_compacted: bool) -> AsyncGenerator[Piece | ModelReplied]:
+    def _call_model(
+        self, place: Scope, progress: AnswerProgress, *, is_compacted: bool
+    ) -> AsyncGenerator[Piece | ModelReplied]:
         compacted = place.child("compaction").find_outcome(ContextCompacted) if is_compacted else None
         tries = None if compacted is None else compacted.tries
         return self._caller.stream_reply(
-            place, self._conversation, system=self._spec.system, tools=self._spec.tools, shortened_after=tries
+            place,
+            self._conversation,
+            system=self._spec.system,
+            tools=() if progress.looping_tool else self._spec.tools,
+            shortened_after=tries,
+            so_far=progress.so_far,
         )
 
     def _add_person_messages(self, place: Scope) -> None:
@@ -199,15 +221,20 @@ class ModelSession:
 
     # Tool calls
 
-    async def _run_tool_calls(self, place: Scope, calls: tuple[ToolUse, ...]) -> list[ToolAnswer]:
+    async def _run_tool_calls(
+        self, place: Scope, calls: tuple[ToolUse, ...], repeated: RepeatedCalls
+    ) -> list[ToolAnswer]:
         """Run the tool calls, in parallel if the tools allow it, and return the answers in the order of the calls.
 
         A failure that ends the turn, such as an exhausted budget, cancels the parallel calls and skips later calls.
+        A call that repeats the call before it is not run, and gets the same answer.
         """
         answers: dict[int, ToolAnswer] = {}
+        repeats = repeated.find_repeats(calls)
 
         async def run_one_call(number: int, call: ToolUse) -> None:
-            answers[number] = await self._run_tool_call(place.child(f"tool#{number}"), call)
+            if number not in repeats:
+                answers[number] = await self._run_tool_call(place.child(f"tool#{number}"), call)
 
         for batch in self._batch_tool_calls(calls):
             if len(batch) == 1:
@@ -219,7 +246,18 @@ class ModelSession:
                         group.start_soon(run_one_call, number, call)
             except ExceptionGroup as errors:
                 raise find_first_error(errors) from errors
-        return [answers[number] for number in sorted(answers)]
+        found = repeated.add_answers(calls, answers)
+        for number in sorted(repeats):
+            self._record_repeated_call(place.child(f"tool#{number}"), calls[number - 1], found[number - 1])
+        return found
+
+    def _record_repeated_call(self, place: Scope, call: ToolUse, answer: ToolAnswer) -> None:
+        place.record(self._make_tool_called(place, call))
+        place.record(ToolAnswered(id=call.id, text=answer.text, is_error=answer.is_error))
+
+    def _make_tool_called(self, place: Scope, call: ToolUse) -> ToolCalled:
+        action = Action(run=place.timeline.run, agent=self._spec.agent.name, tool=call.name, arguments=call.arguments)
+        return ToolCalled(id=call.id, action=action, is_from_text=call.is_from_text)
 
     def _batch_tool_calls(self, calls: tuple[ToolUse, ...]) -> list[list[tuple[int, ToolUse]]]:
         """Split the calls into batches that run one after the other. A batch contains one call or parallel calls."""
@@ -244,8 +282,7 @@ class ModelSession:
 
     async def _run_tool_call(self, place: Scope, call: ToolUse) -> ToolAnswer:
         tool = self._tools.get(call.name)
-        action = Action(run=place.timeline.run, agent=self._spec.agent.name, tool=call.name, arguments=call.arguments)
-        place.record(ToolCalled(id=call.id, action=action))
+        place.record(self._make_tool_called(place, call))
         known = place.child("tool_answered#1").find_outcome(ToolAnswered)
         if known is not None and (tool is None or tool.is_step or known.is_timed_out):
             return ToolAnswer(text=known.text, is_error=known.is_error)
@@ -274,51 +311,9 @@ class ModelSession:
         return ToolAnswer(text=f"Tool {call.name!r} not found; available: {known}.", is_error=True)
 
 
-class AnswerProgress:
-    """Collects the answer of a turn from the replies without tool calls.
-
-    A reply that was cut off is continued once. A tool call that was written as text is corrected once.
-    """
-
-    def __init__(self, spec: EngineSessionSpec) -> None:
-        self.so_far = ""
-        self.has_replied = False
-        """Whether the agent replied through a tool, so that no text is needed."""
-        self._spec = spec
-        self._is_continued = False
-        self._is_corrected = False
-
-    def judge_reply(self, reply: ModelReplied, *, is_last: bool) -> Iterator[Piece]:
-        """Yield the pieces that follow a reply. If the reply completes the answer, the last piece is Finished.
-
-        Otherwise, the caller must call the model again. Raise AgentFailed if there is no answer. `is_last` means
-        that no further call is allowed.
-        """
-        if reply.stop == "content_filter" and not reply.text.strip():
-            raise make_refusal_failure(self._spec.agent.name)
-        self.so_far += reply.text
-        if (tool := self._find_written_call()) is not None:
-            yield Superseded()
-            if self._is_corrected or is_last:
-                raise self._make_written_call_failure(tool)
-            self._is_corrected, self.so_far = True, ""
-        elif reply.stop == CUT_OFF and not self._is_continued and not is_last:
-            self._is_continued = True
-        else:
-            if reply.stop == CUT_OFF and self._spec.schema is None:
-                yield Text(CUT_OFF_MARK)
-            yield Finished(reply.stop, by_tool=self.has_replied)
-
-    def _find_written_call(self) -> str | None:
-        """Return the tool that the model called in text, if any. With an output schema, JSON is a valid answer."""
-        if self._spec.schema is not None or not self._spec.tools:
-            return None
-        return find_written_call(self.so_far, {tool.name for tool in self._spec.tools})
-
-    def _make_written_call_failure(self, tool: str) -> AgentFailed:
-        again = ", even when asked again" if self._is_corrected else ""
-        message = (
-            f"its model wrote a call to {tool} as text instead of calling it{again}; "
-            "use a model and a server that support tool calls"
-        )
-        return AgentFailed(Failure(kind="engine", agent=self._spec.agent.name, message=message))
+def _count_earlier_calls(turn: Scope) -> int:
+    """Return how many model calls the first attempt at this turn made, if this is the second attempt."""
+    path, _, attempt = turn.path.rpartition("~")
+    if not attempt.isdecimal():
+        return 0
+    return next(number for number in count() if not turn.timeline.has_outcome(f"{path}/call#{number + 1}"))

@@ -1,70 +1,229 @@
-"""Find tool calls that a model wrote as text, because the model or its server does not support the tool interface.
+"""Read tool calls that a model wrote as text, because the model or its server does not support the tool interface.
 
-A reply counts only if it consists entirely of such calls, and only if all of them call offered tools. An
-answer that contains JSON, or that explains what a call looks like, is still an answer.
+A reply counts only if it consists entirely of calls, bare, in fences or in the wrappings of open models; a sentence
+may precede calls in `<tool_call>` tags. An answer that contains JSON, or that shows what a call looks like, is still
+an answer. This module only reads text; whether a call is allowed is decided where all calls are decided.
 """
 
 from __future__ import annotations
 
+import ast
 import json
 import re
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
-LONGEST_WRITTEN_CALL = 1_000_000
+from msgspec import Struct
 
+LONGEST_WRITTEN_CALL = 1_000_000
+LONGEST_LITERAL = 100_000
+"""The longest arguments that are read as a Python literal if they are not JSON."""
+
+_CALL_START = re.compile(r"\s*(?:[\[{<`]|Action:|You may call one or more functions)")
 _THOUGHT = re.compile(r"\A<think(?:ing)?>.*?</think(?:ing)?>", re.DOTALL)
-_FENCE = re.compile(r"\A```[\w-]*[ \t]*\r?\n(.*?)\r?\n?```\Z", re.DOTALL)
-_MARK = re.compile(
-    r"\A(?:<tool_calls?>|<function_calls?>|<\|python_tag\|>|<\|tool_calls?\|>|\[TOOL_CALLS\]|<｜tool▁calls▁begin｜>)"
+_FENCE_LINE = re.compile(r"^[ \t]*```", re.MULTILINE)
+_TAG_LINE = re.compile(r"^<tool_calls?>", re.MULTILINE)
+_BETWEEN = re.compile(
+    r"[\s,;]+|```[\w-]*|</?(?:tool_calls?|function_calls?)>|<\|/?(?:python_tag|tool_calls?)\|>|\[/?TOOL_CALLS\]"
+    r"|<｜tool▁calls?▁(?:begin|end)｜>|<\|im_end\|>|Action:"
 )
-"""The beginnings of calls in the formats of open models, which their servers should have parsed."""
-_ANY_MARK = re.compile(r"</?tool_calls?>|</?function_calls?>|<\|/?(?:python_tag|tool_calls?)\|>|\[TOOL_CALLS\]")
-_MARKED_NAME = re.compile(
-    r"""<function=([\w.-]+)|<invoke\s+name="([\w.-]+)"|(?:\[TOOL_CALLS\]|<｜tool▁sep｜>)\s*([\w.-]+)"""
+"""What may stand around calls: space, fences, and the wrappings of open models, which their servers should parse."""
+_TEMPLATE = re.compile(
+    r"</?tools>|</?tool_response>|You may call one or more functions to assist with the user query\."
 )
-_NAME_KEYS = ("name", "tool", "tool_name", "function")
-_ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "tool_input")
+"""Parts of open models' prompts, which a model may repeat."""
+_HEADED = re.compile(
+    r"(?:function<｜tool▁sep｜>(?P<old>[\w.-]+)|(?P<new>[\w.-]+)<｜tool▁sep｜>|(?P<mistral>[\w.-]+)\[ARGS\])\s*(?:```\w*\s*)?(?=[{])"
+)
+"""The name of a tool in front of the JSON object with its arguments."""
+_ELEMENT = re.compile(
+    r"<function=(?P<equals>[\w.-]+)>(?P<body>.*?)</function>"
+    r"|<invoke\s+name=\"(?P<invoke>[\w.-]+)\"\s*>(?P<inside>.*?)</invoke>"
+    r"|<function\s+name=\"(?P<name>[\w.-]+)\"\s+arguments=\"(?P<arguments>.*?)\"\s*(?:/>|>\s*</function>)",
+    re.DOTALL,
+)
+_PARAMETER = re.compile(
+    r"<parameter(?:=|\s+name=\")(?P<name>[\w.-]+)\"?>[ \t]*\r?\n?(?P<value>.*?)\r?\n?[ \t]*</parameter>", re.DOTALL
+)
+_NAMED = re.compile(
+    r"""["'](?:name|tool|tool_name|function|action)["']\s*:\s*["'](?:functions\.)?(?P<key>[\w.-]+)["']"""
+    r"""|<function(?:=|\s+name=")(?P<element>[\w.-]+)|<invoke\s+name="(?P<invoke>[\w.-]+)\""""
+    r"""|<｜tool▁sep｜>\s*(?P<old>[\w.-]+)|(?P<headed>[\w.-]+)(?:<｜tool▁sep｜>|\[ARGS\])"""
+)
+_NAME_KEYS = ("name", "tool", "tool_name", "function", "action")
+_ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "tool_input", "action_input")
+_OTHER_KEYS = {"type", "id", "index", "call_id", "tool_call_id", "thought", "thoughts", "reasoning"}
+"""Keys that a call may have beside its tool and its arguments."""
+_NOT_LETTERS = re.compile(r"[\W\d_]+")
 _decoder = json.JSONDecoder(strict=False)
 
 
-def find_written_call(text: str, tools: Collection[str]) -> str | None:
-    """Return the first tool called in a reply that consists only of calls to these tools; otherwise None."""
-    text = _THOUGHT.sub("", text.strip()).strip()
-    if not tools or not text or len(text) > LONGEST_WRITTEN_CALL:
+class WrittenCall(Struct, frozen=True, kw_only=True):
+    """A call in the text of a reply; `source` is the text of the call.
+
+    `unreadable` are the arguments as written, if they are not an object. With `is_untyped`, all arguments are strings,
+    because the format does not tell types apart. With `is_certain`, the format alone shows that this is a call;
+    otherwise it is one only if there is a tool of this name.
+    """
+
+    name: str
+    arguments: dict[str, Any] = {}
+    unreadable: str = ""
+    is_untyped: bool = False
+    is_certain: bool = True
+    source: str = ""
+
+
+class WrittenReply(Struct, frozen=True, kw_only=True):
+    """A reply that contains nothing but calls, apart from the sentences before them in `prose`."""
+
+    calls: tuple[WrittenCall, ...]
+    prose: str = ""
+
+
+def read_written_reply(text: str, tools: Mapping[str, Mapping[str, Any]]) -> WrittenReply | None:
+    """Return the calls in a reply that consists of calls, at least one of them to one of these tools; otherwise None.
+
+    `tools` maps the names of the offered tools to the JSON schemas of their arguments.
+    """
+    if not tools or not _may_be_call(text):
         return None
-    if (fenced := _FENCE.match(text)) is not None:
-        text = fenced[1].strip()
-    names = list(_iter_called_names(text))
-    return names[0] if names and all(name in tools for name in names) else None
+    prose, body = _split_prose(text)
+    try:
+        items = list(_iter_items(body))
+    except _NotCalls:
+        return None
+    calls = tuple(_with_types(item, tools) for item in items if isinstance(item, WrittenCall))
+    if not any(call.name in tools for call in calls):
+        return None
+    if not all(call.is_certain or call.name in tools for call in calls):
+        return None
+    return WrittenReply(calls=calls, prose=prose)
 
 
-def _iter_called_names(text: str) -> Iterator[str]:
-    """Yield the tool name of each call, or nothing if `text` contains anything except calls."""
-    is_marked = _MARK.match(text) is not None
-    found = _read_json_values(_ANY_MARK.sub(" ", text) if is_marked else text)
-    if found is not None:
-        calls = [_called_name(call) for value in found for call in _unwrap_calls(value)]
-        if all(name is not None for name in calls):
-            yield from (name for name in calls if name is not None)
-    elif is_marked or text.startswith(("<function=", "<invoke ")):
-        yield from (next(filter(None, groups)) for groups in _MARKED_NAME.findall(text))
+def find_unreadable_call(text: str, tools: Collection[str]) -> str | None:
+    """Return the tool that a reply tries to call, if the reply is only such an attempt and its format is broken."""
+    if not tools or not _may_be_call(text):
+        return None
+    try:
+        list(_iter_items(_split_prose(text)[1]))
+    except _BrokenCall as error:
+        names = (next(filter(None, found.groups())) for found in _NAMED.finditer(error.rest))
+        return next((name for name in names if name in tools), None)
+    except _NotCalls:
+        pass
+    return None
 
 
-def _read_json_values(text: str) -> list[Any] | None:
-    """Return the JSON values in `text`; None if it contains anything else."""
-    values: list[Any] = []
+def is_machine_text(text: str) -> bool:
+    """Return whether a text contains nothing but tool calls, descriptions of tools or results of tools.
+
+    Such a text is never an answer, whichever tools it names.
+    """
+    if not _may_be_call(text):
+        return False
+    prose, body = _split_prose(text)
+    try:
+        items = list(_iter_items(body))
+    except _BrokenCall as error:
+        # A description of tools that was cut off, or a call in it, cannot be decoded either.
+        return not prose and _TEMPLATE.match(body) is not None and _NAMED.search(error.rest) is not None
+    except _NotCalls:
+        return False
+    return not prose and bool(items) and all(not isinstance(item, WrittenCall) or item.is_certain for item in items)
+
+
+def was_shown(call: WrittenCall, texts: Iterable[str]) -> bool:
+    """Return whether one of these texts contains the call, apart from layout, line numbers and wrapping."""
+    whole = _keep_letters(call.source)
+    arguments = _keep_letters(json.dumps(call.arguments, ensure_ascii=False) if call.arguments else call.unreadable)
+    name = _keep_letters(call.name)
+    wanted = {whole, *(f"{name}{key}{arguments}" for key in map(_keep_letters, _ARGUMENT_KEYS)), f"{name}{arguments}"}
+    if not arguments:
+        wanted = {whole}
+    return any(one in shown for shown in map(_keep_letters, texts) for one in wanted)
+
+
+def _keep_letters(text: str) -> str:
+    return _NOT_LETTERS.sub("", text)
+
+
+# Reading a reply
+
+
+class _NotCalls(Exception):
+    """The text contains something other than calls."""
+
+
+class _BrokenCall(_NotCalls):
+    """The text contains something that begins like a call and cannot be decoded; `rest` starts there."""
+
+    def __init__(self, rest: str) -> None:
+        super().__init__()
+        self.rest = rest
+
+
+class _Echo:
+    """A description or a result of a tool, which the model repeated."""
+
+
+_ECHO = _Echo()
+
+
+def _may_be_call(text: str) -> bool:
+    if _CALL_START.match(text) is None and "\n<tool_call" not in text:
+        return False
+    return len(text) <= LONGEST_WRITTEN_CALL
+
+
+def _split_prose(text: str) -> tuple[str, str]:
+    """Return the sentences before the first line that starts with a tag, and the rest."""
+    text = _THOUGHT.sub("", text.strip()).strip()
+    prose = ""
+    # Tags inside a fence are quoted. In front of that, an odd number of fence lines means an open fence.
+    if (tag := _TAG_LINE.search(text)) is not None and not len(_FENCE_LINE.findall(text, 0, tag.start())) % 2:
+        prose, text = text[: tag.start()].strip(), text[tag.start() :]
+        if prose.startswith(("{", "[", "<", "```")):
+            prose, text = "", f"{prose}\n{text}"
+    return prose, text
+
+
+def _iter_items(body: str) -> Iterator[WrittenCall | _Echo]:
+    """Yield the calls and echoes in a text that contains nothing else. Raise _NotCalls for any other text."""
     place = 0
-    while place < len(text):
-        if text[place].isspace() or text[place] in ",;":
-            place += 1
-            continue
-        try:
-            value, place = _decoder.raw_decode(text, place)
-        except (ValueError, RecursionError):
-            return None
-        values.append(value)
-    return values
+    while place < len(body):
+        if (between := _BETWEEN.match(body, place)) is not None:
+            place = between.end()
+        elif (template := _TEMPLATE.match(body, place)) is not None:
+            yield _ECHO
+            place = template.end()
+        elif (element := _ELEMENT.match(body, place)) is not None:
+            yield _read_element(element)
+            place = element.end()
+        elif (headed := _HEADED.match(body, place)) is not None:
+            arguments, end = _decode_json(body, headed.end())
+            name = next(filter(None, headed.groups()))
+            yield _make_call({"name": name, "arguments": arguments}, body[place:end])
+            place = end
+        elif body[place] in "{[":
+            value, end = _decode_json(body, place)
+            for call in _unwrap_calls(value):
+                yield _make_call(call, body[place:end])
+            place = end
+        else:
+            raise _BrokenCall(body[place:]) if body.startswith(("<function", "<invoke"), place) else _NotCalls
+
+
+def _decode_json(body: str, place: int) -> tuple[Any, int]:
+    """Decode the JSON value at this place, which may be in doubled braces; return it with the place after it."""
+    start = place + 1 if body.startswith("{{", place) else place
+    try:
+        value, end = _decoder.raw_decode(body, start)
+    except (ValueError, RecursionError):
+        raise _BrokenCall(body[place:]) from None
+    while end < len(body) and isinstance(value, dict) and body[end] == "}":
+        end += 1
+    return value, end
 
 
 def _unwrap_calls(value: Any) -> Iterator[Any]:
@@ -72,16 +231,89 @@ def _unwrap_calls(value: Any) -> Iterator[Any]:
     if isinstance(value, dict) and isinstance(value.get("tool_calls"), list):
         value = value["tool_calls"]
     if isinstance(value, list):
+        if not value:
+            raise _NotCalls
         yield from value
     else:
         yield value
 
 
-def _called_name(call: Any) -> str | None:
-    """Return the name of the tool that a JSON value calls; None if it is not a call."""
-    if isinstance(call, dict) and isinstance(call.get("function"), dict):
-        call = call["function"]
-    if not isinstance(call, dict) or not any(key in call for key in _ARGUMENT_KEYS):
+def _make_call(value: Any, source: str) -> WrittenCall | _Echo:
+    """Return the call that a JSON value describes. Raise _NotCalls if it describes none."""
+    if isinstance(value, dict) and isinstance(value.get("function"), dict):
+        value = value["function"]
+    if not isinstance(value, dict):
+        raise _NotCalls
+    if value.get("type") == "tool_response":
+        return _ECHO
+    name_key = next((key for key in _NAME_KEYS if isinstance(value.get(key), str)), None)
+    argument_key = next((key for key in _ARGUMENT_KEYS if key in value), None)
+    if name_key is None:
+        raise _NotCalls
+    arguments = {} if argument_key is None else value[argument_key]
+    if _is_schema(arguments):
+        return _ECHO
+    if value.keys() - {name_key, argument_key, *_OTHER_KEYS}:
+        raise _NotCalls
+    name = value[name_key].removeprefix("functions.")
+    is_certain = argument_key in ("arguments", "parameters")
+    return _read_arguments(name, arguments, source, is_certain=is_certain)
+
+
+def _is_schema(arguments: Any) -> bool:
+    return isinstance(arguments, dict) and isinstance(arguments.get("properties"), dict)
+
+
+def _read_arguments(name: str, arguments: Any, source: str, *, is_certain: bool = True) -> WrittenCall:
+    """Return the call with its arguments, which may be an object, its JSON or its Python literal."""
+    found = arguments
+    if isinstance(arguments, str):
+        found = _decode_object(arguments) if arguments.strip() else {}
+    if found is None and not isinstance(arguments, str):
+        found = {}
+    if isinstance(found, dict) and all(isinstance(key, str) for key in found):
+        return WrittenCall(name=name, arguments=found, is_certain=is_certain, source=source)
+    unreadable = arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False)
+    return WrittenCall(name=name, unreadable=unreadable, is_certain=is_certain, source=source)
+
+
+def _decode_object(text: str) -> Any:
+    try:
+        return _decoder.decode(text)
+    except (ValueError, RecursionError):
+        pass
+    try:
+        found = ast.literal_eval(text) if len(text) <= LONGEST_LITERAL else None
+        return json.loads(json.dumps(found))
+    except (ValueError, SyntaxError, TypeError, RecursionError, MemoryError):
         return None
-    name = next((call[key] for key in _NAME_KEYS if isinstance(call.get(key), str)), None)
-    return None if name is None else name.removeprefix("functions.")
+
+
+def _read_element(element: re.Match[str]) -> WrittenCall:
+    if (name := element["name"]) is not None:
+        return _read_arguments(name, element["arguments"].replace("&quot;", '"'), element[0])
+    inside = element["body"] or element["inside"] or ""
+    found = {one["name"]: one["value"] for one in _PARAMETER.finditer(inside)}
+    name = element["equals"] or element["invoke"]
+    if not found and inside.strip():
+        raise _BrokenCall(element[0])
+    return WrittenCall(name=name, arguments=found, is_untyped=True, source=element[0])
+
+
+def _with_types(call: WrittenCall, tools: Mapping[str, Mapping[str, Any]]) -> WrittenCall:
+    """Return the call with its arguments decoded where the tool's schema does not ask for a string."""
+    if not call.is_untyped:
+        return call
+    properties = tools.get(call.name, {}).get("properties", {})
+    arguments = {key: _decode_typed(value, properties.get(key, {})) for key, value in call.arguments.items()}
+    return WrittenCall(name=call.name, arguments=arguments, source=call.source)
+
+
+def _decode_typed(value: str, schema: Any) -> Any:
+    kinds = schema.get("type") if isinstance(schema, dict) else None
+    if kinds == "string" or (isinstance(kinds, list) and "string" in kinds):
+        return value
+    try:
+        return _decoder.decode(value.strip())
+    except (ValueError, RecursionError):
+        return value

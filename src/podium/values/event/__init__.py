@@ -96,6 +96,7 @@ from .turn_events import (
     CallCut,
     CallFailed,
     ContextCompacted,
+    ModelAskedAgain,
     ModelReplied,
     ReasoningStreamed,
     SessionRevived,
@@ -148,6 +149,7 @@ __all__ = [
     "MemberChanged",
     "MessageReceived",
     "MessagesDelivered",
+    "ModelAskedAgain",
     "ModelReplied",
     "Noticed",
     "OperationEnded",
@@ -240,6 +242,7 @@ Event = (
     | ReasoningStreamed
     | TextSuperseded
     | ModelReplied
+    | ModelAskedAgain
     | CallFailed
     | ContextCompacted
     | CallCut

@@ -19,6 +19,8 @@ class ToolUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
     arguments: dict[str, Any] = {}
     unreadable: str = ""
     """The arguments as received, if they were not a JSON object."""
+    is_from_text: bool = False
+    """Whether the model wrote the call as text, instead of using the tool interface."""
 
 
 class TurnStarted(EventBase, frozen=True, kw_only=True, tag="turn_started"):
@@ -78,6 +80,13 @@ class ModelReplied(EventBase, frozen=True, kw_only=True, tag="model_replied"):
     usage: Usage = Usage()
 
 
+class ModelAskedAgain(EventBase, frozen=True, kw_only=True, tag="model_asked_again"):
+    """A model's reply could not be used for `reason`, so it was asked again in the same turn, with `prompt`."""
+
+    reason: str
+    prompt: str
+
+
 class CallFailed(EventBase, frozen=True, kw_only=True, tag="call_failed"):
     """A model call failed; `wait` is the delay before the next attempt, None if this model is not tried again.
 
@@ -110,10 +119,11 @@ class CallCut(EventBase, frozen=True, kw_only=True, tag="call_cut"):
 
 
 class ToolCalled(EventBase, frozen=True, kw_only=True, tag="tool_called"):
-    """A tool call started."""
+    """A tool call started; with `is_from_text`, the model wrote the call as text."""
 
     id: str
     action: Action
+    is_from_text: bool = False
 
 
 class ToolAnswered(EventBase, frozen=True, kw_only=True, tag="tool_answered"):

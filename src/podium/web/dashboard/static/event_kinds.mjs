@@ -29,10 +29,11 @@ export const KINDS = Object.freeze({
   reasoning_streamed: "A streamed piece of the reasoning before a reply.",
   text_superseded: "The model is called again; the text that this call streamed is discarded.",
   model_replied: "A model call completed.",
+  model_asked_again: "A model's reply could not be used for `reason`, so it was asked again in the same turn, with `prompt`.",
   call_failed: "A model call failed; `wait` is the delay before the next attempt, None if this model is not tried again.",
   context_compacted: "A conversation almost filled its model's context window; a summary replaced its first messages.",
   call_cut: "A model call was cancelled; `text` and `usage` are its text and usage up to then, if known.",
-  tool_called: "A tool call started.",
+  tool_called: "A tool call started; with `is_from_text`, the model wrote the call as text.",
   tool_answered: "A tool call ended.",
   advised: "Every advisor gave its advice or was unavailable.",
   route_refused: "A router chose an agent that is not one of its destinations, or none at all.",
@@ -171,6 +172,8 @@ export const KINDS = Object.freeze({
  * @property {("process"|"shared"|"together"|"worktree")} [isolation]
  * @property {Array<string>} [fallback_models]
  * @property {(""|"dont-ask"|"plan")} [permission_mode]
+ * @property {(number|null)} [max_tokens]
+ * @property {(""|"changes")} [expects]
  * @property {Object<string, *>} [other]
  * @property {("built-in"|"code"|"repo"|"user")} [source]
  * @property {string} [path]
@@ -348,7 +351,7 @@ export const KINDS = Object.freeze({
  * @property {number} seq
  * @property {number} at
  * @property {string} scope
- * @property {(RunStarted|RunResumed|RunPaused|RunEnded|StopAsked|PauseAsked|BudgetChanged|MessageReceived|MessagesDelivered|PermissionAsked|PermissionAnswered|QuestionAsked|QuestionAnswered|ActionBegan|ActionRefused|StatusReported|OperationStarted|OperationEnded|TurnStarted|TurnResumed|TurnEnded|SessionRevived|TextStreamed|ReasoningStreamed|TextSuperseded|ModelReplied|CallFailed|ContextCompacted|CallCut|ToolCalled|ToolAnswered|Advised|RouteRefused|Routed|HandedOff|TeamPlanned|Evaluated|Checked|AdjustmentProposed|MemberChanged|IterationFailed|ReflectEnded|Broadcast|Voted|RoundEnded|DiscussionEnded|WorkerPlaced|WorkCommitted|WorkerSent|WorkerReturned|Noticed|TeamFormed|WorkStateChanged|PlanDrafted|PlanRefused|PlanReviewed|PlanCommitted|PlanStepStarted|HandoverAsked|BlockerRaised|PlanStepHandedOver|PlanStepBlocked|PlanStepUnblocked|PlanStepSubmitted|PlanStepReviewed|PlanStepReopened|PlanStepCompleted|PlanStepFailed|ArtifactStored|SnapshotTaken|WorkEnded|DecisionProposed|BallotCast|BallotRefused|VoteClosed|DecisionCommitted)} event
+ * @property {(RunStarted|RunResumed|RunPaused|RunEnded|StopAsked|PauseAsked|BudgetChanged|MessageReceived|MessagesDelivered|PermissionAsked|PermissionAnswered|QuestionAsked|QuestionAnswered|ActionBegan|ActionRefused|StatusReported|OperationStarted|OperationEnded|TurnStarted|TurnResumed|TurnEnded|SessionRevived|TextStreamed|ReasoningStreamed|TextSuperseded|ModelReplied|ModelAskedAgain|CallFailed|ContextCompacted|CallCut|ToolCalled|ToolAnswered|Advised|RouteRefused|Routed|HandedOff|TeamPlanned|Evaluated|Checked|AdjustmentProposed|MemberChanged|IterationFailed|ReflectEnded|Broadcast|Voted|RoundEnded|DiscussionEnded|WorkerPlaced|WorkCommitted|WorkerSent|WorkerReturned|Noticed|TeamFormed|WorkStateChanged|PlanDrafted|PlanRefused|PlanReviewed|PlanCommitted|PlanStepStarted|HandoverAsked|BlockerRaised|PlanStepHandedOver|PlanStepBlocked|PlanStepUnblocked|PlanStepSubmitted|PlanStepReviewed|PlanStepReopened|PlanStepCompleted|PlanStepFailed|ArtifactStored|SnapshotTaken|WorkEnded|DecisionProposed|BallotCast|BallotRefused|VoteClosed|DecisionCommitted)} event
  * @property {string} [operation]
  * @property {string} [key]
  * @property {string} [digest]
@@ -460,6 +463,14 @@ export const KINDS = Object.freeze({
  * @property {"messages_delivered"} type
  * @property {Array<string>} ids
  * @property {string} [text]
+ */
+
+/**
+ * A model's reply could not be used for `reason`, so it was asked again in the same turn, with `prompt`.
+ * @typedef {object} ModelAskedAgain
+ * @property {"model_asked_again"} type
+ * @property {string} reason
+ * @property {string} prompt
  */
 
 /**
@@ -933,11 +944,12 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A tool call started.
+ * A tool call started; with `is_from_text`, the model wrote the call as text.
  * @typedef {object} ToolCalled
  * @property {"tool_called"} type
  * @property {string} id
  * @property {Action} action
+ * @property {boolean} [is_from_text]
  */
 
 /**
@@ -947,6 +959,7 @@ export const KINDS = Object.freeze({
  * @property {string} name
  * @property {Object<string, *>} [arguments]
  * @property {string} [unreadable]
+ * @property {boolean} [is_from_text]
  */
 
 /**

@@ -53,9 +53,11 @@ const LINES = {
   text_superseded: () => "discards its text; the model is called again",
   model_replied: (e) => `model call completed${e.text?.trim() ? `: ${quote(e.text)}` : e.calls?.length ? ` with ${plural(e.calls.length, "tool call")}` : ""}`,
   call_failed: (e) => `model call failed: ${clip(e.message)}${e.wait == null ? "" : `; retrying in ${e.wait} s`}`,
+  model_asked_again: (e) => `asked again: ${clip(e.reason)}`,
   call_cut: () => "model call cancelled",
   context_compacted: (e) => `summarized the first ${plural(e.replaced, "message")} of its conversation`,
-  tool_called: (e) => `uses ${e.action.tool} ${briefArguments(e.action.arguments)}`,
+  tool_called: (e) =>
+    `uses ${e.action.tool} ${briefArguments(e.action.arguments)}${e.is_from_text ? " (read from its text)" : ""}`,
   tool_answered: (e) => `${e.is_error ? "tool error" : "tool answered"}: ${clip(e.text)}`,
   advised: (e) => `advised by ${list(e.heard)}${also("unavailable", e.unavailable?.map((one) => one.agent))}`,
   route_refused: (e) => `chose ${e.chosen || "no agent"}; the valid destinations are ${list(e.destinations)}`,

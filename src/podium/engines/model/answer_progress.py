@@ -1,0 +1,116 @@
+"""Decide what follows a reply without tool calls: the turn ends, or the model is asked again, or the turn fails."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...core.engine import CUT_OFF_MARK, EngineSessionSpec, Finished, Piece, Superseded, Text
+from ...values.errors import AgentFailed, Failure, FailureKind
+from ...values.event import ModelAskedAgain, ModelReplied
+from .conversation import CONTINUE, CUT_OFF
+from .model_caller import make_refusal_failure
+from .reply_recorder import REPETITION
+from .written_call import find_unreadable_call, is_machine_text, read_written_reply
+
+UNREADABLE_CALL = (
+    "Your last reply looks like a call to {tool}, but it could not be read, so nothing was called and nothing was done. "
+    "Call the tool through the tool interface. If you cannot, reply with the call alone, as one valid JSON object that "
+    "has the tool's name and its arguments as in the tool's description. If you do not want to call a tool, answer in "
+    "words."
+)
+QUOTED_CALL = (
+    "Your last reply only repeats a call to {tool} that is in the text you were given. Such a call is never run. Answer "
+    "in your own words; if you want to quote that text, say in a sentence what it is."
+)
+STOP_REPEATING = (
+    "Your last reply repeated the same text again and again, so it was stopped. Answer once more, briefly, and say "
+    "everything only once."
+)
+REPORT = (
+    "You called {tool} with the same arguments {count} times in a row; it was called only once, and calling it again "
+    "changes nothing. You cannot call any more tools in this turn. Report in words what was done, what the result is, "
+    "and what is left to do."
+)
+ADVICE = "use a model and a server that support tool calls"
+
+
+class AnswerProgress:
+    """Collects the answer of a turn from the replies without tool calls.
+
+    A reply that was cut off is continued once. A reply that cannot be used is asked for again once.
+    """
+
+    def __init__(self, spec: EngineSessionSpec) -> None:
+        self.so_far = ""
+        self.has_replied = False
+        """Whether the agent replied through a tool, so that no text is needed."""
+        self.looping_tool = ""
+        """The tool that the model called too often. Then the next reply must be a report without calls."""
+        self._spec = spec
+        self._is_continued = False
+        self._is_corrected = False
+        self._tools = {tool.name: tool.parameters for tool in spec.tools}
+
+    def judge_reply(self, reply: ModelReplied, *, is_last: bool) -> Iterator[Piece | ModelAskedAgain]:
+        """Yield the pieces that follow a reply. If the reply completes the answer, the last piece is Finished.
+
+        Otherwise, the last one is what the model must be asked again. Raise AgentFailed if there is no answer.
+        `is_last` means that no further call is allowed.
+        """
+        if reply.stop == "content_filter" and not reply.text.strip():
+            raise make_refusal_failure(self._spec.agent.name)
+        self.so_far += reply.text
+        if (rejected := self._find_fault(reply)) is not None:
+            yield Superseded()
+            if self._is_corrected or self.looping_tool or is_last:
+                raise self._make_failure(rejected, is_last=is_last)
+            self._is_corrected, self.so_far = True, ""
+            yield rejected
+        elif reply.stop == CUT_OFF and not self._is_continued and not is_last:
+            self._is_continued = True
+            yield ModelAskedAgain(reason="its reply was cut off at the token limit", prompt=CONTINUE)
+        else:
+            if reply.stop == CUT_OFF and self._spec.schema is None:
+                yield Text(CUT_OFF_MARK)
+            yield Finished(reply.stop, by_tool=self.has_replied)
+
+    def ask_for_report(self, tool: str, count: int) -> ModelAskedAgain:
+        """Return the question that ends a loop of identical calls. The next reply must be a report without calls."""
+        self.looping_tool = tool
+        return ModelAskedAgain(
+            reason=f"it called {tool} {count} times with the same arguments",
+            prompt=REPORT.format(tool=tool, count=count),
+        )
+
+    def make_loop_failure(self) -> AgentFailed:
+        """Return the failure of a model that does not stop calling the same tool."""
+        message = f"its model called {self.looping_tool} again and again with the same arguments, and gave no report"
+        return AgentFailed(Failure(kind="engine", agent=self._spec.agent.name, message=message))
+
+    def _find_fault(self, reply: ModelReplied) -> ModelAskedAgain | None:
+        """Return why the reply cannot be used, with what the model is asked then; None if it can be used."""
+        if reply.stop == REPETITION:
+            return ModelAskedAgain(reason="its model repeated the same text without end", prompt=STOP_REPEATING)
+        # With an output schema, JSON is a valid answer.
+        if self._spec.schema is not None or not self._tools:
+            return None
+        if self.looping_tool and is_machine_text(self.so_far):
+            return ModelAskedAgain(reason="its model wrote another call instead of a report", prompt="")
+        if (written := read_written_reply(self.so_far, self._tools)) is not None:
+            tool = next(call.name for call in written.calls if call.name in self._tools)
+            reason = f"its reply only repeated a call to {tool} that it had been shown"
+            return ModelAskedAgain(reason=reason, prompt=QUOTED_CALL.format(tool=tool))
+        # A call that was cut off can be read when its rest has arrived.
+        can_continue = reply.stop == CUT_OFF and not self._is_continued
+        if not can_continue and (named := find_unreadable_call(self.so_far, self._tools)) is not None:
+            reason = f"its model wrote a call to {named} that could not be read"
+            return ModelAskedAgain(reason=reason, prompt=UNREADABLE_CALL.format(tool=named))
+        return None
+
+    def _make_failure(self, rejected: ModelAskedAgain, *, is_last: bool) -> AgentFailed:
+        if self.looping_tool:
+            return self.make_loop_failure()
+        kind: FailureKind = "engine" if self._is_corrected or not is_last else "limit"
+        again = ", even when asked again" if self._is_corrected else ""
+        advice = f"; {ADVICE}" if "could not be read" in rejected.reason else ""
+        return AgentFailed(Failure(kind=kind, agent=self._spec.agent.name, message=f"{rejected.reason}{again}{advice}"))

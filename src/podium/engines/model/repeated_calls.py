@@ -1,0 +1,69 @@
+"""Notice tool calls that repeat the call before them, so that a model cannot do the same thing over and over."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from ...core.engine import Tool, ToolAnswer
+from ...values.event import ToolUse
+
+MOST_IDENTICAL_CALLS = 3
+"""The number of identical calls in a row after which the model must report without tools."""
+
+
+class RepeatedCalls:
+    """Follows the calls of a turn. A call repeats another if nothing else was called in between.
+
+    Tools that are meant to be called again, because their answer changes, are exempt.
+    """
+
+    def __init__(self, tools: Mapping[str, Tool]) -> None:
+        self.identical_calls = 0
+        """The number of identical calls at the end of the turn so far."""
+        self._tools = tools
+        self._last_call: ToolUse | None = None
+        self._last_answer = ToolAnswer(text="")
+
+    @property
+    def is_looping(self) -> bool:
+        """Whether the model made the same call too often."""
+        return self.identical_calls >= MOST_IDENTICAL_CALLS
+
+    def find_repeats(self, calls: Sequence[ToolUse]) -> set[int]:
+        """Return the positions, counted from 1, of the calls that repeat the call before them."""
+        repeats: set[int] = set()
+        last = self._last_call
+        for number, call in enumerate(calls, 1):
+            if last is not None and self._is_repeat(call, last):
+                repeats.add(number)
+            last = call
+        return repeats
+
+    def add_answers(self, calls: Sequence[ToolUse], answers: Mapping[int, ToolAnswer]) -> list[ToolAnswer]:
+        """Return the answers of all calls in order; a repeated call gets the answer of the call that it repeats."""
+        found: list[ToolAnswer] = []
+        for number, call in enumerate(calls, 1):
+            answer = answers.get(number)
+            if answer is None:
+                self.identical_calls += 1
+                answer = replace(self._last_answer, text=_describe_repeat(call.name, self._last_answer))
+            else:
+                self.identical_calls = 1
+                self._last_answer = answer
+            self._last_call = call
+            found.append(answer)
+        return found
+
+    def _is_repeat(self, call: ToolUse, last: ToolUse) -> bool:
+        tool = self._tools.get(call.name)
+        is_same = call.name == last.name and call.arguments == last.arguments and call.unreadable == last.unreadable
+        return is_same and (tool is None or not tool.is_polling)
+
+
+def _describe_repeat(name: str, answer: ToolAnswer) -> str:
+    failed = " and failed" if answer.is_error else ""
+    return (
+        f"{name} was already called with these arguments{failed}, and it was not called again. Go on with the next "
+        f"step, or report what was done. Its answer was:\n{answer.text}"
+    )

@@ -1,0 +1,51 @@
+"""Read the tool calls in the text of a reply before the reply is recorded.
+
+What is recorded is what was read, so that a resumed run reads nothing again and behaves the same.
+"""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from ...values.event import ModelReplied, ToolUse
+from .model_wire import ModelCall
+from .tool_emulation import decode_answer
+from .written_call import WrittenReply, read_written_reply, was_shown
+
+
+def read_reply(replied: ModelReplied, call: ModelCall, *, so_far: str, is_emulated: bool) -> ModelReplied:
+    """Return the reply with the calls and the answer in its text.
+
+    `so_far` is the text of the replies that this one continues. With `is_emulated`, the reply is a JSON object.
+    """
+    if replied.calls or not call.tools:
+        return replied
+    if is_emulated and (answer := decode_answer(replied.text)) is not None:
+        return structs.replace(replied, text=answer)
+    # With an output schema, JSON in the text is the answer; only an emulated tool interface has another place for it.
+    if call.schema is not None and not is_emulated:
+        return replied
+    written = find_unshown_calls(so_far + replied.text, call)
+    if written is None:
+        return replied
+    uses = tuple(
+        ToolUse(
+            id=f"call-{len(call.messages)}-{number}",
+            name=one.name,
+            arguments=one.arguments,
+            unreadable=one.unreadable,
+            is_from_text=True,
+        )
+        for number, one in enumerate(written.calls)
+    )
+    usage = structs.replace(replied.usage, tool_calls=len(uses))
+    return structs.replace(replied, text=written.prose, calls=uses, usage=usage)
+
+
+def find_unshown_calls(text: str, call: ModelCall) -> WrittenReply | None:
+    """Return the calls in a text, unless the conversation contains one of them: what a model quotes is never run."""
+    written = read_written_reply(text, {tool.name: tool.parameters for tool in call.tools})
+    if written is None:
+        return None
+    shown = [message.text for message in call.messages if message.role != "assistant"]
+    return None if any(was_shown(one, shown) for one in written.calls) else written

@@ -1,0 +1,118 @@
+"""Collect a model's reply as it arrives, and build the event to record for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+from msgspec import structs
+
+from ...core.engine import Reasoning, Text, Tool
+from ...values.errors import OutsideFailed
+from ...values.event import CallCut, CallFailed, ModelReplied, ToolUse
+from ...values.request import replace_surrogates
+from ...values.usage import Usage
+from .conversation import CHARACTERS_A_TOKEN, count_characters
+from .model_wire import ModelCall, ReplyEnd, ReplyPart, ToolCallPart
+from .repetition import RepetitionDetector
+
+REPETITION = "repetition"
+"""The stop reason of a reply that was stopped because it repeated itself without end."""
+
+
+class ReplyRecorder:
+    """Collects a reply as it arrives, and builds the event to record for it.
+
+    With `is_stopped`, the rest of the reply is not wanted, because it only repeats itself.
+    """
+
+    def __init__(self, call: ModelCall, add_cost: Callable[[Usage], Usage]) -> None:
+        self._call = call
+        self._add_cost = add_cost
+        self._said: list[str] = []
+        self._thought: list[str] = []
+        self._calls: list[ToolUse] = []
+        self._repetition = RepetitionDetector()
+        self._reasoning_repetition = RepetitionDetector()
+        self.is_silent = True
+        self.is_stopped = False
+        self.end = ReplyEnd(stop="")
+
+    def add_part(self, part: ReplyPart) -> None:
+        """Add a part of the reply."""
+        self.is_silent = False
+        match part:
+            case Text():
+                self._said.append(part.text)
+                if repeated := self._repetition.add_text(part.text):
+                    self._stop_repetition(self._said, repeated)
+            case Reasoning():
+                self._thought.append(part.text)
+                if repeated := self._reasoning_repetition.add_text(part.text):
+                    self._stop_repetition(self._thought, repeated)
+            case ToolCallPart():
+                self._calls.append(part.call)
+            case ReplyEnd():
+                self.end = part
+
+    def _stop_repetition(self, pieces: list[str], repeated: int) -> None:
+        """End the reply, without what it repeats. Only space after a text does no harm: the text is the reply."""
+        said = sum(map(len, self._said)) + sum(map(len, self._thought))
+        text = "".join(pieces)
+        kept = text[:-repeated]
+        is_blank = not text[-repeated:].strip()
+        pieces[:] = [kept.rstrip() if is_blank else kept]
+        stop = "stop" if is_blank and pieces is self._said else REPETITION
+        self.end = ReplyEnd(stop=stop, usage=self.estimate_usage(estimate_tokens(said)))
+        self.is_stopped = True
+
+    def as_model_replied(self) -> ModelReplied:
+        usage = self._add_cost(self.end.usage)
+        return ModelReplied(
+            model=self._call.model,
+            text=replace_surrogates("".join(self._said)),
+            reasoning=replace_surrogates("".join(self._thought)),
+            calls=tuple(self._calls),
+            stop=self.end.stop,
+            sealed=self.end.sealed,
+            usage=structs.replace(usage, tool_calls=len(self._calls)) if self._calls else usage,
+        )
+
+    def as_call_failed(self, error: OutsideFailed, wait: float | None) -> CallFailed:
+        usage = self._estimate_spending() if self._said else Usage()
+        message = replace_surrogates(str(error))
+        return CallFailed(
+            model=self._call.model,
+            message=message,
+            wait=wait,
+            is_too_long=error.is_too_long,
+            is_unknown_model=error.is_unknown_model,
+            usage=usage,
+        )
+
+    def as_call_cut(self) -> CallCut:
+        return CallCut(
+            model=self._call.model, text=replace_surrogates("".join(self._said)), usage=self._estimate_spending()
+        )
+
+    def estimate_usage(self, output_tokens: int) -> Usage:
+        """Estimate the usage of the call, given the length of its reply."""
+        sent = len(self._call.system) + sum(map(count_characters, self._call.messages))
+        sent += sum(map(count_tool_characters, self._call.tools))
+        tokens = estimate_tokens(sent)
+        return Usage(calls=1, input_tokens=tokens, output_tokens=output_tokens, estimated=1)
+
+    def _estimate_spending(self) -> Usage:
+        """Estimate the usage and cost of a call that did not complete."""
+        said = sum(map(len, self._said))
+        return self._add_cost(self.estimate_usage(estimate_tokens(said)))
+
+
+def estimate_tokens(characters: int) -> int:
+    """Estimate the number of tokens of a text from its length."""
+    return -(-characters // CHARACTERS_A_TOKEN)
+
+
+def count_tool_characters(tool: Tool) -> int:
+    """Return how many characters the name, description and schema of a tool have."""
+    return len(tool.name) + len(tool.description) + len(msgspec.json.encode(tool.parameters))

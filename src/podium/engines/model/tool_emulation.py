@@ -1,0 +1,180 @@
+"""Offer tools in the prompt, for models and servers without a tool interface.
+
+The tools are described in the system prompt, and the reply is one JSON object: a call or the answer. Where the server
+can, it keeps the reply to a JSON schema. Conversations are stored as for any other model, so that an agent can fall
+back from one kind of model to the other.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from msgspec import structs
+
+from ...core.engine import Tool
+from .model_wire import Message, ModelCall
+
+INSTRUCTIONS = (
+    "You have these tools:\n{tools}\n\n"
+    "Reply with one JSON object and nothing else. To use a tool, reply with\n"
+    '{{"tool": "NAME", "arguments": {{...}}}}\n'
+    "and you get its result in the next message. When nothing is left to do, reply with\n"
+    '{{"answer": {answer}}}\n'
+    "Do not say that something is done before a tool has done it."
+)
+_ANSWER_START = re.compile(r'\s*\{\s*"answer"\s*:\s*"')
+_STRING_PART = re.compile(r'(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*')
+_decoder = json.JSONDecoder(strict=False)
+
+
+# The call
+
+
+def emulate_tools(call: ModelCall, *, takes_schema: bool) -> ModelCall:
+    """Return the call with its tools described in the prompt. With `takes_schema`, the reply is kept to a schema."""
+    names = {use.id: use.name for message in call.messages for use in message.calls}
+    messages = tuple(_merge_neighbours(_as_text(message, names) for message in call.messages))
+    if not call.tools:
+        return structs.replace(call, messages=messages)
+    answer = '"your answer as text"' if call.schema is None else "JSON that matches the schema"
+    listed = "\n".join(map(_describe_tool, call.tools))
+    system = f"{call.system}\n\n{INSTRUCTIONS.format(tools=listed, answer=answer)}".lstrip()
+    schema = make_reply_schema(call.tools, call.schema) if takes_schema else None
+    return structs.replace(call, system=system, messages=messages, tools=(), schema=schema)
+
+
+def make_reply_schema(tools: tuple[Tool, ...], answer: dict[str, Any] | None) -> dict[str, Any]:
+    """Return the JSON schema of a reply: a call to one of the tools, or the answer."""
+    choices = [
+        _make_object(tool={"type": "string", "enum": [tool.name]}, arguments=inline_references(tool.parameters))
+        for tool in tools
+    ]
+    choices.append(_make_object(answer={"type": "string"} if answer is None else inline_references(answer)))
+    return {"anyOf": choices}
+
+
+def _make_object(**properties: dict[str, Any]) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, "required": [*properties], "additionalProperties": False}
+
+
+def inline_references(schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a schema without `$defs`. A reference to itself becomes a schema that accepts anything."""
+    definitions = schema.get("$defs", {})
+
+    def resolve(value: Any, open_names: tuple[str, ...]) -> Any:
+        if isinstance(value, list):
+            return [resolve(item, open_names) for item in value]
+        if not isinstance(value, dict):
+            return value
+        if isinstance(reference := value.get("$ref"), str):
+            name = reference.removeprefix("#/$defs/")
+            if name in open_names or name not in definitions:
+                return {}
+            return resolve(definitions[name], (*open_names, name))
+        return {key: resolve(item, open_names) for key, item in value.items() if key != "$defs"}
+
+    found: dict[str, Any] = resolve(dict(schema), ())
+    return found
+
+
+def _describe_tool(tool: Tool) -> str:
+    """Describe a tool in a few lines: its arguments with their types, and what it does."""
+    schema = inline_references(tool.parameters)
+    required = schema.get("required", ())
+    lines = [f"- {tool.name}: {tool.description}"]
+    for name, property_schema in schema.get("properties", {}).items():
+        need = "" if name in required else ", optional"
+        about = f": {property_schema['description']}" if property_schema.get("description") else ""
+        lines.append(f"  {name} ({_describe_type(property_schema)}{need}){about}")
+    return "\n".join(lines)
+
+
+def _describe_type(schema: Mapping[str, Any]) -> str:
+    if isinstance(choices := schema.get("enum"), list):
+        return "one of " + ", ".join(json.dumps(one, ensure_ascii=False) for one in choices)
+    if schema.get("type") == "array" and isinstance(items := schema.get("items"), dict):
+        return f"list of {_describe_type(items)}"
+    if schema.get("type") == "object" and schema.get("properties"):
+        return "object with " + ", ".join(schema["properties"])
+    kind = schema.get("type", "any")
+    return " or ".join(map(str, kind)) if isinstance(kind, list) else str(kind)
+
+
+# The conversation
+
+
+def _as_text(message: Message, names: Mapping[str, str]) -> Message:
+    """Return the message without calls: a call is written as the model writes it, and a result is a user message."""
+    if message.role == "tool":
+        return Message(role="user", text=f"[result of {names.get(message.answers, 'the tool')}]\n{message.text}")
+    if message.role == "user" or not (message.calls or message.text):
+        return message
+    calls = [json.dumps({"tool": use.name, "arguments": use.arguments}, ensure_ascii=False) for use in message.calls]
+    answer = [json.dumps({"answer": message.text}, ensure_ascii=False)] if message.text and not calls else []
+    return Message(role="assistant", text="\n".join([*calls, *answer]), model=message.model)
+
+
+def _merge_neighbours(messages: Iterator[Message]) -> Iterator[Message]:
+    """Yield the messages, with neighbours of one role merged: many chat templates require the roles to alternate."""
+    last: Message | None = None
+    for message in messages:
+        if last is not None and last.role == message.role:
+            last = structs.replace(
+                last, text=f"{last.text}\n\n{message.text}", images=(*last.images, *message.images), sealed=""
+            )
+            continue
+        if last is not None:
+            yield last
+        last = message
+    if last is not None:
+        yield last
+
+
+# The reply
+
+
+def decode_answer(text: str) -> str | None:
+    """Return the answer in a reply, as far as it was written; None if the reply is not an answer."""
+    try:
+        found = _decoder.decode(text.strip())
+    except (ValueError, RecursionError):
+        stream = AnswerStream()
+        return stream.add_text(text) or None
+    if not isinstance(found, dict) or "answer" not in found or "tool" in found:
+        return None
+    answer = found["answer"]
+    return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+
+
+class AnswerStream:
+    """Decodes the answer in a reply while the reply is streamed."""
+
+    def __init__(self) -> None:
+        self.decoded = ""
+        self._text = ""
+        self._place = -1
+        """Where the rest of the answer starts, or -1 until the reply is known to be an answer."""
+
+    def add_text(self, text: str) -> str:
+        """Add a piece of the reply, and return the part of the answer that it completes."""
+        self._text += text
+        if self._place < 0:
+            if (start := _ANSWER_START.match(self._text)) is None:
+                return ""
+            self._place = start.end()
+        part = _STRING_PART.match(self._text, self._place)
+        assert part is not None, "the pattern matches an empty text"
+        written = part[0]
+        # The second half of a surrogate pair may not have arrived yet.
+        if (half := re.search(r"\\u[dD][89abAB][0-9a-fA-F]{2}\Z", written)) is not None:
+            written = written[: half.start()]
+        self._place += len(written)
+        try:
+            decoded: str = _decoder.decode(f'"{written}"')
+        except ValueError:
+            return ""
+        self.decoded += decoded
+        return decoded

@@ -1,0 +1,178 @@
+"""Tools in the prompt, for models without a tool interface: the call, the conversation and the reply."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from jsonschema import validate
+
+from podium import Agent, Result
+from podium.core.engine import Tool
+from podium.engines.model.model_caller import CallOptions, Model, RetryPolicy, add_zero_cost
+from podium.engines.model.tool_emulation import AnswerStream, decode_answer, inline_references, make_reply_schema
+from podium.engines.model.tool_loop import ModelEngine
+from podium.engines.script import ScriptedWire
+from podium.store.fault_injection import refuse_after
+from podium.values.event import ModelAskedAgain, ModelReplied, TextStreamed, ToolCalled, TurnEnded
+from podium.values.model_abilities import ModelAbilities
+
+from ..studio import Studio, skip_sleep
+
+TEXT = CallOptions(tool_calls="text")
+WRITTEN = '{"tool": "helper", "arguments": {"request": "help"}}'
+LONG = '{"answer": "It is done. \\u00e4 \\"quoted\\" \\ud83d\\ude00\\nNext line."}'
+
+
+def make_engine(scripts: Any, **given: Any) -> tuple[ModelEngine, ScriptedWire]:
+    wire = ScriptedWire(scripts)
+    model = Model(wire=wire, add_cost=add_zero_cost, **given)
+    return ModelEngine(model, name="m", retry=RetryPolicy(sleep=skip_sleep)), wire
+
+
+async def run_lead(
+    studio: Studio, says: list[Any], *, fault: Any = None, keys: dict[str, Any] | None = None, **given: Any
+) -> tuple[Result, ScriptedWire]:
+    engine, wire = make_engine({"lead": says, "helper": ["helped"]}, **(given or {"options": TEXT}))
+    async with studio.app(engines={"mine": engine}, fault=fault) as app:
+        lead = Agent(name="lead", engine="mine", prompt="You lead.", agents=("helper",), **keys or {})
+        helper = Agent(name="helper", engine="mine", description="Helps.")
+        return await app.run(lead, "go", agents=[helper]), wire
+
+
+@pytest.mark.parametrize(
+    ("abilities", "tool_calls", "is_emulated"),
+    [
+        (ModelAbilities(), "auto", False),
+        (ModelAbilities(native_calls=True), "auto", False),
+        (ModelAbilities(native_calls=False), "auto", True),
+        (ModelAbilities(native_calls=False, json_schema=True, written_calls=True), "auto", True),
+        (ModelAbilities(native_calls=False, json_schema=False, written_calls=True), "auto", False),
+        (ModelAbilities(native_calls=False, json_schema=False, written_calls=False), "auto", True),
+        (ModelAbilities(native_calls=True), "text", True),
+        (ModelAbilities(native_calls=False), "native", False),
+    ],
+)
+def test_tools_are_emulated_if_the_settings_or_a_test_of_the_model_say_so(
+    abilities: ModelAbilities, tool_calls: Any, is_emulated: bool
+) -> None:
+    model = Model(wire=ScriptedWire(), abilities=abilities, options=CallOptions(tool_calls=tool_calls))
+
+    assert model.emulates_tools == is_emulated
+
+
+async def test_a_call_and_an_answer_in_text_work_like_any_other(studio: Studio) -> None:
+    result, wire = await run_lead(studio, [WRITTEN, {"says": LONG, "pieces": 20}])
+
+    assert result.text == json.loads(LONG)["answer"]
+    (called,) = studio.events(result, ToolCalled)
+    assert (called.action.tool, called.action.arguments, called.is_from_text) == ("helper", {"request": "help"}, True)
+    first = wire.heard[0]
+    assert first.tools == ()
+    assert "helper: Helps." in first.system and "request (string)" in first.system
+    assert first.schema is not None
+    validate(json.loads(WRITTEN), first.schema)
+    validate(json.loads(LONG), first.schema)
+    last = wire.heard[-1].messages
+    assert [message.role for message in last] == ["user", "assistant", "user"]
+    assert json.loads(last[1].text) == json.loads(WRITTEN)
+    assert last[2].text == "[result of helper]\nhelped"
+
+
+async def test_people_see_the_answer_and_not_its_json(studio: Studio) -> None:
+    result, _ = await run_lead(studio, [{"says": WRITTEN, "pieces": 4}, {"says": LONG, "pieces": 9}])
+
+    streamed = "".join(event.text for event in studio.events(result, TextStreamed))
+    assert "{" not in streamed
+    assert studio.events(result, TurnEnded)[-1].text == json.loads(LONG)["answer"]
+
+
+async def test_without_a_schema_plain_words_are_an_answer_and_the_call_may_be_in_a_fence(studio: Studio) -> None:
+    without = {"options": TEXT, "abilities": ModelAbilities(json_schema=False)}
+
+    result, wire = await run_lead(studio, [f"```json\n{WRITTEN}\n```", "It is done."], **without)
+
+    assert result.text == "It is done."
+    assert len(studio.events(result, ToolCalled)) == 1
+    assert wire.heard[0].schema is None
+
+
+async def test_an_answer_that_was_cut_off_is_continued(studio: Studio) -> None:
+    moves = [{"says": '{"answer": "The first half,', "stop": "length"}, '{"answer": " and the second."}']
+
+    result, _ = await run_lead(studio, moves)
+
+    assert result.text == "The first half, and the second."
+    assert len(studio.events(result, ModelAskedAgain)) == 1
+
+
+async def test_an_output_schema_is_the_schema_of_the_answer(studio: Studio) -> None:
+    schema = {"type": "object", "properties": {"score": {"type": "integer"}}, "required": ["score"]}
+
+    result, wire = await run_lead(studio, [WRITTEN, '{"answer": {"score": 3}}'], keys={"output": schema})
+
+    assert result.data == {"score": 3}
+    assert wire.heard[0].schema is not None
+    validate({"answer": {"score": 3}}, wire.heard[0].schema)
+
+
+async def test_a_resumed_run_reads_the_same(studio: Studio) -> None:
+    moves = [WRITTEN, {"says": LONG, "pieces": 3}]
+    deaths = 0
+    for number in range(2, 60):
+        first, _ = await run_lead(studio, moves, fault=refuse_after(number))
+        if first.succeeded:
+            break
+        studio.expire_leases()
+        engine, _ = make_engine({"lead": moves, "helper": ["helped"]}, options=TEXT)
+        async with studio.app(engines={"mine": engine}) as app, app.resume(first.run_id) as resumed:
+            result = await resumed.result()
+        assert result.text == json.loads(LONG)["answer"], number
+        assert len(studio.events(result, ToolCalled)) == 1, number
+        assert [event.text for event in studio.events(result, ModelReplied)][-1] == result.text
+        deaths += 1
+    assert deaths > 10
+
+
+def test_an_answer_is_decoded_piece_by_piece() -> None:
+    for size in (1, 2, 3, 7):
+        stream = AnswerStream()
+        parts = [stream.add_text(LONG[place : place + size]) for place in range(0, len(LONG), size)]
+        assert "".join(parts) == stream.decoded == json.loads(LONG)["answer"]
+
+
+@pytest.mark.parametrize(
+    ("text", "answer"),
+    [
+        ('{"answer": "yes"}', "yes"),
+        ('{"answer": "ye', "ye"),
+        ('{"answer": "a\\', "a"),
+        ('{"answer": 3}', "3"),
+        ('{"tool": "x", "arguments": {}}', None),
+        ('{"tool": "x", "arg', None),
+        ("in words", None),
+        ("[1]", None),
+    ],
+)
+def test_the_answer_in_a_reply(text: str, answer: str | None) -> None:
+    assert decode_answer(text) == answer
+
+
+async def _never(*_: Any) -> Any:
+    raise AssertionError
+
+
+def test_references_in_the_schemas_of_tools_still_resolve() -> None:
+    parameters = {
+        "type": "object",
+        "properties": {"edits": {"type": "array", "items": {"$ref": "#/$defs/Edit"}}},
+        "$defs": {"Edit": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Edit"}, "old": {"type": "string"}}}},
+    }
+    tool = Tool(name="edit", description="", parameters=parameters, answer=_never)
+
+    schema = make_reply_schema((tool,), None)
+
+    assert "$ref" not in json.dumps(schema)
+    validate({"tool": "edit", "arguments": {"edits": [{"old": "a", "next": {}}]}}, schema)
+    assert inline_references({"type": "string"}) == {"type": "string"}
