@@ -70,7 +70,8 @@ async def test_a_call_and_an_answer_in_text_work_like_any_other(studio: Studio) 
     assert (called.action.tool, called.action.arguments, called.is_from_text) == ("helper", {"request": "help"}, True)
     first = wire.heard[0]
     assert first.tools == ()
-    assert "helper: Helps." in first.system and "request (string)" in first.system
+    assert "helper: Helps." in first.system
+    assert "request (string)" in first.system
     assert first.schema is not None
     validate(json.loads(WRITTEN), first.schema)
     validate(json.loads(LONG), first.schema)
@@ -89,7 +90,7 @@ async def test_people_see_the_answer_and_not_its_json(studio: Studio) -> None:
 
 
 async def test_without_a_schema_plain_words_are_an_answer_and_the_call_may_be_in_a_fence(studio: Studio) -> None:
-    without = {"options": TEXT, "abilities": ModelAbilities(json_schema=False)}
+    without: dict[str, Any] = {"options": TEXT, "abilities": ModelAbilities(json_schema=False)}
 
     result, wire = await run_lead(studio, [f"```json\n{WRITTEN}\n```", "It is done."], **without)
 
@@ -167,7 +168,9 @@ def test_references_in_the_schemas_of_tools_still_resolve() -> None:
     parameters = {
         "type": "object",
         "properties": {"edits": {"type": "array", "items": {"$ref": "#/$defs/Edit"}}},
-        "$defs": {"Edit": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Edit"}, "old": {"type": "string"}}}},
+        "$defs": {
+            "Edit": {"type": "object", "properties": {"next": {"$ref": "#/$defs/Edit"}, "old": {"type": "string"}}}
+        },
     }
     tool = Tool(name="edit", description="", parameters=parameters, answer=_never)
 

@@ -90,7 +90,8 @@ def test_several_calls_are_read_in_their_order() -> None:
 
     for text in (f"{CALL}\n{other}", f"```json\n{CALL}\n```\n\n```json\n{other}\n```", f"[{CALL}, {other}]"):
         read = read_written_reply(text, TOOLS)
-        assert read is not None and [call.name for call in read.calls] == ["write_file", "read_file"]
+        assert read is not None
+        assert [call.name for call in read.calls] == ["write_file", "read_file"]
 
 
 def test_a_sentence_may_precede_calls_in_tags() -> None:
@@ -301,7 +302,9 @@ async def test_a_reply_that_only_repeats_such_a_call_twice_is_no_answer(studio: 
     result, _ = await run_lead(studio, [WRITTEN, f"```json\n{WRITTEN}\n```", "never"], f"What is {WRITTEN}?")
 
     assert result.outcome == "failed"
-    assert result.error == "lead: its reply only repeated a call to helper that it had been shown, even when asked again"
+    assert (
+        result.error == "lead: its reply only repeated a call to helper that it had been shown, even when asked again"
+    )
     assert not studio.events(result, ToolCalled)
 
 

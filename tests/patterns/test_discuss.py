@@ -135,7 +135,7 @@ async def test_wrong_arguments_of_the_coordinator_are_an_error_and_it_may_call_a
     assert (second.text, result.text) == ("noted", "Tea.")
 
 
-async def test_votes_and_absences_are_shared(studio: Studio) -> None:
+async def test_votes_are_shared_and_absences_are_told_to_people_only(studio: Studio) -> None:
     studio.agent("a", says=[vote_move(False, "too early"), "ok", *ready_moves()])
     studio.agent("b", says=[{"fails": {"status": 400, "message": "broken"}}])
     studio.agent("c", says=[broadcast_move("hello"), "ok", *ready_moves()])
@@ -146,7 +146,9 @@ async def test_votes_and_absences_are_shared(studio: Studio) -> None:
     assert get_discussion_ended(studio, result).by == "consensus"
     heard = next(text for text in studio.heard("c") if "round 2" in text)
     assert "[a, round 1, votes] not ready to conclude: too early" in heard
-    assert "[b, round 1, took no part]" in heard
+    assert "broken" not in "".join([*studio.heard("a"), *studio.heard("c"), *studio.heard("lead")])
+    notices = [event.text for event in studio.events(result, Noticed)]
+    assert any(text.startswith("b took no part in round 1: ") and "broken" in text for text in notices)
     assert studio.events(result, RoundEnded)[0].missing == ("b",)
 
 
@@ -384,3 +386,29 @@ async def test_a_coordinator_gets_what_it_said_itself_as_a_member(studio: Studio
     await studio.run("lead", "Talk.")
 
     assert "[lead, round 1]\n> what the lead says" in studio.heard("lead")[-1]
+
+
+async def test_the_coordinator_has_no_tools_when_it_concludes(studio: Studio) -> None:
+    for name in ("a", "b"):
+        studio.agent(name, says=[*ready_moves()])
+    add_lead(
+        studio, "discuss", "a", "b", says=['{"name": "broadcast", "arguments": {"message": "Tea."}}', "Tea it is."]
+    )
+
+    result = await studio.run("lead", "Tea or coffee?")
+
+    assert result.text == "Tea it is."
+    assert not [event for event in studio.events(result, Broadcast) if event.author == "lead"]
+
+
+@pytest.mark.parametrize(
+    "reply", ["PASS", '{"name": "broadcast", "arguments": {"message": "Tea."}}', "Tea or coffee, which is the better?"]
+)
+async def test_a_conclusion_that_is_no_answer_is_replaced_by_the_discussion(studio: Studio, reply: str) -> None:
+    studio.agent("a", says=[broadcast_move("Tea."), "ok"])
+    add_lead(studio, "discuss", "a", says=[reply, reply], max_rounds=1)
+
+    result = await studio.run("lead", "Tea or coffee, which is the better?")
+
+    assert result.text.startswith(FALLBACK)
+    assert any("The coordinator gave no answer" in event.text for event in studio.events(result, Noticed))

@@ -335,6 +335,13 @@ class Operation:
             )
         return self._session
 
+    async def session_without_tools(self) -> Session:
+        """Return the agent's session, which has no tools from now on. Its conversation continues."""
+        if self._session is None:
+            return self.session()
+        self._session = await self._session.reopen(())
+        return self._session
+
     @cached_property
     def gate(self) -> Gate:
         """The gate that this agent's actions pass through."""

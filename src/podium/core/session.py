@@ -45,6 +45,7 @@ from .engine import (
     Reasoning,
     Superseded,
     Text,
+    Tool,
     ToolFinished,
     ToolStarted,
 )
@@ -108,6 +109,18 @@ class Session:
                 return await self._take_turn(turn, self._with_messages(turn, prompt))
         finally:
             self._waiting -= 1
+
+    async def reopen(self, tools: tuple[Tool, ...]) -> Session:
+        """Close this session and return one with other tools that continues the conversation."""
+        await self.aclose()
+        return Session(
+            self._engine,
+            structs.replace(self._spec, tools=tools),
+            self._scope,
+            session_tasks=self._session_tasks,
+            turn_limits=self._turn_limits,
+            past_turns=self._past_turns,
+        )
 
     async def aclose(self) -> None:
         """Close the engine session; the next turn opens a new one with the whole history."""

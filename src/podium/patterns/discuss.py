@@ -6,15 +6,16 @@ conversation from round to round and receives each message once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Literal, NamedTuple
+from typing import Literal
 
 from ..core.operation import Operation
 from ..values.errors import AgentFailed
-from ..values.event import Broadcast, DiscussionEnded, Noticed, RoundEnded, Voted
+from ..values.event import Broadcast, DiscussionEnded, Noticed, RoundEnded, ToolUse, Voted
 from ..values.request import Answer, Part, Request, quote_lines
+from .answer_check import ask_for_answer
 from .discussion_tools import (
     DECIDER_TOOLS,
     MODERATOR_TOOLS,
@@ -64,6 +65,8 @@ class Discussion:
         self._injected: list[tuple[str, str]] = []
         self._injected_characters = 0
         self._conclusion = ""
+        self._missed: list[str] = []
+        """Which members took no part in which rounds, and why; for people only."""
         self._stall = StallDetector()
 
     def inject(self, text: str, *, author: str = "the person") -> None:
@@ -185,8 +188,7 @@ class Discussion:
         said: list[Broadcast | Voted] = list(
             stage.scope.timeline.find_events_below(path, Broadcast, Voted, operation=path)
         )
-        text = part.text.strip("\ufeff \t\r\n")
-        if not said and part.failure is None and text and text.strip(".!*_ ").casefold() != PASS:
+        if not said and part.failure is None and part.text.strip("\ufeff \t\r\n") and not _is_pass(part.text):
             said = [stage.scope.record(Broadcast(author=name, round=self.rounds, text=part.text))]
         for one in said:
             self.channel.add(one)
@@ -195,7 +197,10 @@ class Discussion:
             else:
                 self.on_broadcast(one)
         if part.failure is not None:
-            self.channel.add(AbsentMember(name, self.rounds, part.failure.describe_to(name)))
+            # Only people are told: members would discuss the failure as if it were a finding.
+            missed = f"{name} took no part in round {self.rounds}: {part.failure.describe_to(name)}"
+            self._missed.append(missed)
+            self._op.scope.record(Noticed(text=missed))
 
     # The coordinator
 
@@ -218,7 +223,7 @@ class Discussion:
             op.scope.record(Noticed(text=f"The coordinator failed after round {self.rounds}: {error.failure}"))
             return True
         self.channel.mark_read(self._coordinator, until)
-        for call in reply.calls:
+        for call in _drop_repeated_calls(reply.calls):
             summary, message = call.arguments.get("summary"), call.arguments.get("message")
             if call.name == "conclude" and isinstance(summary, str) and is_argument(summary, "string"):
                 self._conclusion = summary
@@ -241,17 +246,30 @@ class Discussion:
             transcript=format_messages(self.channel.unread_messages(self._coordinator)),
         )
         try:
-            reply = await op.session().ask(words)
+            reply = await ask_for_answer(op, await op.session_without_tools(), words)
+            if _is_pass(reply.text):
+                raise op.make_error("failed", "it gave no answer: it passed")
         except AgentFailed as error:
             if not self.channel.list_broadcasts():
                 raise
             if error.failure.kind == "budget":
                 raise AgentFailed(error.failure, so_far=self._format_fallback()) from error
+            op.scope.record(Noticed(text=f"The coordinator gave no answer: {error.failure}"))
             return self._format_fallback()
         return reply.text
 
     def _format_fallback(self) -> str:
-        return f"{FALLBACK}\n{format_messages(self.channel.log)}"
+        missed = "".join(f"\n[{neutralise(' '.join(one.split()))}]\n" for one in self._missed)
+        return f"{FALLBACK}\n{format_messages(self.channel.log)}{missed}"
+
+
+def _drop_repeated_calls(calls: Iterable[ToolUse]) -> Iterator[ToolUse]:
+    """Yield the calls, except those that repeat the call before them: these were not executed again."""
+    last: ToolUse | None = None
+    for call in calls:
+        if last is None or (call.name, call.arguments) != (last.name, last.arguments):
+            yield call
+        last = call
 
 
 def _ignore_event(_: object) -> None: ...
@@ -261,15 +279,12 @@ def _always_continue(_: object) -> bool:
     return True
 
 
-class AbsentMember(NamedTuple):
-    """A member that did not take part in a round, and the reason."""
-
-    author: str
-    round: int
-    why: str
+def _is_pass(text: str) -> bool:
+    """Return whether a reply says only that its author has nothing to say."""
+    return text.strip("\ufeff \t\r\n").strip(".!*_ ").casefold() == PASS
 
 
-ChannelMessage = Broadcast | Voted | AbsentMember
+ChannelMessage = Broadcast | Voted
 
 
 @dataclass
@@ -318,7 +333,3 @@ def _format_message(message: ChannelMessage) -> str:
             vote = "ready to conclude" if message.ready else "not ready to conclude"
             reason = f": {neutralise(' '.join(message.reason.split()))}" if message.reason.strip() else ""
             return f"[{message.author}, round {message.round}, votes] {vote}{reason}"
-        case AbsentMember():
-            return (
-                f"[{message.author}, round {message.round}, took no part] {neutralise(' '.join(message.why.split()))}"
-            )

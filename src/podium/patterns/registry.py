@@ -14,6 +14,7 @@ from ..values.errors import AgentFailed, Mistake
 from ..values.event import DecisionProposed
 from ..values.request import Answer, Request
 from . import advisors, handoff, router
+from .answer_check import ask_for_answer
 from .delegation_tools import make_delegation_tools
 from .in_worker import run_in_worker, runs_in_worker
 from .json_output import ask_with_schema
@@ -127,7 +128,7 @@ async def run_alone(op: Operation, request: Request) -> Answer:
     )
     if isinstance(op.agent.output, dict):
         return await ask_with_schema(op, session, request.prompt(), op.agent.output)
-    reply = await session.ask(request.prompt())
+    reply = await ask_for_answer(op, session, request.prompt(), may_reply_by_tool=bool(op.coordination_tools))
     return Answer(text=reply.text)
 
 

@@ -58,6 +58,13 @@ def needs_iteration(text: str) -> bool:
     return _has_sentinel(NEEDS_ITERATION, text)
 
 
+def is_only_sentinels(text: str) -> bool:
+    """Return whether a text contains sentinels and nothing else. The last one may be cut off."""
+    if "[[" not in text or _ANY_SENTINEL.search(text) is None:
+        return False
+    return not _CUT_SENTINEL.sub("", _ANY_SENTINEL.sub("", text)).strip(" \t\r\n*_`")
+
+
 def strip_verdict(text: str) -> str:
     """Return a judge's reply without its verdict and its list of missing items."""
     kept: list[str] = []
@@ -155,6 +162,7 @@ _LINES[NEEDS_ITERATION] = re.compile(
 """Completion sentinels must be alone on their line; the needs-iteration sentinel can be followed by text."""
 _NAMES = "|".join(re.escape(sentinel.strip("[]")) for sentinel in _LINES)
 _ANY_SENTINEL = re.compile(rf"\[\[({_NAMES})\]\]", re.IGNORECASE | re.ASCII)
+_CUT_SENTINEL = re.compile(r"\[\[\w*\]?\Z")
 _ANY_LINE = _compile_line_pattern(_ANY_SENTINEL.pattern)
 _INLINE = re.compile(rf"[*_]{{0,3}}{_ANY_SENTINEL.pattern}", re.IGNORECASE | re.ASCII)
 

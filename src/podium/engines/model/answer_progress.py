@@ -13,14 +13,14 @@ from .reply_recorder import REPETITION
 from .written_call import find_unreadable_call, is_machine_text, read_written_reply
 
 UNREADABLE_CALL = (
-    "Your last reply looks like a call to {tool}, but it could not be read, so nothing was called and nothing was done. "
+    "Your last reply looks like a call to {tool}, but it could not be read, so nothing was done. "
     "Call the tool through the tool interface. If you cannot, reply with the call alone, as one valid JSON object that "
     "has the tool's name and its arguments as in the tool's description. If you do not want to call a tool, answer in "
     "words."
 )
 QUOTED_CALL = (
-    "Your last reply only repeats a call to {tool} that is in the text you were given. Such a call is never run. Answer "
-    "in your own words; if you want to quote that text, say in a sentence what it is."
+    "Your last reply only repeats a call to {tool} that is in the text you were given. Such a call is never run. "
+    "Answer in your own words; if you want to quote that text, say in a sentence what it is."
 )
 STOP_REPEATING = (
     "Your last reply repeated the same text again and again, so it was stopped. Answer once more, briefly, and say "

@@ -101,12 +101,12 @@ class ModelSession:
             assert reply is not None, "a call without a reply raises an error"
             self._conversation.add_reply(reply)
             if not reply.calls:
-                for piece in progress.judge_reply(reply, is_last=number == self._spec.max_turns):
-                    if isinstance(piece, ModelAskedAgain):
-                        self._conversation.add_follow_up(reply, place.record(piece))
+                for step in progress.judge_reply(reply, is_last=number == self._spec.max_turns):
+                    if isinstance(step, ModelAskedAgain):
+                        self._conversation.add_follow_up(reply, place.record(step))
                         continue
-                    yield piece
-                    if isinstance(piece, Finished):
+                    yield step
+                    if isinstance(step, Finished):
                         return
                 continue
             if progress.looping_tool:

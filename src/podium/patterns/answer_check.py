@@ -1,0 +1,86 @@
+"""Ask an agent for an answer, and recognise replies that are none: a tool call in text, a sentinel or an echo.
+
+A reply that is no answer is told to the agent once, in the same conversation; then the agent has failed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from ..core.operation import Operation
+from ..core.session import Reply, Session
+from ..engines.model.written_call import is_machine_text
+from .verdict import is_only_sentinels
+
+ASK_AGAIN = (
+    "Your last reply is {why}, which is not an answer. Do what was asked, and then answer in your own words, in plain "
+    "sentences."
+)
+LEAST_WORDS = 5
+"""A shorter reply can be an answer even if it repeats the request, as the answer to a question with choices does."""
+
+_NOTE = re.compile(r"^\[context: (?P<title>[^\]\n]*)\]$", re.MULTILINE)
+_REQUEST_HEADING = re.compile(r"^#+ .*\b(?:topic|request|task)\b.*$", re.IGNORECASE | re.MULTILINE)
+_HEADING = re.compile(r"^#+ ", re.MULTILINE)
+_QUOTE_MARK = re.compile(r"^>[ \t]?", re.MULTILINE)
+_NOT_WORDS = re.compile(r"[\W_]+")
+_ARTICLES = frozenset(("a", "an", "the"))
+
+
+async def ask_for_answer(op: Operation, session: Session, prompt: str, *, may_reply_by_tool: bool = False) -> Reply:
+    """Ask the agent and return its reply, which is an answer. Raise AgentFailed if it gives none twice.
+
+    With `may_reply_by_tool`, the agent can reply by calling a tool, and the text after such a call does not matter.
+    """
+    reply = await session.ask(prompt)
+    if (may_reply_by_tool and reply.calls) or (why := describe_non_answer(reply.text, prompt)) is None:
+        return reply
+    reply = await session.ask(ASK_AGAIN.format(why=why))
+    if (may_reply_by_tool and reply.calls) or (why := describe_non_answer(reply.text, prompt)) is None:
+        return reply
+    raise op.make_error("failed", f"it gave no answer: its reply is {why}, even when asked again")
+
+
+def describe_non_answer(text: str, prompt: str) -> str | None:
+    """Return what a reply is, if it is not an answer to the prompt; otherwise None. An empty reply is not judged."""
+    if is_machine_text(text):
+        return "only a tool call or the description of a tool, written as text"
+    if is_only_sentinels(text):
+        return "only a marker"
+    return "only a repetition of the request" if is_echo(text, prompt) else None
+
+
+def is_echo(text: str, prompt: str) -> bool:
+    """Return whether a text only repeats the prompt, or a part of the prompt that states what is wanted."""
+    if len(text) > 2 * len(prompt):
+        return False
+    words = _split_words(text)
+    if len(words) < LEAST_WORDS or not set(words[:LEAST_WORDS]) <= set(_split_words(prompt)):
+        return False
+    return any(words == _split_words(part) for part in _iter_requests(prompt))
+
+
+def _split_words(text: str) -> list[str]:
+    return [word for word in _NOT_WORDS.sub(" ", text).casefold().split() if word not in _ARTICLES]
+
+
+def _iter_requests(prompt: str) -> Iterator[str]:
+    """Yield the prompt, its part before the notes, and the sections that state a topic, a request or a task.
+
+    What another agent hands over is not a request: repeating it unchanged can be right.
+    """
+    yield prompt
+    notes = list(_NOTE.finditer(prompt))
+    if notes and not any(note["title"].startswith("handoff from ") for note in notes):
+        yield prompt[: notes[0].start()]
+    for place, note in enumerate(notes):
+        if note["title"] == "original request":
+            end = notes[place + 1].start() if place + 1 < len(notes) else len(prompt)
+            yield _QUOTE_MARK.sub("", prompt[note.end() : end])
+    for heading in _REQUEST_HEADING.finditer(prompt):
+        rest = prompt[heading.end() :]
+        following = _HEADING.search(rest)
+        section = rest[: following.start()] if following else rest
+        yield section
+        yield section.strip().partition("\n\n")[0]
