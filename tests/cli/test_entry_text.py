@@ -23,6 +23,7 @@ from podium.values.event import (
     BudgetChanged,
     CallCut,
     CallFailed,
+    ChangesExpected,
     Checked,
     ContextCompacted,
     DecisionCommitted,
@@ -190,6 +191,7 @@ LINES: list[tuple[Event, str | None]] = [
     (ContextCompacted(summary="s", replaced=2), "law: summarized the first 2 messages of its conversation"),
     (Advised(heard=("a",), unavailable=(Part(agent="b", outcome="failed"),)), "law: advised by a; unavailable: b"),
     (Advised(), "law: advised by nobody"),
+    (ChangesExpected(commit="0123"), None),
     (RouteRefused(chosen="x", destinations=("a", "b")), "law: chose x; the valid destinations are a, b"),
     (Routed(agent="a", reason="it fits"), 'law: chooses a: "it fits"'),
     (Routed(agent="a", is_fallback=True), 'law: falls back to a: ""'),
@@ -219,6 +221,7 @@ LINES: list[tuple[Event, str | None]] = [
         WorkerPlaced(path="../shop-worker-x", branch="x", base="0123456789abcdef"),
         "law: works on x in ../shop-worker-x, from 0123456789ab",
     ),
+    (WorkCommitted(branch="x", commit="0123456789abcdef"), "law: nothing changed on x"),
     (
         WorkCommitted(branch="x", commit="0123456789abcdef", files=("a.py",), added=2, removed=1),
         "law: 1 file changed on x at 0123456789ab (+2 -1)",

@@ -266,5 +266,5 @@ def _make_tool(
         timeout=LONGEST_WAIT + 15,
         is_step=True,
         is_parallel=False,
-        is_polling=name == "check_workers",
+        is_polling=name in ("check_workers", "get_worker_result"),
     )

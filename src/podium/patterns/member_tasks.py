@@ -45,6 +45,7 @@ class TeamOptions(Struct, frozen=True, kw_only=True):
     answer_directly: bool = False
     participation: Literal["any", "all"] = "any"
     checks: tuple[str, ...] = ()
+    expects: Literal["", "changes"] = ""
     adjust: Literal["ask", "auto"] = "ask"
     worker_timeout: float = 600.0
     collection_timeout: float = 900.0

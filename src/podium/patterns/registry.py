@@ -16,6 +16,7 @@ from ..values.request import Answer, Request
 from . import advisors, handoff, router
 from .answer_check import ask_for_answer
 from .delegation_tools import make_delegation_tools
+from .expected_changes import expects_changes, must_have_changed, record_start
 from .in_worker import run_in_worker, runs_in_worker
 from .json_output import ask_with_schema
 from .step_tools import make_step_tools
@@ -56,7 +57,12 @@ class Patterns:
 
     async def perform(self, op: Operation, request: Request) -> Answer:
         try:
-            return await self._run_with_timeout(op, request)
+            if not expects_changes(op.agent):
+                return await self._run_with_timeout(op, request)
+            await record_start(op)
+            answer = await self._run_with_timeout(op, request)
+            await must_have_changed(op, answer)
+            return answer
         except AgentFailed as error:
             raise handoff.add_stage_to_failure(op, error) from error
 

@@ -44,6 +44,7 @@ def as_writer(agent: Agent) -> Agent:
         input="text",
         output="text",
         isolation="shared",
+        expects="",
     )
 
 

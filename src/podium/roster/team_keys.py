@@ -48,6 +48,7 @@ OPTION_READERS: Readers = {
     "answer_directly": FieldReader.read_bool,
     "participation": make_choice_reader("any", "all"),
     "checks": read_commands,
+    "expects": make_choice_reader("changes"),
     "adjust": make_choice_reader("ask", "auto"),
     "worker_timeout": FieldReader.read_positive_number,
     "collection_timeout": FieldReader.read_positive_number,

@@ -191,7 +191,7 @@ class LocalPlacement:
         signals = (entry.event for entry in reversed(entries) if isinstance(entry.event, HandoverAsked | BlockerRaised))
         text = result.text or "\n\n".join(part.text for part in result.parts if part.text)
         if left is not None:
-            place = f"[on branch {left.branch} at {left.commit[:12]}: {', '.join(left.files) or 'no changes'}]"
+            place = f"[on branch {left.branch} at {left.commit[:12]}: {', '.join(left.files) or 'nothing changed'}]"
             text = f"{text}\n\n{place}" if text else place
         return WorkerReturned(
             run=run,

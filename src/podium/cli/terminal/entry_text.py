@@ -216,6 +216,8 @@ def _format_team_event(entry: Entry) -> str | None:
             return f"the discussion ended after {format_count(event.rounds, 'round')}: {event.by}"
         case WorkerPlaced() as event:
             return f"works on {event.branch} in {event.path}, from {event.base[:12]}"
+        case WorkCommitted(files=()) as event:
+            return f"nothing changed on {event.branch}"
         case WorkCommitted() as event:
             files = format_count(len(event.files), "file")
             return f"{files} changed on {event.branch} at {event.commit[:12]} (+{event.added} -{event.removed})"

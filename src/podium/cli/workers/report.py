@@ -62,7 +62,9 @@ def _format_answer(worker: WorkerState) -> str:
 def _format_facts(worker: WorkerState, status: WorktreeStatus | None) -> Iterator[str]:
     """Yield lines about a worker's usage, changes and checks. `status` is the state of its checkout, if it has one."""
     yield f"used {format_usage(worker.usage)} in {format_duration(worker.seconds)}"
-    if worker.commit:
+    if worker.commit and not worker.files:
+        yield f"nothing changed on {worker.worker_task.branch}"
+    elif worker.commit:
         commits = format_count(len(worker.commits), "commit")
         yield (
             f"{format_line_count(worker)} in {format_count(len(worker.files), 'file')}, {commits} on "

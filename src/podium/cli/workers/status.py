@@ -67,7 +67,8 @@ def format_worker_details(
     if status is not None or worker.commit:
         commits = f", {format_count(len(worker.commits), 'commit')}" if worker.commit else ", not committed yet"
         files = len(worker.files if status is None else status.files)
-        yield f"lines:    {format_line_count(worker, status)} in {format_count(files, 'file')}{commits}"
+        changed = f"{format_line_count(worker, status)} in {format_count(files, 'file')}{commits}"
+        yield f"lines:    {changed if files or not worker.commit else 'nothing changed'}"
     for check in worker.checks:
         yield f"checks:   {check.name} {'passed' if check.passed else 'failed'}"
     yield f"used:     {format_usage(worker.usage)}"

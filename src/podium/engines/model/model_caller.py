@@ -268,7 +268,7 @@ class ModelCaller:
                 slot.record_tokens(reply.end.usage.tokens)
                 self._input_scale = max(1.0, reply.end.usage.input_tokens / max(expected.input_tokens, 1))
                 replied = read_reply(reply.as_model_replied(), call, so_far=so_far, is_emulated=is_emulated)
-                if answer is not None and replied.text != answer.decoded:
+                if reply.is_stopped or (answer is not None and replied.text != answer.decoded):
                     yield Superseded()
                     yield Text(replied.text)
                 yield at.record_outcome(replied)

@@ -40,7 +40,7 @@ class RepetitionDetector:
 
 def count_repeating(text: str) -> int:
     """Return how many characters at the end only repeat the text before them; 0 unless there are many repetitions."""
-    unit = _find_unit(text)
+    unit = _find_unit(text) if len(text) >= LEAST_CHARACTERS else 0
     if not unit:
         return 0
     repeating = unit

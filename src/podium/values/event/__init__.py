@@ -22,6 +22,7 @@ from .decision_events import (
 )
 from .operation_events import (
     Advised,
+    ChangesExpected,
     HandedOff,
     OperationEnded,
     OperationStarted,
@@ -132,6 +133,7 @@ __all__ = [
     "BudgetChanged",
     "CallCut",
     "CallFailed",
+    "ChangesExpected",
     "Channel",
     "Checked",
     "ContextCompacted",
@@ -249,6 +251,7 @@ Event = (
     | ToolCalled
     | ToolAnswered
     | Advised
+    | ChangesExpected
     | RouteRefused
     | Routed
     | HandedOff

@@ -45,6 +45,12 @@ class Advised(EventBase, frozen=True, kw_only=True, tag="advised"):
     unavailable: tuple[Part, ...] = ()
 
 
+class ChangesExpected(EventBase, frozen=True, kw_only=True, tag="changes_expected"):
+    """An agent that must change files started; `commit` is the state of its checkout, empty without a repository."""
+
+    commit: str = ""
+
+
 class RouteRefused(EventBase, frozen=True, kw_only=True, tag="route_refused"):
     """A router chose an agent that is not one of its destinations, or none at all."""
 
