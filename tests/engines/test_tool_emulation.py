@@ -10,7 +10,7 @@ from jsonschema import validate
 
 from podium import Agent, Result
 from podium.core.engine import Tool
-from podium.engines.model.model_caller import CallOptions, Model, RetryPolicy, add_zero_cost
+from podium.engines.model.model_caller import Model, RetryPolicy, add_zero_cost
 from podium.engines.model.tool_emulation import AnswerStream, decode_answer, inline_references, make_reply_schema
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire
@@ -20,7 +20,6 @@ from podium.values.model_abilities import ModelAbilities
 
 from ..studio import Studio, skip_sleep
 
-TEXT = CallOptions(tool_calls="text")
 WRITTEN = '{"tool": "helper", "arguments": {"request": "help"}}'
 LONG = '{"answer": "It is done. \\u00e4 \\"quoted\\" \\ud83d\\ude00\\nNext line."}'
 
@@ -34,7 +33,7 @@ def make_engine(scripts: Any, **given: Any) -> tuple[ModelEngine, ScriptedWire]:
 async def run_lead(
     studio: Studio, says: list[Any], *, fault: Any = None, keys: dict[str, Any] | None = None, **given: Any
 ) -> tuple[Result, ScriptedWire]:
-    engine, wire = make_engine({"lead": says, "helper": ["helped"]}, **(given or {"options": TEXT}))
+    engine, wire = make_engine({"lead": says, "helper": ["helped"]}, **(given or {"tool_calls": "text"}))
     async with studio.app(engines={"mine": engine}, fault=fault) as app:
         lead = Agent(name="lead", engine="mine", prompt="You lead.", agents=("helper",), **keys or {})
         helper = Agent(name="helper", engine="mine", description="Helps.")
@@ -57,7 +56,7 @@ async def run_lead(
 def test_tools_are_emulated_if_the_settings_or_a_test_of_the_model_say_so(
     abilities: ModelAbilities, tool_calls: Any, is_emulated: bool
 ) -> None:
-    model = Model(wire=ScriptedWire(), abilities=abilities, options=CallOptions(tool_calls=tool_calls))
+    model = Model(wire=ScriptedWire(), abilities=abilities, tool_calls=tool_calls)
 
     assert model.emulates_tools == is_emulated
 
@@ -90,7 +89,7 @@ async def test_people_see_the_answer_and_not_its_json(studio: Studio) -> None:
 
 
 async def test_without_a_schema_plain_words_are_an_answer_and_the_call_may_be_in_a_fence(studio: Studio) -> None:
-    without: dict[str, Any] = {"options": TEXT, "abilities": ModelAbilities(json_schema=False)}
+    without: dict[str, Any] = {"tool_calls": "text", "abilities": ModelAbilities(json_schema=False)}
 
     result, wire = await run_lead(studio, [f"```json\n{WRITTEN}\n```", "It is done."], **without)
 
@@ -126,7 +125,7 @@ async def test_a_resumed_run_reads_the_same(studio: Studio) -> None:
         if first.succeeded:
             break
         studio.expire_leases()
-        engine, _ = make_engine({"lead": moves, "helper": ["helped"]}, options=TEXT)
+        engine, _ = make_engine({"lead": moves, "helper": ["helped"]}, tool_calls="text")
         async with studio.app(engines={"mine": engine}) as app, app.resume(first.run_id) as resumed:
             result = await resumed.result()
         assert result.text == json.loads(LONG)["answer"], number

@@ -66,7 +66,7 @@ class WorktreeSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ProviderLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A provider's URL, the limits on the calls to it, the limits on its silence in seconds, and how its models call tools.
+    """A provider's URL, the limits on the calls to it and on its silence in seconds, and how its models call tools.
 
     None means not set.
     """

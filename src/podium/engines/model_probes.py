@@ -14,7 +14,7 @@ from ..core.scope import Scope
 from ..values.errors import OutsideFailed
 from ..values.event import ToolUse
 from .model.model_wire import Message, ModelCall
-from .model.written_call import find_written_call
+from .model.written_call import read_written_reply
 
 MOST_TOKENS = 1024
 """The limit for each reply. Models that think first need more than the few words that are asked for."""
@@ -269,7 +269,7 @@ def _is_rejection(error: OutsideFailed | None) -> bool:
 
 
 def _calls_in_text(reply: ProbeReply) -> bool:
-    return find_written_call(reply.text, (TOOL_NAME,)) is not None
+    return read_written_reply(reply.text, {TOOL_NAME: {}}) is not None
 
 
 def _matches_schema(value: Any) -> bool:
