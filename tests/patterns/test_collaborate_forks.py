@@ -309,4 +309,4 @@ async def test_an_owner_knows_the_request_of_a_fork_even_if_it_first_heard_it_as
     review, step = (text for text in studio.heard("bob") if "Mention the price." in text)
     assert review.startswith("Review one step")
     assert step.startswith("You own one step")
-    assert "[context: earlier messages to bob]" in step
+    assert "[context for you only: earlier messages to bob]" in step

@@ -322,7 +322,7 @@ async def test_a_new_owner_gets_a_summary_of_the_earlier_work_and_the_open_findi
     assert result.succeeded, result.error
     prompt = next(text for text in studio.heard("bob") if text.startswith("You own one step"))
     assert "> - it works: there is no test" in prompt
-    summary = prompt.partition("[context: earlier work by ada on this step]\n> Files")[2]
+    summary = prompt.partition("[context for you only: earlier work by ada on this step]\n> Files")[2]
     assert summary.splitlines() == [
         " read (1):",
         "> - kept.txt",
@@ -336,7 +336,7 @@ async def test_a_new_owner_gets_a_summary_of_the_earlier_work_and_the_open_findi
         "> Replies (1):",
         "> - the parser is half done",
     ]
-    assert "[context: earlier work by ada on this step]\n> Replies (1):\n> - I will start" in prompt
+    assert "[context for you only: earlier work by ada on this step]\n> Replies (1):\n> - I will start" in prompt
     assert len(prompt) < 6_000
 
 
@@ -394,7 +394,7 @@ async def test_a_diff_of_a_checkout_that_other_steps_used_meanwhile_says_so(stud
     assert diffs["s1"].startswith(f"{line}\ndiff --git")
     assert diffs["s3"].startswith("diff --git a/c.txt")
     review = next(text for text in studio.heard("bob") if text.startswith("Review one step") and "do s1" in text)
-    assert f"[context: changes]\n> {line}" in review
+    assert f"[context for you only: changes]\n> {line}" in review
 
 
 @pytest.mark.parametrize(

@@ -161,10 +161,10 @@ async def test_a_handover_and_a_reopened_step_begin_at_the_commit_of_the_earlier
     theirs, *ours = (one.task for one in read_events(settings, result, WorkerSent))
     assert "earlier work" not in theirs
     for task in ours:
-        work = task.partition("[context: earlier work by ada on this step]\n")[2]
+        work = task.partition("[context for you only: earlier work by ada on this step]\n")[2]
         assert work.startswith("> Files changed (1):\n> - a.txt\n> Tool calls (2):\n> - write_file path=a.txt")
     assert "> - it works: c is missing" in ours[1]
-    assert "[context: earlier work by bob on this step]\n> Files changed (1):\n> - b.txt" in ours[1]
+    assert "[context for you only: earlier work by bob on this step]\n> Files changed (1):\n> - b.txt" in ours[1]
     assert read_events(settings, result, PlanStepReviewed)[0].reviewer == "lead"
     assert read_events(settings, result, PlanStepCompleted)[0].owner == "bob"
 

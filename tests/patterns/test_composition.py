@@ -18,7 +18,9 @@ async def test_an_advised_agent_hands_its_answer_on(studio: Studio) -> None:
     result = await studio.run("boss", "well?")
 
     assert result.text == "filed"
-    assert studio.heard("clerk") == ["decided\n\n[context: original request]\n> well?\n\n[context: handoff from boss]"]
+    assert studio.heard("clerk") == [
+        "decided\n\n[context for you only: original request]\n> well?\n\n[context for you only: handoff from boss]"
+    ]
 
 
 async def test_the_destinations_answer_is_what_a_router_hands_off(studio: Studio) -> None:
@@ -58,7 +60,9 @@ async def test_a_router_with_advisors_routes_the_request_it_was_given_not_the_ad
     await studio.run("desk", "refund?")
 
     assert "### From hint" in studio.heard("desk")[0]
-    assert studio.heard("billing")[0].startswith("refund?\n\n[context: routed by desk]")
+    assert studio.heard("billing")[0].startswith(
+        "refund?\n\n[context for you only: why you were chosen for this request]"
+    )
 
 
 async def test_a_router_in_the_middle_of_a_chain_routes_the_answer_before_it(studio: Studio) -> None:
@@ -70,8 +74,8 @@ async def test_a_router_in_the_middle_of_a_chain_routes_the_answer_before_it(stu
 
     assert result.text == "paid"
     assert studio.heard("billing") == [
-        "a clean summary\n\n[context: original request]\n> well, you see\n\n"
-        "[context: handoff from intake]\n\n[context: routed by desk]\n> it fits"
+        "a clean summary\n\n[context for you only: original request]\n> well, you see\n\n"
+        "[context for you only: handoff from intake]\n\n[context for you only: why you were chosen for this request]\n> it fits"
     ]
 
 

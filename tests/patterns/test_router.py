@@ -7,6 +7,7 @@ import pytest
 
 from podium.core.session import Reply
 from podium.patterns.router import parse_choice
+from podium.store.fault_injection import refuse_after
 from podium.values.agent import Router
 from podium.values.event import Routed, RouteRefused
 
@@ -41,7 +42,7 @@ async def test_the_destination_gets_the_request_verbatim_and_the_reason_as_conte
     await routing_studio.run("reception", "I want my money back")
 
     assert routing_studio.heard("billing") == [
-        "I want my money back\n\n[context: routed by reception]\n> money\n> matters"
+        "I want my money back\n\n[context for you only: why you were chosen for this request]\n> money\n> matters"
     ]
 
 
@@ -102,9 +103,41 @@ async def test_a_choice_outside_the_list_is_answered_with_the_list_and_may_be_co
     assert routing_studio.events(result, RouteRefused) == [
         RouteRefused(chosen="sales", destinations=("billing", "support"))
     ]
-    second = routing_studio.calls[1].messages
-    assert [message.role for message in second] == ["user", "assistant", "tool", "user"]
-    assert "'sales' is not one of the destinations: billing, support." in second[2].text
+    [corrected] = routing_studio.calls[1].messages
+    assert corrected.text.startswith(routing_studio.calls[0].messages[0].text)
+    assert "'sales' is not one of the destinations: billing, support." in corrected.text
+
+
+async def test_corrections_are_worded_differently_and_the_invalid_replies_are_not_in_view(
+    routing_studio: Studio,
+) -> None:
+    routing_studio.agent("reception", says=["one", "two", "support"], router=True, agents=["billing", "support"])
+
+    result = await routing_studio.run("reception", "help")
+
+    assert result.text == "fixed"
+    first, second, third = (call.messages for call in routing_studio.calls if call.agent == "reception")
+    assert [len(messages) for messages in (first, second, third)] == [1, 1, 1]
+    assert third[0].text.startswith(second[0].text)
+    assert third[0].text.removeprefix(second[0].text) != second[0].text.removeprefix(first[0].text)
+
+
+async def test_a_router_that_dies_before_its_correction_goes_on_without_the_invalid_reply(
+    routing_studio: Studio,
+) -> None:
+    routing_studio.agent("reception", says=["hm", routes_to("support")], router=True, agents=["billing", "support"])
+    whole = await routing_studio.run("reception", "help")
+    refused = routing_studio.kinds(whole).index("route_refused") + 1
+
+    died = await routing_studio.run("reception", "help", fault=refuse_after(refused))
+    routing_studio.expire_leases()
+    routing_studio.calls.clear()
+    result = await routing_studio.resume(died.run_id)
+
+    assert (died.outcome, result.text) == ("interrupted", "fixed")
+    [asked, _] = routing_studio.calls
+    assert [message.role for message in asked.messages] == ["user"]
+    assert "No destination was chosen" in asked.messages[0].text
 
 
 async def test_two_corrections_are_all_a_router_gets(routing_studio: Studio) -> None:

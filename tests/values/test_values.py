@@ -138,7 +138,7 @@ def test_no_note_can_pass_for_another(text: str, notes: list[str]) -> None:
     lines = request.prompt().split("\n")
 
     assert lines[0] == "the request"
-    assert all(line == "" or line.startswith("> ") or line == "[context: n]" for line in lines[1:])
+    assert all(line == "" or line.startswith("> ") or line == "[context for you only: n]" for line in lines[1:])
 
 
 def test_a_stored_agent_keeps_the_defaults_of_its_time() -> None:

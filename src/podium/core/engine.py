@@ -121,17 +121,39 @@ class Tool:
 
 
 class PastTurn(Struct, frozen=True, kw_only=True):
-    """A finished turn: its prompt, its reply, and the scope under which its steps are recorded."""
+    """A finished turn: its prompt, its reply, and the scope under which its steps are recorded.
+
+    With `is_refused`, the reply could not be used. An engine leaves it out of the conversation, so that the model
+    neither sees nor repeats it; the prompt and the earlier steps of the turn stay.
+    """
 
     prompt: str
     reply: str
     scope: Scope
+    is_refused: bool = False
+
+
+class ReplyFormat(Struct, frozen=True, kw_only=True):
+    """The JSON schema of one turn's reply. `tool` is the tool that does the same as such a reply, if there is one.
+
+    The format is a wish: an engine that cannot keep a reply to a schema offers the tool or gets free text, and the
+    caller parses every reply in the same way.
+    """
+
+    schema: dict[str, Any]
+    tool: str = ""
+
+
+def no_reply_format() -> ReplyFormat | None:
+    """Return None: every reply of the session is free text."""
+    return None
 
 
 class EngineSessionSpec(Struct, frozen=True, kw_only=True):
     """Everything an engine needs to open an engine session. A reopened session gets the same spec, with its history.
 
     `schema` is the JSON schema of the answer, if there is one; `allowance` is the budget for the session's model calls.
+    `reply_format` returns the format of the current turn's reply.
     """
 
     agent: Agent
@@ -141,6 +163,7 @@ class EngineSessionSpec(Struct, frozen=True, kw_only=True):
     max_turns: int = 50
     schema: dict[str, Any] | None = None
     allowance: Allowance | None = None
+    reply_format: Callable[[], ReplyFormat | None] = no_reply_format
 
 
 class EngineSession(Protocol):

@@ -43,6 +43,7 @@ from .engine import (
     Piece,
     Postponed,
     Reasoning,
+    ReplyFormat,
     Superseded,
     Text,
     Tool,
@@ -80,12 +81,14 @@ class Session:
     ) -> None:
         self._engine = engine
         self._session_tasks = session_tasks
-        self._spec = spec
+        self._spec = structs.replace(spec, reply_format=lambda: self._reply_format)
         self._scope = scope
         self._turn_limits = turn_limits
         self._lock = asyncio.Lock()
         self._waiting = 0
         self._past_turns = list(past_turns)
+        self._reply_format: ReplyFormat | None = None
+        """The format of the current turn's reply."""
         self._open_session: OpenEngineSession | None = None
 
     @property
@@ -93,12 +96,13 @@ class Session:
         """Whether a turn is running."""
         return self._lock.locked()
 
-    async def ask(self, prompt: str, *about: Any) -> Reply:
+    async def ask(self, prompt: str, *about: Any, reply_format: ReplyFormat | None = None) -> Reply:
         """Send a prompt to the agent and return its reply; while the session is busy, wait in the queue.
 
         Raise AgentFailed if the agent gives no valid reply, or if too many prompts are waiting. `about` are the
         inputs that identify this turn in its digest. The prompt's text is not one of them, so that a newer release can
-        reword it.
+        reword it. `reply_format` is ignored if the agent has other tools than the one of the
+        format, because a model that is kept to a schema cannot call them.
         """
         if self._waiting > MAX_QUEUED_PROMPTS:
             raise AgentFailed(self._make_failure("limit", f"it already has {MAX_QUEUED_PROMPTS} prompts waiting"))
@@ -106,6 +110,7 @@ class Session:
         self._waiting += 1
         try:
             async with self._lock:
+                self._reply_format = reply_format if self._can_keep_format(reply_format) else None
                 return await self._take_turn(turn, self._with_messages(turn, prompt))
         finally:
             self._waiting -= 1
@@ -122,11 +127,20 @@ class Session:
             past_turns=self._past_turns,
         )
 
+    async def refuse_reply(self) -> None:
+        """Leave the last reply out of the conversation, because it cannot be used. The next prompt says why."""
+        if self._past_turns:
+            self._past_turns[-1] = structs.replace(self._past_turns[-1], is_refused=True)
+            await self.aclose()
+
     async def aclose(self) -> None:
         """Close the engine session; the next turn opens a new one with the whole history."""
         opened, self._open_session = self._open_session, None
         if opened is not None:
             await opened.aclose()
+
+    def _can_keep_format(self, wanted: ReplyFormat | None) -> bool:
+        return wanted is not None and all(tool.name == wanted.tool for tool in self._spec.tools)
 
     def _with_messages(self, turn: Scope, prompt: str) -> str:
         """Return the prompt with the user's messages to this agent since its last turn."""
@@ -160,7 +174,10 @@ class Session:
 
     async def _attempt_turn(self, place: Scope, prompt: str) -> TurnEnded:
         """Make one attempt at a turn, and record how it ended."""
-        started = TurnStarted(agent=self._spec.agent.name, engine=self._engine.name, prompt=prompt)
+        is_correction = bool(self._past_turns) and self._past_turns[-1].is_refused
+        started = TurnStarted(
+            agent=self._spec.agent.name, engine=self._engine.name, prompt=prompt, is_correction=is_correction
+        )
         is_resumed = place.has_child_outcome("turn_started#1")
         place.record(started)
         if is_resumed:
@@ -223,14 +240,19 @@ class Session:
 
 def read_past_turns(scope: Scope) -> Iterator[PastTurn]:
     """Yield the turns at this scope that ended with a reply, read from the timeline."""
+    last: PastTurn | None = None
     for number in count(1):
         turn = scope.child(f"turn#{number}")
-        if (ended := turn.find_outcome(TurnEnded)) is None:
-            return
+        if turn.find_outcome(TurnEnded) is None:
+            break
         for place in (turn, turn.for_attempt(2)):
             started, ended = place.child("turn_started#1").find_outcome(TurnStarted), place.find_outcome(TurnEnded)
             if started is not None and ended is not None and ended.failure is None:
-                yield PastTurn(prompt=started.prompt, reply=ended.text, scope=place)
+                if last is not None:
+                    yield structs.replace(last, is_refused=started.is_correction)
+                last = PastTurn(prompt=started.prompt, reply=ended.text, scope=place)
+    if last is not None:
+        yield last
 
 
 MakeFailure = Callable[[FailureKind, str], Failure]

@@ -20,6 +20,7 @@ from .model.model_wire import Wire
 from .model.price_cache import PriceCache
 from .model.provider_throttle import ProviderThrottle
 from .model.providers import REHEARSAL, Provider, parse_model, resolve_base_url
+from .model.schema_fallback import RefusedSchemas
 from .model.tool_loop import ModelEngine
 
 if TYPE_CHECKING:
@@ -80,6 +81,7 @@ class Engines:
         self._price_cache = price_cache
         self._engines: dict[tuple[str, ...], Engine] = {}
         self._throttles: dict[str, ProviderThrottle] = {}
+        self._refused_schemas: RefusedSchemas = set()
         self._client: ClientSession | None = None
 
     def for_agent(self, agent: Agent, model_names: tuple[str, ...], *, model: str, url: str) -> Engine:
@@ -138,7 +140,14 @@ class Engines:
             self._throttles[address.url] = _make_throttle(options)
         key = find_key(address, self._environ, user=agent.name)
         return Model(
-            wire=make_wire(provider, address.url, key, self._get_client, takes_schema=options.abilities.json_schema),
+            wire=make_wire(
+                provider,
+                address.url,
+                key,
+                self._get_client,
+                takes_schema=options.abilities.json_schema,
+                refused_schemas=self._refused_schemas,
+            ),
             name=name,
             provider=provider.name,
             add_cost=partial(model_prices.add_cost, provider.name, name),
@@ -206,10 +215,12 @@ def make_wire(
     get_client: Callable[[], ClientSession],
     *,
     takes_schema: bool | None = None,
+    refused_schemas: RefusedSchemas | None = None,
 ) -> Wire:
     """Return the adapter for a provider's server at this address.
 
-    `takes_schema` is whether the server accepts schemas for replies, as far as it was tested.
+    `takes_schema` is whether the server accepts schemas for replies, as far as it was tested. Servers that refuse one
+    are remembered in `refused_schemas`.
     """
     from .model.http_wire import find_proxy  # for start-up time: aiohttp is loaded with the first wire
 
@@ -217,7 +228,15 @@ def make_wire(
     if provider.wire == "anthropic":
         from .model.anthropic_wire import AnthropicWire  # for start-up time: each adapter is loaded when it is used
 
-        return AnthropicWire(get_client, url, key, key_name=key_name, provider=provider.name, proxy=find_proxy(url))
+        return AnthropicWire(
+            get_client,
+            url,
+            key,
+            key_name=key_name,
+            provider=provider.name,
+            proxy=find_proxy(url),
+            refused_schemas=refused_schemas,
+        )
     from .model.openai_wire import OpenAIWire  # for start-up time: each adapter is loaded when it is used
 
     return OpenAIWire(
@@ -229,6 +248,7 @@ def make_wire(
         proxy=find_proxy(url),
         asks_usage=provider.asks_usage,
         takes_schema=provider.takes_schema if takes_schema is None else takes_schema,
+        refused_schemas=refused_schemas,
         limit_name=provider.limit_name,
     )
 

@@ -32,7 +32,7 @@ from ..core.engine import Reasoning, Text
 from ..values.errors import Mistake, OutsideFailed
 from ..values.event import ToolUse
 from ..values.usage import Usage
-from .model.model_wire import Message, ModelCall, ReplyEnd, ReplyPart, ToolCallPart
+from .model.model_wire import Message, ModelCall, ReplyEnd, ReplyPart, ToolCallPart, read_left_out
 
 CHARACTERS_PER_TOKEN = 4
 
@@ -143,8 +143,8 @@ class MoveAttempt:
 
 
 def count_earlier_calls(call: ModelCall) -> int:
-    """Return how many calls in the conversation came before this one."""
-    return sum(message.role == "assistant" for message in call.messages)
+    """Return how many calls in the conversation came before this one, including those whose replies were left out."""
+    return sum(message.role == "assistant" for message in call.messages) + read_left_out(call.key)
 
 
 def echo_request(call: ModelCall) -> Move:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from ..core.operation import Operation
-from ..core.session import Reply, Session
+from ..core.session import Session
 from ..values.agent import Agent
 from ..values.errors import AgentFailed
 from ..values.event import PlannedAssignment, TeamPlanned
 from ..values.request import Answer, Request
-from .dispatch import Assignment, Plan, find_shared_tasks, parse_plan
+from .dispatch import Assignment, Plan, find_shared_tasks
 from .member_tasks import (
     TaskResult,
     TeamOptions,
@@ -20,8 +20,10 @@ from .member_tasks import (
     resolve_members,
     run_assignments,
 )
+from .plan_reply import PlanReply, read_plan_reply
+from .reply_formats import make_assignments_format
 from .team_prompts import render_prompt
-from .verdict import GROUP_COMPLETE, claims_completion, needs_iteration, neutralise
+from .verdict import GROUP_COMPLETE, needs_iteration, neutralise
 
 MOST_PLANS = 3
 UNASSIGNED = "it says that more is needed, but assigns nothing"
@@ -35,10 +37,11 @@ class NothingAssigned(AgentFailed):
 async def run_orchestrate(op: Operation, request: Request) -> Answer:
     """Return the lead's synthesis of its workers' results."""
     own, workers, lead = get_team_options(op), resolve_members(op), op.session()
-    reply = await lead.ask(render_plan_prompt(op, own, request, workers))
-    plan = await parse_plan_with_retries(op, own, request, workers, lead, reply)
+    words = render_plan_prompt(op, own, request, workers)
+    planned = await ask_for_plan(op, own, request, workers, lead, words)
+    plan = planned.plan
     if not plan.assignments:
-        return Answer(text=reply.text)
+        return Answer(text=planned.answer)
     results = await run_assignments(op, request, workers, plan.assignments)
     require_success(op, results)
     final = await lead.ask(render_synthesis_prompt(own, request, plan, results))
@@ -67,44 +70,61 @@ def render_synthesis_prompt(own: TeamOptions, request: Request, plan: Plan, resu
     )
 
 
-async def parse_plan_with_retries(
+async def ask_for_plan(
     op: Operation,
     own: TeamOptions,
     request: Request,
     workers: dict[str, Agent],
     lead: Session,
-    reply: Reply,
+    words: str,
     *,
     iteration: int = 1,
     may_answer: bool = True,
-) -> Plan:
-    """Return the plan in a reply. Ask the lead again if the plan assigns nothing.
+) -> PlanReply:
+    """Ask the lead for a plan, and again if the plan assigns nothing. Return the reply with the plan.
 
     An empty plan is accepted in two cases: the first reply is itself the answer, and `may_answer` is set; or the lead
-    uses the sentinel in a later iteration to say that the goal is met. A plan with only unknown
-    workers, or with only a request for more work, does not count as empty, because work remains to be assigned.
+    says in a later iteration that the goal is met. A plan with only unknown workers, or with only a request for more
+    work, does not count as empty, because work remains to be assigned.
     """
     is_first = iteration == 1
+    can_answer = may_answer and is_first and own.answer_directly
+    wanted = make_assignments_format(workers, may_answer=can_answer, may_complete=not is_first)
     for attempt in range(MOST_PLANS + 1):
-        plan = parse_plan(reply.text, list(workers), aliases=list_aliases(workers))
-        if plan.assignments:
-            return record_plan(op, plan, iteration=iteration)
-        slips = describe_skipped(plan)
+        reply = await lead.ask(words, reply_format=wanted)
+        read = read_plan_reply(reply.text, list(workers), aliases=list_aliases(workers))
+        if read.plan.assignments:
+            record_plan(op, read.plan, iteration=iteration)
+            return read
+        slips = describe_skipped(read.plan)
         if needs_iteration(reply.text):
             slips.append(UNASSIGNED)
         elif not is_first and not slips:
-            if claims_completion(reply.text) or was_claim_accepted(op, iteration):
-                return record_plan(op, plan, iteration=iteration)
+            if read.claims_completion or was_claim_accepted(op, iteration):
+                record_plan(op, read.plan, iteration=iteration)
+                return read
             slips.append(UNCLAIMED)
-        if may_answer and is_first and own.answer_directly and attempt == 0 and not slips:
-            return plan
+        elif read.problem and not slips:
+            slips.append(read.problem)
+        if can_answer and attempt == 0 and not slips:
+            return read
         if attempt < MOST_PLANS:
-            why = f" ({'; '.join(slips)})" if slips else ""
-            reply = await lead.ask(render_prompt(own.prompts, "plan_again", why=why, names=", ".join(workers)))
+            words = render_plan_correction(own, workers, slips, is_repeated=attempt > 0)
+            await lead.refuse_reply()
     if is_first and own.dispatch == "force":
-        return record_plan(op, Plan([Assignment(name, request.text) for name in workers], []), iteration=iteration)
+        forced = Plan([Assignment(name, request.text) for name in workers], [])
+        return PlanReply(record_plan(op, forced, iteration=iteration), "", claims_completion=False)
     message = f"its lead was asked {MOST_PLANS + 1} times and assigned nothing to {', '.join(workers)}"
     raise NothingAssigned(op.make_error("failed", message).failure)
+
+
+def render_plan_correction(own: TeamOptions, workers: dict[str, Agent], slips: list[str], *, is_repeated: bool) -> str:
+    """Render the prompt that follows a plan without assignments. A repeated correction is worded differently."""
+    # A team that words the first correction itself keeps these words, unless it also words the repeated one.
+    has_own_words = "plan_again" in own.prompts and "plan_once_more" not in own.prompts
+    name = "plan_once_more" if is_repeated and not has_own_words else "plan_again"
+    why = f" ({'; '.join(slips)})" if slips else ""
+    return render_prompt(own.prompts, name, why=why, names=", ".join(workers))
 
 
 def was_claim_accepted(op: Operation, iteration: int) -> bool:

@@ -29,9 +29,9 @@ from .member_tasks import (
 )
 from .orchestrate import (
     NothingAssigned,
+    ask_for_plan,
     describe_shared_tasks,
     describe_skipped,
-    parse_plan_with_retries,
     render_plan_prompt,
     render_synthesis_prompt,
     require_success,
@@ -177,12 +177,12 @@ class TeamReflection:
             words = render_plan_prompt(op, self._own, self._request, self._workers)
         else:
             words = self._render_failed_prompt() if state.failed else self._render_next_prompt(iteration)
-        reply = await self._lead.ask(words)
-        plan = await parse_plan_with_retries(
-            op, self._own, self._request, self._workers, self._lead, reply, iteration=iteration, may_answer=is_first
+        planned = await ask_for_plan(
+            op, self._own, self._request, self._workers, self._lead, words, iteration=iteration, may_answer=is_first
         )
+        plan = planned.plan
         if is_first:
-            state.synthesis = "" if plan.assignments else reply.text
+            state.synthesis = "" if plan.assignments else planned.answer
         state.skipped = [*describe_skipped(plan), *describe_shared_tasks(plan)]
         return plan
 

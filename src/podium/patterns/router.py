@@ -1,30 +1,34 @@
 """Route a request: a router agent chooses another agent, which then answers the request.
 
-The router chooses with the tool `route_to`, or with a JSON object on engines without tools. After a choice
-that is not in the list, the router is shown the list and asked again. If it still makes no valid choice, the
-fallback is used, if there is one.
+The router chooses with the tool `route_to`, or with a JSON object. After a choice that is not in the list, the router
+is shown the list and asked again, without the invalid reply in its conversation. If it still makes no valid choice,
+the fallback is used, if there is one.
 """
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from msgspec import structs
 
-from ..core.engine import Tool, ToolAnswer
+from ..core.engine import ReplyFormat, Tool, ToolAnswer
 from ..core.operation import Operation
 from ..core.scope import Scope
 from ..core.session import Reply, Session
 from ..values.errors import AgentFailed
 from ..values.event import Routed, RouteRefused, ToolUse
 from ..values.request import Answer, Note, Request
+from .reply_formats import TEXT, make_choice, make_object_schema
 
 CORRECTIONS = 2
 LONGEST_REPLY = 100_000
 MOST_BRACES = 100
+LONGEST_IN_WORDS = 200
+"""In a longer reply, the name of a destination may be a word like any other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,8 +42,11 @@ class RouteChoice:
 async def route_request(op: Operation, request: Request) -> Answer:
     """Let the router choose an agent, send the original request to that agent, and return its answer."""
     chosen = op.scope.record(await choose_destination(op, request))
-    reason = Note(title=f"routed by {op.agent.name}", text=chosen.reason)
-    onward = structs.replace(op.request, notes=(*op.request.notes, reason))
+    onward = op.request
+    if not chosen.is_fallback and chosen.reason.strip():
+        # The title names no agent: small models take the name of the router for a part of the request.
+        reason = Note(title="why you were chosen for this request", text=chosen.reason)
+        onward = structs.replace(onward, notes=(*onward.notes, reason))
     return await op.child(chosen.agent, "route").run(onward)
 
 
@@ -47,14 +54,21 @@ async def choose_destination(op: Operation, request: Request) -> Routed:
     """Return the router's choice, or the fallback if no choice is valid. Raise AgentFailed if there is no fallback."""
     destinations, router = op.agent.destinations, op.agent.router
     assert router is not None
-    session = op.session(make_route_tool(op), *await get_router_tools(op), max_turns=router.max_turns)
-    prompt = f"{request.prompt()}\n\n{format_instructions(destinations)}"
-    for _ in range(1 + CORRECTIONS):
-        choice = parse_choice(await _ask_router(session, prompt))
+    tool = make_route_tool(op)
+    session = op.session(tool, *await get_router_tools(op), max_turns=router.max_turns)
+    wanted = ReplyFormat(schema=tool.parameters, tool=tool.name)
+    whole_prompt = prompt = f"{request.prompt()}\n\n{format_instructions(destinations)}"
+    for attempt in range(1 + CORRECTIONS):
+        reply = await _ask_router(session, prompt, wanted)
+        choice = parse_choice(reply or Reply(text=""), destinations)
         if choice.agent in destinations:
             return Routed(agent=choice.agent, reason=choice.reason)
         op.scope.record(RouteRefused(chosen=choice.agent, destinations=destinations))
-        prompt = f"{describe_refusal(choice.agent, destinations)} {format_instructions(destinations)}"
+        prompt = format_correction(choice.agent, destinations, is_last=attempt + 1 == CORRECTIONS)
+        if reply is None:
+            prompt = f"{whole_prompt}\n\n{prompt}"  # a turn without a reply is not part of the conversation
+        else:
+            await session.refuse_reply()
     if router.fallback is not None:
         return Routed(agent=router.fallback, reason=describe_refusal(choice.agent, destinations), is_fallback=True)
     raise op.make_error("routing", f"routing failed: {describe_refusal(choice.agent, destinations)}")
@@ -67,12 +81,13 @@ async def get_router_tools(op: Operation) -> tuple[Tool, ...]:
     return await op.offer_tools() if router.max_turns > 1 and op.agent.tools is not None else ()
 
 
-async def _ask_router(session: Session, prompt: str) -> Reply:
+async def _ask_router(session: Session, prompt: str, wanted: ReplyFormat) -> Reply | None:
+    """Return the router's reply, or None if it used up its turns without choosing."""
     try:
-        return await session.ask(prompt)
+        return await session.ask(prompt, reply_format=wanted)
     except AgentFailed as error:
         if error.failure.kind == "limit":
-            return Reply(text="")  # the router used up its turns without choosing
+            return None
         raise
 
 
@@ -82,7 +97,7 @@ def make_route_tool(op: Operation) -> Tool:
     known = "\n".join(f"- {name}: {op.agents[name].description}" for name in destinations)
 
     async def answer_call(call: ToolUse, scope: Scope) -> ToolAnswer:
-        choice = _make_choice(call.arguments)
+        choice = _make_choice(call.arguments, destinations)
         if choice.agent in destinations:
             return ToolAnswer(text=f"The request goes to {choice.agent}.", ends_turn=True)
         return ToolAnswer(text=describe_refusal(choice.agent, destinations), is_error=True, ends_turn=True)
@@ -90,14 +105,7 @@ def make_route_tool(op: Operation) -> Tool:
     return Tool(
         name="route_to",
         description=f"Choose the agent that handles this request:\n{known}",
-        parameters={
-            "type": "object",
-            "properties": {
-                "agent": {"type": "string", "enum": list(destinations)},
-                "reason": {"type": "string", "description": "Why this agent is the right one."},
-            },
-            "required": ["agent", "reason"],
-        },
+        parameters=make_object_schema({"agent": make_choice(destinations), "reason": TEXT}),
         answer=answer_call,
     )
 
@@ -105,8 +113,18 @@ def make_route_tool(op: Operation) -> Tool:
 def format_instructions(destinations: Sequence[str]) -> str:
     """Return the instructions for a router."""
     return (
-        f"Choose who handles this request: {', '.join(destinations)}. Call route_to, or reply with a JSON object "
-        '{"agent": "...", "reason": "..."} and nothing else.'
+        f"Do not answer the request. Choose who handles it: {', '.join(destinations)}. Call route_to, or reply with only "
+        'this JSON: {"agent": "NAME", "reason": "WHY"}'
+    )
+
+
+def format_correction(chosen: str, destinations: Sequence[str], *, is_last: bool) -> str:
+    """Return the prompt that follows an invalid choice. The last one asks for less, in other words than the first."""
+    if is_last:
+        return f"Who handles the request? Reply with one name and nothing else: {' or '.join(destinations)}."
+    return (
+        f"An earlier reply to this was not valid. {describe_refusal(chosen, destinations)} "
+        'Reply with only this JSON, with one of these names: {"agent": "NAME", "reason": "WHY"}'
     )
 
 
@@ -120,27 +138,78 @@ def describe_refusal(chosen: str, destinations: Sequence[str]) -> str:
     )
 
 
-def parse_choice(reply: Reply) -> RouteChoice:
-    """Return the choice in a reply: its first `route_to` call, or the first JSON object with an `agent`."""
+# Reading a choice
+
+
+def parse_choice(reply: Reply, destinations: Sequence[str] = ()) -> RouteChoice:
+    """Return the choice in a reply: its first `route_to` call, a JSON object, or the only destination that it names.
+
+    An object that names a destination is preferred to an earlier one that does not.
+    """
     for call in reply.calls:
         if call.name == "route_to":
-            return _make_choice(call.arguments)
-    return next(
-        (_make_choice(found) for found in _find_json_objects(reply.text) if isinstance(found.get("agent"), str)),
-        _NO_CHOICE,
-    )
+            return _make_choice(call.arguments, destinations)
+    read = (_read_object(found, destinations) for found in _find_json_objects(reply.text))
+    choices = [choice for choice in read if choice is not None]
+    valid = (choice for choice in choices if choice.agent in destinations)
+    return next(valid, None) or next(iter(choices), None) or _find_in_words(reply.text, destinations)
 
 
-def _make_choice(arguments: dict[str, Any]) -> RouteChoice:
-    return RouteChoice(agent=str(arguments.get("agent", "")).strip(), reason=str(arguments.get("reason", "")))
+def _read_object(found: dict[str, Any], destinations: Sequence[str]) -> RouteChoice | None:
+    """Return the choice in a JSON object: its `agent`, that of the call which it describes, or its name.
+
+    A small model that cannot call tools writes a call as text, often with the destination as the name of the tool.
+    """
+    call = found["function"] if isinstance(found.get("function"), dict) else found
+    arguments = next((call[key] for key in _ARGUMENT_KEYS if isinstance(call.get(key), dict)), {})
+    for source in (found, arguments):
+        if isinstance(source.get("agent"), str) and source["agent"].strip(" ."):
+            return _make_choice(source, destinations)
+    if isinstance(call.get("name"), str) and (name := _match_name(call["name"], destinations)) in destinations:
+        return RouteChoice(agent=name, reason=_read_reason(arguments))
+    return None
+
+
+def _make_choice(arguments: dict[str, Any], destinations: Sequence[str]) -> RouteChoice:
+    name = _match_name(str(arguments.get("agent", "")), destinations)
+    return RouteChoice(agent=name, reason=_read_reason(arguments))
+
+
+def _read_reason(arguments: dict[str, Any]) -> str:
+    return str(arguments.get("reason", ""))
+
+
+def _match_name(written: str, destinations: Sequence[str]) -> str:
+    """Return the destination with this name, ignoring case and markup, or the name itself if there is none."""
+    bare = written.strip(" \t\r\n`*_\"'@.")
+    if bare in destinations:
+        return bare
+    return next((name for name in destinations if name.casefold() == bare.casefold()), written.strip())
+
+
+def _find_in_words(text: str, destinations: Sequence[str]) -> RouteChoice:
+    """Return the only destination that a short reply names, unless the reply denies something."""
+    if len(text.strip()) > LONGEST_IN_WORDS or _DENIAL.search(text):
+        return _NO_CHOICE
+    named = [
+        name
+        for name in destinations
+        if re.search(rf"(?<![\w-]){re.escape(name)}(?![\w-])", text, re.IGNORECASE) is not None
+    ]
+    return RouteChoice(agent=named[0], reason="") if len(named) == 1 else _NO_CHOICE
 
 
 _NO_CHOICE = RouteChoice(agent="", reason="")
-_decoder = json.JSONDecoder()
+_DENIAL = re.compile(r"\b(?:not|no|never|cannot|nobody|none|neither)\b|n't\b", re.IGNORECASE)
+_ARGUMENT_KEYS = ("arguments", "parameters")
+_decoder = json.JSONDecoder(strict=False)
 
 
 def _find_json_objects(text: str) -> Iterator[dict[str, Any]]:
-    """Yield the JSON objects in `text`, including those in fences and prose. The number of attempts is limited."""
+    """Yield the JSON objects in `text`, including those in fences, prose and doubled braces.
+
+    The number of attempts is limited.
+    """
     text, place = text[:LONGEST_REPLY], 0
     for _ in range(MOST_BRACES):
         if (place := text.find("{", place)) < 0:

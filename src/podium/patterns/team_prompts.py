@@ -14,9 +14,6 @@ PLAN = """\
 
 You lead a team. Divide the work on the request below among your workers; do not do any of it yourself.
 
-## Request
-{request}
-
 ## Workers
 {workers}
 {routing}
@@ -26,17 +23,27 @@ You lead a team. Divide the work on the request below among your workers; do not
 - Put all assignments into this one reply.
 
 ## Reply
-A JSON array, or one block per worker:
+JSON, or one block per worker:
 
-[{{"worker": "NAME", "task": "what it should do"}}]
+{{"assignments": [{{"worker": "NAME", "task": "what it should do"}}]}}
 
 @worker:NAME what it should do
 @end
-"""
+
+## Request
+{request}
+
+Reply with the assignments now."""
 
 PLAN_AGAIN = """\
-That reply does not assign anything{why}. The workers are: {names}. Reply with assignments, as a JSON array of
-{{"worker", "task"}} objects or as @worker:NAME blocks."""
+An earlier reply to this did not assign anything{why}. The workers are: {names}. Reply with assignments, as JSON
+{{"assignments": [{{"worker": "NAME", "task": "what it should do"}}]}} or as @worker:NAME blocks."""
+
+PLAN_ONCE_MORE = """\
+Write one line for each task, and nothing else{why}. Each line starts with @worker: and one of these names: {names}.
+For example:
+
+@worker:NAME what it should do"""
 
 NEXT_PLAN = """\
 Iteration {iteration} of {most}. The last evaluation: {evaluation}
@@ -280,6 +287,7 @@ something was not done, say so.
 TEMPLATES = {
     "plan": PLAN,
     "plan_again": PLAN_AGAIN,
+    "plan_once_more": PLAN_ONCE_MORE,
     "next_plan": NEXT_PLAN,
     "plan_failed": PLAN_FAILED,
     "task": TASK,

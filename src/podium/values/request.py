@@ -49,12 +49,13 @@ class Request(Struct, frozen=True, kw_only=True, omit_defaults=True):
         """Return the prompt for the agent: the text, then each note in its own block.
 
         Quoted lines all start with "> ", so that nothing in them can imitate one of Podium's headings. A
-        line in the text that looks like such a heading gets a backslash.
+        line in the text that looks like such a heading gets a backslash. The headings say that they are not part of
+        the conversation with the user, because small models repeat them otherwise.
         """
         return "\n\n".join(
             [
                 escape_headings(self.text, _BLOCK) if "[" in self.text else self.text,
-                *(f"[context: {note.title}]{quote_lines(note.text)}" for note in self.notes),
+                *(f"[context for you only: {note.title}]{quote_lines(note.text)}" for note in self.notes),
             ]
         )
 
@@ -79,7 +80,7 @@ class Answer(Struct, frozen=True, kw_only=True, omit_defaults=True):
 LINE_BREAKS = "\n\r\v\f\x1c\x1d\x1e\x85\u2028\u2029"
 """All characters that some programs treat as line breaks."""
 
-_BLOCK = r"\[(?:context:|message from )"
+_BLOCK = r"\[(?:context:|context for you only:|message from )"
 
 
 def escape_headings(text: str, heading: str) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 
 import aiohttp
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ...core.engine import Reasoning, Text, Tool
 from ...values.attachment import Image
@@ -22,10 +22,13 @@ from ...values.event import ToolUse
 from ...values.usage import Usage
 from .http_wire import Endpoint, build_call_url
 from .model_wire import Message, ModelCall, ReplyPart
+from .schema_fallback import RefusedSchemas, SchemaFallback
 from .stream_events import ReplyStop, StreamChange, StreamEnd, ToolCallArguments, ToolCallStart, encode, read_sealed
 
 VERSION = "2023-06-01"
 LONGEST_REPLY = 8192
+REPLY_TOOL = "reply"
+"""The tool that a model must call if its reply has a schema. The arguments of the call are the text of the reply."""
 
 _CACHED = {"cache_control": {"type": "ephemeral"}}
 
@@ -46,17 +49,26 @@ class AnthropicWire:
         provider: str = "anthropic",
         proxy: str | None = None,
         max_tokens: int = LONGEST_REPLY,
+        refused_schemas: RefusedSchemas | None = None,
     ) -> None:
         key = api_key.strip()
         url = build_call_url(base_url, "/messages", version="/v1")
         headers = {"anthropic-version": VERSION} | ({"x-api-key": key} if key else {})
         self._endpoint = Endpoint(client, url, key, key_name=key_name, provider=provider, proxy=proxy, headers=headers)
         self._max_tokens = max_tokens
+        self._fallback = SchemaFallback(base_url, set() if refused_schemas is None else refused_schemas)
 
     def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart, None]:
+        # A schema is sent as a tool that the model must call, so it cannot be combined with other tools.
+        if call.schema is None or any(tool.name != call.schema_tool for tool in call.tools):
+            return self._send(structs.replace(call, schema=None))
+        return self._fallback.stream(call, self._send)
+
+    def _send(self, call: ModelCall) -> AsyncGenerator[ReplyPart, None]:
         longest = self._max_tokens if call.max_tokens is None else min(self._max_tokens, call.max_tokens)
         payload = _build_payload(call, max_tokens=longest)
-        return self._endpoint.stream_reply(call, payload, AnthropicReplyFormat())
+        is_reply = call.schema is not None and not call.tools
+        return self._endpoint.stream_reply(call, payload, AnthropicReplyFormat(REPLY_TOOL if is_reply else ""))
 
 
 # Request
@@ -74,10 +86,15 @@ def _build_payload(call: ModelCall, *, max_tokens: int) -> dict[str, Any]:
     if call.tools:
         payload["tools"] = [_encode_tool(tool) for tool in call.tools]
         payload["tools"][-1] |= _CACHED
-    elif names := {use.name: None for message in call.messages for use in message.calls}:
+    elif call.schema is None and (names := {use.name: None for message in call.messages for use in message.calls}):
         # The API rejects earlier calls of tools that are not defined, even if none may be called any more.
         payload["tools"] = [{"name": name, "input_schema": {"type": "object"}} for name in names]
         payload["tool_choice"] = {"type": "none"}
+    if call.schema is not None:
+        name = call.schema_tool if call.tools else REPLY_TOOL
+        if not call.tools:
+            payload["tools"] = [{"name": name, "description": "Give your reply.", "input_schema": call.schema}]
+        payload["tool_choice"] = {"type": "tool", "name": name, "disable_parallel_tool_use": True}
     return payload
 
 
@@ -204,9 +221,10 @@ class _PartialBlock(Struct):
 
 
 class AnthropicReplyFormat:
-    """Reads a reply, which consists of content blocks."""
+    """Reads a reply, which consists of content blocks. A call to `reply_tool` is read as text."""
 
-    def __init__(self) -> None:
+    def __init__(self, reply_tool: str = "") -> None:
+        self._reply_tool = reply_tool
         self._blocks: list[_PartialBlock] = []
         self._block_at: dict[int | None, _PartialBlock] = {}
         self._counts: dict[str, int] = {}
@@ -235,6 +253,8 @@ class AnthropicReplyFormat:
         return ()
 
     def _start_block(self, index: int | None, block: _Block) -> Sequence[StreamChange]:
+        if block.type == "tool_use" and self._reply_tool and block.name == self._reply_tool:
+            block = _Block(type="text", text=encode(block.input).decode() if block.input else None)
         self._block_at[index] = partial_block = _PartialBlock(block)
         self._blocks.append(partial_block)
         if block.type == "tool_use":
@@ -247,8 +267,12 @@ class AnthropicReplyFormat:
         """Add a delta to its block. Text in a delta without a block also belongs to the reply."""
         block = self._block_at.get(index)
         if delta.partial_json:
-            is_call = block is not None and block.start.type == "tool_use"
-            return (ToolCallArguments(index, delta.partial_json),) if is_call else ()
+            if block is not None and block.start.type == "tool_use":
+                return (ToolCallArguments(index, delta.partial_json),)
+            if block is None or not self._reply_tool:
+                return ()
+            block.parts.append(delta.partial_json)
+            return (Text(delta.partial_json),)
         if delta.signature and block is not None:
             block.signature += delta.signature
         if not (part := delta.text or delta.thinking):
@@ -259,7 +283,8 @@ class AnthropicReplyFormat:
 
     def _read_stop(self, ended: _Block | _Event) -> Sequence[StreamChange]:
         """Read the stop reason. If a refusal has no text, its explanation becomes the text."""
-        stop = ReplyStop("content_filter" if ended.stop_reason == "refusal" else ended.stop_reason)
+        reason = "content_filter" if ended.stop_reason == "refusal" else ended.stop_reason
+        stop = ReplyStop("end_turn" if reason == "tool_use" and self._reply_tool else reason)
         explanation = ended.stop_details.explanation if ended.stop_details is not None else None
         if explanation and not any(one.start.type == "text" for one in self._blocks):
             return (Text(explanation), stop)

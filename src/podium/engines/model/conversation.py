@@ -38,12 +38,21 @@ class Conversation:
 
     def __init__(self, history: Iterable[PastTurn] = ()) -> None:
         self.messages: list[Message] = []
+        self.left_out = 0
+        """The number of replies that were left out, because they could not be used."""
+        self._is_corrected = False
+        """Whether the last message is a prompt whose reply was left out; the next prompt is added to that message."""
         for past in history:
             self._add_past_turn(past)
 
     def add_user_message(self, text: str, place: Scope | None = None) -> None:
         """Add a prompt or a later user message. Images marked in the text are read from the timeline of `place`."""
         images = () if place is None else _load_images(text, place)
+        if self._is_corrected and self.messages[-1].role == "user":
+            # Some models accept only alternating roles, so a correction does not become a second user message.
+            refused = self.messages.pop()
+            text, images = f"{refused.text}\n\n{text}", (*refused.images, *images)
+        self._is_corrected = False
         self.messages.append(Message(role="user", text=text, images=images))
 
     def add_reply(self, reply: ModelReplied) -> None:
@@ -103,6 +112,7 @@ class Conversation:
     def _add_past_turn(self, past: PastTurn) -> None:
         """Add the messages of a finished turn, read from its steps on the timeline."""
         self.add_user_message(past.prompt, past.scope)
+        before = len(self.messages)
         last: ModelReplied | None = None
         asked: ModelAskedAgain | None = None
         for number in count(1):
@@ -121,8 +131,27 @@ class Conversation:
             for position, call in enumerate(reply.calls, 1):
                 answered = place.child(f"tool#{position}").child("tool_answered#1").find_outcome(ToolAnswered)
                 self.add_tool_answer(call, answered.text if answered else "")
-        if self.messages[-1].role == "user":
+        if past.is_refused:
+            self._remove_reply(before)
+        elif self.messages[-1].role == "user":
             self.messages.append(Message(role="assistant", text=past.reply))
+
+    def _remove_reply(self, before: int) -> None:
+        """Remove the reply that ends a turn, back to the results of earlier tool calls, and let the next prompt correct it.
+
+        The first `before` messages do not belong to the reply. Messages from the user stay.
+        """
+        while len(self.messages) > before and self.messages[-1].role == "tool":
+            self.messages.pop()  # the result of a call with which the model replied
+        kept: list[Message] = []
+        while len(self.messages) > before and self.messages[-1].role != "tool":
+            message = self.messages.pop()
+            if message.role == "assistant":
+                self.left_out += 1
+            elif message.text not in (CONTINUE, USE_TOOL_INTERFACE):
+                kept.insert(0, message)
+        self.messages += kept
+        self._is_corrected = True
 
 
 def _load_images(text: str, place: Scope) -> tuple[Image, ...]:

@@ -18,7 +18,7 @@ from anyio import get_cancelled_exc_class, sleep
 from msgspec import structs
 
 from ...core.budget import CallEstimate
-from ...core.engine import EngineSessionSpec, Piece, Postponed, Reasoning, Superseded, Text, Tool
+from ...core.engine import EngineSessionSpec, Piece, Postponed, Reasoning, ReplyFormat, Superseded, Text, Tool
 from ...core.scope import Scope
 from ...values.errors import AgentFailed, Failure, OutsideFailed, StoreFailed
 from ...values.event import CallFailed, ModelReplied, Noticed
@@ -27,7 +27,7 @@ from ...values.model_abilities import UNTESTED, ModelAbilities
 from ...values.plain_text import format_count
 from ...values.usage import Usage
 from .conversation import Conversation
-from .model_wire import ModelCall, Wire
+from .model_wire import ModelCall, Wire, make_call_key
 from .provider_throttle import ProviderThrottle
 from .reply_reading import read_reply
 from .reply_recorder import ReplyRecorder
@@ -205,14 +205,18 @@ class ModelCaller:
         self, at: Scope, model: Model, conversation: Conversation, *, system: str, tools: tuple[Tool, ...]
     ) -> ModelCall:
         most = [limit for limit in (self._spec.agent.max_tokens, model.max_tokens) if limit is not None]
+        wanted = self._find_format(model, system)
+        if wanted is not None and wanted.tool and model.emulates_tools:
+            tools = ()  # the schema does the same as the tool
         return ModelCall(
             agent=self._spec.agent.name,
             model=model.name,
             system=system,
             messages=conversation.messages_for_model(model.name),
             tools=tools,
-            key=f"{at.timeline.run}/{at.path}",
-            schema=self._spec.schema,
+            key=make_call_key(f"{at.timeline.run}/{at.path}", left_out=conversation.left_out),
+            schema=wanted.schema if wanted is not None else None,
+            schema_tool=wanted.tool if wanted is not None else "",
             limits=model.limits,
             max_tokens=min(most, default=None),
         )
@@ -280,6 +284,15 @@ class ModelCaller:
         )
         with suppress(StoreFailed):  # the next wait for the store raises this error
             at.record_each_time(Noticed(text=text))
+
+    def _find_format(self, model: Model, system: str) -> ReplyFormat | None:
+        """Return the format of the reply, or None for free text. The summary of a conversation has its own prompt."""
+        if system != self._spec.system:
+            return None
+        wanted = None if model.abilities.json_schema is False else self._spec.reply_format()
+        if wanted is None and self._spec.schema is not None:
+            wanted = ReplyFormat(schema=self._spec.schema)
+        return wanted
 
     def _estimate_call(self, model: Model, expected: Usage) -> CallEstimate:
         """Estimate the usage of the call, with its cost if there is a cost limit."""

@@ -6,6 +6,7 @@ call and yields the reply; agents, timelines and retries are handled elsewhere.
 
 from __future__ import annotations
 
+import re
 from collections.abc import AsyncGenerator
 from typing import Any, Literal, Protocol
 
@@ -41,9 +42,11 @@ class ModelCall(Struct, frozen=True, kw_only=True):
     """One model call.
 
     `key` stays the same when the same step is repeated after a crash; wires send it as the
-    idempotency key. `schema` is the JSON schema for the answer, or None for free text. A reply
-    longer than `max_tokens` is cut off by the provider, with the stop reason `length`. A call that exceeds
-    its `limits` fails as silent.
+    idempotency key. It also says how many replies were left out of the conversation. `schema` is the
+    JSON schema for the answer, or None for free text. `schema_tool` is the tool that does the same as
+    an answer that matches the schema; a wire that sends the schema need not offer it. A reply longer
+    than `max_tokens` is cut off by the provider, with the stop reason `length`. A call that exceeds its
+    `limits` fails as silent.
     """
 
     agent: str
@@ -53,8 +56,23 @@ class ModelCall(Struct, frozen=True, kw_only=True):
     tools: tuple[Tool, ...] = ()
     key: str = ""
     schema: dict[str, Any] | None = None
+    schema_tool: str = ""
     max_tokens: int | None = None
     limits: CallLimits = NO_CALL_LIMITS
+
+
+def make_call_key(step: str, *, left_out: int) -> str:
+    """Return the key of a call. `left_out` is the number of replies that were left out of the conversation."""
+    return f"{step}+{left_out}" if left_out else step
+
+
+def read_left_out(key: str) -> int:
+    """Return how many replies were left out of the conversation, according to the key of a call."""
+    found = _LEFT_OUT.search(key)
+    return 0 if found is None else int(found[1])
+
+
+_LEFT_OUT = re.compile(r"#\d+(?:~\d+)?\+(\d+)$")
 
 
 def estimate_call_size(call: ModelCall, body: bytes) -> int:

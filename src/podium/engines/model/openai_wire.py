@@ -11,7 +11,7 @@ from typing import Any
 
 import aiohttp
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ...core.engine import Reasoning, Text, Tool
 from ...values.attachment import Image
@@ -19,6 +19,7 @@ from ...values.event import ToolUse
 from ...values.usage import Usage
 from .http_wire import Endpoint, build_call_url
 from .model_wire import Message, ModelCall, ReplyPart
+from .schema_fallback import RefusedSchemas, SchemaFallback
 from .stream_events import ReplyStop, StreamChange, StreamEnd, ToolCallArguments, ToolCallStart, encode, read_sealed
 
 
@@ -26,7 +27,8 @@ class OpenAIWire:
     """Calls the models at one address. `client` returns the shared HTTP client, which its owner closes.
 
     Set `asks_usage` to false for servers that reject `stream_options`; some report usage anyway.
-    Set `takes_schema` to false for servers that do not support `json_schema` as the response format.
+    Set `takes_schema` to false for servers that do not support `json_schema` as the response format. Other servers
+    that refuse it are remembered in `refused_schemas`.
     `limit_name` is the field that limits the reply: OpenAI's newer models refuse `max_tokens`, and other
     servers ignore `max_completion_tokens`.
     """
@@ -42,6 +44,7 @@ class OpenAIWire:
         proxy: str | None = None,
         asks_usage: bool = True,
         takes_schema: bool = True,
+        refused_schemas: RefusedSchemas | None = None,
         limit_name: str = "max_completion_tokens",
     ) -> None:
         key = api_key.strip()
@@ -54,9 +57,15 @@ class OpenAIWire:
         self._asks_usage = asks_usage
         self._takes_schema = takes_schema
         self._limit_name = limit_name
+        self._fallback = SchemaFallback(base_url, set() if refused_schemas is None else refused_schemas)
 
     def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart, None]:
-        payload = _build_payload(call, asks_usage=self._asks_usage, takes_schema=self._takes_schema)
+        if call.schema is None or not self._takes_schema:
+            return self._send(structs.replace(call, schema=None))
+        return self._fallback.stream(call, self._send)
+
+    def _send(self, call: ModelCall) -> AsyncGenerator[ReplyPart, None]:
+        payload = _build_payload(call, asks_usage=self._asks_usage)
         if call.max_tokens is not None:
             payload[self._limit_name] = call.max_tokens
         return self._endpoint.stream_reply(call, payload, OpenAIReplyFormat())
@@ -65,16 +74,18 @@ class OpenAIWire:
 # Request
 
 
-def _build_payload(call: ModelCall, *, asks_usage: bool, takes_schema: bool) -> dict[str, Any]:
+def _build_payload(call: ModelCall, *, asks_usage: bool) -> dict[str, Any]:
     messages = [_encode_message(message) for message in call.messages]
     if call.system:
         messages.insert(0, {"role": "system", "content": call.system})
     payload: dict[str, Any] = {"model": call.model, "messages": messages, "stream": True}
     if asks_usage:
         payload["stream_options"] = {"include_usage": True}
-    if call.tools:
-        payload["tools"] = [_encode_tool(tool) for tool in call.tools]
-    if call.schema is not None and takes_schema:
+    # Several servers refuse a schema together with tools, so the tool that does the same is not offered as well.
+    tools = [tool for tool in call.tools if call.schema is None or tool.name != call.schema_tool]
+    if tools:
+        payload["tools"] = [_encode_tool(tool) for tool in tools]
+    if call.schema is not None:
         payload["response_format"] = {"type": "json_schema", "json_schema": {"name": "answer", "schema": call.schema}}
     return payload
 

@@ -76,9 +76,9 @@ class _Request(Struct, frozen=True):
     tools: list[_FunctionEntry] | None = None
     stream: bool = False
     stream_options: _StreamOptions | None = None
-    response_format: _ResponseFormat = _ResponseFormat()
     max_tokens: int | None = None
     max_completion_tokens: int | None = None
+    response_format: _ResponseFormat | None = None
 
 
 _decode = msgspec.json.Decoder(_Request).decode
@@ -106,7 +106,7 @@ def _build_call(request: _Request, key: str) -> ModelCall:
             make_caller_tool(function.name, function.description, function.parameters) for function in functions
         ),
         key=key,
-        schema=request.response_format.json_schema.schema,
+        schema=None if request.response_format is None else request.response_format.json_schema.schema,
         max_tokens=request.max_completion_tokens or request.max_tokens,
     )
 

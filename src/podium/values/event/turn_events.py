@@ -24,11 +24,15 @@ class ToolUse(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class TurnStarted(EventBase, frozen=True, kw_only=True, tag="turn_started"):
-    """A prompt was sent to a session."""
+    """A prompt was sent to a session.
+
+    With `is_correction`, the reply before it could not be used and is no longer part of the conversation.
+    """
 
     agent: str
     engine: str
     prompt: str
+    is_correction: bool = False
 
 
 class TurnResumed(EventBase, frozen=True, kw_only=True, tag="turn_resumed"):
