@@ -75,7 +75,8 @@ async def test_a_router_in_the_middle_of_a_chain_routes_the_answer_before_it(stu
     assert result.text == "paid"
     assert studio.heard("billing") == [
         "a clean summary\n\n[context for you only: original request]\n> well, you see\n\n"
-        "[context for you only: handoff from intake]\n\n[context for you only: why you were chosen for this request]\n> it fits"
+        "[context for you only: handoff from intake]\n\n"
+        "[context for you only: why you were chosen for this request]\n> it fits"
     ]
 
 

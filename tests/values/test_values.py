@@ -23,7 +23,7 @@ from podium.values.usage import Usage, sum_usage
 SAMPLES = Path(__file__).parents[1] / "samples"
 
 
-@pytest.mark.parametrize("sample", sorted(SAMPLES.glob("*.jsonl")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("sample", sorted(SAMPLES.glob("timeline-*.jsonl")), ids=lambda path: path.stem)
 def test_a_log_of_every_released_shape_is_still_read_and_written_the_same(sample: Path) -> None:
     lines = sample.read_bytes().splitlines()
 
@@ -42,7 +42,7 @@ def test_no_event_makes_a_command_compile_its_annotations_when_it_starts() -> No
 
 
 def test_the_newest_sample_has_every_kind_of_event() -> None:
-    newest = max(SAMPLES.glob("*.jsonl"))
+    newest = max(SAMPLES.glob("timeline-*.jsonl"))
 
     kinds = {json.loads(line)["event"]["type"] for line in newest.read_text().splitlines()}
 

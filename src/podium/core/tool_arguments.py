@@ -26,13 +26,39 @@ class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
 
 @lru_cache(maxsize=256)
 def build_schema(arguments_type: type[Struct]) -> dict[str, Any]:
-    """Return the JSON schema for the arguments, without references. The schema is cached and must not be modified."""
+    """Return the JSON schema for the arguments, without references. The schema is cached and must not be modified.
+
+    The schema has only what helps a model to write a call, because it is part of every prompt. Defaults and limits
+    are left out: a call that breaks them is answered with what is wrong.
+    """
     (top,), parts = msgspec.json.schema_components([arguments_type], ref_template="{name}")
-    inlined = _inline_references(top, parts)
-    assert isinstance(inlined, dict)
-    inlined.pop("title", None)
-    inlined.pop("description", None)
-    return {"type": "object", "properties": {}, **inlined}
+    shown = _shorten_schema(_inline_references(top, parts))
+    assert isinstance(shown, dict)
+    return {"type": "object", "properties": {}, **shown}
+
+
+_LEFT_OUT = frozenset(
+    {"title", "default", "additionalProperties", "minimum", "maximum", "minLength", "maxLength", "minItems"}
+)
+
+
+def _shorten_schema(node: Any) -> Any:
+    """Return the schema without its noise. An argument that can be null is shown with its other type only."""
+    if isinstance(node, list):
+        return [_shorten_schema(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    kept = {key: value for key, value in node.items() if key not in _LEFT_OUT}
+    if node.get("type") == "object":
+        kept.pop("description", None)  # the docstring of the type
+        if "properties" in kept:
+            kept["properties"] = {name: _shorten_schema(one) for name, one in node["properties"].items()}
+        return kept if kept.get("required") else {key: value for key, value in kept.items() if key != "required"}
+    others = [one for one in kept.get("anyOf", ()) if one != {"type": "null"}]
+    if len(others) == 1:
+        del kept["anyOf"]
+        kept = {**others[0], **kept}
+    return {key: _shorten_schema(value) for key, value in kept.items()}
 
 
 def _inline_references(node: Any, parts: dict[str, Any], above: tuple[str, ...] = ()) -> Any:

@@ -120,7 +120,7 @@ def _make_choice_schema(options: Sequence[str], more: Mapping[str, Any] | None =
         "type": "object",
         "properties": {
             "option": {"type": "string", "enum": list(options)},
-            "reason": {"type": "string", "description": "Why, in one or two sentences."},
+            "reason": {"type": "string"},
             **(more or {}),
         },
         "required": ["option", "reason"],

@@ -31,25 +31,23 @@ DEFAULT_OPTIONS = TeamOptions()
 class ProposeDecisionArguments(Arguments, frozen=True, kw_only=True):
     """The arguments of propose_decision."""
 
-    topic: Annotated[str, Meta(min_length=1, description="What is to be decided, as a question.")]
-    options: Annotated[tuple[str, ...], Meta(min_length=2, description="The options, each in a few words.")]
-    evidence: Annotated[
-        str, Meta(max_length=LONGEST_EVIDENCE, description="What the others need to know to choose between them.")
-    ] = ""
+    topic: Annotated[str, Meta(min_length=1, description="A question")]
+    options: Annotated[tuple[str, ...], Meta(min_length=2)]
+    evidence: Annotated[str, Meta(max_length=LONGEST_EVIDENCE, description="What the others need to know")] = ""
 
 
 class CastBallotArguments(Arguments, frozen=True, kw_only=True):
     """The arguments of cast_ballot."""
 
-    decision: Annotated[str, Meta(min_length=1, description="The id of the decision.")]
-    option: Annotated[str, Meta(description="One of its options, or abstain.")]
-    reason: Annotated[str, Meta(description="Why, in one or two sentences.")] = ""
+    decision: Annotated[str, Meta(min_length=1, description="Its id")]
+    option: Annotated[str, Meta(description="An option, or abstain")]
+    reason: str = ""
 
 
 class ListDecisionsArguments(Arguments, frozen=True, kw_only=True):
     """The arguments of list_decisions."""
 
-    id: Annotated[str, Meta(description="The id of a decision, to read it in full.")] = ""
+    id: Annotated[str, Meta(description="To read one in full")] = ""
 
 
 def make_decision_tools(op: Operation) -> tuple[Tool, ...]:
@@ -197,7 +195,7 @@ def _make_list_tool(op: Operation) -> Tool:
 
     return Tool(
         name="list_decisions",
-        description="List the decisions in force in this repository, or read one in full.",
+        description="List the decisions in force, or read one.",
         parameters=build_schema(ListDecisionsArguments),
         answer=answer_call,
         is_step=True,

@@ -94,25 +94,25 @@ class _WorkerDelegation:
         return [
             _make_tool(
                 "delegate_task",
-                "Give a task to a worker, which runs in the background on its own branch. Returns at once.",
+                "Start a worker in the background on its own branch.",
                 {
-                    "branch": _string_schema("The new branch for the work. For a read-only worker, just its name."),
-                    "task": _string_schema("What to do, with all the context it needs: the worker sees nothing else."),
+                    "branch": _string_schema("New branch, or just a name if read_only"),
+                    "task": _string_schema("All that the worker needs to know"),
                     "after": {
                         "type": "array",
                         "items": {"type": "string"},
-                        "description": "Branches whose workers have to succeed first.",
+                        "description": "Branches to wait for",
                     },
                     "agent": {
-                        **_string_schema("The agent to use instead of the default worker."),
+                        "type": "string",
                         "enum": list(self._op.agents),
                     },
-                    "read_only": {"type": "boolean", "description": "The worker only reads and needs no branch."},
-                    "model": _string_schema("The model to use instead of the default one."),
-                    "timeout": {"type": "number", "description": "Seconds after which the worker is stopped."},
+                    "read_only": {"type": "boolean"},
+                    "model": {"type": "string"},
+                    "timeout": {"type": "number", "description": "Seconds"},
                     "budget": {
                         "type": "object",
-                        "description": "Limits for the worker, from your remaining budget; by default a quarter of it.",
+                        "description": "Part of yours; default: a quarter",
                         "properties": {
                             "usd": {"type": "number"},
                             "tokens": {"type": "integer"},
@@ -126,15 +126,15 @@ class _WorkerDelegation:
             _make_tool("check_workers", "Show the state of your workers.", {}, NoArguments, self._check_workers),
             _make_tool(
                 "get_worker_result",
-                f"Get a worker's answer. Waits up to {LONGEST_WAIT:g} s; call it again if the worker has not finished.",
-                {"branch": _string_schema("The worker's branch.")},
+                "Wait for a worker's answer.",
+                {"branch": {"type": "string"}},
                 BranchArguments,
                 self._get_worker_result,
             ),
             _make_tool(
                 "cancel_worker",
                 "Stop a worker.",
-                {"branch": _string_schema("The worker's branch.")},
+                {"branch": {"type": "string"}},
                 BranchArguments,
                 self._cancel_worker,
             ),

@@ -19,6 +19,7 @@ from .answer_check import ask_for_answer
 from .discussion_tools import (
     DECIDER_TOOLS,
     MODERATOR_TOOLS,
+    TOOL_NAMES,
     is_argument,
     make_member_broadcast_tool,
     make_member_vote_tool,
@@ -28,11 +29,11 @@ from .member_tasks import add_shared_context, get_team_options, resolve_members,
 from .stall import StallDetector
 from .team_prompts import render_prompt
 from .verdict import neutralise
+from .written_message import find_spoken_text
 
 EndReason = Literal["consensus", "max_rounds", "coordinator", "stalled", "nobody_left", "budget", "stopped"]
 FALLBACK = "[the coordinator gave no answer; the discussion follows]"
 CHARACTERS_A_TOKEN = 4
-PASS = "pass"
 
 
 async def run_discuss(op: Operation, request: Request) -> Answer:
@@ -188,7 +189,7 @@ class Discussion:
         said: list[Broadcast | Voted] = list(
             stage.scope.timeline.find_events_below(path, Broadcast, Voted, operation=path)
         )
-        if not said and part.failure is None and part.text.strip("\ufeff \t\r\n") and not _is_pass(part.text):
+        if not said and part.failure is None and self._find_spoken_text(part.text) and not _is_pass(part.text):
             said = [stage.scope.record(Broadcast(author=name, round=self.rounds, text=part.text))]
         for one in said:
             self.channel.add(one)
@@ -256,7 +257,11 @@ class Discussion:
                 raise AgentFailed(error.failure, so_far=self._format_fallback()) from error
             op.scope.record(Noticed(text=f"The coordinator gave no answer: {error.failure}"))
             return self._format_fallback()
-        return reply.text
+        return self._find_spoken_text(reply.text) or self._format_fallback()
+
+    def _find_spoken_text(self, text: str) -> str:
+        """Return what a reply says in words. A tool call that was written as text, or an echo, says nothing."""
+        return find_spoken_text(text, TOOL_NAMES, topic=self._request.original)
 
     def _format_fallback(self) -> str:
         missed = "".join(f"\n[{neutralise(' '.join(one.split()))}]\n" for one in self._missed)

@@ -85,3 +85,5 @@ DECIDER_TOOLS = (
     *MODERATOR_TOOLS,
     _make_event_tool("conclude", "End the discussion with its answer.", {"summary": "string"}, None),
 )
+TOOL_NAMES = ("broadcast", "vote_conclude", "conclude")
+"""The names of all tools of a discussion."""

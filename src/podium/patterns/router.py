@@ -113,8 +113,8 @@ def make_route_tool(op: Operation) -> Tool:
 def format_instructions(destinations: Sequence[str]) -> str:
     """Return the instructions for a router."""
     return (
-        f"Do not answer the request. Choose who handles it: {', '.join(destinations)}. Call route_to, or reply with only "
-        'this JSON: {"agent": "NAME", "reason": "WHY"}'
+        f"Do not answer the request. Choose who handles it: {', '.join(destinations)}. Call route_to, or reply with "
+        'only this JSON: {"agent": "NAME", "reason": "WHY"}'
     )
 
 

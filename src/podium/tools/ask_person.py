@@ -24,14 +24,14 @@ NOBODY = "Nobody is available to answer. Decide yourself and say what you assume
 class AskPersonArguments(Arguments, frozen=True, kw_only=True):
     """The arguments of ask_person."""
 
-    question: Annotated[str, Meta(min_length=1, description="What you need to know, understandable without context.")]
-    choices: Annotated[tuple[str, ...], Meta(description="Answers to choose from, if any.")] = ()
+    question: Annotated[str, Meta(min_length=1)]
+    choices: tuple[str, ...] = ()
 
 
 class ReportStatusArguments(Arguments, frozen=True, kw_only=True):
     """The arguments of report_status."""
 
-    text: Annotated[str, Meta(min_length=1, description="One or two sentences.")]
+    text: Annotated[str, Meta(min_length=1)]
 
 
 def ask_person_tool(unattended: Unattended | None) -> Tool:
@@ -48,7 +48,7 @@ def ask_person_tool(unattended: Unattended | None) -> Tool:
 
     return Tool(
         name="ask_person",
-        description="Ask the person something that you cannot find out or decide yourself, and wait for the answer.",
+        description="Ask the person what you cannot find out yourself.",
         parameters=build_schema(AskPersonArguments),
         answer=ask_and_wait,
         timeout=inf,
@@ -69,7 +69,7 @@ def report_status_tool() -> Tool:
 
     return Tool(
         name="report_status",
-        description="Tell the person the status of the work. It is only shown; you do not get or wait for an answer.",
+        description="Show the person how the work stands.",
         parameters=build_schema(ReportStatusArguments),
         answer=record_status,
     )

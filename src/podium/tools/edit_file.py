@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import msgspec
 from anyio import to_thread
-from msgspec import Meta
+from msgspec import Meta, structs
 
 from ..core.engine import ToolAnswer
 from ..core.gate import InvalidCall, PreparedCall
@@ -22,41 +22,45 @@ from .read_write_files import PathOfFile, encode_utf8
 
 BOM = "\ufeff"
 SEARCHED = 5000
-"""The maximum number of lines that are searched for the nearest match if `old_text` is not found."""
-
-OldText = Annotated[str, Meta(description="The exact text in the file, without line numbers.")]
-NewText = Annotated[str, Meta(description="The text to replace it with.")]
-ReplaceAll = Annotated[bool, Meta(description="Replace every occurrence; otherwise there must be exactly one.")]
-
-
-class Edit(Arguments, frozen=True, kw_only=True):
-    """One replacement."""
-
-    old_text: OldText
-    new_text: NewText
-    replace_all: ReplaceAll = False
+"""The maximum number of lines that are searched for the nearest match if `old` is not found."""
 
 
 class EditArguments(Arguments, frozen=True, kw_only=True):
     """The arguments of edit_file."""
 
     path: PathOfFile
-    edits: Annotated[
-        tuple[Edit, ...], Meta(description="Several edits, applied in order, each to the result of the previous one.")
-    ] = ()
-    old_text: OldText | None = None
-    new_text: NewText | None = None
-    replace_all: ReplaceAll = False
+    old: Annotated[str, Meta(description="Exact text, without line numbers.")]
+    new: str
+    replace_all: bool = False
+
+
+class Edit(Arguments, frozen=True, kw_only=True):
+    """One replacement."""
+
+    old_text: str
+    new_text: str
+    replace_all: bool = False
+
+
+class SeveralEdits(Arguments, frozen=True, kw_only=True):
+    """Other arguments of edit_file: several edits, applied in order, each to the result of the previous one."""
+
+    path: PathOfFile
+    edits: tuple[Edit, ...]
+
+
+OTHER_NAMES = {"old_text": "old", "new_text": "new", "old_string": "old", "new_string": "new"}
+"""Other names of the arguments: those of earlier versions, and those that models know from other programs."""
 
 
 class EditFile:
-    """`edit_file`: makes one or more exact replacements in a file, either all of them or none."""
+    """`edit_file`: makes one or more exact replacements in a file, either all of them or none.
+
+    The schema shows one replacement, because small models write flat arguments more reliably. Several are accepted.
+    """
 
     name = "edit_file"
-    description = (
-        "Replace exact text in a file. Give old_text and new_text, or several pairs as edits; either all are applied "
-        "or none. old_text must occur exactly once, so include enough surrounding lines, or set replace_all."
-    )
+    description = "Replace text in a file. old must occur exactly once, unless replace_all is set."
     parameters = build_schema(EditArguments)
     is_parallel = False
     timeout = 60.0
@@ -65,8 +69,8 @@ class EditFile:
         self._directory = directory
 
     async def prepare(self, call: ToolUse) -> PreparedCall:
-        asked = parse_arguments(call, EditArguments)
-        return await to_thread.run_sync(self._prepare_edits, asked.path, _collect_edits(asked))
+        asked = parse_edits(call)
+        return await to_thread.run_sync(self._prepare_edits, asked.path, asked.edits)
 
     async def recover(self, began: Action) -> ToolAnswer | None:
         return await recover_change(self._directory, began, _describe_edits)
@@ -89,22 +93,24 @@ class EditFile:
             path=found.path,
             before=before,
             before_hash=hash_content(there),
-            after=encode_utf8(after, "new_text"),
+            after=encode_utf8(after, "new"),
         )
         return change.prepare_call(
             {"path": found.path, "edits": [msgspec.to_builtins(edit) for edit in edits]}, _describe_edits
         )
 
 
-def _collect_edits(asked: EditArguments) -> tuple[Edit, ...]:
-    single = (asked.old_text, asked.new_text)
-    if asked.edits and single != (None, None):
-        raise InvalidCall("edit_file takes either `edits` or `old_text` with `new_text`, not both.")
-    if asked.edits:
-        return asked.edits
-    if asked.old_text is None or asked.new_text is None:
-        raise InvalidCall("edit_file needs `old_text` and `new_text`, or `edits` with at least one such pair.")
-    return (Edit(old_text=asked.old_text, new_text=asked.new_text, replace_all=asked.replace_all),)
+def parse_edits(call: ToolUse) -> SeveralEdits:
+    """Return the edits of a call. Raise InvalidCall if they are incomplete or given in two ways."""
+    given = {OTHER_NAMES.get(name, name): value for name, value in call.arguments.items() if value is not None}
+    if given.get("edits"):
+        if "old" in given or "new" in given:
+            raise InvalidCall("edit_file takes either `edits` or `old` with `new`, not both.")
+        given.pop("replace_all", None)
+        return parse_arguments(structs.replace(call, arguments=given), SeveralEdits)
+    given.pop("edits", None)
+    one = parse_arguments(structs.replace(call, arguments=given), EditArguments)
+    return SeveralEdits(path=one.path, edits=(Edit(old_text=one.old, new_text=one.new, replace_all=one.replace_all),))
 
 
 def _describe_edits(path: str, arguments: Mapping[str, Any], is_new: bool) -> str:
@@ -123,20 +129,20 @@ def apply_edits(text: str, edits: Sequence[Edit], path: str) -> str:
 
 def _apply_edit(text: str, edit: Edit, path: str, which: str) -> str:
     if not edit.old_text:
-        raise InvalidCall(f"{path} is unchanged, {which}`old_text` is empty; give the text to replace.")
+        raise InvalidCall(f"{path} is unchanged, {which}`old` is empty; give the text to replace.")
     old, new = edit.old_text, edit.new_text
     if "\r\n" in text and (text.count("\n") == text.count("\r\n") or old not in text):
         old, new = _convert_to_crlf(old), _convert_to_crlf(new)
     if old == new:
-        raise InvalidCall(f"{path} is unchanged, {which}`old_text` and `new_text` are the same.")
+        raise InvalidCall(f"{path} is unchanged, {which}`old` and `new` are the same.")
     count = text.count(old)
     if count == 0:
         raise InvalidCall(
-            f"{path} is unchanged, {which}`old_text` was not found.{_describe_nearest_line(text, edit.old_text)}"
+            f"{path} is unchanged, {which}`old` was not found.{_describe_nearest_line(text, edit.old_text)}"
         )
     if count > 1 and not edit.replace_all:
         raise InvalidCall(
-            f"{path} is unchanged, {which}`old_text` occurs {count} times (lines "
+            f"{path} is unchanged, {which}`old` occurs {count} times (lines "
             f"{_find_line_numbers(text, old)}); include more "
             "surrounding lines, or set replace_all."
         )

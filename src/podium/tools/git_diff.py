@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Annotated
 
 from anyio import to_thread
-from msgspec import Meta
 
 from ..core.engine import ToolAnswer
 from ..core.gate import InvalidCall, PreparedCall
@@ -26,15 +24,15 @@ SHOWN_NEW_FILES = 50
 class DiffArguments(Arguments, frozen=True, kw_only=True):
     """The arguments of git_diff."""
 
-    path: Annotated[str | None, Meta(description="Only this file or directory.")] = None
-    staged: Annotated[bool, Meta(description="Show staged instead of unstaged changes.")] = False
+    path: str | None = None
+    staged: bool = False
 
 
 class GitDiff:
     """`git_diff`: shows uncommitted changes and the names of new files."""
 
     name = "git_diff"
-    description = "Show the changes in the checkout since the last commit or, with staged, the changes to be committed."
+    description = "Show the changes since the last commit, or the staged ones."
     parameters = build_schema(DiffArguments)
     is_parallel = True
     timeout = 240.0

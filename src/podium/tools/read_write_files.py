@@ -45,7 +45,8 @@ KINDS = (
     (b"\xfe\xff", "UTF-16 text"),
 )
 
-PathOfFile = Annotated[str, Meta(description="The file, relative to the checkout.")]
+PathOfFile = str
+"""A file, relative to the checkout."""
 
 
 # Reading
@@ -55,18 +56,15 @@ class ReadArguments(Arguments, frozen=True, kw_only=True):
     """The arguments of read_file."""
 
     path: PathOfFile
-    offset: Annotated[int, Meta(ge=1, description="The first line to read, counted from 1.")] = 1
-    limit: Annotated[int, Meta(ge=1, le=100_000, description="Maximum number of lines to read.")] = 2000
+    offset: Annotated[int, Meta(ge=1, description="First line, from 1.")] = 1
+    limit: Annotated[int, Meta(ge=1, le=100_000)] = 2000
 
 
 class ReadFile:
     """`read_file`: returns the numbered lines of a text file."""
 
     name = "read_file"
-    description = (
-        "Read a text file. Each line is prefixed with its number and a tab. Long files are truncated: "
-        "the end of the output says how to read on."
-    )
+    description = "Read a text file as numbered lines."
     parameters = build_schema(ReadArguments)
     is_parallel = True
     timeout = 60.0
@@ -162,17 +160,14 @@ class WriteArguments(Arguments, frozen=True, kw_only=True):
     """The arguments of write_file."""
 
     path: PathOfFile
-    content: Annotated[str, Meta(description="The complete content of the file.")]
+    content: str
 
 
 class WriteFile:
     """`write_file`: writes a file and creates missing directories."""
 
     name = "write_file"
-    description = (
-        "Create a file, or replace its whole content. Missing directories are created. To change part of a "
-        "file, use edit_file."
-    )
+    description = "Create a file or replace its whole content."
     parameters = build_schema(WriteArguments)
     is_parallel = False
     timeout = 60.0

@@ -5,9 +5,6 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
-
-from msgspec import Meta
 
 from ..core.engine import ToolAnswer
 from ..core.gate import InvalidCall, PreparedCall
@@ -27,7 +24,7 @@ Checks = Mapping[str, tuple[str, ...]]
 class CheckArguments(Arguments, frozen=True, kw_only=True):
     """The arguments of run_checks."""
 
-    name: Annotated[str | None, Meta(description="The check to run; leave it out to run all.")] = None
+    name: str | None = None
 
 
 class RunChecks:
@@ -42,9 +39,7 @@ class RunChecks:
         self._checks = checks
         self._sandbox = sandbox or CommandSandbox(name="none")
         self.timeout = (CHECK_TIMEOUT + 10) * max(len(checks), 1)
-        self.description = (
-            f"Run this repository's checks and report which pass. Available: {', '.join(checks) or 'none'}."
-        )
+        self.description = f"Run all checks, or one: {', '.join(checks) or 'none'}."
 
     async def prepare(self, call: ToolUse) -> PreparedCall:
         asked = parse_arguments(call, CheckArguments)

@@ -30,7 +30,8 @@ SHOWN_FILES = 500
 LONGEST_LINE = 500
 LARGEST_ANSWER = 64 * 1024
 
-Under = Annotated[str, Meta(description="Where to search, relative to the checkout.")]
+Under = str
+"""Where to search, relative to the checkout."""
 
 
 async def _locate_existing(directory: Path, path: str) -> LocatedPath:
@@ -50,7 +51,7 @@ async def _locate_existing(directory: Path, path: str) -> LocatedPath:
 class GlobArguments(Arguments, frozen=True, kw_only=True):
     """The arguments of glob."""
 
-    pattern: Annotated[str, Meta(description="E.g. `**/*.py`, `src/**/*.{ts,tsx}`, or `*` for everything.")] = "*"
+    pattern: Annotated[str, Meta(description="E.g. *.py or src/**/*.{ts,tsx}")] = "*"
     path: Under = "."
 
 
@@ -58,10 +59,7 @@ class Glob:
     """`glob`: lists the files whose paths match a pattern, newest first."""
 
     name = "glob"
-    description = (
-        "List files whose paths match a pattern, most recently changed first. A pattern without a slash matches "
-        "names at any depth. Files that git ignores are left out."
-    )
+    description = "List files by path, newest first."
     parameters = build_schema(GlobArguments)
     is_parallel = True
     timeout = 90.0
@@ -119,22 +117,19 @@ LONGEST_PATTERN = 10_000
 class GrepArguments(Arguments, frozen=True, kw_only=True):
     """The arguments of grep."""
 
-    pattern: Annotated[str, Meta(description="A regular expression, matched within lines.")]
+    pattern: str
     path: Under = "."
-    glob: Annotated[str | None, Meta(description="Only files whose paths match, such as `*.py`.")] = None
+    glob: Annotated[str | None, Meta(description="E.g. *.py")] = None
     ignore_case: bool = False
-    context: Annotated[int, Meta(ge=0, le=20, description="How many lines to show around each match.")] = 0
-    max: Annotated[int, Meta(ge=1, le=2000, description="Maximum number of matching lines to show.")] = 200
+    context: Annotated[int, Meta(ge=0, le=20, description="Lines around a match")] = 0
+    max: Annotated[int, Meta(ge=1, le=2000, description="Most matches")] = 200
 
 
 class Grep:
     """`grep`: returns the matching lines as `path:line:text`."""
 
     name = "grep"
-    description = (
-        "Search files for lines that match a regular expression. Matches are shown as path:line:text, context lines as "
-        "path-line-text. Ignored files, binary files and files that usually contain secrets are left out."
-    )
+    description = "Search lines of files with a regular expression."
     parameters = build_schema(GrepArguments)
     is_parallel = True
     timeout = line_search.TIMEOUT + 90.0

@@ -66,18 +66,15 @@ class CommandOutput:
 class BashArguments(Arguments, frozen=True, kw_only=True):
     """The arguments of bash."""
 
-    command: Annotated[str, Meta(description="The command, as typed in a shell.")]
-    timeout: Annotated[int, Meta(ge=1, le=LONGEST_TIMEOUT, description="Seconds after which it is stopped.")] = 120
+    command: str
+    timeout: Annotated[int, Meta(ge=1, le=LONGEST_TIMEOUT, description="Seconds")] = 120
 
 
 class Bash:
     """`bash`: runs one command until it exits or times out."""
 
     name = "bash"
-    description = (
-        "Run a shell command in the checkout and get its output (stdout and stderr combined) and exit code. Background "
-        "processes that it starts are stopped when it ends. There is no input and no terminal."
-    )
+    description = "Run a shell command without input. Background processes end with it."
     parameters = build_schema(BashArguments)
     is_parallel = False
     timeout = LONGEST_TIMEOUT + 3 * GRACE

@@ -7,10 +7,9 @@ import socket
 from collections.abc import Iterator
 from html import unescape
 from ipaddress import IPv6Address, IPv6Network, ip_address
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 from anyio import fail_after, to_thread
-from msgspec import Meta
 
 from ..core.engine import ToolAnswer
 from ..core.gate import InvalidCall, PreparedCall
@@ -34,14 +33,14 @@ TRANSLATED = IPv6Network("64:ff9b::/96")
 class FetchArguments(Arguments, frozen=True, kw_only=True):
     """The arguments of web_fetch."""
 
-    url: Annotated[str, Meta(description="An http or https address.")]
+    url: str
 
 
 class WebFetch:
     """`web_fetch`: returns the text of a web page."""
 
     name = "web_fetch"
-    description = "Fetch a web page and get its text. Redirects to another host or port are reported, not followed."
+    description = "Fetch the text of a web page."
     parameters = build_schema(FetchArguments)
     is_parallel = True
     timeout = SECONDS + 10

@@ -137,7 +137,7 @@ class Conversation:
             self.messages.append(Message(role="assistant", text=past.reply))
 
     def _remove_reply(self, before: int) -> None:
-        """Remove the reply that ends a turn, back to the results of earlier tool calls, and let the next prompt correct it.
+        """Remove the reply that ends a turn, back to the results of earlier tool calls. The next prompt corrects it.
 
         The first `before` messages do not belong to the reply. Messages from the user stay.
         """

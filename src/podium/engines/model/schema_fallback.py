@@ -12,7 +12,7 @@ from ...values.errors import OutsideFailed
 from .model_wire import ModelCall, ReplyPart
 
 RefusedSchemas = set[tuple[str, str, bool]]
-"""The server, the model and whether tools were offered, for each kind of call that was refused because of its schema."""
+"""The server, the model and whether other tools were offered, for each kind of call whose schema was refused."""
 
 _REFUSALS = (400, 415, 422, 501)
 _ABOUT_SCHEMA = re.compile(r"response_format|json.?schema|grammar|structured|tool_choice", re.IGNORECASE)

@@ -1,0 +1,72 @@
+"""Find what a reply in a discussion says in words, as opposed to tool calls written as text and echoes of the topic.
+
+Models that cannot call tools write the call into their reply. Neither such a call nor the topic is a contribution.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection
+from typing import Any
+
+LONGEST_REPLY = 100_000
+MOST_VALUES = 100
+PASS = "pass"
+ECHO_SHARE = 0.8
+"""A reply that consists of at least this share of the topic, in its order and without other words, is an echo."""
+SHORTEST_TOPIC = 4
+"""A topic with fewer words can be a part of an honest answer."""
+
+_FRAME = re.compile(r"```[\w-]*|</?tool_calls?>|</?tools>|[{}\s,;]+")
+_WORD = re.compile(r"\w+")
+_ARTICLES = frozenset({"a", "an", "the"})
+_decoder = json.JSONDecoder(strict=False)
+
+
+def find_spoken_text(text: str, tools: Collection[str], *, topic: str = "") -> str:
+    """Return the reply, or an empty string if it consists only of calls to these tools, of PASS or of the topic."""
+    bare = text.strip("\ufeff \t\r\n")
+    if bare.strip(".!*_ ").casefold() == PASS or _consists_of_calls(bare, tools) or is_echo(bare, topic):
+        return ""
+    return bare
+
+
+def is_echo(text: str, topic: str) -> bool:
+    """Return whether a text only repeats the topic."""
+    said, asked = _list_words(text), _list_words(topic)
+    if len(asked) < SHORTEST_TOPIC or len(said) < ECHO_SHARE * len(asked):
+        return False
+    return " ".join(said) in " ".join(asked)
+
+
+def _list_words(text: str) -> list[str]:
+    return [word for word in _WORD.findall(text.casefold()) if word not in _ARTICLES]
+
+
+def _consists_of_calls(text: str, tools: Collection[str]) -> bool:
+    """Return whether a text has a call to these tools, and nothing else but calls, fences, tags and stray braces."""
+    if len(text) > LONGEST_REPLY:
+        return False
+    rest, place, calls = [], 0, 0
+    for _ in range(MOST_VALUES):
+        if (start := text.find("{", place)) < 0:
+            break
+        rest.append(text[place:start])
+        try:
+            found, place = _decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            place = start + 1
+            continue
+        if not _is_call(found, tools):
+            return False
+        calls += 1
+    rest.append(text[place:])
+    return calls > 0 and not _FRAME.sub("", "".join(rest))
+
+
+def _is_call(found: Any, tools: Collection[str]) -> bool:
+    call = found["function"] if isinstance(found, dict) and isinstance(found.get("function"), dict) else found
+    if not isinstance(call, dict) or call.get("name") not in tools:
+        return False
+    return any(isinstance(call.get(key), dict) for key in ("arguments", "parameters"))
