@@ -22,6 +22,7 @@ from ..core.decision_state import (
     find_result,
     shorten_proposal,
 )
+from ..core.engine import ReplyFormat
 from ..core.operation import Operation
 from ..core.person_question import ask_question
 from ..core.scope import Scope
@@ -40,8 +41,8 @@ from ..values.plain_text import truncate_text
 from ..values.request import Answer, Part, Request
 from ..views.decision_record import DecisionRecord, render_decision
 from .ballot import Ballot, cast_ballot, make_ballot_tool, make_decide_tool, match_option, parse_ballot
-from .decision_prompts import make_lead_request, make_second_request, make_vote_request
-from .member_tasks import as_reader, resolve_members
+from .decision_prompts import make_correction_request, make_lead_request, make_second_request, make_vote_request
+from .member_tasks import as_reader, as_writer, resolve_members
 
 PERSON = "person"
 NOBODY = "nobody was available to ask"
@@ -127,7 +128,7 @@ class _DecisionRun:
         until = current_time() + self._proposal.window
         first = {name: self._make_voter(name, 1) for name in self._voters}
         request = make_vote_request(self._proposal)
-        is_late = await self._run_pass(first, dict.fromkeys(first, request), until)
+        is_late = await self._run_pass(1, first, dict.fromkeys(first, request), until)
         if not is_late and self._needs_second_pass():
             is_late = await self._run_second_pass(first, until)
         why: Literal["decided", "complete", "timeout"] = "timeout" if is_late else "complete"
@@ -138,8 +139,22 @@ class _DecisionRun:
     def _make_voter(self, name: str, number: int, after: Operation | None = None) -> Operation:
         place = self._place.child(f"pass#{number}")
         voter = self._op.child(self._voters[name], "vote", at=place, after=after)
-        voter.coordination_tools = (make_ballot_tool(self._proposal, self._read_state, name),)
+        self._offer_ballot(name, voter)
         return voter
+
+    def _offer_ballot(self, name: str, voter: Operation) -> None:
+        tool = make_ballot_tool(self._proposal, self._read_state, name)
+        voter.coordination_tools = (tool,)
+        voter.reply_format = ReplyFormat(schema=tool.parameters, tool=tool.name)
+
+    async def _ask_again(self, name: str, voter: Operation, until: float) -> None:
+        """Ask a member whose first reply has no ballot once more, without tools and without that reply."""
+        place = self._place.child("pass#1").child("again#1")
+        again = self._op.child(as_writer(self._voters[name]), "vote", at=place, after=voter, is_correction=True)
+        self._offer_ballot(name, again)
+        request = make_correction_request(self._proposal)
+        part = await again.run_as_part(request, timeout=max(0.0, until - current_time()))
+        self._read_written_ballot(name, again, part)
 
     def _needs_second_pass(self) -> bool:
         """Return whether the members vote again. A second pass that has already started is always continued."""
@@ -171,9 +186,11 @@ class _DecisionRun:
             )
             for name, voter in first.items()
         }
-        return await self._run_pass(second, requests, until)
+        return await self._run_pass(2, second, requests, until)
 
-    async def _run_pass(self, voters: Mapping[str, Operation], requests: Mapping[str, Request], until: float) -> bool:
+    async def _run_pass(
+        self, number: int, voters: Mapping[str, Operation], requests: Mapping[str, Request], until: float
+    ) -> bool:
         """Run all voters at once. Return whether any of them timed out without voting."""
         parts: dict[str, Part] = {}
 
@@ -181,6 +198,8 @@ class _DecisionRun:
             part = await voter.run_as_part(requests[name], timeout=max(0.0, until - current_time()))
             parts[name] = part
             self._read_written_ballot(name, voter, part)
+            if number == 1 and part.failure is None and not self._has_ballot(voter):
+                await self._ask_again(name, voter, until)
 
         async with create_task_group() as group:
             for name, voter in voters.items():
@@ -190,11 +209,14 @@ class _DecisionRun:
 
     def _read_written_ballot(self, name: str, voter: Operation, part: Part) -> None:
         """If a member wrote its ballot as text instead of calling the tool, record the ballot."""
-        path = voter.scope.path
-        if voter.scope.timeline.find_events_below(path, BallotCast, BallotRefused, operation=path):
+        if self._has_ballot(voter):
             return
         if part.failure is None and (said := parse_ballot(part.text)) is not None:
             cast_ballot(voter.scope, self._read_state(), name, said)
+
+    def _has_ballot(self, voter: Operation) -> bool:
+        path = voter.scope.path
+        return bool(voter.scope.timeline.find_events_below(path, BallotCast, BallotRefused, operation=path))
 
     # The decision
 
@@ -235,7 +257,8 @@ class _DecisionRun:
     async def _ask_lead(self, lead: Operation, state: DecisionState, result: VoteResult, why: str) -> DecisionCommitted:
         """Return the lead's decision. If the lead makes no valid choice, use the first of the leading options."""
         options = result.leading if result.is_tie else self._proposal.options
-        lead.coordination_tools = (make_decide_tool(options),)
+        tool = make_decide_tool(options)
+        lead.coordination_tools, lead.reply_format = (tool,), ReplyFormat(schema=tool.parameters, tool=tool.name)
         request = make_lead_request(state, options, missing=result.missing)
         part = await lead.run_as_part(request, timeout=self._proposal.window)
         said = _find_choice(lead, part, options)

@@ -254,6 +254,11 @@ def as_worker(agent: Agent) -> Agent:
     return agent if agent.prompt.strip() else structs.replace(agent, prompt=GENERIC)
 
 
+def as_writer(agent: Agent) -> Agent:
+    """Return a copy of the agent that only writes a reply: it reads no files and has no tools of its own."""
+    return structs.replace(as_reader(agent), tools=())
+
+
 def as_reader(agent: Agent, *, name: str = "") -> Agent:
     """Return a copy of the agent that plans, reviews or votes, with another name if one is given.
 

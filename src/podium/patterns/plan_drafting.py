@@ -16,7 +16,9 @@ from ..values.plan import WorkPlan
 from ..values.request import Part, Request, quote_lines
 from ..views.plan_text import format_plan
 from .collaboration_team import CollaborationTeam
+from .json_output import find_json
 from .member_tasks import as_reader, run_members
+from .reply_formats import REVIEW_FORMAT, make_work_plan_format
 from .team_prompts import render_prompt
 from .verdict import neutralise
 from .work_plan import InvalidPlan, check_plan, parse_work_plan
@@ -91,7 +93,7 @@ class PlanDrafting:
         team = self._team
         may_allow = team.own.approve_plan == "person"
         for attempt in range(MOST_DRAFTS):
-            reply = await self._ask_planner(words)
+            reply = await self._ask_planner(words, is_correction=attempt > 0)
             try:
                 parsed = parse_work_plan(reply, team.goal)
                 plan = check_plan(
@@ -103,7 +105,8 @@ class PlanDrafting:
                     raise self._op.make_error("failed", f"its planner did not write a valid plan: {error}") from None
                 problems = "\n".join(f"- {one}" for one in error.problems)
                 names = ", ".join(team.members)
-                words = render_prompt(team.own.prompts, "draft_again", problems=problems, names=names)
+                name = "draft_once_more" if attempt else "draft_again"
+                words = render_prompt(team.own.prompts, name, problems=problems, names=names)
             else:
                 self._place.record(PlanDrafted(version=self._version, plan=plan, by=team.planner.name))
                 return plan
@@ -112,9 +115,12 @@ class PlanDrafting:
     def _check(self, plan: WorkPlan, done_steps: Sequence[str], *, may_allow: bool) -> WorkPlan:
         return check_plan(plan, self._team.members, done=done_steps, may_allow=may_allow, can_check=self._op.can_check)
 
-    async def _ask_planner(self, words: str) -> str:
+    async def _ask_planner(self, words: str, *, is_correction: bool) -> str:
         team = self._team
-        self._planner = self._op.child(as_reader(team.planner), "member", at=self._place, after=self._planner)
+        self._planner = self._op.child(
+            as_reader(team.planner), "member", at=self._place, after=self._planner, is_correction=is_correction
+        )
+        self._planner.reply_format = make_work_plan_format(team.members)
         request = Request(text=words, origin=team.request.original)
         part = await self._planner.run_as_part(request, timeout=team.own.worker_timeout)
         if part.failure is not None:
@@ -146,6 +152,8 @@ class PlanDrafting:
 
     async def _ask_reviewers(self, reviewers: Mapping[str, Agent], request: Request, place: Scope) -> list[Part]:
         children = [self._op.child(as_reader(agent), "member", at=place) for agent in reviewers.values()]
+        for child in children:
+            child.reply_format = REVIEW_FORMAT
         own = self._team.own
         return await run_members(own, children, [request] * len(children), timeout=own.worker_timeout)
 
@@ -197,6 +205,9 @@ def read_plan_review(part: Part, reviewer: str, version: int) -> PlanReviewed:
 
 def _parse_review(text: str) -> tuple[Literal["accept", "change"], str]:
     """Return the verdict and the reason in a reply. A reply without a verdict counts as a request for changes."""
+    if isinstance(found := find_json(text), dict) and isinstance(found.get("verdict"), str):
+        reason = found["reason"] if isinstance(found.get("reason"), str) else ""
+        text = f"{found['verdict']}: {reason}"
     lines = text.splitlines()
     for number, line in enumerate(lines):
         word, _, rest = line.strip().strip("*_`#> ").partition(":")

@@ -15,13 +15,14 @@ from ..core.operation import Operation
 from ..values.agent import Agent
 from ..values.errors import AgentFailed, FailureKind
 from ..values.event import AdjustmentProposed, Evaluated, IterationFailed, MemberChanged, ReflectEnd, ReflectEnded
-from ..values.request import Answer, Request
+from ..values.request import Answer, Part, Request
 from .delegation_tools import make_delegation_tools
 from .dispatch import Plan
 from .loop_state import JudgeVerdict, LoopState, check_repetition, evaluate_verdict
 from .member_tasks import (
     TaskResult,
     TeamOptions,
+    as_writer,
     format_results,
     get_team_options,
     resolve_members,
@@ -36,12 +37,14 @@ from .orchestrate import (
     render_synthesis_prompt,
     require_success,
 )
+from .reply_formats import SCORE_FORMAT
 from .subagents import make_subagent_tools
 from .team_prompts import render_prompt
 from .verdict import (
     EMPTY_REPLY,
     claims_completion,
     describe_missing,
+    find_score,
     is_complete,
     needs_iteration,
     neutralise,
@@ -155,7 +158,7 @@ class TeamReflection:
             state.has_worked = True
             state.parts = tuple(result.part for result in results)
             state.synthesis = await self._ask_for_synthesis(plan, results)
-        verdict = await self._get_verdict(is_claimed=not plan.assignments)
+        verdict = await self._get_verdict(iteration, is_claimed=not plan.assignments)
         is_met = await evaluate_verdict(op, self._own, state, verdict, iteration, members=self._workers)
         if plan.assignments and not is_met:
             check_repetition(op, state)
@@ -217,7 +220,7 @@ class TeamReflection:
             words += render_prompt(self._own.prompts, "evaluation")
         return (await self._lead.ask(words)).text
 
-    async def _get_verdict(self, *, is_claimed: bool) -> JudgeVerdict:
+    async def _get_verdict(self, iteration: int, *, is_claimed: bool) -> JudgeVerdict:
         """Return the evaluator's verdict. If there is no evaluator, return the verdict in the lead's own reply."""
         op, text = self._op, self.state.synthesis
         if self._evaluator is None:
@@ -227,15 +230,36 @@ class TeamReflection:
             return JudgeVerdict(claims, score, why, op.agent.name, op.agent.model)
         judge = op.agents[self._evaluator]
         words = render_prompt(self._own.prompts, "score", request=self._request.original, work=neutralise(text))
-        part = await op.child(judge, "member").run_as_part(
-            Request(text=words, origin=self._request.original), timeout=self._own.worker_timeout
-        )
+        part = await self._ask_evaluator(judge, words, iteration)
         if part.failure is not None:
             why = f"{judge.name} could not judge the work: {part.failure.describe_to(judge.name)}"
             return JudgeVerdict(False, parse_score("").score, why, judge.name, judge.model)
         found = parse_score(part.text)
         claims = claims_completion(part.text) or (found.score >= GOAL and not needs_iteration(part.text))
         return JudgeVerdict(claims, found.score, found.rationale.strip() or EMPTY_REPLY, judge.name, judge.model)
+
+    async def _ask_evaluator(self, judge: Agent, words: str, iteration: int) -> Part:
+        """Return the evaluator's reply. If it has no verdict, ask once more, without tools and without that reply."""
+        op, origin = self._op, self._request.original
+        first = op.child(judge, "member")
+        first.reply_format = SCORE_FORMAT
+        part = await first.run_as_part(Request(text=words, origin=origin), timeout=self._own.worker_timeout)
+        has_verdict = find_score(part.text) is not None or claims_completion(part.text) or needs_iteration(part.text)
+        if part.failure is not None or has_verdict or _is_evaluated(op, iteration):
+            return part
+        again = op.child(
+            as_writer(judge), "member", at=op.scope.child(f"score_again#{iteration}"), after=first, is_correction=True
+        )
+        again.reply_format = SCORE_FORMAT
+        words = render_prompt(self._own.prompts, "score_again")
+        second = await again.run_as_part(Request(text=words, origin=origin), timeout=self._own.worker_timeout)
+        return part if second.failure is not None or find_score(second.text) is None else second
+
+
+def _is_evaluated(op: Operation, iteration: int) -> bool:
+    """Return whether the timeline already has the evaluation of this iteration."""
+    found = op.scope.timeline.find_events_below(op.scope.path, Evaluated, operation=op.scope.path)
+    return any(one.iteration == iteration for one in found)
 
 
 class SoloReflection:

@@ -134,7 +134,10 @@ async def run_alone(op: Operation, request: Request) -> Answer:
     )
     if isinstance(op.agent.output, dict):
         return await ask_with_schema(op, session, request.prompt(), op.agent.output)
-    reply = await ask_for_answer(op, session, request.prompt(), may_reply_by_tool=bool(op.coordination_tools))
+    if op.reply_format is not None:
+        reply = await session.ask(request.prompt(), reply_format=op.reply_format)
+    else:
+        reply = await ask_for_answer(op, session, request.prompt(), may_reply_by_tool=bool(op.coordination_tools))
     return Answer(text=reply.text)
 
 

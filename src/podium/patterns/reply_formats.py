@@ -55,10 +55,8 @@ def make_work_plan_format(members: Iterable[str]) -> ReplyFormat:
     return ReplyFormat(schema=make_object_schema({"steps": {"type": "array", "items": step}}))
 
 
-def make_review_format() -> ReplyFormat:
-    """Return the format of a review of a plan."""
-    return ReplyFormat(schema=make_object_schema({"verdict": make_choice(("ACCEPT", "CHANGE")), "reason": TEXT}))
-
+REVIEW_FORMAT = ReplyFormat(schema=make_object_schema({"verdict": make_choice(("ACCEPT", "CHANGE")), "reason": TEXT}))
+"""The format of a review of a plan."""
 
 SCORE_FORMAT = ReplyFormat(
     schema=make_object_schema({"score": {"type": "number", "minimum": 0, "maximum": 1}, "rationale": TEXT})

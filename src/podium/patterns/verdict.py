@@ -86,6 +86,12 @@ def self_score(text: str, group: bool = True) -> float:
 def parse_score(text: str) -> Score:
     """Return the score and rationale in an evaluator's reply, as labelled lines or as a JSON object."""
     told = text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
+    return find_score(text) or Score(UNSCORED, _parse_rationale(told) or text)
+
+
+def find_score(text: str) -> Score | None:
+    """Return the score and rationale in an evaluator's reply, or None if it has no score."""
+    told = text.replace("\r\n", "\n").replace("\r", "\n").lstrip("\ufeff")
     for found in (
         _parse_score_object(told, whole=True),
         _parse_score_label(_SCORE_LINE, told),
@@ -94,7 +100,7 @@ def parse_score(text: str) -> Score:
         if found is not None:
             return Score(found.score, found.rationale or text)
     loose = _parse_score_label(_SCORE, told)
-    return Score(UNSCORED if loose is None else loose.score, _parse_rationale(told) or text)
+    return None if loose is None else Score(loose.score, _parse_rationale(told) or text)
 
 
 def parse_pass_fail(text: str) -> PassFail:
