@@ -480,3 +480,14 @@ def test_a_ballot_is_found_in_text(text: str, ballot: Ballot | None) -> None:
 )
 def test_an_option_is_found_in_any_spelling(text: str, option: str) -> None:
     assert match_option(("tea", "v1."), text) == option
+
+
+async def test_a_member_whose_reply_has_no_ballot_is_asked_once_more_without_that_reply(studio: Studio) -> None:
+    add_team(studio, ada=["I like drinks.", '{"option": "tea", "reason": "warm"}'], bob=votes("tea"))
+
+    result = await decide(studio)
+
+    assert sorted(list_ballots(studio, result)) == [("ada", "tea"), ("bob", "tea")]
+    [corrected] = [call.messages for call in studio.calls if call.agent == "ada"][1]
+    assert "I like drinks." not in corrected.text
+    assert "had no vote" in corrected.text

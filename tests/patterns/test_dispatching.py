@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import anyio
+import pytest
 
+from podium import Agent, App
+from podium.testing import ModelServer
+from podium.values.agent import Member, Team
 from podium.values.event import Evaluated, ModelReplied, OperationEnded, OperationStarted, ReflectEnded
 
 from ..studio import Studio
@@ -120,3 +124,57 @@ async def test_cancelling_a_team_leaves_nothing_running(studio: Studio) -> None:
 
     assert result.outcome == "cancelled"
     assert len(anyio.get_running_tasks()) == before
+
+
+@pytest.mark.parametrize(
+    "says",
+    [
+        '{"assignments": [{"worker": "a", "task": "x"}]}',
+        'Here you are:\n```json\n{"assignments": [{"worker": "a", "task": "x"}]}\n```',
+    ],
+)
+async def test_a_plan_may_be_an_object_with_its_assignments(studio: Studio, says: str) -> None:
+    add_lead(studio, "orchestrate", "a", says=[says, "all"])
+
+    result = await studio.run("lead", "go")
+
+    assert (result.text, len(studio.heard("a"))) == ("all", 1)
+
+
+async def test_a_direct_answer_in_a_structured_reply_is_shown_without_its_json(studio: Studio) -> None:
+    add_lead(studio, "orchestrate", "a", says=['{"assignments": [], "answer": "It is 4."}'])
+
+    result = await studio.run("lead", "What is 2 + 2?")
+
+    assert result.text == "It is 4."
+
+
+@pytest.mark.parametrize("says", ["[]", '{"assignments": []}', '```json\n{"assignments": [], "answer": " "}\n```'])
+async def test_an_empty_list_of_assignments_is_not_an_answer(studio: Studio, says: str) -> None:
+    add_lead(studio, "orchestrate", "a", says=[says, plan(("a", "x")), "all"])
+
+    result = await studio.run("lead", "go")
+
+    assert result.text == "all"
+    [corrected] = studio.calls[1].messages
+    assert "its list of assignments is empty" in corrected.text
+
+
+async def test_a_server_that_supports_schemas_gets_one_for_plans_and_routes_and_none_for_answers(
+    studio: Studio,
+) -> None:
+    route = '{"agent": "boss", "reason": "work"}'
+    scripts = {"r": [route], "l": ['{"assignments": [{"worker": "a", "task": "x"}]}', "all"], "w": ["done"]}
+    async with ModelServer(scripts) as server:
+        environ = {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "x"}
+        agents = [
+            Agent(name="desk", model="openai:r", router=True, agents=["boss"]),
+            Agent(name="boss", model="openai:l", team=Team(mode="orchestrate", members=(Member(agent="a"),))),
+            Agent(name="a", model="openai:w"),
+        ]
+        async with App(studio.settings, environ=environ) as app:
+            result = await app.run(agents[0], "go", agents=agents)
+
+    assert result.text == "all"
+    assert [one.call.schema is not None for one in server.calls] == [True, True, False, False]
+    assert [len(one.call.tools) for one in server.calls[:2]] == [0, 0]

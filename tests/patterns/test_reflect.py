@@ -498,6 +498,36 @@ async def test_no_judge_completes_an_empty_answer(studio: Studio) -> None:
     assert result.text == "whole"
 
 
+async def test_an_evaluator_whose_reply_has_no_score_is_asked_once_more_without_that_reply(studio: Studio) -> None:
+    studio.agent("judge", says=["Looks good to me!", '{"score": 0.95, "rationale": "all there"}'])
+    add_lead(studio, "reflect", "a", says=[plan(("a", "x")), "whole"], evaluator="judge")
+
+    result = await studio.run("lead", "go")
+
+    assert [one.score for one in studio.events(result, Evaluated)] == [0.95]
+    [corrected] = [call.messages for call in studio.calls if call.agent == "judge"][1]
+    assert "Looks good" not in corrected.text
+    assert "had no score" in corrected.text
+
+
+async def test_an_evaluator_that_never_gives_a_score_leaves_it_at_half(studio: Studio) -> None:
+    studio.agent("judge", says=["Looks good to me!", "Yes, really."])
+    add_lead(studio, "reflect", "a", says=[plan(("a", "x")), "whole"], evaluator="judge", max_iterations=1)
+
+    result = await studio.run("lead", "go")
+
+    assert [(one.score, one.rationale) for one in studio.events(result, Evaluated)] == [(0.5, "Looks good to me!")]
+
+
+async def test_a_structured_plan_may_claim_completion_in_a_later_iteration(studio: Studio) -> None:
+    says = [plan(("a", "x")), f"half\n{AGAIN}", '{"assignments": [], "complete": true}']
+    add_lead(studio, "reflect", "a", says=says)
+
+    result = await studio.run("lead", "go")
+
+    assert (result.outcome, result.text) == ("succeeded", "half")
+
+
 async def test_parts_are_in_member_order_whatever_the_plan_says(studio: Studio) -> None:
     add_lead(studio, "orchestrate", "a", "b", "c", says=[plan(("c", "3"), ("a", "1"), ("b", "2")), "all"])
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,8 @@ from podium.engines.model.openai_wire import _encode_tool
 from podium.engines.model.stream_events import encode
 from podium.roster.discovery import load_roster
 from podium.tools.toolset import Toolbox
+
+from ..engines.outside import fail_if_called
 
 MOST_TOKENS = {
     "read_file": 75,
@@ -37,9 +40,9 @@ def count_tokens(*tools: Tool) -> int:
 def select_tools(directory: Path, names: tuple[str, ...] | None, without: tuple[str, ...] = ()) -> list[Tool]:
     """Return the tools that an agent with this list is offered, as the model sees them."""
     box = Toolbox(directory, checks={"test": ("pytest",)})
-    chosen = [*box.select_acting_tools(names, without), *box.select_plain_tools(names, without)]
+    chosen: list[Any] = [*box.select_acting_tools(names, without), *box.select_plain_tools(names, without)]
     return [
-        Tool(name=one.name, description=one.description, parameters=one.parameters, answer=None)  # type: ignore[arg-type]
+        Tool(name=one.name, description=one.description, parameters=one.parameters, answer=fail_if_called)
         for one in chosen
     ]
 

@@ -161,7 +161,7 @@ def _read_object(found: dict[str, Any], destinations: Sequence[str]) -> RouteCho
     A small model that cannot call tools writes a call as text, often with the destination as the name of the tool.
     """
     call = found["function"] if isinstance(found.get("function"), dict) else found
-    arguments = next((call[key] for key in _ARGUMENT_KEYS if isinstance(call.get(key), dict)), {})
+    arguments: dict[str, Any] = next((call[key] for key in _ARGUMENT_KEYS if isinstance(call.get(key), dict)), {})
     for source in (found, arguments):
         if isinstance(source.get("agent"), str) and source["agent"].strip(" ."):
             return _make_choice(source, destinations)

@@ -238,7 +238,7 @@ def _judge_without_rule(subject: Subject, mode: Mode) -> Verdict:
 ARGUMENTS = {
     "Read": split_names("path offset limit"),
     "Write": split_names("path content"),
-    "Edit": split_names("path edits old_text new_text replace_all"),
+    "Edit": split_names("path old new edits old_text new_text replace_all"),
     "Glob": split_names("path pattern depth limit"),
     "Grep": split_names("path pattern glob ignore_case context max"),
     "git_diff": split_names("path staged"),
