@@ -108,6 +108,9 @@ async def test_an_invalid_plan_is_refused_with_every_reason_and_asked_for_again(
         "step 's1' depends on 's9', which is not a step of the plan",
     )
     assert result.succeeded
+    [corrected] = next(call.messages for call in studio.calls if "An earlier plan" in call.messages[-1].text)
+    assert "'s1' has no acceptance criteria" in corrected.text
+    assert "zoe" not in corrected.text.replace("'zoe', which is not a member", "")
 
 
 async def test_a_planner_without_a_valid_plan_fails_the_run_with_the_reason(studio: Studio) -> None:

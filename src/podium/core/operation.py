@@ -119,7 +119,6 @@ class Operation:
         trigger: Trigger,
         parent: Operation | None,
         after: Operation | None = None,
-        is_correction: bool = False,
         within: Allowance | None = None,
     ) -> None:
         self.agent = agent
@@ -138,7 +137,8 @@ class Operation:
         self.coordination_tools: tuple[Tool, ...] = ()
         """Tools for working with other agents, set by a pattern."""
         self.reply_format: ReplyFormat | None = None
-        """The format of this agent's reply, set by a pattern."""
+        self.is_correction: bool = False
+        """The format of the reply, and whether the last reply before it is left out of view, set by a pattern."""
         self.worker_options: WorkerOptions = DEFAULT_OPTIONS
         """How a worker that runs this operation is started, set by a pattern."""
         self.time_limit: TimeLimit | None = None
@@ -147,7 +147,6 @@ class Operation:
         """Another checkout that this agent's tools read instead of the run's own, set by a pattern."""
         self._context = context
         self._continues_from = after
-        self._is_correction = is_correction
         self._session: Session | None = None
 
     async def run(self, request: Request) -> Answer:
@@ -219,27 +218,18 @@ class Operation:
         *,
         at: Scope | None = None,
         after: Operation | None = None,
-        is_correction: bool = False,
         within: Allowance | None = None,
     ) -> Operation:
         """Return a child operation for another agent. `at` is a scope of this operation, such as a tool call.
 
-        `after` is an earlier operation of the same agent, whose conversation the child continues. With
-        `is_correction`, the conversation continues without the last reply, which could not be used. `within` is an
+        `after` is an earlier operation of the same agent, whose conversation the child continues. `within` is an
         allowance below this operation's own, such as the allowance of a plan step.
         """
         chosen = self.agents[agent] if isinstance(agent, str) else agent
         place = (at or self.scope).next_child(f"{trigger}:{chosen.name}")
         chosen = apply_recorded_change(chosen, place)
         return Operation(
-            self._context,
-            chosen,
-            path=place.path,
-            trigger=trigger,
-            parent=self,
-            after=after,
-            is_correction=is_correction,
-            within=within,
+            self._context, chosen, path=place.path, trigger=trigger, parent=self, after=after, within=within
         )
 
     @property
@@ -318,9 +308,8 @@ class Operation:
         """Return the turns before this operation; an agent called as a tool starts without earlier turns."""
         if self._continues_from is not None:
             turns = self._continues_from.past_turns()
-            if turns and self._is_correction:
-                turns[-1] = structs.replace(turns[-1], is_refused=True)
-            return turns
+            last = [structs.replace(turn, is_refused=turn.is_refused or self.is_correction) for turn in turns[-1:]]
+            return [*turns[:-1], *last]
         return [] if self.trigger == "tool" else list(self._context.earlier_turns)
 
     def session(self, *tools: Tool, max_turns: int | None = None) -> Session:

@@ -150,7 +150,8 @@ class _DecisionRun:
     async def _ask_again(self, name: str, voter: Operation, until: float) -> None:
         """Ask a member whose first reply has no ballot once more, without tools and without that reply."""
         place = self._place.child("pass#1").child("again#1")
-        again = self._op.child(as_writer(self._voters[name]), "vote", at=place, after=voter, is_correction=True)
+        again = self._op.child(as_writer(self._voters[name]), "vote", at=place, after=voter)
+        again.is_correction = True
         self._offer_ballot(name, again)
         request = make_correction_request(self._proposal)
         part = await again.run_as_part(request, timeout=max(0.0, until - current_time()))

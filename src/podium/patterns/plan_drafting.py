@@ -117,9 +117,8 @@ class PlanDrafting:
 
     async def _ask_planner(self, words: str, *, is_correction: bool) -> str:
         team = self._team
-        self._planner = self._op.child(
-            as_reader(team.planner), "member", at=self._place, after=self._planner, is_correction=is_correction
-        )
+        self._planner = self._op.child(as_reader(team.planner), "member", at=self._place, after=self._planner)
+        self._planner.is_correction = is_correction
         self._planner.reply_format = make_work_plan_format(team.members)
         request = Request(text=words, origin=team.request.original)
         part = await self._planner.run_as_part(request, timeout=team.own.worker_timeout)

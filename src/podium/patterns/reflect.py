@@ -247,10 +247,8 @@ class TeamReflection:
         has_verdict = find_score(part.text) is not None or claims_completion(part.text) or needs_iteration(part.text)
         if part.failure is not None or has_verdict or _is_evaluated(op, iteration):
             return part
-        again = op.child(
-            as_writer(judge), "member", at=op.scope.child(f"score_again#{iteration}"), after=first, is_correction=True
-        )
-        again.reply_format = SCORE_FORMAT
+        again = op.child(as_writer(judge), "member", at=op.scope.child(f"score_again#{iteration}"), after=first)
+        again.reply_format, again.is_correction = SCORE_FORMAT, True
         words = render_prompt(self._own.prompts, "score_again")
         second = await again.run_as_part(Request(text=words, origin=origin), timeout=self._own.worker_timeout)
         return part if second.failure is not None or find_score(second.text) is None else second
