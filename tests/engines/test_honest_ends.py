@@ -252,7 +252,7 @@ async def test_a_model_that_calls_on_instead_of_reporting_has_failed(studio: Stu
 
 async def test_a_later_turn_hears_that_the_model_was_asked_for_a_report(studio: Studio) -> None:
     _, note = make_counter()
-    moves: list[Mapping[str, Any] | str] = [*[note_move("a")] * 3, "I noted a.", "Yes."]
+    moves: list[Any] = [*[note_move("a")] * 3, "I noted a.", "Yes."]
     async with ModelServer({"m": moves}) as server:
         environ = {"OPENAI_BASE_URL": server.url, "OPENAI_API_KEY": "x"}
         async with App(studio.settings, environ=environ) as app:

@@ -225,7 +225,10 @@ def write_interrupted_text() -> list[Entry]:
 
 
 def read_samples() -> list[list[Entry]]:
-    return [[decode_entry(line) for line in path.read_bytes().splitlines()] for path in sorted(SAMPLES.glob("timeline-*.jsonl"))]
+    return [
+        [decode_entry(line) for line in path.read_bytes().splitlines()]
+        for path in sorted(SAMPLES.glob("timeline-*.jsonl"))
+    ]
 
 
 def fold_in_python(entries: Sequence[Entry]) -> list[dict[str, Any]]:
