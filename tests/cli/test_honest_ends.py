@@ -12,7 +12,7 @@ from podium.testing import ModelServer
 
 from .conftest import Desk
 
-ENDLESS = {"says": "You're right. " * 3_000, "pieces": 300, "pace": 0.002}
+ENDLESS = {"says": "You're right. " * 3_000, "pieces": 1_000, "pace": 0.001}
 BROKEN = '{"name": "read_file", "arguments": {"path": '
 
 

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from podium import Agent, App, Result
 from podium.config.settings_document import ProviderLimits
-from podium.engines.model.repetition import LEAST_CHARACTERS, RepetitionDetector, count_repeating
+from podium.engines.model.repetition import LEAST_CHARACTERS, count_endless
 from podium.setup.settings import Settings
 from podium.store.fault_injection import refuse_after
 from podium.testing import ModelServer
@@ -27,7 +27,7 @@ from podium.values.limits import TurnLimits
 
 from ..studio import Studio
 
-ENDLESS = {"says": "You're right. " * 3_000, "pieces": 300, "pace": 0.002}
+ENDLESS = {"says": "You're right. " * 3_000, "pieces": 1_000, "pace": 0.001}
 
 
 async def run_served(
@@ -131,14 +131,14 @@ async def test_a_run_that_died_anywhere_around_a_repetition_ends_the_same_way(st
 
 
 async def test_space_without_end_after_an_answer_is_cut(studio: Studio) -> None:
-    result, _ = await run_served(studio, [{"says": "The answer." + "\n" * 9_000, "pieces": 90, "pace": 0.002}])
+    result, _ = await run_served(studio, [{"says": "The answer." + "\n" * 9_000, "pieces": 900, "pace": 0.001}])
 
     assert result.text == "The answer."
 
 
 def feed(text: str, size: int = 4) -> int:
-    detector = RepetitionDetector()
-    return next((got for at in range(0, len(text), size) if (got := detector.add_text(text[at : at + size]))), 0)
+    """Return what is noticed at the end of this text, which came in pieces of this size."""
+    return count_endless([text[at : at + size] for at in range(0, len(text), size)])
 
 
 @pytest.mark.parametrize(
@@ -162,8 +162,8 @@ def test_a_text_that_resembles_one_is_not_stopped(text: str) -> None:
 
 
 def test_a_reply_that_came_in_one_piece_is_not_stopped() -> None:
-    assert RepetitionDetector().add_text("x" * 50_000) == 0
-    assert count_repeating("") == 0
+    assert count_endless(["x" * 50_000]) == 0
+    assert count_endless([]) == 0
 
 
 # Silence

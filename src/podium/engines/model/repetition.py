@@ -2,45 +2,40 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 CHECK_EVERY = 1_000
-"""After how many characters the end of a reply is looked at again."""
+"""After how many new characters the end of a reply is looked at again, because each look costs time."""
 LEAST_REPEATS = 12
 LEAST_CHARACTERS = 3_000
-LEAST_PIECES = 8
+LEAST_PIECES = 3
 """A repetition must be this many times as long as the last piece: a reply that came at once has ended anyway."""
 LONGEST_UNIT = 500
 """The longest text whose repetition is noticed, in characters."""
 _WINDOW = LONGEST_UNIT * LEAST_REPEATS + LONGEST_UNIT
-_PROBE = 24
+_PROBES = (24, 240)
+"""Lengths of the end that is looked for in front of itself. The end of a unit may itself be a short repetition."""
+MOST_PIECES = 5_000
+"""How many pieces at the end of a reply are looked at."""
 
 
-class RepetitionDetector:
-    """Follows the text of one reply. Looking at its end costs nothing until there are many new characters."""
-
-    __slots__ = ("_new", "_next_check", "_tail", "size")
-
-    def __init__(self) -> None:
-        self.size = 0
-        self._tail = ""
-        self._new: list[str] = []
-        self._next_check = LEAST_CHARACTERS
-
-    def add_text(self, text: str) -> int:
-        """Add a piece of the reply. Return the length of the text that repeats at its end, or 0 if none does."""
-        self._new.append(text)
-        self.size += len(text)
-        if self.size < self._next_check:
-            return 0
-        self._next_check = self.size + CHECK_EVERY
-        self._tail = (self._tail + "".join(self._new))[-_WINDOW:]
-        self._new.clear()
-        repeating = count_repeating(self._tail)
-        return repeating if repeating >= LEAST_PIECES * len(text) else 0
+def count_endless(pieces: Sequence[str]) -> int:
+    """Return how many characters at the end of a streamed reply only repeat the text before them."""
+    if not pieces:
+        return 0
+    repeating = count_repeating("".join(pieces[-MOST_PIECES:])[-_WINDOW:])
+    return repeating if repeating >= LEAST_PIECES * len(pieces[-1]) else 0
 
 
 def count_repeating(text: str) -> int:
     """Return how many characters at the end only repeat the text before them; 0 unless there are many repetitions."""
-    unit = _find_unit(text) if len(text) >= LEAST_CHARACTERS else 0
+    if len(text) < LEAST_CHARACTERS:
+        return 0
+    return max(_count_repeats_of(text, _find_unit(text, probe)) for probe in _PROBES)
+
+
+def _count_repeats_of(text: str, unit: int) -> int:
+    """Return how many characters at the end repeat a unit of this length, without the first unit; 0 if few do."""
     if not unit:
         return 0
     repeating = unit
@@ -50,9 +45,8 @@ def count_repeating(text: str) -> int:
     return repeating - unit if is_endless else 0
 
 
-def _find_unit(text: str) -> int:
+def _find_unit(text: str, probe: int) -> int:
     """Return the length of the shortest text whose repetition could make up the end of this text, or 0."""
-    probe = text[-_PROBE:]
-    place = text.rfind(probe, 0, len(text) - 1)
-    unit = len(text) - _PROBE - place
+    place = text.rfind(text[-probe:], 0, len(text) - 1)
+    unit = len(text) - probe - place
     return unit if place >= 0 and unit <= LONGEST_UNIT else 0

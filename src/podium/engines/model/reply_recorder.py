@@ -14,7 +14,7 @@ from ...values.request import replace_surrogates
 from ...values.usage import Usage
 from .conversation import CHARACTERS_A_TOKEN, count_characters
 from .model_wire import ModelCall, ReplyEnd, ReplyPart, ToolCallPart
-from .repetition import RepetitionDetector
+from .repetition import CHECK_EVERY, count_endless
 
 REPETITION = "repetition"
 """The stop reason of a reply that was stopped because it repeated itself without end."""
@@ -32,8 +32,8 @@ class ReplyRecorder:
         self._said: list[str] = []
         self._thought: list[str] = []
         self._calls: list[ToolUse] = []
-        self._repetition = RepetitionDetector()
-        self._reasoning_repetition = RepetitionDetector()
+        self._unchecked = 0
+        """The number of characters since the reply was last checked for repetition."""
         self.is_silent = True
         self.is_stopped = False
         self.end = ReplyEnd(stop="")
@@ -44,19 +44,24 @@ class ReplyRecorder:
         match part:
             case Text():
                 self._said.append(part.text)
-                if repeated := self._repetition.add_text(part.text):
-                    self._stop_repetition(self._said, repeated)
+                self._unchecked += len(part.text)
+                if self._unchecked >= CHECK_EVERY:
+                    self._check_repetition(self._said)
             case Reasoning():
                 self._thought.append(part.text)
-                if repeated := self._reasoning_repetition.add_text(part.text):
-                    self._stop_repetition(self._thought, repeated)
+                self._unchecked += len(part.text)
+                if self._unchecked >= CHECK_EVERY:
+                    self._check_repetition(self._thought)
             case ToolCallPart():
                 self._calls.append(part.call)
             case ReplyEnd():
                 self.end = part
 
-    def _stop_repetition(self, pieces: list[str], repeated: int) -> None:
-        """End the reply, without what it repeats. Only space after a text does no harm: the text is the reply."""
+    def _check_repetition(self, pieces: list[str]) -> None:
+        """End a reply that repeats itself, without what it repeats. Before endless space, the text is the reply."""
+        self._unchecked = 0
+        if not (repeated := count_endless(pieces)):
+            return
         said = sum(map(len, self._said)) + sum(map(len, self._thought))
         text = "".join(pieces)
         kept = text[:-repeated]
