@@ -77,7 +77,7 @@ async def test_a_call_that_fails_in_both_ways_fails_with_the_second_reason_and_i
 async def test_a_failure_for_another_reason_is_not_taken_for_a_refused_schema(reply: bytes) -> None:
     async with serve_replies([reply]) as server, aiohttp.ClientSession() as client:
         with pytest.raises(OutsideFailed):
-            await collect_parts(OpenAIWire(lambda: client, server.url), make_schema_call())
+            await collect_parts(OpenAIWire(lambda: client, server.url, refused_schemas=set()), make_schema_call())
 
     assert len(server.bodies) == 1
 
@@ -85,7 +85,7 @@ async def test_a_failure_for_another_reason_is_not_taken_for_a_refused_schema(re
 async def test_a_server_error_that_names_the_schema_is_a_refusal() -> None:
     replies = [refuse("failed to parse grammar", "500 Internal Server Error"), REPLY]
     async with serve_replies(replies) as server, aiohttp.ClientSession() as client:
-        await collect_parts(OpenAIWire(lambda: client, server.url), make_schema_call())
+        await collect_parts(OpenAIWire(lambda: client, server.url, refused_schemas=set()), make_schema_call())
 
     assert ["response_format" in body for body in server.bodies] == [True, False]
 

@@ -220,7 +220,7 @@ def make_wire(
     """Return the adapter for a provider's server at this address.
 
     `takes_schema` is whether the server accepts schemas for replies, as far as it was tested. Servers that refuse one
-    are remembered in `refused_schemas`.
+    are remembered in `refused_schemas` and get the call again without it; if this is None, the call fails.
     """
     from .model.http_wire import find_proxy  # for start-up time: aiohttp is loaded with the first wire
 

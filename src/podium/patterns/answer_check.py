@@ -20,7 +20,7 @@ ASK_AGAIN = (
 LEAST_WORDS = 5
 """A shorter reply can be an answer even if it repeats the request, as the answer to a question with choices does."""
 
-_NOTE = re.compile(r"^\[context: (?P<title>[^\]\n]*)\]$", re.MULTILINE)
+_NOTE = re.compile(r"^\[context(?: for you only)?: (?P<title>[^\]\n]*)\]$", re.MULTILINE)
 _REQUEST_HEADING = re.compile(r"^#+ .*\b(?:topic|request|task)\b.*$", re.IGNORECASE | re.MULTILINE)
 _HEADING = re.compile(r"^#+ ", re.MULTILINE)
 _QUOTE_MARK = re.compile(r"^>[ \t]?", re.MULTILINE)

@@ -189,7 +189,7 @@ class Discussion:
         said: list[Broadcast | Voted] = list(
             stage.scope.timeline.find_events_below(path, Broadcast, Voted, operation=path)
         )
-        if not said and part.failure is None and self._find_spoken_text(part.text) and not _is_pass(part.text):
+        if not said and part.failure is None and self._find_spoken_text(part.text):
             said = [stage.scope.record(Broadcast(author=name, round=self.rounds, text=part.text))]
         for one in said:
             self.channel.add(one)
@@ -248,8 +248,8 @@ class Discussion:
         )
         try:
             reply = await ask_for_answer(op, await op.session_without_tools(), words)
-            if _is_pass(reply.text):
-                raise op.make_error("failed", "it gave no answer: it passed")
+            if not (conclusion := self._find_spoken_text(reply.text)):
+                raise op.make_error("failed", "it gave no answer in words")
         except AgentFailed as error:
             if not self.channel.list_broadcasts():
                 raise
@@ -257,7 +257,7 @@ class Discussion:
                 raise AgentFailed(error.failure, so_far=self._format_fallback()) from error
             op.scope.record(Noticed(text=f"The coordinator gave no answer: {error.failure}"))
             return self._format_fallback()
-        return self._find_spoken_text(reply.text) or self._format_fallback()
+        return conclusion
 
     def _find_spoken_text(self, text: str) -> str:
         """Return what a reply says in words. A tool call that was written as text, or an echo, says nothing."""
@@ -282,11 +282,6 @@ def _ignore_event(_: object) -> None: ...
 
 def _always_continue(_: object) -> bool:
     return True
-
-
-def _is_pass(text: str) -> bool:
-    """Return whether a reply says only that its author has nothing to say."""
-    return text.strip("\ufeff \t\r\n").strip(".!*_ ").casefold() == PASS
 
 
 ChannelMessage = Broadcast | Voted

@@ -56,7 +56,7 @@ class AnthropicWire:
         headers = {"anthropic-version": VERSION} | ({"x-api-key": key} if key else {})
         self._endpoint = Endpoint(client, url, key, key_name=key_name, provider=provider, proxy=proxy, headers=headers)
         self._max_tokens = max_tokens
-        self._fallback = SchemaFallback(base_url, set() if refused_schemas is None else refused_schemas)
+        self._fallback = SchemaFallback(base_url, refused_schemas)
 
     def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart, None]:
         # A schema is sent as a tool that the model must call, so it cannot be combined with other tools.

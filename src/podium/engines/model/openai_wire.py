@@ -57,7 +57,7 @@ class OpenAIWire:
         self._asks_usage = asks_usage
         self._takes_schema = takes_schema
         self._limit_name = limit_name
-        self._fallback = SchemaFallback(base_url, set() if refused_schemas is None else refused_schemas)
+        self._fallback = SchemaFallback(base_url, refused_schemas)
 
     def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart, None]:
         if call.schema is None or not self._takes_schema:

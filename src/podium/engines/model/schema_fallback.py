@@ -19,9 +19,12 @@ _ABOUT_SCHEMA = re.compile(r"response_format|json.?schema|grammar|structured|too
 
 
 class SchemaFallback:
-    """Sends calls to one server. `refused` is shared by all wires of a process, so that each refusal happens once."""
+    """Sends calls to one server. `refused` is shared by all wires of a process, so that each refusal happens once.
 
-    def __init__(self, server: str, refused: RefusedSchemas) -> None:
+    Without `refused`, a call that is refused with its schema fails.
+    """
+
+    def __init__(self, server: str, refused: RefusedSchemas | None) -> None:
         self._server = server
         self._refused = refused
 
@@ -31,7 +34,8 @@ class SchemaFallback:
         """Yield the reply to the call. If the server refuses the call with its schema, send it once more without."""
         kind = (self._server, call.model, any(tool.name != call.schema_tool for tool in call.tools))
         free = structs.replace(call, schema=None, schema_tool="")
-        is_refused = kind in self._refused
+        refused = set() if self._refused is None else self._refused
+        is_refused = kind in refused
         if call.schema is not None and not is_refused:
             has_begun = False
             try:
@@ -41,13 +45,13 @@ class SchemaFallback:
                         yield part
                 return
             except OutsideFailed as error:
-                if has_begun or not _may_refuse_schema(error):
+                if has_begun or self._refused is None or not _may_refuse_schema(error):
                     raise
                 is_refused = True
         async with aclosing(send(free)) as parts:
             async for part in parts:
                 if is_refused:
-                    self._refused.add(kind)  # only now: a call that fails in both ways has another fault
+                    refused.add(kind)  # only now: a call that fails in both ways has another fault
                 yield part
 
 
