@@ -40,6 +40,7 @@ PURE_FOLDERS = ("core", "policy", "values")
 STARTING_PROCESSES = {
     "system/process_group.py": "the one way to start a program that Podium also ends",
     "workers/fork_server.py": "forks itself, without another program",
+    "engines/local/engine_start.py": "starts an engine, which outlives this process",
     "workers/delegate.py": "starts a commander, which outlives this process",
     "cli/commands/demo.py": "runs podium in the foreground, where Ctrl-C reaches both",
 }

@@ -69,6 +69,7 @@ class App:
                 find_options=partial(find_call_options, self.settings),
                 run_in_background=self._start_in_thread,
                 price_cache=PriceCache(self.settings.home / "model-prices.json"),
+                home=self.settings.home,
             )
             self._engines = await opening.enter_async_context(engines)
             self._background_tasks = await opening.enter_async_context(create_task_group())

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
@@ -19,7 +20,7 @@ from .model.model_caller import Model, ToolCallMode, add_zero_cost
 from .model.model_wire import Wire
 from .model.price_cache import PriceCache
 from .model.provider_throttle import ProviderThrottle
-from .model.providers import REHEARSAL, Provider, parse_model, resolve_base_url
+from .model.providers import LOCAL, REHEARSAL, Provider, parse_model, resolve_base_url
 from .model.schema_fallback import RefusedSchemas
 from .model.tool_loop import ModelEngine
 
@@ -62,7 +63,8 @@ class Engines:
     """One app's engines and the HTTP client that they share. Custom engines take precedence.
 
     `find_options` returns how a model is called. `run_in_background` runs a function without
-    blocking the caller, because loading all prices takes longer than most calls.
+    blocking the caller, because loading all prices takes longer than most calls. `home` is Podium's home
+    folder, which contains the local models.
     """
 
     def __init__(
@@ -73,12 +75,14 @@ class Engines:
         find_options: Callable[[ModelAddress], CallOptions] = lambda address: CallOptions(),
         run_in_background: Callable[[Callable[[], None]], object] = lambda work: None,
         price_cache: PriceCache | None = None,
+        home: Path | None = None,
     ) -> None:
         self._environ = environ
         self._custom_engines = dict(custom_engines or {})
         self._find_options = find_options
         self._run_in_background = run_in_background
         self._price_cache = price_cache
+        self._home = home
         self._engines: dict[tuple[str, ...], Engine] = {}
         self._throttles: dict[str, ProviderThrottle] = {}
         self._refused_schemas: RefusedSchemas = set()
@@ -133,6 +137,8 @@ class Engines:
         except Mistake as error:
             raise Mistake(f"{agent.name} uses the model {model_name!r}: {error}") from None
         provider, name = address.provider, address.model
+        if provider.name == LOCAL:
+            return self._make_local_model(agent, address)
         if provider.key_name is not None:
             self._prepare_price(provider.name, name)
         options = self._find_options(address)
@@ -155,6 +161,34 @@ class Engines:
             limits=options.limits,
             window=partial(_find_window, provider.name, name, options.abilities.window),
             abilities=options.abilities,
+            tool_calls=options.tool_calls,
+            max_tokens=options.max_tokens,
+        )
+
+    def _make_local_model(self, agent: Agent, address: ModelAddress) -> Model:
+        # For start-up time: most runs use no local model.
+        from .local.engine_start import LocalEngine
+        from .local.local_wire import LocalWire
+        from .local.model_folder import find_models_folder
+
+        name, options = address.model, self._find_options(address)
+        folder = find_models_folder(self._environ, self._home)
+        try:
+            abilities = folder.get_model(name).abilities
+        except Mistake as error:
+            raise Mistake(f"{agent.name} uses the model {LOCAL}:{name}: {error}") from None
+        # The engine answers one call at a time: the others wait here, where waiting does not count as silence.
+        throttle = self._throttles.setdefault(f"{LOCAL}:{name}", ProviderThrottle(concurrent=abilities.concurrent))
+        engine = LocalEngine(folder=folder, name=name, environ=self._environ)
+        return Model(
+            wire=LocalWire(self._get_client, engine),
+            name=name,
+            provider=LOCAL,
+            add_cost=add_zero_cost,
+            throttle=throttle,
+            limits=options.limits,
+            window=lambda: abilities.window,
+            abilities=abilities,
             tool_calls=options.tool_calls,
             max_tokens=options.max_tokens,
         )

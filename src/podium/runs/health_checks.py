@@ -18,13 +18,15 @@ from .. import __version__
 from ..config.settings_files import SettingsFiles, read_settings_files
 from ..config.tested_models import find_ability_record
 from ..engines.engine_choice import resolve_model_address
+from ..engines.local.model_folder import find_models_folder, has_library
 from ..engines.local_model_servers import find_coding_agents, find_servers, list_local_addresses
-from ..engines.model.providers import PROVIDERS, REHEARSAL, without_credentials
+from ..engines.model.providers import LOCAL, PROVIDERS, REHEARSAL, without_credentials
 from ..roster.discovery import load_roster
 from ..setup.settings import Settings
 from ..store.sqlite.reader import StoreReader
 from ..system.child_process import OutputBuffer, build_environment, run_process
 from ..system.locations import find_home_folder, find_repo
+from ..values.byte_size import format_size
 from ..values.diagnostic import filter_errors
 from ..values.errors import Mistake, PodiumError
 from ..values.plain_text import format_count
@@ -73,6 +75,7 @@ def collect_facts(environ: Mapping[str, str], folder: Path) -> Iterator[Fact]:
     yield check_keys(environ)
     yield check_local_servers(settings, environ)
     yield check_coding_agents(environ)
+    yield check_local_models(settings, environ)
     yield check_git(repo)
     yield check_sandbox(repo, settings)
     yield check_agents(repo, settings.home)
@@ -122,7 +125,8 @@ def check_engine(settings: Settings, environ: Mapping[str, str]) -> Fact:
     first, because = default["models"][0], default["because"]
     if first == REHEARSAL:
         return Fact("engine", "note", f"rehearsal, because {because}: runs are rehearsed without calling a model")
-    return Fact("engine", "fine", f"{first} at {default['host']}, because {because}")
+    place = f" at {default['host']}" if default["host"] else ""
+    return Fact("engine", "fine", f"{first}{place}, because {because}")
 
 
 def check_model_test(settings: Settings, environ: Mapping[str, str]) -> Iterator[Fact]:
@@ -153,6 +157,17 @@ def check_coding_agents(environ: Mapping[str, str]) -> Fact:
     """Report which coding agents are installed."""
     names = ", ".join(find_coding_agents(environ))
     return Fact("coding agents", "fine" if names else "note", names or "none found on PATH")
+
+
+def check_local_models(settings: Settings, environ: Mapping[str, str]) -> Fact:
+    """Report which local models are installed, and whether the package that runs them is."""
+    folder = find_models_folder(environ, settings.home)
+    names = ", ".join(f"{LOCAL}:{one.name} ({format_size(one.size)})" for one in folder.load_models())
+    if not names:
+        return Fact("local models", "note", "none installed; podium models add lists those that can be fetched")
+    if not has_library():
+        return Fact("local models", "note", f"{names}; to use them, run pip install 'podium[local]'")
+    return Fact("local models", "fine", names)
 
 
 def check_keys(environ: Mapping[str, str]) -> Fact:

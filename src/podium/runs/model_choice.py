@@ -10,6 +10,7 @@ from ..config.confirmed_model_servers import ConfirmedServer, load_confirmed_ser
 from ..config.model_role import resolve_models
 from ..config.settings_files import USER_FILE
 from ..config.tested_models import load_ability_records
+from ..engines.local.model_folder import find_models_folder
 from ..engines.local_model_servers import (
     ASK_SECONDS,
     LocalServer,
@@ -18,7 +19,15 @@ from ..engines.local_model_servers import (
     list_address_candidates,
     list_local_addresses,
 )
-from ..engines.model.providers import ALIASES, PROVIDERS, REHEARSAL, parse_model, resolve_base_url, without_credentials
+from ..engines.model.providers import (
+    ALIASES,
+    LOCAL,
+    PROVIDERS,
+    REHEARSAL,
+    parse_model,
+    resolve_base_url,
+    without_credentials,
+)
 from ..setup.settings import Settings
 from ..system.locations import format_path
 from ..values.errors import Mistake
@@ -80,6 +89,7 @@ def models_fields(settings: Settings, environ: Mapping[str, str], servers: Seque
                 "default_model": one.default_model,
             }
             for one in PROVIDERS.values()
+            if one.name != LOCAL
         ],
         "aliases": ALIASES,
         "roles": {name: list(resolve_models(name, settings.models).models) for name in settings.models},
@@ -94,6 +104,17 @@ def models_fields(settings: Settings, environ: Mapping[str, str], servers: Seque
         ],
         "coding_agents": find_coding_agents(environ),
         "tests": [ability_record_fields(record) for record in load_ability_records(settings.home)],
+        "local_models": [
+            {
+                "name": f"{LOCAL}:{one.name}",
+                "title": one.title,
+                "licence": one.licence,
+                "size": one.size,
+                "memory": one.memory,
+                "sha256": one.sha256,
+            }
+            for one in find_models_folder(environ, settings.home).load_models()
+        ],
     }
 
 
@@ -119,6 +140,8 @@ def explain_default_model(settings: Settings, environ: Mapping[str, str]) -> str
             provider = parse_model(settings.model)[0]
             names = (provider.key_name or "", provider.url_name)
             return f"{next(name for name in names if environ.get(name, '').strip())} is set"
+        case "local model":
+            return "it is installed on this machine"
         case "flag":
             return "it was chosen explicitly"
     return "no provider's key or address is set, no settings file sets a model, and PODIUM_MODEL is not set"

@@ -29,7 +29,7 @@ class AgentDiagnostics:
     def __init__(self, settings: Settings, environ: Mapping[str, str], repo: Path | None) -> None:
         self._settings = settings
         self._environ = settings.add_provider_addresses(environ)
-        self._engines = Engines(self._environ)
+        self._engines = Engines(self._environ, home=settings.home)
         self._toolbox = Toolbox(repo or Path(), checks=settings.checks)
 
     def check_agents(self, agents: Iterable[Agent]) -> Iterator[Diagnostic]:

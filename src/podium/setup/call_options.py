@@ -6,7 +6,7 @@ from ..config.settings_document import ProviderLimits
 from ..config.tested_models import find_ability_record
 from ..engines.engine_choice import CallOptions, ModelAddress
 from ..engines.local_model_servers import is_loopback
-from ..engines.model.providers import without_credentials
+from ..engines.model.providers import LOCAL, without_credentials
 from ..values.limits import LOCAL_CALL_LIMITS, NO_CALL_LIMITS, CallLimits
 from ..values.model_abilities import UNTESTED
 from .settings import Settings
@@ -23,7 +23,7 @@ def find_call_options(settings: Settings, address: ModelAddress) -> CallOptions:
     set_limits = settings.providers.get(address.provider.name, ProviderLimits())
     record = find_ability_record(settings.home, without_credentials(address.url), address.model)
     abilities = UNTESTED if record is None else record.abilities
-    is_local = address.provider.key_name is None and is_loopback(address.url)
+    is_local = address.provider.name == LOCAL or (address.provider.key_name is None and is_loopback(address.url))
     default_limits = LOCAL_CALL_LIMITS if is_local else NO_CALL_LIMITS
     default_concurrent = (abilities.concurrent or LOCAL_CONCURRENT) if is_local else None
     return CallOptions(

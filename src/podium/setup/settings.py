@@ -31,7 +31,9 @@ from ..config.settings_document import (
     merge_documents,
 )
 from ..config.settings_files import SettingsFiles, read_settings_files
+from ..engines.local.model_folder import choose_default_model, find_models_folder, has_library
 from ..engines.model.providers import (
+    LOCAL,
     PROVIDERS,
     REHEARSAL,
     find_configured_provider,
@@ -46,7 +48,7 @@ from ..values.errors import Mistake
 from ..values.limits import DEFAULT_TURN_LIMITS, TurnLimits, Unattended
 from ..values.mcp_server import McpServer
 
-Origin = Literal["default", "repository file", "confirmed server", "user file", "environment", "flag"]
+Origin = Literal["default", "repository file", "confirmed server", "user file", "environment", "local model", "flag"]
 
 NO_RULES = Permissions()
 
@@ -246,11 +248,16 @@ def _read_confirmed_addresses(home: Path) -> SettingsDocument:
 
 
 def _detect_model(environ: Mapping[str, str], home: Path) -> tuple[str, Origin] | None:
-    """Find a model to use if none is configured: by an API key, or on a server that the user confirmed."""
+    """Find a model to use if none is configured: by an API key, on a server that the user confirmed, or installed."""
     if (by_key := find_configured_provider(environ)) is not None:
         return f"{by_key.name}:{by_key.default_model}", "environment"
     agreed = [one for one in load_confirmed_servers(home) if one.provider in PROVIDERS]
-    return (f"{agreed[-1].provider}:{agreed[-1].model}", "confirmed server") if agreed else None
+    if agreed:
+        return f"{agreed[-1].provider}:{agreed[-1].model}", "confirmed server"
+    installed = choose_default_model(find_models_folder(environ, home).load_models())
+    if installed is None or not has_library():
+        return None
+    return f"{LOCAL}:{installed.name}", "local model"
 
 
 def _choose_store_path(named: str | None, home: Path, repo: Path | None, sources: Mapping[str, Origin]) -> Path:

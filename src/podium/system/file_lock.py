@@ -35,3 +35,26 @@ def _lock_exclusively(handle: int) -> None:
     except ImportError:
         return
     fcntl.flock(handle, fcntl.LOCK_EX)
+
+
+@contextmanager
+def open_file_lock(lock: Path) -> Iterator[int | None]:
+    """Hold `lock` until the block ends, and yield its descriptor; yield None if another process holds it."""
+    lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle = os.open(lock, os.O_CREAT | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o600)
+    try:
+        yield handle if _try_lock(handle) else None
+    finally:
+        os.close(handle)
+
+
+def _try_lock(handle: int) -> bool:
+    try:
+        import fcntl  # missing on Windows
+    except ImportError:
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

@@ -10,6 +10,8 @@
     ├── RequestClosed      the request expired, or nothing waits for an answer any more
     ├── AgentFailed        an agent failed; contains the failure recorded on the timeline
     ├── OutsideFailed      a model, an engine or another program failed
+    ├── DependencyMissing  a package, program or library that is needed is not installed
+    ├── ChecksumMismatch   a file from outside does not have the expected content, and was not used
     ├── StoreFailed        the store could not read or write; nothing was partly written
     │   ├── StoreCorrupt       the store's content is damaged
     │   ├── LeaseLost          another process has taken over the run
@@ -136,6 +138,14 @@ class OutsideFailed(PodiumError):
         self.is_too_long = is_too_long
         self.is_unknown_model = is_unknown_model
         self.is_silent = is_silent
+
+
+class DependencyMissing(PodiumError):
+    """A package, program or library is not installed, or cannot be loaded."""
+
+
+class ChecksumMismatch(PodiumError):
+    """A file from outside does not have the content that was expected of it."""
 
 
 class StoreFailed(PodiumError):

@@ -1,4 +1,4 @@
-"""`podium models`: list the available models, choose a local server, and test a model.
+"""`podium models`: list the available models, choose a local server, test a model, and add or remove local models.
 
 Each subcommand has its own module, which is imported when it is called.
 """
@@ -13,7 +13,7 @@ import click
 from ..lazy_group import LazyCommandGroup, require_no_group_options
 from ..terminal.command_options import json_option, repo_option
 
-NAMES = ("list", "use", "test")
+NAMES = ("list", "use", "test", "add", "remove")
 
 
 @click.group("models", cls=LazyCommandGroup, subcommands=NAMES, invoke_without_command=True)
@@ -23,7 +23,7 @@ NAMES = ("list", "use", "test")
 @json_option
 @click.pass_context
 def models_command(ctx: click.Context, address: str | None, model: str | None, repo: Path | None, is_json: bool) -> Any:
-    """List the available models, choose a local server, or test what a model can do.
+    """List the available models, choose a local server, test what a model can do, or add and remove local models.
 
     Without a subcommand, it lists the models, like podium models list.
     """

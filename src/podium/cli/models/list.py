@@ -14,6 +14,7 @@ from ...engines.local_model_servers import find_servers, list_local_addresses
 from ...runs.model_choice import MOST_NAMES, models_fields
 from ...setup.settings import Settings
 from ...system.locations import find_home_folder, find_repo
+from ...values.byte_size import format_size
 from ..terminal.command_options import json_option, repo_option
 from ..terminal.text import align_columns, as_json, escape_for_terminal
 
@@ -52,6 +53,7 @@ def format_models(found: Mapping[str, Any]) -> str:
     lines += _format_section(
         "Installed coding agents", [[name, place] for name, place in found["coding_agents"].items()]
     )
+    lines += _format_section("Installed local models", [_local_model_row(one) for one in found["local_models"]])
     return escape_for_terminal("\n".join(lines))
 
 
@@ -67,6 +69,11 @@ def _format_key_state(provider: Mapping[str, Any]) -> str:
 
 def _test_row(test: Mapping[str, Any]) -> list[str]:
     return [f"{test['provider']}:{test['model']}", test["url"], test["summary"]]
+
+
+def _local_model_row(model: Mapping[str, Any]) -> list[str]:
+    size, memory = format_size(model["size"]), format_size(model["memory"])
+    return [model["name"], f"{size}, {memory} of memory", model["title"] or "-"]
 
 
 def _server_row(server: Mapping[str, Any]) -> list[str]:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from ...values.errors import (
     AgentFailed,
     AlreadyAnswered,
+    ChecksumMismatch,
+    DependencyMissing,
     Failure,
     FailureKind,
     JournalMismatch,
@@ -37,6 +39,8 @@ _BY_ERROR: tuple[tuple[type[BaseException], int], ...] = (
     (LeaseLost, CONFLICT),
     (StoreCorrupt, INTEGRITY),
     (JournalMismatch, INTEGRITY),
+    (ChecksumMismatch, INTEGRITY),
+    (DependencyMissing, MISSING),
     (ModuleNotFoundError, MISSING),
 )
 _LIMITS: frozenset[FailureKind] = frozenset({"timed_out", "limit", "budget"})

