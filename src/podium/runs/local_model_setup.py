@@ -20,12 +20,12 @@ async def add_local_model(installer: ModelInstaller, source: str, *, name: str =
     Whether models can run here at all is checked first. `name` and `sha256` apply to URLs and files: the catalogue
     has its own.
     """
-    known = next((model for model in load_catalogue() if model.name == source), None)
+    known = next((model for model in installer.catalogue if model.name == source), None)
     path = _find_file(source)
     if known is not None and (name or sha256):
         raise Mistake(f"{source} has a name and a SHA-256 of its own; use --name and --sha256 with a URL or a file")
     if known is None and "://" not in source and path is None:
-        there = ", ".join(model.name for model in load_catalogue())
+        there = ", ".join(model.name for model in installer.catalogue)
         raise Mistake(f"{source!r} is neither a known model nor a file or URL; known: {there}")
     await check_library(installer.environ, installer.folder)
     if known is not None:

