@@ -21,12 +21,14 @@ from rich.console import Console
 from rich.text import Text
 
 from ...core.journal_rows import find_chain_break
+from ...engines.local.model_folder import find_models_folder
 from ...engines.model.providers import REHEARSAL
 from ...roster.discovery import load_roster
 from ...roster.workflow_graph import render_tree as graph
 from ...store.fault_injection import EXIT_CODE
 from ...store.sqlite.reader import StoreReader
 from ...store.wakeup import ensure_socket_folder
+from ...system.locations import find_home_folder
 from ...values.event import (
     KINDS,
     BallotCast,
@@ -71,25 +73,34 @@ FOREIGN_PREFIXES = ("PODIUM_", "GIT_")
 @click.command("demo")
 @click.option("--keep", "is_kept", is_flag=True, help="Keep the demo's folder, so that you can explore it.")
 @click.option("--open", "opens", is_flag=True, help="Afterwards, show the demo's runs in the browser, until Ctrl-C.")
-def demo_command(is_kept: bool, opens: bool) -> int:
+@click.option("--local", "is_local", is_flag=True, help="Use an installed local model: nothing is simulated.")
+def demo_command(is_kept: bool, opens: bool, is_local: bool) -> int:
     """Run a team of six agents, kill its process midway and resume the run. Then run two other teams.
 
     One reflects on its work. The other plans a feature and builds it in steps, in a repository with worktrees.
 
     Everything happens in a temporary folder with the rehearsal engine: the flow is real, the replies
     are simulated. It needs no key and no network, and changes none of your files.
+
+    With --local, a team with a real model (see podium models add) fixes a bug in a repository instead.
     """
     console = Console(markup=False, highlight=False, emoji=False, soft_wrap=True)
-    with make_demo_folder(is_kept=is_kept) as folder:
-        code = Demo(console, folder).run_sections(is_kept=is_kept)
+    demo, agents, model = Demo, AGENTS, REHEARSAL
+    if is_local:
+        from ..demo import local_demo  # imported here for start-up time: most demos are rehearsed
+
+        demo, agents, model = local_demo.LocalDemo, local_demo.AGENTS, local_demo.find_demo_model()
+    with make_demo_folder(agents, model, is_kept=is_kept) as folder:
+        code = demo(console, folder).run_sections(is_kept=is_kept)
         return serve_demo(folder) or code if opens else code
 
 
 @dataclass(frozen=True, slots=True)
 class DemoFolder:
-    """The folder of a demo, which contains a repository and a home folder for Podium."""
+    """The folder of a demo, which contains a repository and a home folder for Podium. All agents use `model`."""
 
     root: Path
+    model: str = REHEARSAL
 
     @property
     def repo(self) -> Path:
@@ -128,15 +139,16 @@ class DemoFolder:
     def build_environment(self) -> dict[str, str]:
         """Return an environment in which Podium and git use only this folder."""
         own = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN_PREFIXES)}
-        return {**own, "PODIUM_HOME": str(self.home), "PODIUM_MODEL": REHEARSAL}
+        models = find_models_folder(os.environ, find_home_folder()).root
+        return {**own, "PODIUM_HOME": str(self.home), "PODIUM_MODEL": self.model, "PODIUM_MODELS": str(models)}
 
 
 @contextmanager
-def make_demo_folder(*, is_kept: bool) -> Iterator[DemoFolder]:
+def make_demo_folder(agents: Path, model: str, *, is_kept: bool) -> Iterator[DemoFolder]:
     """Create a folder with the agents of the demo, and delete it at the end unless `is_kept` is true."""
-    place = DemoFolder(Path(tempfile.mkdtemp(prefix="podium-demo-")))
+    place = DemoFolder(Path(tempfile.mkdtemp(prefix="podium-demo-")), model)
     try:
-        shutil.copytree(AGENTS, place.repo / ".podium" / "agents")
+        shutil.copytree(agents, place.repo / ".podium" / "agents")
         place.home.mkdir(mode=0o700)
         yield place
     finally:

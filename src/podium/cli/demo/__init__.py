@@ -1,0 +1,1 @@
+"""The parts of `podium demo` that are not its command."""
