@@ -26,6 +26,10 @@ LATEST = ROOT / "benchmarks" / "results" / "latest.json"
 
 def main() -> int:
     """Return 0 unless something broke or a call failed; a time that misses its goal is only shown."""
+    if sys.argv[1:2] == ["quality"]:
+        from .quality.command import main as measure_quality
+
+        return measure_quality(sys.argv[2:])
     options = _parse_options()
     if options.list:
         for name, row in ROWS.items():

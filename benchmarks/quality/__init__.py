@@ -1,0 +1,1 @@
+"""What a model achieves with Podium, and whether what Podium reports about it is true."""
