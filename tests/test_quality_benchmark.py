@@ -29,7 +29,7 @@ def make_environ(url: str) -> dict[str, str]:
 
 async def attempt(task: str, folder: Path, *replies: Any) -> Outcome:
     """Make one attempt at a task with a model that replies this."""
-    async with ModelServer(*replies) as server:
+    async with ModelServer(replies) as server:
         return await TASKS[task].attempt(Lab(folder=folder, model=MODEL, environ=make_environ(server.url)), 0)
 
 
@@ -45,7 +45,7 @@ async def test_a_route_is_judged_by_where_the_request_went(chosen: str, verdict:
 
 async def test_an_edit_is_judged_by_the_file_and_not_by_the_report(tmp_path: Path) -> None:
     one = EDITS[0]
-    edit = {"path": one.file, "edits": [{"old_text": one.old, "new_text": one.new}]}
+    edit = {"path": one.file, "old_text": one.old, "new_text": one.new}
 
     right = await attempt("edit", tmp_path / "a", {"calls": [{"name": "edit_file", "arguments": edit}]}, "I edited it.")
     wrong = await attempt("edit", tmp_path / "b", "I edited it.")
@@ -87,7 +87,7 @@ def test_the_table_has_a_row_for_each_task_and_program() -> None:
 async def test_the_command_writes_the_scores_and_fails_if_one_is_false(tmp_path: Path) -> None:
     result = tmp_path / "quality.json"
     command = [sys.executable, "-m", "benchmarks", "quality", "--model", MODEL, "--only", "route", "--tries", "1"]
-    async with ModelServer(json.dumps({"agent": "travel", "reason": "?"})) as server:
+    async with ModelServer([json.dumps({"agent": "travel", "reason": "?"})]) as server:
         done = await run_process(
             [*command, "--no-peers", "--json", str(result)], cwd=ROOT, env=make_environ(server.url), check=False
         )

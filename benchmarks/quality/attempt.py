@@ -6,6 +6,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from typing import Literal
 
 from msgspec import Struct
@@ -109,9 +110,9 @@ def find_answer_problem(text: str, *, request: str = "", contains: Sequence[str]
 
 
 def _is_call(text: str) -> bool:
-    """Return whether a text is an object like `{"name": …, "arguments": …}`."""
-    try:
-        value = json.loads(text.replace("{{", "{").replace("}}", "}"))
-    except ValueError:
-        return False
-    return isinstance(value, dict) and bool(value.keys() & {"arguments", "parameters"})
+    """Return whether a text is an object like `{"name": …, "arguments": …}`, also with doubled outer braces."""
+    for candidate in (text, text[1:-1], text[1:]):
+        with suppress(ValueError):
+            value = json.loads(candidate)
+            return isinstance(value, dict) and bool(value.keys() & {"arguments", "parameters"})
+    return False

@@ -14,6 +14,7 @@ from anyio import fail_after
 
 from podium import Agent, App, Result, Settings
 from podium.runs.run_options import RunOptions
+from podium.values.agent import Permissions
 from podium.values.event import Event
 
 ATTEMPT_SECONDS = 900.0
@@ -72,7 +73,8 @@ class Lab:
 
     async def run(self, agent: Agent, request: str, *others: Agent, has_repo: bool = False) -> Observed:
         """Run an agent, and the others that it needs, in this process."""
-        settings = Settings.load(self.environ, home=self.home, model=self.model)
+        rules = Permissions(allow=("Edit",))
+        settings = Settings.load(self.environ, home=self.home, model=self.model, permissions=rules)
         options: RunOptions = {"agents": others, "repo": self.repo} if has_repo else {"agents": others}
         with fail_after(ATTEMPT_SECONDS):
             async with App(settings, environ=self.environ) as app, app.start(agent, request, **options) as run:

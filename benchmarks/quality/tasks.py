@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from podium import Agent
-from podium.values.agent import Advisors, Member, Mode, Permissions, Router, Team
+from podium.values.agent import Advisors, Member, Mode, Router, Team
 from podium.values.event import Advised, HandedOff, ReflectEnded, Routed, TeamPlanned
 
 from ..quality_scenario import CODER_PROMPT, DESTINATIONS, EDITS, ROUTER_PROMPT, ROUTES
@@ -77,9 +77,7 @@ async def edit(lab: Lab, number: int) -> Outcome:
     """Let an agent make one exact edit in a file."""
     one = EDITS[number % len(EDITS)]
     lab.write_files({one.file: one.content})
-    coder = Agent(
-        name="coder", prompt=CODER_PROMPT, tools=("Edit",), max_turns=6, permissions=Permissions(allow=("Edit",))
-    )
+    coder = Agent(name="coder", prompt=CODER_PROMPT, tools=("Edit",), max_turns=6)
     seen = await lab.run(coder, one.request, has_repo=True)
     content = (lab.repo / one.file).read_text()
     return make_outcome(seen, "" if content == one.expected else f"{one.file} is {content!r}")
