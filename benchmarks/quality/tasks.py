@@ -63,7 +63,11 @@ async def plan(lab: Lab, number: int) -> Outcome:
         name="lead",
         prompt="You lead a small team.",
         tools=(),
-        team=Team(mode="orchestrate", members=tuple(Member(agent=name) for name in workers)),
+        team=Team(
+            mode="orchestrate",
+            members=tuple(Member(agent=name) for name in workers),
+            options={"answer_directly": False},
+        ),
     )
     request = "Add a table for orders to the database, and a web page with a form that adds an order."
     seen = await lab.run(lead, request, *members)

@@ -36,6 +36,7 @@ def test_doctor_reports_the_whole_setup(desk: Desk) -> None:
     assert said.exit_code == 0
     assert [line.split()[1] for line in said.stdout.splitlines()] == [
         *("podium", "python", "platform", "settings", "store", "engine", "keys", "local", "coding"),
+        "local",
         *("git", "sandbox", "agents"),
     ]
     assert "rehearsal, because no provider's key or address is set" in said.stdout

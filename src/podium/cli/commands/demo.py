@@ -136,6 +136,11 @@ class DemoFolder:
             errors="replace",
         ).stdout
 
+    def passes_test(self) -> bool:
+        """Return whether the unit tests in the repository pass."""
+        command = [sys.executable, "-B", "-m", "unittest", "-q"]
+        return subprocess.run(command, cwd=self.repo, capture_output=True, check=False).returncode == 0
+
     def build_environment(self) -> dict[str, str]:
         """Return an environment in which Podium and git use only this folder."""
         own = {name: value for name, value in os.environ.items() if not name.startswith(FOREIGN_PREFIXES)}

@@ -6,8 +6,6 @@ The team works in a checkout of its own. Its change is merged only if the test t
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 from rich.console import Console
@@ -83,7 +81,7 @@ class LocalDemo(Demo):
             self._print_text("This demo needs git, which is not installed here.")
             return exit_codes.MISSING
         self._print_text(FILES["price.py"].rstrip())
-        self._check_claim("the test fails", not self._passes_test())
+        self._check_claim("the test fails", not self._folder.passes_test())
 
         self._start_section("A router chooses a team. Its coder works in a checkout of its own, on its own branch.")
         ended = self._run_podium("run", FRONT_DESK, REQUEST, "--plain")
@@ -97,16 +95,11 @@ class LocalDemo(Demo):
         merged = self._run_podium("merge", "--all", "--check", CHECK, "--yes")
         self._print_text(merged.answer)
         self._check_claim("the branch is merged", merged.code == exit_codes.GOAL_MET and bool(self._read_change()))
-        self._check_claim("the test passes now", self._passes_test())
+        self._check_claim("the test passes now", self._folder.passes_test())
         self._print_text(self._read_change())
         self._start_section("Next steps:")
         self._print_text("\n".join(f"  {line}" for line in self._suggest_commands(run, is_kept=is_kept)))
         return exit_codes.GOAL_MET if self._is_successful else exit_codes.GOAL_NOT_MET
-
-    def _passes_test(self) -> bool:
-        """Return whether the repository's test passes in its own checkout."""
-        command = [sys.executable, "-B", "-m", "unittest", "-q"]
-        return subprocess.run(command, cwd=self._folder.repo, capture_output=True, check=False).returncode == 0
 
     def _read_change(self) -> str:
         """Return the difference between the first commit and the current one, or an empty string."""

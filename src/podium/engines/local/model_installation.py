@@ -151,6 +151,9 @@ class ModelInstaller:
                         "free some and run the same command again to continue"
                     ) from error
                 raise Mistake(f"{partial} cannot be written: {error.strerror or error}") from error
+            finally:
+                if partial.exists() and not partial.stat().st_size:
+                    partial.unlink()
 
     def _install(
         self, partial: Path, own_name: str, digest: str, chosen_name: str, *, source: str, placement: Placement
