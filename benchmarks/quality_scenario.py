@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import NamedTuple
 
 DESTINATIONS = {
@@ -49,6 +50,16 @@ EDITS = (
     Edit("limits.py", "MAX_USERS = 10\nMAX_FILES = 20\n", "MAX_USERS = 10", "MAX_USERS = 100"),
     Edit("notes.md", "# Notes\n\nVersion 1.0\n", "Version 1.0", "Version 1.1"),
 )
+
+
+def replace_text(path: Path, old_text: str, new_text: str) -> str:
+    """Make an edit for an agent, as the tool of a peer, and return what the agent is told."""
+    content = path.read_text()
+    if content.count(old_text) != 1:
+        return "old_text does not occur exactly once"
+    path.write_text(content.replace(old_text, new_text))
+    return "done"
+
 
 ROUTER_PROMPT = "You send a request to the agent whom it concerns. You do not answer it yourself."
 CODER_PROMPT = (

@@ -12,7 +12,7 @@ from typing import Any
 import agents  # type: ignore[import-not-found]  # it is in an environment of its own
 from openai import AsyncOpenAI  # type: ignore[import-not-found]  # likewise
 
-from ..quality_scenario import CODER_PROMPT, DESTINATIONS, ROUTER_PROMPT
+from ..quality_scenario import CODER_PROMPT, DESTINATIONS, ROUTER_PROMPT, replace_text
 
 
 async def main(task: str, request: str, folder: Path) -> None:
@@ -37,12 +37,7 @@ def make_coder(model: Any, folder: Path) -> Any:
     @agents.function_tool  # type: ignore[untyped-decorator]
     def edit_file(path: str, old_text: str, new_text: str) -> str:
         """Replace old_text with new_text in a file."""
-        target = folder / path
-        content = target.read_text()
-        if content.count(old_text) != 1:
-            return "old_text does not occur exactly once"
-        target.write_text(content.replace(old_text, new_text))
-        return "done"
+        return replace_text(folder / path, old_text, new_text)
 
     return agents.Agent(name="coder", instructions=CODER_PROMPT, tools=[edit_file], model=model)
 

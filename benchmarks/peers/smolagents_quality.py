@@ -10,7 +10,7 @@ from typing import Any
 
 import smolagents  # type: ignore[import-not-found]  # it is in an environment of its own
 
-from ..quality_scenario import CODER_PROMPT, DESTINATIONS, ROUTER_PROMPT
+from ..quality_scenario import CODER_PROMPT, DESTINATIONS, ROUTER_PROMPT, replace_text
 
 
 def main(task: str, request: str, folder: Path) -> None:
@@ -57,12 +57,7 @@ def make_coder(model: Any, folder: Path) -> Any:
             old_text: The text to replace.
             new_text: The text to put in its place.
         """
-        target = folder / path
-        content = target.read_text()
-        if content.count(old_text) != 1:
-            return "old_text does not occur exactly once"
-        target.write_text(content.replace(old_text, new_text))
-        return "done"
+        return replace_text(folder / path, old_text, new_text)
 
     return smolagents.ToolCallingAgent(
         tools=[edit_file], model=model, max_steps=6, verbosity_level=smolagents.LogLevel.OFF

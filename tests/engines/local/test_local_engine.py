@@ -30,6 +30,8 @@ from podium.values.event import Routed
 
 from ..outside import collect_parts
 from .conftest import SMALLEST, MakeEngine
+from .gguf import build_gguf
+from .test_model_installation import Shelf
 
 COLOURS = ("red", "green", "blue")
 SCHEMA = {
@@ -276,8 +278,6 @@ async def test_a_missing_system_library_is_named(tmp_path: Path) -> None:
 
 
 async def test_a_file_that_no_model_can_be_loaded_from_fails_in_one_sentence(tmp_path: Path) -> None:
-    from .test_model_installation import Shelf, build_gguf
-
     shelf = Shelf(tmp_path)
     (tmp_path / "empty.gguf").write_bytes(build_gguf())
     await to_thread.run_sync(partial(shelf.installer().add_file, tmp_path / "empty.gguf"))

@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import click
 
+from ...engines.local.catalogue import load_catalogue
 from ...engines.local.model_folder import find_models_folder
 from ...engines.local.model_installation import Installation, ModelInstaller
 from ...engines.model.providers import LOCAL
@@ -40,6 +41,8 @@ def models_add_command(source: str | None, name: str, sha256: str, is_json: bool
         found = catalogue_fields(folder)
         click.echo(as_json(found) if is_json else format_catalogue(found))
         return
+    if (known := next((one for one in load_catalogue() if one.name == source), None)) is not None:
+        print_to_stderr(f"{source}: {format_size(known.size)}, licence: {known.licence}. {known.note}".rstrip())
     capacity = measure_capacity(folder.root)
     with DownloadProgress(source) as progress:
         installer = ModelInstaller(
