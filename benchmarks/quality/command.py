@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -98,8 +99,8 @@ class Plan:
         with TemporaryDirectory(prefix="podium-quality-", ignore_cleanup_errors=True) as folder:
             try:
                 outcome = attempt(Lab(folder=Path(folder), model=self.model, environ=self.environ))
-            except TimeoutError as error:
-                outcome = Outcome(is_reported_success=False, problem="", reported=f"timed out: {error}")
+            except (TimeoutError, subprocess.TimeoutExpired):
+                outcome = Outcome(is_reported_success=False, problem="", reported="timed out")
         seconds = time.monotonic() - begin
         print(f"{task} {number + 1} {program}: {outcome.verdict} in {seconds:.0f} s {outcome.detail}", file=sys.stderr)
         return Attempt(task=task, program=program, verdict=outcome.verdict, seconds=seconds, detail=outcome.detail)
