@@ -36,11 +36,6 @@ PHONE = {"width": 360, "height": 740}
 WIDE = {"width": 2560, "height": 1200}
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    # Litestar 2 warns about parameters that it infers from their names, which is how its own manual declares them.
-    config.addinivalue_line("filterwarnings", "ignore::litestar.exceptions.LitestarDeprecationWarning")
-
-
 @dataclass(kw_only=True)
 class Site:
     """A server in a thread of its own, and a store whose runs have agents that follow scripts."""

@@ -22,7 +22,7 @@ from ..values.diagnostic import Diagnostic
 from ..values.errors import Mistake
 from ..values.field_reader import FieldReader, ParseContext
 from ..values.located_yaml import ListNode, LocatedNode, MappingNode, ScalarNode, quote_text
-from .agent_name import make_unique_name
+from .agent_name import make_unique_name, suggest_names
 from .squad import Member, Team, derive_role
 from .squad.squad_team import to_single_line
 from .squad.team_file import parse_mode
@@ -174,10 +174,24 @@ def save_preset(home: Path, preset: Preset) -> None:
 
 def check_preset(preset: Preset) -> None:
     """Raise Mistake if the preset could not be loaded again after saving."""
+    _require_valid_options(msgspec.to_builtins(preset))
+
+
+def parse_mode_options(name: str, given: dict[str, Any]) -> ModeOptions:
+    """Return the options of a team's mode, as they are written in a file. Raise Mistake if one of them is invalid."""
+    if unknown := [key for key in given if key not in ModeOptions.__struct_fields__]:
+        known = suggest_names(unknown[0], sorted(ModeOptions.__struct_fields__))
+        raise Mistake(f"{name} cannot be saved: unknown option {quote_text(unknown[0])}; {known}")
+    return msgspec.convert(_require_valid_options({"name": name, "manner": given})["manner"], ModeOptions)
+
+
+def _require_valid_options(entry: dict[str, Any]) -> dict[str, Any]:
+    """Return a preset's team options. Raise Mistake if one of them is invalid."""
     context = ParseContext(file=Path(PRESETS_FILE), display_path=PRESETS_FILE)
-    _read_options(msgspec.to_builtins(preset), context)
+    found = _read_options(entry, context)
     for diagnostic in context.diagnostics:
-        raise Mistake(f"{preset.name} cannot be saved: {diagnostic.key}: {diagnostic.message}")
+        raise Mistake(f"{entry['name']} cannot be saved: {diagnostic.key}: {diagnostic.message}")
+    return found
 
 
 def delete_preset(home: Path, name: str) -> bool:

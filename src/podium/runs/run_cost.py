@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from msgspec import structs
@@ -21,6 +21,11 @@ class RunCost(NamedTuple):
     run: dict[str, Any]
     usage: Usage
 
+    @classmethod
+    def of_usages(cls, run: dict[str, Any], usages: Iterable[Usage]) -> RunCost:
+        """Return the cost of a run with these usages. Its time is the run's own."""
+        return cls(run, structs.replace(sum_usage(usages), seconds=run["seconds"]))
+
 
 def read_run_cost(reader: StoreReader, summary: RunSummary, *, now: float) -> RunCost:
     """Return the usage of a run. For speed, only the entries that record usage are decoded.
@@ -31,8 +36,9 @@ def read_run_cost(reader: StoreReader, summary: RunSummary, *, now: float) -> Ru
     started = summary.first.event
     assert isinstance(started, RunStarted)
     rows = reader.read_rows(summary.id, after=summary.first.seq + started.shared)
-    usage = sum_usage(usage_of_event(decode_entry(row.line).event) for row in rows if row.kind in USAGE_KINDS)
-    return RunCost(run, structs.replace(usage, seconds=run["seconds"]))
+    return RunCost.of_usages(
+        run, (usage_of_event(decode_entry(one.line).event) for one in rows if one.kind in USAGE_KINDS)
+    )
 
 
 def costs_fields(costs: Sequence[RunCost]) -> dict[str, Any]:

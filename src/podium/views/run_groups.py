@@ -275,6 +275,11 @@ def validate_name(name: str) -> str:
     return name
 
 
+def describe_target(thing: Group | GroupedRun) -> str:
+    """Describe a group or a run for use in messages."""
+    return f"run {thing.run}" if isinstance(thing, GroupedRun) else f"group {thing.name!r} ({thing.tag})"
+
+
 def find_main_repository(repo: str, git_file: str) -> str:
     """Return the repository that a worktree belongs to, from its `.git` file; `repo` itself if it is not a worktree.
 

@@ -19,7 +19,20 @@ from ..values.errors import PodiumError
 from .api.metrics import read_metrics
 from .api.problem import PROBLEM_TYPE, encode_problem, find_status
 from .api.request_guard import AsgiApp, RequestGuard
-from .api.routes import catalogue, commands, events, inbox, review, runs, sign_in, team_work, workers
+from .api.routes import (
+    catalogue,
+    commands,
+    costs,
+    events,
+    groups,
+    inbox,
+    review,
+    runs,
+    sign_in,
+    team_work,
+    teams,
+    workers,
+)
 from .api.server_context import ServerContext
 from .dashboard.static_files import load_static_files, serve_file, serve_page
 
@@ -29,9 +42,12 @@ ROUTES = (
     *inbox.ROUTES,
     *runs.ROUTES,
     *team_work.ROUTES,
+    *teams.ROUTES,
     *workers.ROUTES,
     *review.ROUTES,
     *catalogue.ROUTES,
+    *costs.ROUTES,
+    *groups.ROUTES,
     *commands.ROUTES,
 )
 

@@ -22,7 +22,7 @@ from ...store.sqlite.group_rows import Groups
 from ...values.errors import Mistake, NoSuchRun
 from ...values.event import SCHEMA
 from ...values.plain_text import format_count
-from ...views.run_groups import Group, GroupedRun, GroupSection, build_sections
+from ...views.run_groups import Group, GroupedRun, GroupSection, build_sections, describe_target
 from ..terminal import exit_codes
 from ..terminal.text import align_columns, as_json, escape_for_terminal, format_age, print_to_stderr, truncate_line
 from .ps import LONGEST_HEADING, format_flags, format_group_origin
@@ -313,8 +313,3 @@ def find_groups_and_runs(groups: Groups, names: Sequence[str]) -> list[Group | G
         if (thing := arrangement.find_group_or_run(name)) not in things:
             things.append(thing)
     return things
-
-
-def describe_target(thing: Group | GroupedRun) -> str:
-    """Describe a group or a run for use in messages."""
-    return f"run {thing.run}" if isinstance(thing, GroupedRun) else f"group {thing.name!r} ({thing.tag})"

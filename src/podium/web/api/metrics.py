@@ -10,12 +10,13 @@ from litestar.response import Response
 
 from ...runs.run_lookup import derive_run_state
 from ...store.sqlite.reader import StoreReader
+from .route_parameters import Server
 from .scopes import may_read
 from .server_context import ServerContext
 
 
 @get("/metrics", guards=[may_read], sync_to_thread=True, media_type="text/plain")
-def read_metrics(server: ServerContext) -> Response[str]:
+def read_metrics(server: Server) -> Response[str]:
     """Return the metrics of the store and of this server."""
     return Response("".join(_iter_lines(server)), media_type="text/plain; version=0.0.4")
 

@@ -13,9 +13,11 @@ from anyio import CancelScope, create_task_group, sleep, to_thread
 from anyio.abc import TaskGroup
 
 from ...app import App
+from ...runs.cost_overview import CostHistoryReader
 from ...runs.overview import OverviewReader
 from ...runs.run_launcher import RunLauncher
 from ...runs.run_lookup import is_worker_run
+from ...runs.run_table import RunTableReader
 from ...runs.worker_lookup import load_worker_state
 from ...setup.settings import Settings
 from ...store.sqlite.reader import StoreReader
@@ -45,6 +47,8 @@ class ServerContext:
     def __post_init__(self) -> None:
         self.hub = EntryHub(self.settings.store)
         self.overview = OverviewReader(self.settings.store)
+        self.costs = CostHistoryReader()
+        self.run_table = RunTableReader(self.settings.store, self.costs)
         self.user = _find_username()
         self.launcher: RunLauncher
         self.served_runs: ServedRuns

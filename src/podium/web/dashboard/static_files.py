@@ -8,7 +8,9 @@ from importlib.resources.abc import Traversable
 from typing import Any, NamedTuple
 
 from litestar import Request, Response, get
+from litestar.di import NamedDependency
 from litestar.exceptions import NotFoundException
+from litestar.params import FromPath
 
 MEDIA_TYPES = {
     ".html": "text/html; charset=utf-8",
@@ -46,13 +48,17 @@ def _collect_files(folder: Traversable, prefix: str, found: dict[str, StaticFile
 
 
 @get("/", include_in_schema=False, sync_to_thread=False)
-def serve_page(request: Request[Any, Any, Any], static_files: dict[str, StaticFile]) -> Response[bytes]:
+def serve_page(
+    request: Request[Any, Any, Any], static_files: NamedDependency[dict[str, StaticFile]]
+) -> Response[bytes]:
     """Return the page."""
     return _respond(request, static_files["index.html"])
 
 
 @get("/{name:path}", include_in_schema=False, sync_to_thread=False)
-def serve_file(name: str, request: Request[Any, Any, Any], static_files: dict[str, StaticFile]) -> Response[bytes]:
+def serve_file(
+    name: FromPath[str], request: Request[Any, Any, Any], static_files: NamedDependency[dict[str, StaticFile]]
+) -> Response[bytes]:
     """Return a file of the page."""
     found = static_files.get(name.lstrip("/"))
     if found is None:

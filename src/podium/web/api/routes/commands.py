@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from litestar import post
+from litestar.params import JSONBody
 from litestar.response import Stream
 from msgspec import Struct
 
 from ...remote_command import CallerTerminal, RemoteCommand
+from ..route_parameters import IdempotencyKey, Server
 from ..scopes import ApiRequest, get_token, may_read
-from ..server_context import ServerContext
-from .runs import IdempotencyKey
 
 
 class NewCommand(Struct, forbid_unknown_fields=True):
@@ -25,7 +25,7 @@ class NewCommand(Struct, forbid_unknown_fields=True):
 
 @post("/api/commands", guards=[may_read], status_code=200, media_type="application/octet-stream")
 async def run_command(
-    data: NewCommand, request: ApiRequest, server: ServerContext, idempotency_key: IdempotencyKey = None
+    data: JSONBody[NewCommand], request: ApiRequest, server: Server, idempotency_key: IdempotencyKey = None
 ) -> Stream:
     """Run a command in the server's repository, and stream its output in frames.
 

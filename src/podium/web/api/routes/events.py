@@ -6,22 +6,22 @@ import time
 from typing import Annotated, Any
 
 from litestar import get
-from litestar.params import HeaderParameter
+from litestar.params import FromQuery, HeaderParameter
 from litestar.response import Stream
 
 from ....runs.overview import overview_fields
 from ..event_stream import find_position, stream_entries
+from ..route_parameters import Server
 from ..scopes import ApiRequest, get_token, may_read
-from ..server_context import ServerContext
 
 
 @get("/api/events", guards=[may_read], media_type="text/event-stream")
 async def follow_events(
     request: ApiRequest,
-    server: ServerContext,
-    after: str | None = None,
-    runs: str | None = None,
-    client: bool = False,
+    server: Server,
+    after: FromQuery[str | None] = None,
+    runs: FromQuery[str | None] = None,
+    client: FromQuery[bool] = False,
     last_event_id: Annotated[str | None, HeaderParameter(name="Last-Event-ID")] = None,
 ) -> Stream:
     """Stream the entries of all runs as server-sent events, from a cursor or from now on.
@@ -45,7 +45,7 @@ async def follow_events(
 
 
 @get("/api/overview", guards=[may_read], sync_to_thread=True)
-def read_overview(server: ServerContext) -> dict[str, Any]:
+def read_overview(server: Server) -> dict[str, Any]:
     """Return what needs the user, which runs are active and which ended last, for all runs."""
     now = time.time()
     return overview_fields(server.overview.load(now=now)) | {"now": now}

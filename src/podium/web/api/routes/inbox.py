@@ -6,6 +6,7 @@ import time
 from typing import Any
 
 from litestar import get, post
+from litestar.params import FromPath, JSONBody
 from msgspec import UNSET, Struct, UnsetType
 
 from ....core.open_requests import Answered
@@ -25,8 +26,8 @@ from ....values.event import (
     QuestionAsked,
 )
 from ....values.request import replace_surrogates
+from ..route_parameters import Server
 from ..scopes import ApiRequest, get_token, may_approve, may_read
-from ..server_context import ServerContext
 
 
 class Answer(Struct, forbid_unknown_fields=True):
@@ -45,20 +46,20 @@ class Answer(Struct, forbid_unknown_fields=True):
 
 
 @get("/api/requests", guards=[may_read], sync_to_thread=True)
-def list_requests(server: ServerContext) -> dict[str, Any]:
+def list_requests(server: Server) -> dict[str, Any]:
     """List the open requests of all runs, oldest first, each in full."""
     found = server.overview.load(now=time.time()).waiting
     return {"schema": SCHEMA, "requests": [whole_request_fields(one) for one in found]}
 
 
 @get("/api/requests/{request_id:str}", guards=[may_read], sync_to_thread=True)
-def read_request(request_id: str, server: ServerContext) -> dict[str, Any]:
+def read_request(request_id: FromPath[str], server: Server) -> dict[str, Any]:
     """Return one open request in full."""
     return whole_request_fields(find_open_request(server.store, request_id))
 
 
 @post("/api/requests/{request_id:str}/answer", guards=[may_approve], status_code=200, sync_to_thread=True)
-def answer(request_id: str, data: Answer, request: ApiRequest, server: ServerContext) -> dict[str, Any]:
+def answer(request_id: FromPath[str], data: JSONBody[Answer], request: ApiRequest, server: Server) -> dict[str, Any]:
     """Answer a request. The first answer counts; a later one gets 409 with the answer that was given."""
     one = find_open_request(server.store, request_id)
     channel = get_token(request).channel

@@ -8,6 +8,7 @@ from typing import Any
 import anyio
 from anyio import to_thread
 from litestar import get, post
+from litestar.params import JSONBody
 from msgspec import Struct
 
 from ....runs.branch_forecast import read_current_branch
@@ -23,9 +24,9 @@ from ....views.worker_state import WorkerState
 from ....workers.review_round import delegate_review, send_review
 from ....workspace.merging.partial_commit import ChosenFile
 from ..command_once import run_once
+from ..route_parameters import IdempotencyKey, RunPrefix, Server
 from ..scopes import may_act, may_read
 from ..server_context import ServerContext
-from .runs import IdempotencyKey
 from .workers import build_merge
 
 
@@ -50,7 +51,7 @@ class NewPartialMerge(Struct, forbid_unknown_fields=True):
 
 
 @get("/api/workers/{run:str}/diff", guards=[may_read])
-async def read_diff(run: str, server: ServerContext) -> dict[str, Any]:
+async def read_diff(run: RunPrefix, server: Server) -> dict[str, Any]:
     """Return what a worker changed since its base, as files, hunks and lines.
 
     `is_committed` says whether `commit` and `tree` are those of its branch; otherwise they are a snapshot of its
@@ -76,7 +77,7 @@ async def read_diff(run: str, server: ServerContext) -> dict[str, Any]:
 
 @post("/api/workers/{run:str}/review", guards=[may_act], status_code=200)
 async def review_changes(
-    run: str, data: NewReview, server: ServerContext, idempotency_key: IdempotencyKey = None
+    run: RunPrefix, data: JSONBody[NewReview], server: Server, idempotency_key: IdempotencyKey = None
 ) -> dict[str, Any]:
     """Send comments on lines of a worker's diff to the worker, as one message, or to a new worker that continues."""
     worker = await _load_worker(server, run)
@@ -98,7 +99,7 @@ async def review_changes(
 
 @post("/api/workers/{run:str}/merges", guards=[may_act])
 async def preview_partial_merge(
-    run: str, data: NewPartialMerge, server: ServerContext, idempotency_key: IdempotencyKey = None
+    run: RunPrefix, data: JSONBody[NewPartialMerge], server: Server, idempotency_key: IdempotencyKey = None
 ) -> dict[str, Any]:
     """Merge chosen files and hunks of a worker into a new branch, and run the checks. The target does not move.
 

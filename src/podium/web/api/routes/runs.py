@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from typing import Annotated, Any
 
 from litestar import get, post
-from litestar.params import HeaderParameter, QueryParameter
+from litestar.params import FromQuery, JSONBody, QueryParameter
 from litestar.response import Response
 from msgspec import Struct
 
@@ -15,9 +16,10 @@ from ....runs.run_fork import fork_run, retry_run
 from ....runs.run_listing import run_summary_fields
 from ....runs.run_lookup import derive_run_state, is_worker_run, open_reader
 from ....runs.run_steering import pause_run, post_budget_change, send_message
+from ....runs.run_table import RunFilter
 from ....setup.settings import Settings
 from ....store.sqlite.entry_feed import EntryFeed
-from ....store.sqlite.reader import RunSummary, StoreReader
+from ....store.sqlite.reader import RunSummary
 from ....values.agent import Budget, Mode
 from ....values.attachment import as_attached_files
 from ....values.errors import Mistake, NoSuchRun
@@ -25,13 +27,13 @@ from ....values.event import SCHEMA, RunStarted
 from ....views.run_view import RunView
 from ....workers.background_run import enqueue_background_run
 from ..command_once import run_once
+from ..route_parameters import IdempotencyKey, RunPrefix, Server
 from ..scopes import may_act, may_read
 from ..server_context import ServerContext
 
 MOST_ENTRIES = 20_000
 MOST_RUNS = 200
-
-IdempotencyKey = Annotated[str | None, HeaderParameter(name="Idempotency-Key")]
+MOST_LISTED_RUNS = 5000
 
 
 class NewRun(Struct, forbid_unknown_fields=True):
@@ -81,29 +83,39 @@ class NewRetry(Struct, forbid_unknown_fields=True):
 
 @get("/api/runs", guards=[may_read], sync_to_thread=True)
 def list_runs(
-    server: ServerContext,
+    server: Server,
     run_state: Annotated[str, QueryParameter(name="state")] = "",
-    text: str = "",
-    offset: int = 0,
+    text: FromQuery[str] = "",
+    group: FromQuery[str] = "",
+    agent: FromQuery[str] = "",
+    since: FromQuery[float] = 0.0,
+    needs_person: FromQuery[bool] = False,
+    archived: FromQuery[bool] = False,
+    offset: FromQuery[int] = 0,
+    limit: FromQuery[int] = MOST_RUNS,
 ) -> dict[str, Any]:
-    """List runs, newest first, a page at a time. `text` is searched in the request, agent, id and repository."""
-    if not server.store.exists():
-        return {"schema": SCHEMA, "runs": [], "total": 0}
-    now, words = time.time(), text.casefold().split()
-    with StoreReader(server.store) as reader:
-        runs = [run_summary_fields(one, now) for one in reader.read_run_list().readable]
-    found = [
-        one
-        for one in runs
-        if (not run_state or one["state"] == run_state)
-        and all(word in f"{one['id']} {one['agent']} {one['request']} {one['repo']}".casefold() for word in words)
-    ]
-    first = max(offset, 0)
-    return {"schema": SCHEMA, "runs": found[first : first + MOST_RUNS], "total": len(found)}
+    """List runs with their groups: pinned ones first, then the newest, a page at a time.
+
+    `text` is searched in the id, agent, request, repository and name; `group` is the id of a group, and `since` a time
+    in seconds. Runs that are archived, themselves or with their group, are listed only with `archived`.
+    """
+    now = time.time()
+    wanted = RunFilter(
+        state=run_state,
+        text=text,
+        group=group,
+        agent=agent,
+        since=since,
+        needs_person=needs_person,
+        has_archived=archived,
+    )
+    waiting = Counter(one.summary.id for one in server.overview.load(now=now).waiting)
+    first, most = max(offset, 0), min(max(limit, 1), MOST_LISTED_RUNS)
+    return server.run_table.read(wanted, waiting, now=now, first=first, most=most)
 
 
 @get("/api/runs/{run:str}", guards=[may_read], sync_to_thread=True)
-def read_run(run: str, server: ServerContext) -> dict[str, Any]:
+def read_run(run: RunPrefix, server: Server) -> dict[str, Any]:
     """Return a run: its state, its request and the costs of its operations. `run` can be the beginning of an id."""
     now = time.time()
     with open_reader(server.store) as reader:
@@ -121,7 +133,9 @@ def read_run(run: str, server: ServerContext) -> dict[str, Any]:
 
 
 @get("/api/runs/{run:str}/entries", guards=[may_read], sync_to_thread=True)
-def read_entries(run: str, server: ServerContext, after: int = 0, until: int = 0) -> Response[bytes]:
+def read_entries(
+    run: RunPrefix, server: Server, after: FromQuery[int] = 0, until: FromQuery[int] = 0
+) -> Response[bytes]:
     """Return a run's entries after a sequence number, and the cursor from which the stream continues.
 
     `until` is the last sequence number to return; 0 means no limit. `has_more` says that a page was filled.
@@ -147,7 +161,7 @@ def read_entries(run: str, server: ServerContext, after: int = 0, until: int = 0
 
 
 @post("/api/runs", guards=[may_act])
-async def start_run(data: NewRun, server: ServerContext, idempotency_key: IdempotencyKey = None) -> dict[str, Any]:
+async def start_run(data: JSONBody[NewRun], server: Server, idempotency_key: IdempotencyKey = None) -> dict[str, Any]:
     """Start a run in the background, in its own process."""
     place = server.find_place(data.repo)
     settings = Settings.load(
@@ -172,7 +186,9 @@ async def start_run(data: NewRun, server: ServerContext, idempotency_key: Idempo
 
 
 @post("/api/runs/{run:str}/messages", guards=[may_act], status_code=200, sync_to_thread=True)
-def send(run: str, data: NewMessage, server: ServerContext, idempotency_key: IdempotencyKey = None) -> dict[str, Any]:
+def send(
+    run: RunPrefix, data: JSONBody[NewMessage], server: Server, idempotency_key: IdempotencyKey = None
+) -> dict[str, Any]:
     """Send a message to an agent of a run."""
     files = as_attached_files((one.name, one.data) for one in data.files)
     summary = _read_summary(server, run)
@@ -183,14 +199,14 @@ def send(run: str, data: NewMessage, server: ServerContext, idempotency_key: Ide
 
 
 @post("/api/runs/{run:str}/pause", guards=[may_act], status_code=200)
-async def pause(run: str, server: ServerContext) -> dict[str, Any]:
+async def pause(run: RunPrefix, server: Server) -> dict[str, Any]:
     """Pause a run; its current steps finish first."""
     id = _find_run(server, run)
     return {"run": id, "text": await pause_run(server.launcher, id, by=server.user)}
 
 
 @post("/api/runs/{run:str}/resume", guards=[may_act], status_code=200)
-async def resume(run: str, server: ServerContext) -> dict[str, Any]:
+async def resume(run: RunPrefix, server: Server) -> dict[str, Any]:
     """Resume a run that was paused or interrupted, in the server's process, or a worker with its commander."""
     id = _find_run(server, run)
     await server.resume_run(id)
@@ -198,7 +214,7 @@ async def resume(run: str, server: ServerContext) -> dict[str, Any]:
 
 
 @post("/api/runs/{run:str}/stop", guards=[may_act], status_code=200)
-async def stop(run: str, server: ServerContext) -> dict[str, Any]:
+async def stop(run: RunPrefix, server: Server) -> dict[str, Any]:
     """Stop a run and keep its partial results."""
     id = _find_run(server, run)
     await server.launcher.stop_run(id, server.user)
@@ -206,7 +222,7 @@ async def stop(run: str, server: ServerContext) -> dict[str, Any]:
 
 
 @post("/api/runs/{run:str}/budget", guards=[may_act], status_code=200, sync_to_thread=True)
-def change_budget(run: str, data: Budget, server: ServerContext) -> dict[str, Any]:
+def change_budget(run: RunPrefix, data: JSONBody[Budget], server: Server) -> dict[str, Any]:
     """Change a run's limits. A time limit applies at once, other limits apply from the next model call.
 
     Limits that are not given do not change.
@@ -221,7 +237,7 @@ def change_budget(run: str, data: Budget, server: ServerContext) -> dict[str, An
 
 @post("/api/runs/{run:str}/fork", guards=[may_act])
 async def fork(
-    run: str, data: NewFork, server: ServerContext, idempotency_key: IdempotencyKey = None
+    run: RunPrefix, data: JSONBody[NewFork], server: Server, idempotency_key: IdempotencyKey = None
 ) -> dict[str, Any]:
     """Start a run that shares the timeline of another one up to a position."""
     source = _find_run(server, run)
@@ -248,7 +264,7 @@ async def fork(
 
 @post("/api/runs/{run:str}/retry", guards=[may_act])
 async def retry(
-    run: str, data: NewRetry, server: ServerContext, idempotency_key: IdempotencyKey = None
+    run: RunPrefix, data: JSONBody[NewRetry], server: Server, idempotency_key: IdempotencyKey = None
 ) -> dict[str, Any]:
     """Try a run again from just before it failed or was stopped, or from a plan step or an agent."""
     source = _find_run(server, run)

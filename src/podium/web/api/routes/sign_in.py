@@ -6,12 +6,13 @@ from typing import Any
 
 from litestar import delete, get, post
 from litestar.exceptions import NotAuthorizedException
+from litestar.params import FromPath, JSONBody
 from msgspec import Struct
 
 from ....values.event import SCHEMA
 from ..access_tokens import SESSION_SECONDS, AccessToken, Scope
+from ..route_parameters import Server
 from ..scopes import ApiRequest, get_token, may_act, may_read
-from ..server_context import ServerContext
 
 
 class Login(Struct, forbid_unknown_fields=True):
@@ -32,7 +33,7 @@ class NewToken(Struct):
 
 
 @post("/api/login", status_code=200, sync_to_thread=False)
-def sign_in(data: Login, server: ServerContext) -> NewToken:
+def sign_in(data: JSONBody[Login], server: Server) -> NewToken:
     """Exchange a one-time code for a token."""
     scopes = server.codes.redeem_code(data.code)
     if scopes is None:
@@ -46,7 +47,7 @@ def sign_in(data: Login, server: ServerContext) -> NewToken:
 
 
 @get("/api/session", guards=[may_read], sync_to_thread=False)
-def read_session(request: ApiRequest, server: ServerContext) -> dict[str, Any]:
+def read_session(request: ApiRequest, server: Server) -> dict[str, Any]:
     """Return what the token permits, and where the server runs."""
     token = get_token(request)
     return {
@@ -59,19 +60,19 @@ def read_session(request: ApiRequest, server: ServerContext) -> dict[str, Any]:
 
 
 @post("/api/session/end", guards=[may_read], sync_to_thread=False)
-def sign_out(request: ApiRequest, server: ServerContext) -> dict[str, Any]:
+def sign_out(request: ApiRequest, server: Server) -> dict[str, Any]:
     """Revoke the token of this request."""
     return {"revoked": server.tokens.revoke_token(get_token(request).id).id}
 
 
 @get("/api/tokens", guards=[may_act], sync_to_thread=False)
-def list_tokens(server: ServerContext) -> dict[str, Any]:
+def list_tokens(server: Server) -> dict[str, Any]:
     """List the valid tokens, without their secrets."""
     return {"schema": SCHEMA, "tokens": [_token_fields(one) for one in server.tokens.list_tokens()]}
 
 
 @delete("/api/tokens/{token_id:str}", guards=[may_act], status_code=200, sync_to_thread=False)
-def revoke_token(token_id: str, server: ServerContext) -> dict[str, Any]:
+def revoke_token(token_id: FromPath[str], server: Server) -> dict[str, Any]:
     """Revoke a token."""
     return {"revoked": server.tokens.revoke_token(token_id).id}
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import msgspec
 from litestar import get
-from litestar.params import Parameter
+from litestar.params import FromPath, PathParameter
 from litestar.response import Response
 
 from ....runs.decision_lookup import find_decision, find_decision_repo, list_decisions
@@ -18,14 +18,14 @@ from ....values.errors import Mistake, NoSuchRun, StoreCorrupt
 from ....values.event import KINDS, SCHEMA, ArtifactStored, TeamFormed
 from ....views.decision_fields import decision_fields, whole_decision_fields
 from ....views.work_fields import work_fields
+from ..route_parameters import RepoFolder, RunPrefix, Server
 from ..scopes import may_read
-from ..server_context import ServerContext
 
 MOST_PLANS = 50
 
 
 @get("/api/plans", guards=[may_read], sync_to_thread=True)
-def list_plans(server: ServerContext) -> dict[str, Any]:
+def list_plans(server: Server) -> dict[str, Any]:
     """List the newest runs whose teams have a plan, or are making one, with the states of all steps."""
     found: list[dict[str, Any]] = []
     if server.store.exists():
@@ -38,7 +38,7 @@ def list_plans(server: ServerContext) -> dict[str, Any]:
 
 
 @get("/api/runs/{run:str}/plan", guards=[may_read], sync_to_thread=True)
-def read_plan(run: str, server: ServerContext) -> dict[str, Any]:
+def read_plan(run: RunPrefix, server: Server) -> dict[str, Any]:
     """Return the plans of a run's collaborating teams and the states of their steps."""
     with open_reader(server.store) as reader:
         return {"schema": SCHEMA, **_plan_fields(reader, reader.find_run(run))}
@@ -50,7 +50,7 @@ def _plan_fields(reader: StoreReader, run: str) -> dict[str, Any]:
 
 
 @get("/api/runs/{run:str}/artifacts", guards=[may_read], sync_to_thread=True)
-def list_artifacts(run: str, server: ServerContext) -> dict[str, Any]:
+def list_artifacts(run: RunPrefix, server: Server) -> dict[str, Any]:
     """List the artifacts that the steps of a run produced."""
     with open_reader(server.store) as reader:
         id = reader.find_run(run)
@@ -60,7 +60,7 @@ def list_artifacts(run: str, server: ServerContext) -> dict[str, Any]:
 
 
 @get("/api/artifacts/{digest:str}", guards=[may_read], sync_to_thread=True)
-def read_artifact(digest: str, server: ServerContext) -> Response[bytes]:
+def read_artifact(digest: FromPath[str], server: Server) -> Response[bytes]:
     """Return the content of an artifact as a download."""
     with open_reader(server.store) as reader:
         data = reader.read_artifact(digest)
@@ -72,7 +72,7 @@ def read_artifact(digest: str, server: ServerContext) -> Response[bytes]:
 
 
 @get("/api/decisions", guards=[may_read], sync_to_thread=True)
-def read_decisions(server: ServerContext, repo: str = "") -> dict[str, Any]:
+def read_decisions(server: Server, repo: RepoFolder = "") -> dict[str, Any]:
     """List the decisions of a repository, newest first."""
     decisions = list_decisions(server.store, find_decision_repo(server.find_place(repo)))
     shown = msgspec.to_builtins([decision_fields(one) for one in reversed(decisions)])
@@ -81,10 +81,10 @@ def read_decisions(server: ServerContext, repo: str = "") -> dict[str, Any]:
 
 @get("/api/decisions/{run:str}/{decision_id:str}", guards=[may_read], sync_to_thread=True)
 def read_decision(
-    run: str,
-    decision_id: Annotated[str, Parameter(min_length=1)],
-    server: ServerContext,
-    repo: str = "",
+    run: RunPrefix,
+    decision_id: Annotated[str, PathParameter(min_length=1)],
+    server: Server,
+    repo: RepoFolder = "",
 ) -> dict[str, Any]:
     """Return a decision with its ballots and its text as a record."""
     if not run:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 from anyio import to_thread
 from litestar import get, post
+from litestar.params import JSONBody
 from msgspec import Struct
 
 from ....core.placement import WorkerOptions
@@ -30,9 +31,8 @@ from ....workspace.merging.fast_forward import fast_forward
 from ....workspace.merging.integration_branch import remove_superseded_branches
 from ....workspace.worktrees.cleanup import list_worktrees
 from ..command_once import run_once
+from ..route_parameters import IdempotencyKey, RepoFolder, Server
 from ..scopes import may_act, may_approve, may_read
-from ..server_context import ServerContext
-from .runs import IdempotencyKey
 
 MOST_OVER = 50
 
@@ -70,7 +70,7 @@ class ReviewedMerge(Struct, forbid_unknown_fields=True):
 
 
 @get("/api/workers", guards=[may_read])
-async def list_workers(server: ServerContext, repo: str = "") -> dict[str, Any]:
+async def list_workers(server: Server, repo: RepoFolder = "") -> dict[str, Any]:
     """List the workers of all repositories, or of one, with their state, changed lines and cost."""
     root = str(Repository.at(server.find_place(repo)).main_folder) if repo else None
 
@@ -90,7 +90,7 @@ async def list_workers(server: ServerContext, repo: str = "") -> dict[str, Any]:
 
 
 @get("/api/forecast", guards=[may_read])
-async def read_forecast(server: ServerContext, repo: str = "") -> dict[str, Any]:
+async def read_forecast(server: Server, repo: RepoFolder = "") -> dict[str, Any]:
     """Return how the branches of workers would merge onto the checked-out branch, and which of them overlap."""
     context = RepoContext(server.find_place(repo), server.settings)
     workers = await to_thread.run_sync(context.load_workers)
@@ -100,7 +100,7 @@ async def read_forecast(server: ServerContext, repo: str = "") -> dict[str, Any]
 
 
 @get("/api/worktrees", guards=[may_read])
-async def read_worktrees(server: ServerContext, repo: str = "") -> dict[str, Any]:
+async def read_worktrees(server: Server, repo: RepoFolder = "") -> dict[str, Any]:
     """List the worktrees of a repository."""
     context = RepoContext(server.find_place(repo), server.settings)
     found = [worktree_fields(one) for one in await list_worktrees(context.worktrees)]
@@ -108,7 +108,7 @@ async def read_worktrees(server: ServerContext, repo: str = "") -> dict[str, Any
 
 
 @post("/api/workers", guards=[may_act])
-async def delegate(data: NewWorker, server: ServerContext, idempotency_key: IdempotencyKey = None) -> dict[str, Any]:
+async def delegate(data: JSONBody[NewWorker], server: Server, idempotency_key: IdempotencyKey = None) -> dict[str, Any]:
     """Start a worker that does a task on its own branch, in its own process and checkout."""
     place = server.find_place(data.repo)
     settings = Settings.load(repo=place, store=server.store, home=server.settings.home, model=data.model)
@@ -136,7 +136,7 @@ async def delegate(data: NewWorker, server: ServerContext, idempotency_key: Idem
 
 @post("/api/merges", guards=[may_act])
 async def preview_merge(
-    data: NewMerge, server: ServerContext, idempotency_key: IdempotencyKey = None
+    data: JSONBody[NewMerge], server: Server, idempotency_key: IdempotencyKey = None
 ) -> dict[str, Any]:
     """Merge branches one after another into a new branch, and run the checks at each step. The target does not move."""
     context = RepoContext(server.find_place(data.repo), server.settings)
@@ -167,7 +167,7 @@ async def build_merge(
 
 
 @post("/api/merges/apply", guards=[may_approve], status_code=200)
-async def apply_merge(data: ReviewedMerge, server: ServerContext) -> dict[str, Any]:
+async def apply_merge(data: JSONBody[ReviewedMerge], server: Server) -> dict[str, Any]:
     """Move the target to the result that was reviewed. Nothing moves if the target or the tree has changed."""
     repository = RepoContext(server.find_place(data.repo), server.settings).repository
     await fast_forward(repository, data.target, commit=data.commit, expected_tree=data.tree, expected_old=data.base)

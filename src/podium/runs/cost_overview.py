@@ -1,0 +1,185 @@
+"""Read the costs of runs over time, by agent and by model, and return them as JSON fields."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from math import ceil
+from threading import Lock
+from typing import Any, NamedTuple
+
+from msgspec import structs
+
+from ..store.sqlite.reader import RunSummary, StoreReader
+from ..values.agent import Budget
+from ..values.event import RunStarted, decode_entry
+from ..values.plain_text import format_count
+from ..values.usage import NO_USAGE, Usage, sum_usage
+from ..views.cost_history import (
+    HISTORY_KINDS,
+    CostHistory,
+    CostHistoryBuilder,
+    TimeSplit,
+    UsagePoint,
+)
+from .run_lookup import derive_run_state, is_over
+
+MOST_BUCKETS = 96
+MOST_SERIES = 8
+"""The maximum number of agents with a series of their own; the others share one."""
+RATE_SECONDS = 600.0
+"""The period whose usage predicts when a budget will be exhausted."""
+SMALLEST_PERIOD = 1.0
+
+
+class AgentCost(NamedTuple):
+    """What one agent used, and how it spent its time."""
+
+    usage: Usage
+    time: TimeSplit
+
+
+class CostHistoryReader:
+    """Reads cost histories from a store. Those of runs that have ended are kept, because they never change."""
+
+    def __init__(self) -> None:
+        self._ended: dict[str, CostHistory] = {}
+        self._lock = Lock()
+
+    def read(self, reader: StoreReader, summary: RunSummary, *, now: float) -> CostHistory:
+        """Return the history of a run up to now. Several threads can call this."""
+        with self._lock:
+            found = self._ended.get(summary.id)
+        if found is not None:
+            return found
+        builder = CostHistoryBuilder()
+        for row in reader.read_rows_of_kinds(summary.id, HISTORY_KINDS):
+            builder.apply(decode_entry(row.line))
+        found = builder.build(now=now if derive_run_state(summary) == "running" else None)
+        if is_over(summary):
+            with self._lock:
+                self._ended[summary.id] = found
+        return found
+
+    def read_with_workers(
+        self, reader: StoreReader, summary: RunSummary, *, now: float
+    ) -> tuple[CostHistory, list[CostHistory]]:
+        """Return the history of a run, and those of the workers that it and its workers started.
+
+        In a worker's history, agents are named after its branch.
+        """
+        own = self.read(reader, summary, now=now)
+        below: list[CostHistory] = []
+        open_runs = list(own.workers)
+        while open_runs:
+            worker = reader.read_summary(open_runs.pop(0))
+            found = self.read(reader, worker, now=now)
+            open_runs += found.workers
+            below.append(_rename_agents(found, worker))
+        return own, below
+
+
+def _rename_agents(history: CostHistory, summary: RunSummary) -> CostHistory:
+    started = summary.first.event
+    assert isinstance(started, RunStarted)
+    task = started.errand
+    suffix = f" on {task.worker_name}" if task is not None else ""
+    return structs.replace(
+        history,
+        points=tuple(one._replace(agent=f"{one.agent}{suffix}") for one in history.points),
+        agents={f"{name}{suffix}": spent for name, spent in history.agents.items()},
+    )
+
+
+def cost_overview_fields(
+    histories: Sequence[CostHistory], *, budget: Budget | None = None, is_active: bool = False
+) -> dict[str, Any]:
+    """Return the costs of runs by agent and by model, over time and in total, as JSON fields.
+
+    `budget` is the limit for all of them together, and `is_active` says whether they may still use it.
+    """
+    points = sorted((one for history in histories for one in history.points), key=lambda one: one.at)
+    agents = _sum_by_agent(histories)
+    models: dict[str, Usage] = {}
+    for history in histories:
+        for name, usage in history.models.items():
+            models[name] = models.get(name, NO_USAGE) + usage
+    until = max((one.until for one in histories), default=0.0)
+    total = sum_usage(one.usage for one in points)
+    return {
+        "usage": structs.asdict(total),
+        "agents": [
+            {"name": name, "usage": structs.asdict(cost.usage), "time": structs.asdict(cost.time)}
+            for name, cost in agents.items()
+        ],
+        "models": [{"name": name, "usage": structs.asdict(usage)} for name, usage in models.items()],
+        "wall": structs.asdict(sum((one.wall for one in histories), TimeSplit())),
+        "history": _history_fields(points, list(agents), until=until),
+        "budget": {} if budget is None else {key: value for key, value in structs.asdict(budget).items() if value},
+        "exhausted_at": project_exhaustion(points, total, budget, now=until) if budget and is_active else None,
+    }
+
+
+def _sum_by_agent(histories: Iterable[CostHistory]) -> dict[str, AgentCost]:
+    """Return the usage and the time of each agent, the most expensive first."""
+    found: dict[str, AgentCost] = {}
+    for history in histories:
+        for point in history.points:
+            before = found.get(point.agent, AgentCost(NO_USAGE, TimeSplit()))
+            found[point.agent] = before._replace(usage=before.usage + point.usage)
+        for name, spent in history.agents.items():
+            before = found.get(name, AgentCost(NO_USAGE, TimeSplit()))
+            found[name] = before._replace(time=before.time + spent)
+    return dict(sorted(found.items(), key=lambda one: _size_of(one[1].usage), reverse=True))
+
+
+def _size_of(usage: Usage) -> tuple[float, int]:
+    return usage.usd, usage.with_rehearsed().tokens
+
+
+def _history_fields(points: Sequence[UsagePoint], agents: Sequence[str], *, until: float) -> dict[str, Any]:
+    """Return running totals at equal distances in time, one series for each agent."""
+    if not points:
+        return {"times": [], "series": []}
+    first, last = points[0].at, max(until, points[-1].at, points[0].at + SMALLEST_PERIOD)
+    width = (last - first) / MOST_BUCKETS
+    times = [first + width * number for number in range(MOST_BUCKETS + 1)]
+    drawn = {name: place if place < MOST_SERIES else MOST_SERIES for place, name in enumerate(agents)}
+    names = list(agents[:MOST_SERIES])
+    if len(agents) > MOST_SERIES:
+        names.append(format_count(len(agents) - MOST_SERIES, "other agent"))
+    steps = [[NO_USAGE] * len(times) for _ in names]
+    for point in points:
+        bucket = min(MOST_BUCKETS, ceil((point.at - first) / width))
+        row = steps[drawn[point.agent]]
+        row[bucket] = row[bucket] + point.usage
+    return {
+        "times": times,
+        "series": [{"name": name, **_accumulate(row)} for name, row in zip(names, steps, strict=True)],
+    }
+
+
+def _accumulate(row: Sequence[Usage]) -> dict[str, list[float]]:
+    money: list[float] = []
+    tokens: list[float] = []
+    rehearsed: list[float] = []
+    total = NO_USAGE
+    for usage in row:
+        total = total + usage
+        money.append(total.usd)
+        tokens.append(total.tokens)
+        rehearsed.append(total.rehearsed_input_tokens + total.rehearsed_output_tokens)
+    return {"money": money, "tokens": tokens, "rehearsed": rehearsed}
+
+
+def project_exhaustion(points: Sequence[UsagePoint], total: Usage, budget: Budget, *, now: float) -> float | None:
+    """Return when the run will have used up its money or its tokens if it goes on like in the last minutes."""
+    recent = [one for one in points if one.at >= now - RATE_SECONDS] or list(points)
+    if not recent:
+        return None
+    seconds = max(now - recent[0].at, SMALLEST_PERIOD)
+    spent = sum_usage(one.usage for one in recent)
+    limits = ((budget.usd, total.usd, spent.usd), (budget.tokens, total.tokens, spent.tokens))
+    times = [
+        now + max(0.0, limit - used) * seconds / rate for limit, used, rate in limits if limit is not None and rate > 0
+    ]
+    return min(times, default=None)

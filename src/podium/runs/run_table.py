@@ -1,0 +1,121 @@
+"""List runs by group with filters, a page at a time, and return them as JSON fields."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from msgspec import Struct, structs
+
+from ..store.sqlite.group_rows import Groups
+from ..store.sqlite.reader import RunSummary, StoreReader
+from ..values.event import SCHEMA, RunStarted
+from ..values.usage import sum_usage
+from ..views.run_groups import Arrangement, build_sections
+from .cost_overview import CostHistoryReader
+from .run_listing import group_fields, run_group_fields, run_summary_fields
+from .run_lookup import derive_run_state
+
+
+class RunFilter(Struct, frozen=True, kw_only=True):
+    """Which runs to list. Empty means all.
+
+    `text` is searched in the id, the agent, the request, the folder and the name. `since` is the earliest start. With
+    `needs_person`, only runs with open requests are listed.
+    """
+
+    state: str = ""
+    text: str = ""
+    group: str = ""
+    agent: str = ""
+    since: float = 0.0
+    needs_person: bool = False
+    has_archived: bool = False
+
+
+class RunTableReader(NamedTuple):
+    """Reads the list of runs of a store."""
+
+    store: Path
+    costs: CostHistoryReader
+
+    def read(
+        self, wanted: RunFilter, waiting: Mapping[str, int], *, now: float, first: int = 0, most: int = 200
+    ) -> dict[str, Any]:
+        """Return a page of the runs: pinned ones first, then the newest, and the groups in the order of `podium ps`.
+
+        `waiting` is the number of open requests of each run.
+        """
+        if not self.store.exists():
+            return {"schema": SCHEMA, "runs": [], "groups": [], "agents": [], "total": 0, "archived": 0}
+        with StoreReader(self.store) as reader, Groups(self.store) as groups:
+            # Read the runs first: then each of them is in a group when the groups are read.
+            summaries = reader.read_run_list().readable
+            arrangement = groups.load_arrangement()
+            listed = [one for one in summaries if arrangement.group_of(one.id) is not None]
+            shown = [one for one in listed if wanted.has_archived or not arrangement.is_archived(one.id)]
+            found = [one for one in shown if _matches(one, wanted, arrangement, waiting)]
+            found.sort(key=lambda one: not arrangement.grouped_runs[one.id].is_pinned)
+            page = found[first : first + most]
+            runs = [self._row_fields(reader, one, arrangement, waiting, now=now) for one in page]
+        return {
+            "schema": SCHEMA,
+            "runs": runs,
+            "groups": _section_fields(found, page, arrangement, has_archived=wanted.has_archived),
+            "agents": sorted({_started(one).agent for one in shown}),
+            "total": len(found),
+            "archived": len(listed) - len(shown),
+        }
+
+    def _row_fields(
+        self,
+        reader: StoreReader,
+        summary: RunSummary,
+        arrangement: Arrangement,
+        waiting: Mapping[str, int],
+        *,
+        now: float,
+    ) -> dict[str, Any]:
+        history = self.costs.read(reader, summary, now=now)
+        usage = sum_usage(one.usage for one in history.points)
+        return {
+            **run_summary_fields(summary, now),
+            **run_group_fields(summary.id, arrangement),
+            "waiting": waiting.get(summary.id, 0),
+            "workers": len(history.workers),
+            "usage": structs.asdict(usage),
+        }
+
+
+def _started(summary: RunSummary) -> RunStarted:
+    event = summary.first.event
+    assert isinstance(event, RunStarted)
+    return event
+
+
+def _matches(summary: RunSummary, wanted: RunFilter, arrangement: Arrangement, waiting: Mapping[str, int]) -> bool:
+    started, group = _started(summary), arrangement.group_of(summary.id)
+    name = arrangement.grouped_runs[summary.id].name
+    text = f"{summary.id} {started.agent} {started.request.text} {started.repo} {name}".casefold()
+    return (
+        (not wanted.state or derive_run_state(summary) == wanted.state)
+        and (not wanted.group or (group is not None and group.tag == wanted.group))
+        and (not wanted.agent or started.agent == wanted.agent)
+        and summary.first.at >= wanted.since
+        and (not wanted.needs_person or summary.id in waiting)
+        and all(word in text for word in wanted.text.casefold().split())
+    )
+
+
+def _section_fields(
+    found: Sequence[RunSummary], page: Sequence[RunSummary], arrangement: Arrangement, *, has_archived: bool
+) -> list[dict[str, Any]]:
+    """Return the groups in display order, each with the ids of its runs on this page and the number of all of them."""
+    counts = Counter(group.tag for one in found if (group := arrangement.group_of(one.id)) is not None)
+    return [
+        {**group_fields(group), "count": counts[group.tag], "listed": runs}
+        for group, runs in build_sections((one.id for one in page), arrangement)
+        if has_archived or not group.is_archived
+    ]

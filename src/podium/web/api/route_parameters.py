@@ -1,0 +1,18 @@
+"""The parameters that many routes have in common."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from litestar.di import NamedDependency
+from litestar.params import FromPath, FromQuery, HeaderParameter
+
+from .server_context import ServerContext
+
+Server = NamedDependency[ServerContext]
+"""The server that answers the request."""
+RunPrefix = FromPath[str]
+"""A run's id, or the beginning of one."""
+RepoFolder = FromQuery[str]
+"""A folder on the server's machine; if it is empty, the server's own repository."""
+IdempotencyKey = Annotated[str | None, HeaderParameter(name="Idempotency-Key")]

@@ -1,0 +1,53 @@
+"""What runs used: in total, by run, by agent, by model and over time."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from litestar import get
+
+from ....runs.cost_overview import cost_overview_fields
+from ....runs.run_cost import RunCost, costs_fields
+from ....runs.run_listing import run_summary_fields
+from ....runs.run_lookup import is_over, open_reader
+from ....store.sqlite.reader import StoreReader
+from ....values.event import SCHEMA
+from ....values.usage import sum_usage
+from ..route_parameters import RunPrefix, Server
+from ..scopes import may_read
+
+
+@get("/api/costs", guards=[may_read], sync_to_thread=True)
+def read_costs(server: Server) -> dict[str, Any]:
+    """Return the usage of every run, newest first, and the total by agent, by model and over time."""
+    if not server.store.exists():
+        return cost_overview_fields([]) | costs_fields([])
+    now = time.time()
+    costs, histories = [], []
+    with StoreReader(server.store) as reader:
+        for summary in reader.read_run_list().readable:
+            history = server.costs.read(reader, summary, now=now)
+            histories.append(history)
+            costs.append(RunCost.of_usages(run_summary_fields(summary, now), (one.usage for one in history.points)))
+    return cost_overview_fields(histories) | costs_fields(costs)
+
+
+@get("/api/costs/{run:str}", guards=[may_read], sync_to_thread=True)
+def read_run_costs(run: RunPrefix, server: Server) -> dict[str, Any]:
+    """Return what a run and its workers used, by agent, by model and over time, and when its budget will be used up."""
+    now = time.time()
+    with open_reader(server.store) as reader:
+        summary = reader.read_summary(reader.find_run(run))
+        own, workers = server.costs.read_with_workers(reader, summary, now=now)
+    overview = cost_overview_fields([own, *workers], budget=own.budget, is_active=not is_over(summary))
+    return {
+        "schema": SCHEMA,
+        "run": run_summary_fields(summary, now),
+        **overview,
+        "wall": cost_overview_fields([own])["wall"],
+        "own_usage": sum_usage(one.usage for one in own.points),
+    }
+
+
+ROUTES = (read_costs, read_run_costs)

@@ -1,0 +1,86 @@
+"""Groups of runs: list them, and rename, pin, archive and move what is in them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from litestar import get, post
+from litestar.params import FromPath, JSONBody
+from msgspec import UNSET, Struct, UnsetType
+
+from ....runs.run_listing import group_fields, run_group_fields
+from ....runs.run_lookup import NO_RUNS
+from ....store.sqlite.group_rows import Groups
+from ....store.sqlite.reader import StoreReader
+from ....values.errors import Mistake, NoSuchRun
+from ....values.event import SCHEMA
+from ....views.run_groups import describe_target
+from ..route_parameters import RunPrefix, Server
+from ..scopes import may_act, may_read
+
+
+class GroupChange(Struct, forbid_unknown_fields=True):
+    """What changes. A `name` of null restores the original name."""
+
+    name: str | UnsetType | None = UNSET
+    pinned: bool | UnsetType = UNSET
+    archived: bool | UnsetType = UNSET
+
+
+class NewPlace(Struct, forbid_unknown_fields=True):
+    """The group that a run moves to, by its name or id."""
+
+    group: str
+
+
+@get("/api/groups", guards=[may_read], sync_to_thread=True)
+def read_groups(server: Server) -> dict[str, Any]:
+    """List the groups of runs, and the group of each run."""
+    if not server.store.exists():
+        return {"schema": SCHEMA, "groups": [], "runs": {}}
+    with StoreReader(server.store) as reader, Groups(server.store) as groups:
+        ids, arrangement = [one.id for one in reader.read_run_list().readable], groups.load_arrangement()
+    return {
+        "schema": SCHEMA,
+        "groups": [group_fields(one) for one in arrangement.groups.values()],
+        "runs": {run: run_group_fields(run, arrangement) for run in ids if arrangement.group_of(run)},
+    }
+
+
+@post("/api/groups/{target:str}", guards=[may_act], status_code=200, sync_to_thread=True)
+def change_group(target: FromPath[str], data: JSONBody[GroupChange], server: Server) -> dict[str, Any]:
+    """Rename, pin or archive a group or a run. `target` is a group's name or id, or the beginning of a run's id."""
+    said: list[str] = []
+    with _open_groups(server) as groups:
+        thing = groups.load_arrangement().find_group_or_run(target)
+        if data.name is not UNSET:
+            called = groups.rename(thing, data.name)
+            said.append(f"is now called {called!r}" if called else "has its original name again")
+        if data.pinned is not UNSET:
+            groups.pin(thing, is_pinned=data.pinned)
+            said.append("is pinned" if data.pinned else "is no longer pinned")
+        if data.archived is not UNSET:
+            groups.archive(thing, is_archived=data.archived)
+            said.append("is archived" if data.archived else "is no longer archived")
+    if not said:
+        raise Mistake("nothing would change; give name, pinned or archived")
+    return {"text": f"{describe_target(thing)} {' and '.join(said)}"}
+
+
+@post("/api/runs/{run:str}/group", guards=[may_act], status_code=200, sync_to_thread=True)
+def move_run(run: RunPrefix, data: JSONBody[NewPlace], server: Server) -> dict[str, Any]:
+    """Move a run to another group. The runs of a team stay together and cannot be moved."""
+    with _open_groups(server) as groups:
+        arrangement = groups.load_arrangement()
+        grouped_run, target = arrangement.find_run(run), arrangement.find_group(data.group)
+        groups.move(grouped_run, target)
+    return {"text": f"{describe_target(grouped_run)} is now in {describe_target(target)}"}
+
+
+def _open_groups(server: Server) -> Groups:
+    if not server.store.exists():
+        raise NoSuchRun(NO_RUNS)
+    return Groups(server.store)
+
+
+ROUTES = (read_groups, change_group, move_run)

@@ -1,0 +1,95 @@
+"""Teams: list them, read one, and save a new one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from litestar import get, post
+from litestar.exceptions import ClientException
+from litestar.params import FromPath, JSONBody
+
+from ....roster.agent_name import to_agent_name
+from ....roster.discovery import Roster, load_roster
+from ....roster.new_team import NewTeam, build_new_team
+from ....roster.presets import Preset
+from ....roster.roster_fields import graph_fields, list_teams, roster_fields, team_fields
+from ....roster.team_definition import describe_save_losses, find_overridden_builtin, find_team, save_team
+from ....values.agent import Source
+from ....values.event import SCHEMA
+from ..route_parameters import RepoFolder, Server
+from ..scopes import may_act, may_read
+
+
+class TeamToSave(NewTeam, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A team to save in the user's own presets and, unless `mine`, as the squad of the repository.
+
+    Without `agreed`, nothing is saved if another team would be replaced or settings would be lost.
+    """
+
+    mine: bool = False
+    agreed: bool = False
+    repo: str = ""
+
+
+@get("/api/agents", guards=[may_read], sync_to_thread=True)
+def list_agents(server: Server, repo: RepoFolder = "") -> dict[str, Any]:
+    """List the agents that a repository can use."""
+    fields: dict[str, Any] = msgspec.to_builtins(roster_fields(_load_roster(server, repo)))
+    return {"schema": SCHEMA, **fields}
+
+
+@get("/api/teams", guards=[may_read], sync_to_thread=True)
+def read_teams(server: Server, repo: RepoFolder = "") -> dict[str, Any]:
+    """List the teams that a repository can use."""
+    return {"schema": SCHEMA, "teams": msgspec.to_builtins(list(list_teams(_load_roster(server, repo))))}
+
+
+@get("/api/teams/{name:str}", guards=[may_read], sync_to_thread=True)
+def read_team(name: FromPath[str], server: Server, repo: RepoFolder = "") -> dict[str, Any]:
+    """Return a team: its mode, its options and its members."""
+    place, home = server.find_place(repo), server.settings.home
+    fields: dict[str, Any] = msgspec.to_builtins(
+        team_fields(find_team(name, load_roster(place, home), repo=place, home=home))
+    )
+    return {"schema": SCHEMA, **fields}
+
+
+@get("/api/agents/{name:str}/graph", guards=[may_read], sync_to_thread=True)
+def read_graph(name: FromPath[str], server: Server, repo: RepoFolder = "") -> dict[str, Any]:
+    """Return the agents that work for an agent, and how they are connected."""
+    team = _load_roster(server, repo).resolve_team(name)
+    fields: dict[str, Any] = msgspec.to_builtins(graph_fields({one.name: one for one in team}, team[0].name))
+    return {"schema": SCHEMA, **fields}
+
+
+@post("/api/teams", guards=[may_act], sync_to_thread=True)
+def create_team(data: JSONBody[TeamToSave], server: Server) -> dict[str, Any]:
+    """Save a team that is made of agents that exist. Reply 409 with a question if something would be lost."""
+    place, home = server.find_place(data.repo), server.settings.home
+    preset = build_new_team(data, load_roster(place, home))
+    target = None if data.mine else place
+    losses = describe_save_losses(preset, repo=target, home=home)
+    if losses and not data.agreed:
+        raise ClientException(f"{' '.join(losses)} Save {preset.name}?", status_code=409)
+    save_team(preset, repo=target, home=home)
+    roster = load_roster(place, home)
+    return {
+        "schema": SCHEMA,
+        "name": _find_saved_name(preset, roster, "user" if data.mine else "repo"),
+        "overrides": find_overridden_builtin(preset.name, roster) or "",
+    }
+
+
+def _find_saved_name(preset: Preset, roster: Roster, source: Source) -> str:
+    """Return the name under which the saved team can be started; an agent file of the same name may override it."""
+    name = to_agent_name(preset.name)
+    used = roster.agents.get(name)
+    return name if used is not None and used.source == source else f"{source}:{name}"
+
+
+def _load_roster(server: Server, repo: str) -> Roster:
+    return load_roster(server.find_place(repo), server.settings.home)
+
+
+ROUTES = (list_agents, read_teams, read_team, read_graph, create_team)
