@@ -48,6 +48,16 @@ NOTIFY_WORDS = ("bell", "title", "desktop")
 """The kinds of notifications that a terminal can show."""
 
 
+def describe_notify_target(target: NotifyTarget) -> str:
+    """Describe a way to notify the user, without its arguments or path, which may be secret."""
+    from urllib.parse import urlsplit  # imported here for start-up time: few commands show the settings
+
+    if isinstance(target, NotifyCommand):
+        return f"command {target.command[0]}"
+    url = urlsplit(target)
+    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}/…" if url.netloc else target
+
+
 class WorktreeSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Settings for workers' worktrees. Empty means not set.
 

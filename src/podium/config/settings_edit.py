@@ -1,9 +1,10 @@
-"""Set the default model in a settings file without changing its other lines."""
+"""Set the default model and the ways to notify the user in a settings file without changing its other lines."""
 
 from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from msgspec import structs
@@ -13,15 +14,54 @@ from ..system.bounded_file import UnreadableFile, decode_text, read_file_bytes
 from ..system.locations import format_path
 from ..values.diagnostic import filter_errors
 from ..values.errors import Mistake
+from .settings_document import NOTIFY_WORDS, SettingsDocument
 from .settings_reading import parse_settings_text
 
 _LINE = re.compile(
     r"""^model[ \t]*:(?:[ \t]+(?:"[^"\r\n]*"|'[^'\r\n]*'|[^\s"'#][^\r\n]*?))?([ \t]+\#[^\r\n]*)?[ \t]*(?=\r?$)""", re.M
 )
+_NOTIFY_LINE = re.compile(r"^notify[ \t]*:[ \t]*\[([^\]#]*)\][ \t]*(?=\r?$)", re.M)
+_NOTIFY_BLOCK = re.compile(r"^notify[ \t]*:[ \t]*(\r?\n)((?:(?:[ \t]*-|[ \t]+\S)[^\r\n]*(?:\r?\n|\Z))+)", re.M)
+_WORD_ITEM = re.compile(rf"[ \t]*-[ \t]+(?:{'|'.join(NOTIFY_WORDS)})[ \t]*\r?$", re.M)
 
 
 def set_model(path: Path, model: str) -> None:
     """Set `model` in the file at `path`. Raise Mistake if that would change anything else."""
+    _edit_settings(
+        path,
+        lambda text: replace_model_line(text, model),
+        lambda document: structs.replace(document, model=model),
+        advice=f"set model: {model} in it yourself",
+    )
+
+
+def set_notify_words(path: Path, words: Collection[str]) -> None:
+    """Set which words, such as `bell`, are in `notify` in the file at `path`. Webhooks and commands stay there.
+
+    Raise Mistake if that would change anything else.
+    """
+    chosen = [word for word in NOTIFY_WORDS if word in words]
+
+    def set_words(document: SettingsDocument) -> SettingsDocument:
+        others = [target for target in document.notify if target not in NOTIFY_WORDS]
+        return structs.replace(document, notify=(*chosen, *others))
+
+    _edit_settings(
+        path,
+        lambda text: replace_notify_words(text, chosen),
+        set_words,
+        advice=f"set notify to [{', '.join(chosen)}] in it yourself",
+    )
+
+
+def _edit_settings(
+    path: Path,
+    edit: Callable[[str], str],
+    change: Callable[[SettingsDocument], SettingsDocument],
+    *,
+    advice: str,
+) -> None:
+    """Edit the text of a settings file. Raise Mistake if it would then say anything but the changed settings."""
     name = format_path(path)
     try:
         data = read_file_bytes(path) if path.exists() else b""
@@ -30,12 +70,32 @@ def set_model(path: Path, model: str) -> None:
         raise Mistake(f"{name} {error}") from error
     if broken := filter_errors(before.diagnostics):
         raise Mistake(str(broken[0]))
-    after = replace_model_line(data.decode("utf-8"), model)
-    wanted = structs.replace(before.document, model=model)
+    after = edit(data.decode("utf-8"))
     # Parse the new text before writing it: some YAML layouts cannot be edited line by line.
-    if parse_settings_text(decode_text(after.encode()), path_shown=name).document != wanted:
-        raise Mistake(f"{name} has a layout that cannot be edited automatically; set model: {model} in it yourself")
+    if parse_settings_text(decode_text(after.encode()), path_shown=name).document != change(before.document):
+        raise Mistake(f"{name} has a layout that cannot be edited automatically; {advice}")
     replace_file(path, after.encode())
+
+
+def replace_notify_words(text: str, words: Sequence[str]) -> str:
+    """Replace the words in the list `notify` of `text`, and keep its other items. Append the list if there is none."""
+
+    def replace_inline(match: re.Match[str]) -> str:
+        items = [item.strip() for item in match[1].split(",")]
+        kept = [item for item in items if item and item not in NOTIFY_WORDS]
+        return f"notify: [{', '.join([*words, *kept])}]"
+
+    def replace_block(match: re.Match[str]) -> str:
+        kept = [line for line in match[2].splitlines(keepends=True) if not _WORD_ITEM.match(line)]
+        if not words and not kept:
+            return f"notify: []{match[1]}"
+        indent = match[2][: len(match[2]) - len(match[2].lstrip(" \t"))]
+        return "".join([f"notify:{match[1]}", *(f"{indent}- {word}{match[1]}" for word in words), *kept])
+
+    for pattern, replace in ((_NOTIFY_LINE, replace_inline), (_NOTIFY_BLOCK, replace_block)):
+        if pattern.search(text):
+            return pattern.sub(replace, text, count=1)
+    return _append_line(text, f"notify: [{', '.join(words)}]")
 
 
 def replace_model_line(text: str, model: str) -> str:
@@ -43,6 +103,10 @@ def replace_model_line(text: str, model: str) -> str:
     line = f"model: {json.dumps(model)}"
     if _LINE.search(text):
         return _LINE.sub(lambda match: f"{line}{match[1] or ''}", text, count=1)
+    return _append_line(text, line)
+
+
+def _append_line(text: str, line: str) -> str:
     end = "\r\n" if "\r\n" in text else "\n"
     gap = "" if not text or text.endswith("\n") else end
     return f"{text}{gap}{line}{end}"

@@ -26,6 +26,7 @@ from .api.routes import (
     events,
     groups,
     inbox,
+    notifications,
     review,
     runs,
     sign_in,
@@ -48,6 +49,7 @@ ROUTES = (
     *catalogue.ROUTES,
     *costs.ROUTES,
     *groups.ROUTES,
+    *notifications.ROUTES,
     *commands.ROUTES,
 )
 

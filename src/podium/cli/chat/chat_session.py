@@ -20,6 +20,7 @@ from ...app import App
 from ...roster.discovery import load_roster
 from ...runs.inbox import AnswerMailbox, RequestListeners, WorkerRequestWatcher
 from ...runs.run_handle import Run
+from ...runs.run_notices import RunNotices
 from ...setup.settings import Settings
 from ...values.errors import Mistake, PodiumError, find_first_error
 from ...values.event import Entry, MessageReceived, MessagesDelivered, PermissionAsked, QuestionAsked
@@ -32,7 +33,7 @@ from ..terminal.agent_text import AgentText
 from ..terminal.outcome_text import format_parts
 from ..terminal.request_prompt import BY, RequestPrompter
 from ..terminal.run_display import SilentView
-from ..terminal.run_notices import RunNotices, open_run_notices
+from ..terminal.run_notices import open_run_notices
 from ..terminal.text import format_duration, format_usage
 from .chat_output import TranscriptPrinter
 from .console import ChatConsole

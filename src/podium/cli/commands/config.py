@@ -7,12 +7,11 @@ import math
 import os
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import click
 from msgspec import Struct, structs, to_builtins
 
-from ...config.settings_document import NotifyCommand, NotifyTarget
+from ...config.settings_document import describe_notify_target
 from ...config.settings_files import MCP_FILE, REPO_FILE, USER_FILE, read_settings_files
 from ...engines.model.providers import without_credentials
 from ...setup.settings import Settings
@@ -127,7 +126,7 @@ def list_effective_settings(settings: Settings) -> list[dict[str, Any]]:
         "max_restarts": settings.max_restarts,
         "squad_inbox": settings.squad_inbox,
         "approvals.timeout": "never" if math.isinf(settings.approval_seconds) else settings.approval_seconds,
-        "notify": [_format_notify_target(target) for target in settings.notify],
+        "notify": [describe_notify_target(target) for target in settings.notify],
     }
     values |= {
         f"permissions.{key}": list(rules) for key, rules in _struct_fields(settings.permissions).items() if rules
@@ -164,14 +163,6 @@ def _without_secrets(fields: dict[str, Any]) -> dict[str, Any]:
     shown = {"command": fields["command"], "url": address}
     names = {key: sorted(fields[key]) for key in ("env", "headers") if fields.get(key)}
     return {key: value for key, value in shown.items() if value} | names
-
-
-def _format_notify_target(target: NotifyTarget) -> str:
-    """Format a notification target, without its arguments or path, which may be secret."""
-    if isinstance(target, NotifyCommand):
-        return f"command {target.command[0]}"
-    url = urlsplit(target)
-    return f"{url.scheme}://{url.netloc.rpartition('@')[2]}/…" if url.netloc else target
 
 
 def _format_value(value: Any) -> str:

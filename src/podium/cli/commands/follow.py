@@ -11,6 +11,7 @@ from anyio import create_task_group, move_on_after, sleep, to_thread
 from msgspec import structs
 
 from ...runs.run_lookup import derive_run_state, find_run_id, is_worker_run
+from ...runs.run_notices import RunNotices
 from ...runs.run_wait import POLL_SECONDS
 from ...setup.settings import Settings
 from ...store.follower import Follower
@@ -19,7 +20,6 @@ from ...views.run_view import RunView
 from ..terminal.follow_run import REFRESH_SECONDS, RunEnding
 from ..terminal.outcome_text import result_fields
 from ..terminal.run_display import ProgressView
-from ..terminal.run_notices import RunNotices
 from ..terminal.run_output import OutputOptions, output_options
 from ..terminal.terminal_notifier import make_terminal_notifier
 from ..terminal.text import as_json

@@ -13,6 +13,7 @@ import anyio
 import click
 
 from ...runs.run_lookup import NO_RUNS, derive_run_state, open_reader
+from ...runs.run_notices import RunNotices
 from ...setup.settings import Settings
 from ...store.follower import Follower
 from ...store.sqlite.entry_index import EntryIndex
@@ -21,7 +22,6 @@ from ...values.errors import NoSuchRun, StoreCorrupt
 from ...values.event import KINDS, Entry, decode_entry
 from ...views.entry_filter import EntryFilter
 from ..terminal.entry_text import format_entry, format_entry_json
-from ..terminal.run_notices import RunNotices
 from ..terminal.terminal_notifier import make_terminal_notifier
 from ..terminal.text import print_to_stderr
 

@@ -20,6 +20,7 @@ from anyio.lowlevel import checkpoint
 from ...app import App
 from ...runs.inbox import AnswerMailbox, RequestListeners, WorkerRequestWatcher
 from ...runs.run_handle import Run
+from ...runs.run_notices import RunNotices
 from ...setup.settings import Settings
 from ...values.errors import Failure, find_first_error
 from ...values.event import ActionRefused, Channel, Decision, Entry, WorkerSent
@@ -28,7 +29,7 @@ from ...views.run_view import RunView
 from .exit_codes import SIGNALLED
 from .request_prompt import RequestPrompter, TerminalKeyboard
 from .run_display import ProgressView, SilentView
-from .run_notices import RunNotices, open_run_notices
+from .run_notices import open_run_notices
 from .terminal_input import is_attended
 
 REFRESH_SECONDS = 0.25

@@ -7,13 +7,17 @@ terminal has no such process, so the server takes it over. If the server exits, 
 from __future__ import annotations
 
 import sys
+import time
 from pathlib import Path
 
 from anyio import Event, to_thread
 from anyio.abc import TaskGroup
 
 from ...app import App
+from ...runs.notifier import open_notifier
+from ...runs.run_handle import Run
 from ...runs.run_lookup import find_main_folder
+from ...runs.run_notices import NoDisplay, RunNotices
 from ...setup.settings import Settings
 from ...store.sqlite.reader import StoreReader
 from ...values.errors import PodiumError, find_first_error
@@ -40,7 +44,7 @@ class ServedRuns:
         try:
             async with App(settings) as app, app.resume(run, is_attended=True) as resumed:
                 taking.is_done.set()
-                await resumed.result()
+                await self._follow(settings, resumed)
         except (PodiumError, ExceptionGroup) as error:
             why = find_first_error(error)
             if not taking.is_done.is_set():
@@ -49,6 +53,20 @@ class ServedRuns:
                 sys.stderr.write(f"podium serve: run {run}: {why}\n")
         finally:
             taking.is_done.set()
+
+    async def _follow(self, settings: Settings, run: Run) -> None:
+        """Wait until a run has ended, and send the notifications about it to commands and webhooks."""
+
+        def tell(text: str) -> None:
+            sys.stderr.write(f"podium serve: {text}\n")
+
+        begun = time.time()
+        async with open_notifier(lambda: settings.notify, home=settings.home, tell=tell) as notifier:
+            with RunNotices(NoDisplay(), notifier) as notices, run.entries() as entries:
+                async for entry in entries:
+                    (notices.apply_past if entry.at < begun else notices.handle_run_entry)(entry)
+                await run.result()
+                notices.report_error(run)
 
 
 class _TakeOver:

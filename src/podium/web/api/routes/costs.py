@@ -10,10 +10,9 @@ from litestar import get
 from ....runs.cost_overview import cost_overview_fields
 from ....runs.run_cost import RunCost, costs_fields
 from ....runs.run_listing import run_summary_fields
-from ....runs.run_lookup import is_over, open_reader
+from ....runs.run_lookup import derive_run_state, open_reader
 from ....store.sqlite.reader import StoreReader
 from ....values.event import SCHEMA
-from ....values.usage import sum_usage
 from ..route_parameters import RunPrefix, Server
 from ..scopes import may_read
 
@@ -40,13 +39,14 @@ def read_run_costs(run: RunPrefix, server: Server) -> dict[str, Any]:
     with open_reader(server.store) as reader:
         summary = reader.read_summary(reader.find_run(run))
         own, workers = server.costs.read_with_workers(reader, summary, now=now)
-    overview = cost_overview_fields([own, *workers], budget=own.budget, is_active=not is_over(summary))
+    overview = cost_overview_fields(
+        [own, *workers], budget=own.budget, is_active=derive_run_state(summary) == "running"
+    )
     return {
         "schema": SCHEMA,
         "run": run_summary_fields(summary, now),
         **overview,
         "wall": cost_overview_fields([own])["wall"],
-        "own_usage": sum_usage(one.usage for one in own.points),
     }
 
 

@@ -51,7 +51,7 @@ function Spend({ view }) {
   const tokens = usage.input_tokens + usage.output_tokens;
   const rehearsed = usage.rehearsed_input_tokens + usage.rehearsed_output_tokens;
   const { usd, tokens: most } = view.budget ?? {};
-  return html`<${Figure} name="Spend" value=${`${money(usage.usd)}${usd ? ` of ${money(usd)}` : ""}`}>${usd ? html`<${Meter} part=${usage.usd / usd} />` : null}<//>
+  return html`<${Figure} name=${html`<a href=${address("cost", view.run)}>Spend</a>`} value=${`${money(usage.usd)}${usd ? ` of ${money(usd)}` : ""}`}>${usd ? html`<${Meter} part=${usage.usd / usd} />` : null}<//>
     <${Figure} name="Tokens" value=${`${count(tokens)}${most ? ` of ${count(most)}` : ""}${rehearsed ? ` + ${count(rehearsed)} rehearsed` : ""}`}>
       ${most ? html`<${Meter} part=${tokens / most} />` : null}<//>`;
 }

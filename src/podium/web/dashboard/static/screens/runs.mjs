@@ -1,127 +1,122 @@
-// All runs, newest first, with filters. The filters are in the address, so that a link shows the same list.
+// All runs by group, newest first, with filters. The filters are in the address, so that a link shows the same list.
 
 import { html, useEffect, useRef, useState } from "../vendor.mjs";
 import { get } from "../api.mjs";
-import { address, go, route } from "../router.mjs";
-import { changes } from "../state.mjs";
-import { count, duration, plural } from "../format.mjs";
-import { StateBadge } from "../parts/badge.mjs";
+import { go, route } from "../router.mjs";
+import { changes, serverNow } from "../state.mjs";
+import { count, plural } from "../format.mjs";
 import { Empty, Loading, ProblemBanner } from "../parts/notices.mjs";
-import { plain } from "../parts/plain_text.mjs";
-import { Age, Elapsed } from "../parts/time.mjs";
+import { revealLine } from "../parts/reveal.mjs";
+import { RunSections } from "../parts/run_sections.mjs";
 
 const DELAY = 200;
+const PAGE = 200;
 const STATES = [
   ["", "every state"], ["running", "running"], ["paused", "paused"], ["queued", "queued"], ["resumable", "can resume"],
   ["succeeded", "succeeded"], ["failed", "failed"], ["cancelled", "stopped"], ["timed_out", "timed out"],
 ];
+/** How long ago a run may have started, in seconds. */
+const PERIODS = [["", "any time"], ["3600", "last hour"], ["86400", "last day"], ["604800", "last week"], ["2592000", "last 30 days"]];
+/** The filters as they are in the address. */
+const FILTERS = ["text", "state", "agent", "group", "period", "needs", "archived"];
 
-/** The runs that match, loaded again when something changes; `more` loads the next page. */
-function useRuns(text, state) {
+/** Return the query of the API for filters as they are in the address. */
+function makeQuery(filters, limit) {
+  const query = new URLSearchParams({ limit });
+  for (const name of ["text", "state", "agent", "group"]) if (filters[name]) query.set(name, filters[name]);
+  if (filters.needs) query.set("needs_person", "true");
+  if (filters.archived) query.set("archived", "true");
+  if (filters.period) query.set("since", String(Math.floor(serverNow() - Number(filters.period))));
+  return query;
+}
+
+/** The runs that match, loaded again when something changes; `more` loads the next page too. */
+function useRuns(filters) {
   const [found, setFound] = useState(null);
   const [problem, setProblem] = useState(null);
-  const shown = useRef(0);
-  const load = async (offset, signal) => {
-    const query = new URLSearchParams({ text, state, offset });
-    try {
-      const page = await get(`/api/runs?${query}`, { signal });
-      setProblem(null);
-      return page;
-    } catch (error) {
-      if (error.name !== "AbortError") setProblem(error);
-      return null;
-    }
-  };
+  const [limit, setLimit] = useState(PAGE);
+  const [version, setVersion] = useState(0);
   const tick = changes.value;
+  const wanted = JSON.stringify(filters);
   useEffect(() => {
     const abort = new AbortController();
     const timer = setTimeout(async () => {
-      const page = await load(0, abort.signal);
-      if (page) setFound((before) => mergePages(page, before, shown.current));
+      try {
+        setFound(await get(`/api/runs?${makeQuery(filters, limit)}`, { signal: abort.signal }));
+        setProblem(null);
+      } catch (error) {
+        if (error.name !== "AbortError") setProblem(error);
+      }
     }, found ? DELAY : 0);
     return () => {
       clearTimeout(timer);
       abort.abort();
     };
-  }, [text, state, tick]);
-  const more = async () => {
-    const page = await load(found.runs.length);
-    if (!page) return;
-    const runs = [...found.runs, ...page.runs];
-    shown.current = runs.length;
-    setFound({ ...page, runs });
-  };
-  return { found, problem, more };
-}
-
-/** The first page again, and after it what the person had already loaded below it. */
-function mergePages(page, before, shown) {
-  if (!before || shown <= page.runs.length) return page;
-  const ids = new Set(page.runs.map((one) => one.id));
-  return { ...page, runs: [...page.runs, ...before.runs.filter((one) => !ids.has(one.id))] };
+  }, [wanted, limit, tick, version]);
+  return { found, problem, more: () => setLimit(limit + PAGE), reload: () => setVersion(version + 1) };
 }
 
 export default function Runs() {
   const { query } = route.value;
-  const text = query.get("text") || "";
-  const state = query.get("state") || "";
-  const { found, problem, more } = useRuns(text, state);
+  const filters = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) || ""]));
+  const { found, problem, more, reload } = useRuns(filters);
   return html`<div class="screen-head"><h1>Runs</h1>
       <span class="quiet small">${found ? plural(found.total, "run") : ""}</span></div>
-    <${Filters} text=${text} state=${state} hasFocus=${query.has("search")} />
+    <${Filters} filters=${filters} found=${found} hasFocus=${query.has("search")} />
     <${ProblemBanner} problem=${problem} />
-    ${found ? html`<${Found} found=${found} hasFilter=${Boolean(text || state)} more=${more} />` : html`<${Loading} what="the runs" />`}`;
+    ${found ? html`<${Found} found=${found} filters=${filters} more=${more} reload=${reload} />` : html`<${Loading} what="the runs" />`}`;
 }
 
-function Filters({ text, state, hasFocus }) {
+function Choice({ label, value, choices, onChange }) {
+  return html`<select class="input" aria-label=${label} value=${value} data-set=${value ? "" : null} onChange=${(event) => onChange(event.target.value)}>
+    ${choices.map(([one, word]) => html`<option key=${one} value=${one}>${word}</option>`)}</select>`;
+}
+
+function Filters({ filters, found, hasFocus }) {
   const field = useRef(null);
   const timer = useRef(0);
   useEffect(() => {
     if (hasFocus && field.current) field.current.focus();
   }, [hasFocus]);
   const set = (change) => {
-    const wanted = { text: field.current.value, state, ...change };
+    const wanted = { ...filters, text: field.current.value, ...change };
     go("runs", "", Object.fromEntries(Object.entries(wanted).filter(([, value]) => value)));
   };
   const search = () => {
     clearTimeout(timer.current);
     timer.current = setTimeout(() => set({}), DELAY);
   };
+  const clear = () => {
+    field.current.value = "";
+    go("runs");
+  };
+  const agents = [...new Set([...(found ? found.agents : []), ...(filters.agent ? [filters.agent] : [])])];
+  const groups = found ? found.groups : [];
+  const tick = (name) => (event) => set({ [name]: event.target.checked ? "1" : "" });
   return html`<div class="toolbar" role="search">
     <input class="input search" id="search" type="search" ref=${field} aria-label="Search the runs" autocomplete="off"
-      placeholder="Search id, agent, request or folder" defaultValue=${text} onInput=${search} />
-    <select class="input" aria-label="State" value=${state} onChange=${(event) => set({ state: event.target.value })}>
-      ${STATES.map(([value, word]) => html`<option key=${value} value=${value}>${word}</option>`)}</select>
+      placeholder="Search id, agent, request or folder" defaultValue=${filters.text} onInput=${search} />
+    <${Choice} label="State" value=${filters.state} choices=${STATES} onChange=${(state) => set({ state })} />
+    <${Choice} label="Agent" value=${filters.agent} choices=${[["", "every agent"], ...agents.map((one) => [one, revealLine(one)])]} onChange=${(agent) => set({ agent })} />
+    ${groups.length > 1 || filters.group ? html`<${Choice} label="Group" value=${filters.group}
+      choices=${[["", "every group"], ...groups.map((one) => [one.id, revealLine(one.name)])]} onChange=${(group) => set({ group })} />` : null}
+    <${Choice} label="Started" value=${filters.period} choices=${PERIODS} onChange=${(period) => set({ period })} />
+    <label class="check"><input type="checkbox" checked=${Boolean(filters.needs)} onChange=${tick("needs")} />needs you</label>
+    <label class="check"><input type="checkbox" checked=${Boolean(filters.archived)} onChange=${tick("archived")} />archived too</label>
+    ${Object.values(filters).some(Boolean) ? html`<button type="button" class="button small plain" onClick=${clear}>Clear the filters</button>` : null}
   </div>`;
 }
 
-function Found({ found, hasFilter, more }) {
+function Found({ found, filters, more, reload }) {
+  const hidden = found.archived ? html`<p class="quiet small">${plural(found.archived, "archived run")} not shown.</p>` : null;
   if (!found.runs.length) {
-    return hasFilter
-      ? html`<${Empty} title="No run matches.">Change the search or the state.<//>`
+    return Object.values(filters).some(Boolean)
+      ? html`<${Empty} title="No run matches.">Change the search or the filters.<//>${hidden}`
       : html`<${Empty} title="No runs yet." command=${'podium run plan-build-review "add a healthcheck"'}>
-          Every run is listed here with its state, request and duration.<//>`;
+          Every run is listed here with its state, request, cost and duration.<//>${hidden}`;
   }
   const rest = found.total - found.runs.length;
-  return html`<div class="table-wrap"><table class="table">
-      <thead><tr><th scope="col">State</th><th scope="col">Run</th><th scope="col">Folder</th>
-        <th scope="col" class="number">Entries</th><th scope="col" class="number">Duration</th>
-        <th scope="col" class="number">Started</th></tr></thead>
-      <tbody>${found.runs.map((one) => html`<${RunRow} key=${one.id} run=${one} />`)}</tbody></table></div>
-    ${rest > 0 ? html`<p class="row"><button type="button" class="button" onClick=${more}>Show more (${count(rest)} left)</button></p>` : null}`;
-}
-
-function RunRow({ run }) {
-  const folder = run.repo.split("/").filter(Boolean).pop() || "";
-  return html`<tr>
-    <td><${StateBadge} state=${run.state} /></td>
-    <td class="main-cell"><a href=${address("run", run.id)} data-item class="strong">${plain(run.agent)}</a>
-      <span class="quiet small mono"> ${run.id}</span>
-      ${run.forked_from ? html`<span class="quiet small"> fork of ${run.forked_from}</span>` : null}
-      <div class="quiet lines-2">${plain(run.request)}</div></td>
-    <td class="quiet" title=${plain(run.repo)}>${plain(folder)}</td>
-    <td class="number" data-label="Entries">${count(run.entries)}</td>
-    <td class="number" data-label="Duration">${run.state === "running" ? html`<${Elapsed} since=${run.started_at} />` : duration(run.seconds)}</td>
-    <td class="number quiet"><${Age} at=${run.started_at} after=" ago" /></td>
-  </tr>`;
+  return html`<${RunSections} found=${found} onChanged=${reload} />
+    ${rest > 0 ? html`<p class="row after-list"><button type="button" class="button" onClick=${more}>Show more (${count(rest)} left)</button></p>` : null}
+    ${hidden}`;
 }

@@ -3,11 +3,11 @@
 import { html } from "../vendor.mjs";
 import { remove, signOut } from "../api.mjs";
 import { session } from "../state.mjs";
-import { askToNotify, canAskToNotify } from "../parts/attention.mjs";
 import { Badge } from "../parts/badge.mjs";
 import { Button } from "../parts/button.mjs";
 import { useLoaded } from "../parts/loaded.mjs";
 import { Loading, ProblemBanner } from "../parts/notices.mjs";
+import { NotificationSettings } from "../parts/notification_settings.mjs";
 import { revealLine } from "../parts/reveal.mjs";
 import { Age } from "../parts/time.mjs";
 import { iso } from "../format.mjs";
@@ -68,24 +68,14 @@ function Session() {
   const facts = [["User", here.user], ["Repository", here.repo], ["Home", here.home], ["May", here.token.scopes.join(", ")]];
   return html`<section class="stack"><h2>Session</h2>
     <dl class="facts">${facts.map(([name, value]) => html`<dt key=${name}>${name}</dt><dd class="mono">${revealLine(value)}</dd>`)}</dl>
-    <div class="row"><${Button} busy="Signing out…" command=${signOut}>Sign out<//><${Notifications} /></div></section>`;
-}
-
-function describePermission() {
-  if (!("Notification" in window)) return "This browser cannot show notifications.";
-  return Notification.permission === "granted" ? "Notifications are on in this browser."
-    : "Notifications are blocked in this browser; its settings for this page can turn them on.";
-}
-
-function Notifications() {
-  if (canAskToNotify.value) return html`<${Button} command=${askToNotify}>Notify me in this browser<//>`;
-  return html`<span class="quiet small">${describePermission()}</span>`;
+    <div class="row"><${Button} busy="Signing out…" command=${signOut}>Sign out<//></div></section>`;
 }
 
 export default function Settings() {
   return html`<div class="screen-head"><h1>Settings and health</h1></div>
     <div class="stack wide settings">
       <${Session} />
+      <${NotificationSettings} />
       <${Section} title="Health" path="/api/doctor" shows=${showFacts} loading="the checks" />
       <${Section} title="Models" path="/api/models" shows=${showModels} loading="the models" />
       <${Section} title="Tokens" path="/api/tokens" shows=${showTokens} loading="the tokens">

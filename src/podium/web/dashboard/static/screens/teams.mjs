@@ -1,4 +1,5 @@
-// Teams: a list by where they come from, and one team with its members, its workflow and a form to start a run.
+// Teams: a list by where they come from, a form that makes a new one, and one team with its members, its workflow and a
+// form to start a run.
 
 import { html, useRef, useState } from "../vendor.mjs";
 import { post } from "../api.mjs";
@@ -10,6 +11,7 @@ import { Icon } from "../parts/icons.mjs";
 import { useLoaded } from "../parts/loaded.mjs";
 import { Empty, Loading, ProblemBanner } from "../parts/notices.mjs";
 import { reveal, revealLine } from "../parts/reveal.mjs";
+import { TeamForm } from "../parts/team_form.mjs";
 import { WorkflowGraph } from "../parts/workflow_graph.mjs";
 
 const SOURCES = { repo: "From this repository", "built-in": "Built-in", user: "Mine" };
@@ -121,12 +123,18 @@ function OneTeam({ name }) {
 
 function AllTeams() {
   const { data, problem, reload } = useLoaded("/api/teams", { isFixed: true });
-  return html`<div class="screen-head"><h1>Teams</h1></div>
+  return html`<div class="screen-head"><h1>Teams</h1><span class="gap"></span>
+      <a class="button primary" href=${address("teams", "", { view: "new" })}><${Icon} name="plus" />New team</a></div>
     <${ProblemBanner} problem=${problem} onRetry=${reload} />
     ${data ? html`<${TeamList} teams=${data.teams} />` : problem ? null : html`<${Loading} what="the teams" />`}`;
 }
 
+function NewTeam() {
+  return html`<div class="screen-head"><a class="button small" href=${address("teams")}><${Icon} name="back" />Teams</a><h1>New team</h1></div><${TeamForm} />`;
+}
+
 export default function Teams() {
-  const name = route.value.id;
+  const { id: name, query } = route.value;
+  if (!name && query.get("view") === "new") return html`<${NewTeam} />`;
   return name ? html`<${OneTeam} key=${name} name=${name} />` : html`<${AllTeams} />`;
 }

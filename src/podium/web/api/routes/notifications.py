@@ -1,0 +1,80 @@
+"""The ways in which Podium notifies the user: those in the settings, which the command line uses too."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Literal
+
+from anyio import to_thread
+from litestar import get, post
+from litestar.params import JSONBody
+from msgspec import Struct
+
+from ....config.settings_document import NOTIFY_WORDS, NotifyCommand, NotifyTarget, describe_notify_target
+from ....config.settings_edit import set_notify_words
+from ....config.settings_files import USER_FILE
+from ....runs.notifier import open_notifier
+from ....setup.settings import Settings
+from ....system.locations import format_path
+from ....values.errors import Mistake
+from ....values.event import SCHEMA
+from ....views.notification import Notification
+from ..route_parameters import Server
+from ..scopes import may_act, may_read
+from ..server_context import ServerContext
+
+TEST_RUN = "000000000000"
+"""The run in a test notification. No run has this id."""
+
+
+class TerminalWays(Struct, forbid_unknown_fields=True):
+    """How terminals notify the user. Webhooks and commands are set only in the user's own settings file."""
+
+    words: tuple[Literal["bell", "title", "desktop"], ...]
+
+
+@get("/api/notifications", guards=[may_read], sync_to_thread=True)
+def read_notifications(server: Server) -> dict[str, Any]:
+    """Return how the user is notified: in terminals, by webhooks and by commands."""
+    return _notification_fields(server)
+
+
+@post("/api/notifications", guards=[may_act], status_code=200, sync_to_thread=True)
+def change_notifications(data: JSONBody[TerminalWays], server: Server) -> dict[str, Any]:
+    """Set how terminals notify the user, in the user's own settings file."""
+    set_notify_words(server.settings.home / USER_FILE, data.words)
+    return _notification_fields(server)
+
+
+@post("/api/notifications/test", guards=[may_act], status_code=200)
+async def test_notifications(server: Server) -> dict[str, Any]:
+    """Send a test notification to every webhook and command, and say which of them failed."""
+    targets = [one for one in await to_thread.run_sync(_load_targets, server) if one not in NOTIFY_WORDS]
+    if not targets:
+        raise Mistake("notify in your settings has no webhook and no command, so there is nothing to test")
+    problems: list[str] = []
+    async with open_notifier(lambda: targets, home=server.settings.home, tell=problems.append) as notifier:
+        notifier.send(Notification(event="finished", run=TEST_RUN, at=time.time(), outcome="succeeded"))
+    return {"sent": len(targets) - len(problems), "problems": problems}
+
+
+def _notification_fields(server: ServerContext) -> dict[str, Any]:
+    targets = _load_targets(server)
+    return {
+        "schema": SCHEMA,
+        "file": format_path(server.settings.home / USER_FILE),
+        "terminal": {word: word in targets for word in NOTIFY_WORDS},
+        "webhooks": [describe_notify_target(one) for one in targets if _is_webhook(one)],
+        "commands": [describe_notify_target(one) for one in targets if isinstance(one, NotifyCommand)],
+    }
+
+
+def _load_targets(server: ServerContext) -> tuple[NotifyTarget, ...]:
+    return Settings.load(repo=server.repo, store=server.store, home=server.settings.home).notify
+
+
+def _is_webhook(target: NotifyTarget) -> bool:
+    return not isinstance(target, NotifyCommand) and target not in NOTIFY_WORDS
+
+
+ROUTES = (read_notifications, change_notifications, test_notifications)
