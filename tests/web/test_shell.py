@@ -78,7 +78,8 @@ def test_keys_lead_everywhere(site: Site, visitor: Visitor) -> None:
     first = page.get_by_role("region", name="Needs you").get_by_role("link").first
     expect(first).to_be_focused()
     first.press("Enter")
-    expect(page.get_by_role("heading", level=2)).to_be_focused()
+    # Now has several headings of this level, which would make the locator ambiguous until the request is drawn.
+    expect(page.get_by_role("region", name="Request", exact=True).get_by_role("heading", level=2)).to_be_focused()
 
     page.keyboard.press("/")
     expect(page.get_by_label("Search the runs")).to_be_focused()

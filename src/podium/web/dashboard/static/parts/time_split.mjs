@@ -4,7 +4,7 @@ import { html } from "../vendor.mjs";
 import { duration } from "../format.mjs";
 
 /** The activities: key in the API, word, and what it means. */
-export const ACTIVITIES = [
+const ACTIVITIES = [
   ["thinking", "Thinking", "a model works on a reply"],
   ["tool", "Tools", "a tool runs and no model works"],
   ["waiting", "Waiting for a person", "nothing goes on before somebody answers"],

@@ -1,16 +1,18 @@
 // All runs by group, newest first, with filters. The filters are in the address, so that a link shows the same list.
 
-import { html, useEffect, useRef, useState } from "../vendor.mjs";
-import { get } from "../api.mjs";
+import { html, useEffect, useMemo, useRef, useState } from "../vendor.mjs";
 import { go, route } from "../router.mjs";
-import { changes, serverNow } from "../state.mjs";
+import { serverNow } from "../state.mjs";
 import { count, plural } from "../format.mjs";
+import { useLoaded } from "../parts/loaded.mjs";
 import { Empty, Loading, ProblemBanner } from "../parts/notices.mjs";
 import { revealLine } from "../parts/reveal.mjs";
 import { RunSections } from "../parts/run_sections.mjs";
 
 const DELAY = 200;
 const PAGE = 200;
+/** The shortest time between two loads of the list, in milliseconds. */
+const PAUSE = 500;
 const STATES = [
   ["", "every state"], ["running", "running"], ["paused", "paused"], ["queued", "queued"], ["resumable", "can resume"],
   ["succeeded", "succeeded"], ["failed", "failed"], ["cancelled", "stopped"], ["timed_out", "timed out"],
@@ -19,6 +21,8 @@ const STATES = [
 const PERIODS = [["", "any time"], ["3600", "last hour"], ["86400", "last day"], ["604800", "last week"], ["2592000", "last 30 days"]];
 /** The filters as they are in the address. */
 const FILTERS = ["text", "state", "agent", "group", "period", "needs", "archived"];
+
+const readFilters = () => Object.fromEntries(FILTERS.map((name) => [name, route.value.query.get(name) || ""]));
 
 /** Return the query of the API for filters as they are in the address. */
 function makeQuery(filters, limit) {
@@ -32,33 +36,18 @@ function makeQuery(filters, limit) {
 
 /** The runs that match, loaded again when something changes; `more` loads the next page too. */
 function useRuns(filters) {
-  const [found, setFound] = useState(null);
-  const [problem, setProblem] = useState(null);
   const [limit, setLimit] = useState(PAGE);
-  const [version, setVersion] = useState(0);
-  const tick = changes.value;
-  const wanted = JSON.stringify(filters);
-  useEffect(() => {
-    const abort = new AbortController();
-    const timer = setTimeout(async () => {
-      try {
-        setFound(await get(`/api/runs?${makeQuery(filters, limit)}`, { signal: abort.signal }));
-        setProblem(null);
-      } catch (error) {
-        if (error.name !== "AbortError") setProblem(error);
-      }
-    }, found ? DELAY : 0);
-    return () => {
-      clearTimeout(timer);
-      abort.abort();
-    };
-  }, [wanted, limit, tick, version]);
-  return { found, problem, more: () => setLimit(limit + PAGE), reload: () => setVersion(version + 1) };
+  const last = useRef(null);
+  const path = useMemo(() => `/api/runs?${makeQuery(filters, limit)}`, [JSON.stringify(filters), limit]);
+  const { data, problem, reload } = useLoaded(path, { pause: PAUSE });
+  // What was found for the filters before stays until the new list is there, so that nothing jumps.
+  if (data) last.current = data;
+  return { found: last.current, problem, more: () => setLimit(limit + PAGE), reload: reload.now };
 }
 
 export default function Runs() {
   const { query } = route.value;
-  const filters = Object.fromEntries(FILTERS.map((name) => [name, query.get(name) || ""]));
+  const filters = readFilters();
   const { found, problem, more, reload } = useRuns(filters);
   return html`<div class="screen-head"><h1>Runs</h1>
       <span class="quiet small">${found ? plural(found.total, "run") : ""}</span></div>
@@ -79,7 +68,9 @@ function Filters({ filters, found, hasFocus }) {
     if (hasFocus && field.current) field.current.focus();
   }, [hasFocus]);
   const set = (change) => {
-    const wanted = { ...filters, text: field.current.value, ...change };
+    // A search that is still to come must not undo this change, nor one that was made since then.
+    clearTimeout(timer.current);
+    const wanted = { ...readFilters(), text: field.current.value, ...change };
     go("runs", "", Object.fromEntries(Object.entries(wanted).filter(([, value]) => value)));
   };
   const search = () => {
