@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.config.settings_edit import replace_model_line, set_model
+from podium.config.settings_edit import replace_model_line, set_model, set_notify_words
 from podium.values.errors import Mistake
 
 
@@ -60,3 +60,38 @@ def test_a_file_with_an_error_is_left_alone(tmp_path: Path) -> None:
 
     with pytest.raises(Mistake, match="workers"):
         set_model(file, "ollama:x")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("", "notify: [bell, title]\n"),
+        ("workers: 2\nnotify: [desktop]\nsandbox: on\n", "workers: 2\nnotify: [bell, title]\nsandbox: on\n"),
+        ("notify: [bell, https://hooks.example/x]\n", "notify: [bell, title, https://hooks.example/x]\n"),
+        ("notify:\n  - desktop\nworkers: 2\n", "notify:\n  - bell\n  - title\nworkers: 2\n"),
+        (
+            "notify:\n- bell\n- command: [say, hi]\nworkers: 2\n",
+            "notify:\n- bell\n- title\n- command: [say, hi]\nworkers: 2\n",
+        ),
+    ],
+)
+def test_the_words_of_notify_are_set_and_webhooks_and_commands_stay(before: str, after: str, tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text(before)
+
+    set_notify_words(file, ["title", "bell"])
+
+    assert file.read_text() == after
+
+
+def test_no_words_leave_an_empty_list_and_an_unusual_layout_is_left_alone(tmp_path: Path) -> None:
+    file = tmp_path / "config.yaml"
+    file.write_text("notify:\n  - bell\n")
+    set_notify_words(file, [])
+    assert file.read_text() == "notify: []\n"
+    file.write_text('notify: ["bell", {command: [say, "a, b"]}]\n')
+
+    with pytest.raises(Mistake, match=r"cannot be edited automatically; set notify to \[bell\] in it yourself"):
+        set_notify_words(file, ["bell"])
+
+    assert file.read_text() == 'notify: ["bell", {command: [say, "a, b"]}]\n'

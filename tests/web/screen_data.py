@@ -50,6 +50,7 @@ from .conftest import Site
 PLAN_RUN = "aa01"
 VOTE_RUN = "aa02"
 DECIDED_RUN = "aa03"
+BUDGET_RUN = "cc03"
 CSV_RUN, TSV_RUN, READER_RUN = "bb01", "bb02", "bb03"
 
 
@@ -242,8 +243,18 @@ def write_workers(site: Site) -> None:
 
 
 def write_costs(site: Site) -> None:
-    """Write a run that was rehearsed, and one whose price is unknown."""
+    """Write a run that was rehearsed, one whose price is unknown, and one of two agents with a budget."""
     site.write_run("cc01", *start(site, "Rehearse"), reply(rehearsed_calls=3, rehearsed_input_tokens=900), *end())
+    request = Request(text="Write")
+    site.write_run(
+        BUDGET_RUN,
+        RunStarted(agent="lead", request=request, repo=str(site.repo), settings={"budget": {"usd": 2.0}}),
+        OperationStarted(agent="lead", trigger="request", request=request),
+        reply(calls=2, input_tokens=400, output_tokens=100, usd=0.37),
+        OperationStarted(agent="scribe", trigger="member", request=request),
+        reply(calls=1, input_tokens=40, output_tokens=10, usd=0.11),
+        *end(),
+    )
     site.write_run("cc02", *start(site, "Ask"), reply(calls=7, input_tokens=10, unpriced=7), *end())
 
 

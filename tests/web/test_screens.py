@@ -29,7 +29,9 @@ PLACES = (
     f"workers/{data.CSV_RUN}",
     "workers?view=merge",
     "cost",
+    f"cost/{data.BUDGET_RUN}",
     "teams",
+    "teams?view=new",
     "teams/plan-build-review",
     "settings",
 )
@@ -49,8 +51,25 @@ def _data(site: Site) -> None:
     data.write_costs(site)
 
 
-@pytest.mark.parametrize(("viewport", "scheme"), [(DESKTOP, "light"), (PHONE, "dark")])
-def test_every_screen_fits_and_can_be_read_by_everybody(
+def test_every_screen_fits_and_can_be_read_by_everybody(site: Site, visitor: Visitor) -> None:
+    page = visitor.open(site)
+
+    for place in PLACES:
+        go(page, site, place)
+        assert find_serious_problems(page) == [], place
+        for viewport in (DESKTOP, PHONE):
+            page.set_viewport_size(viewport)  # type: ignore[arg-type]
+            assert find_sideways_scroll(page) <= 0, place
+        page.set_viewport_size(DESKTOP)  # type: ignore[arg-type]
+    go(page, site, f"plans/{data.PLAN_RUN}")
+    page.get_by_role("button", name="Graph").click()
+    page.emulate_media(color_scheme="dark")
+    assert find_serious_problems(page) == []
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("viewport", "scheme"), [(DESKTOP, "dark"), (PHONE, "dark"), (PHONE, "light"), (WIDE, "dark")])
+def test_the_other_schemes_and_sizes_fit_and_can_be_read_too(
     site: Site, visitor: Visitor, viewport: Any, scheme: Any
 ) -> None:
     page = visitor.open(site, viewport=viewport, color_scheme=scheme)
@@ -58,27 +77,7 @@ def test_every_screen_fits_and_can_be_read_by_everybody(
     for place in PLACES:
         go(page, site, place)
         assert find_sideways_scroll(page) <= 0, place
-        # On a phone, the lists of these screens are made of the same parts as the others.
-        if viewport == DESKTOP or place not in ("plans", "decisions", "teams"):
-            assert find_serious_problems(page) == [], place
-    go(page, site, f"plans/{data.PLAN_RUN}")
-    page.get_by_role("button", name="Graph").click()
-    assert find_sideways_scroll(page) <= 0
-    assert find_serious_problems(page) == []
-
-
-@pytest.mark.slow
-def test_the_other_schemes_and_a_wide_window_fit_too(site: Site, visitor: Visitor) -> None:
-    page = visitor.open(site, viewport=PHONE, color_scheme="light")
-    go(page, site, f"workers/{data.CSV_RUN}")
-    assert find_serious_problems(page) == []
-    page.emulate_media(color_scheme="dark")
-    page.set_viewport_size(WIDE)  # type: ignore[arg-type]
-    for place in PLACES:
-        go(page, site, place)
-        assert find_sideways_scroll(page) <= 0, place
-    go(page, site, f"plans/{data.PLAN_RUN}")
-    assert find_serious_problems(page) == []
+        assert find_serious_problems(page) == [], place
 
 
 def test_without_data_every_screen_says_what_will_appear(visitor: Visitor, tmp_path: Path) -> None:
@@ -248,11 +247,32 @@ def test_costs_equal_the_sums_of_the_timelines_to_the_cent(site: Site, visitor: 
 
     for run, usage in usages.items():
         assert show_usage(usage).items() <= read_cells(page, f"tr[data-run='{run}']").items()
-    assert show_usage(sum_usage(usages.values())).items() <= read_cells(page, ".cost-total").items()
+    whole = sum_usage(usages.values())
+    assert show_usage(whole).items() <= read_cells(page, ".cost-total").items()
+    found = read_api(page, "/api/costs")
+    for part in ("agents", "models"):
+        assert f"{sum(one['usage']['usd'] for one in found[part]):.4f}" == f"{whole.usd:.4f}"
+    assert f"{sum(one['money'][-1] for one in found['history']['series']):.4f}" == f"{whole.usd:.4f}"
     assert usages["cc01"].rehearsed_calls == 3
-    expect(page.locator(".chart-segment").first).to_be_visible()
     page.get_by_role("button", name="Rehearsed tokens").click()
-    expect(page.locator(".chart-segment title")).to_contain_text(["cc01"])
+    expect(page.locator(".chart-area")).to_have_count(1)
+
+
+def test_the_cost_of_a_run_has_its_budget_its_agents_and_its_time(site: Site, visitor: Visitor) -> None:
+    page = visitor.open(site, f"/cost/{data.BUDGET_RUN}")
+    with StoreReader(site.store) as reader:
+        total = sum_usage(usage_of_event(entry.event) for entry in reader.read_entries(data.BUDGET_RUN))
+
+    expect(page.locator(".chart-area")).to_have_count(2)
+    expect(page.get_by_role("img", name=f"Money by agent over time, ${total.usd:.2f} in total")).to_be_visible()
+    expect(page.locator(".chart-budget-text")).to_have_text("budget $2.00")
+    expect(page.get_by_text(f"${total.usd:.2f} of the budget of $2.00 used.")).to_be_visible()
+    page.get_by_text("The chart as a table").click()
+    last = page.get_by_role("group", name="Running totals").locator("tbody tr").last
+    expect(last.get_by_role("cell").last).to_have_text(f"${total.usd:.2f}")
+    assert read_cells(page, "tr[data-name='Total']")["usd"] == f"${total.usd:.4f}"
+    assert read_cells(page, "tr[data-name='m']")["usd"] == f"${total.usd:.4f}"
+    expect(page.locator("dl.split div", has_text="Waiting for a person")).to_contain_text("0 %")
 
 
 # Teams

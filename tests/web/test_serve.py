@@ -26,11 +26,13 @@ def make_environment(home: Path) -> dict[str, str]:
 
 
 @contextmanager
-def serve(folder: Path, *options: str) -> Iterator[tuple[dict[str, Any], subprocess.Popen[str]]]:
-    """Start a server in a folder, and yield what it prints and its process."""
+def serve(
+    folder: Path, *options: str, repo: Path | None = None
+) -> Iterator[tuple[dict[str, Any], subprocess.Popen[str]]]:
+    """Start a server in a folder, or in a repository in it, and yield what it prints and its process."""
     process = subprocess.Popen(
         [*PODIUM, "serve", "--port", "0", "--json", *options],
-        cwd=folder,
+        cwd=repo or folder,
         env=make_environment(folder / "home"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 from anyio import Event, to_thread
@@ -61,7 +62,8 @@ class ServedRuns:
             sys.stderr.write(f"podium serve: {text}\n")
 
         begun = time.time()
-        async with open_notifier(lambda: settings.notify, home=settings.home, tell=tell) as notifier:
+        current = await to_thread.run_sync(partial(Settings.load, store=settings.store, home=settings.home))
+        async with open_notifier(lambda: current.notify, home=settings.home, tell=tell) as notifier:
             with RunNotices(NoDisplay(), notifier) as notices, run.entries() as entries:
                 async for entry in entries:
                     (notices.apply_past if entry.at < begun else notices.handle_run_entry)(entry)
