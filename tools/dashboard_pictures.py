@@ -117,6 +117,7 @@ def take_pictures(address: str) -> None:
             (f"run/{plan}", "run", "Timeline"),
             (f"plans/{plan}", "plan", "steps done"),
             ("decisions", "decisions", "Where do we keep carts?"),
+            (f"cost/{plan}", "cost", "Time of the run"),
         ):
             page.goto(f"{address.partition('#')[0]}#/{place}")
             expect(page.get_by_text(text).first).to_be_visible(timeout=30_000)

@@ -25,7 +25,7 @@ from .run_lookup import derive_run_state, is_over
 
 MOST_BUCKETS = 96
 MOST_SERIES = 8
-"""The maximum number of agents with a series of their own; the others share one."""
+"""The number of agents with a series of their own if there are so many that the others share one."""
 RATE_SECONDS = 600.0
 """The period whose usage predicts when a budget will be exhausted."""
 SMALLEST_PERIOD = 1.0
@@ -143,10 +143,11 @@ def _history_fields(points: Sequence[UsagePoint], agents: Sequence[str], *, unti
     first, last = points[0].at, max(until, points[-1].at, points[0].at + SMALLEST_PERIOD)
     width = (last - first) / MOST_BUCKETS
     times = [first + width * number for number in range(MOST_BUCKETS + 1)]
-    drawn = {name: place if place < MOST_SERIES else MOST_SERIES for place, name in enumerate(agents)}
-    names = list(agents[:MOST_SERIES])
-    if len(agents) > MOST_SERIES:
-        names.append(format_count(len(agents) - MOST_SERIES, "other agent"))
+    most = MOST_SERIES if len(agents) > MOST_SERIES + 1 else len(agents)
+    drawn = {name: min(place, most) for place, name in enumerate(agents)}
+    names = list(agents[:most])
+    if len(agents) > most:
+        names.append(format_count(len(agents) - most, "other agent"))
     steps = [[NO_USAGE] * len(times) for _ in names]
     for point in points:
         bucket = min(MOST_BUCKETS, ceil((point.at - first) / width))

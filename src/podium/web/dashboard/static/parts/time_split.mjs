@@ -8,7 +8,7 @@ const ACTIVITIES = [
   ["thinking", "Thinking", "a model works on a reply"],
   ["tool", "Tools", "a tool runs and no model works"],
   ["waiting", "Waiting for a person", "nothing goes on before somebody answers"],
-  ["other", "Other", "queued, paused, interrupted, or between two turns"],
+  ["other", "Other", "queued, paused, interrupted, or waiting for workers"],
 ];
 
 export function TimeSplit({ wall, title }) {
