@@ -70,8 +70,8 @@ export function RunSections({ found, onChanged }) {
   const byId = new Map(found.runs.map((one) => [one.id, one]));
   const sections = found.groups.map((group) => ({ group, runs: group.listed.map((id) => byId.get(id)).filter(Boolean) })).filter((one) => one.runs.length);
   return html`<div class="table-wrap"><table class="table runs-table">
-    <thead><tr><th scope="col">State</th><th scope="col">Run</th><th scope="col" class="number">Needs you</th><th scope="col" class="number">Workers</th>
-      <th scope="col" class="number">Cost</th><th scope="col" class="number">Duration</th><th scope="col" class="number">Started</th><th><span class="visually-hidden">Commands</span></th></tr></thead>
+    <thead><tr><th scope="col">State</th><th scope="col">Run</th><th scope="col" class="number">Cost</th>
+      <th scope="col" class="number">Duration</th><th scope="col" class="number">Started</th><th><span class="visually-hidden">Commands</span></th></tr></thead>
     ${sections.map(({ group, runs }) => html`<${Section} key=${group.id} group=${group} runs=${runs} hasHead=${sections.length > 1} onChanged=${onChanged} />`)}</table></div>`;
 }
 
@@ -90,7 +90,7 @@ function SectionHead({ group, shown, isClosed, onChanged }) {
   const arranging = useArranging(group.id, onChanged);
   const name = revealLine(group.name);
   const number = group.count > shown ? `${count(shown)} of ${plural(group.count, "run")}` : plural(group.count, "run");
-  return html`<tr class="section-row"><th colspan="8" scope="rowgroup"><span class="section-head">
+  return html`<tr class="section-row"><th colspan="6" scope="rowgroup"><span class="section-head">
     <button type="button" class="section-toggle" aria-expanded=${!isClosed} onClick=${() => toggle(group.id)}>
       <${Icon} name=${isClosed ? "closed" : "opened"} /><span class="strong">${name}</span></button>
     <span class="quiet small clip">${revealLine(describeOrigin(group))}</span><${Flags} thing=${group} />
@@ -105,13 +105,12 @@ function RunRow({ run, onChanged }) {
   const tokens = run.usage.input_tokens + run.usage.output_tokens;
   const cost = rehearsed ? "rehearsed" : run.usage.usd || !tokens ? money(run.usage.usd) : `${count(tokens)} tokens`;
   return html`<tr data-run=${run.id}>
-    <td><${StateBadge} state=${run.waiting && run.state === "running" ? "waits" : run.state} /></td>
+    <td class="nowrap"><${StateBadge} state=${run.waiting && run.state === "running" ? "waits" : run.state} />
+      ${run.waiting ? html` <a class="count" aria-label=${`${plural(run.waiting, "open request")}`} href=${address("approvals")}>${run.waiting}</a>` : null}</td>
     <td class="main-cell"><a href=${address("run", run.id)} data-item class="strong">${plain(run.agent)}</a>
-      <span class="quiet small mono"> ${run.id}</span> <${Flags} thing=${run} />
+      <span class="quiet small mono"> ${run.id}</span>${run.workers ? html`<span class="quiet small"> ${plural(run.workers, "worker")}</span>` : null} <${Flags} thing=${run} />
       ${run.forked_from ? html`<span class="quiet small"> fork of ${run.forked_from}</span>` : null}
       <div class="quiet lines-2">${run.name ? html`<span class="run-name">${plain(run.name)}</span> ` : null}${revealSummary(run.request)}</div></td>
-    <td class="number" data-label=${run.waiting ? "Needs you" : null}>${run.waiting ? html`<a class="count" href=${address("approvals")}>${run.waiting}</a>` : ""}</td>
-    <td class="number" data-label=${run.workers ? "Workers" : null}>${run.workers ? count(run.workers) : ""}</td>
     <td class="number" data-label="Cost">${cost}</td>
     <td class="number" data-label="Duration">${run.state === "running" ? html`<${Elapsed} since=${run.started_at} />` : duration(run.seconds)}</td>
     <td class="number quiet"><${Age} at=${run.started_at} after=" ago" /></td>

@@ -4,7 +4,7 @@ import { html } from "../vendor.mjs";
 import { post } from "../api.mjs";
 import { address } from "../router.mjs";
 import { overview, requests } from "../state.mjs";
-import { duration, money, plural } from "../format.mjs";
+import { count, duration, money, plural } from "../format.mjs";
 import { KindBadge, StateBadge } from "../parts/badge.mjs";
 import { Button } from "../parts/button.mjs";
 import { Icon } from "../parts/icons.mjs";
@@ -67,7 +67,7 @@ function RunCard({ run }) {
     <${Activity} agents=${run.agents} />
     ${run.steps ? html`<${Steps} steps=${run.steps} />` : null}
     <div class="foot">
-      <span>${money(run.usage.usd)}</span>
+      <span>${money(run.usage.usd)}</span>${run.usage.input_tokens ? html`<span>${count(run.usage.input_tokens + run.usage.output_tokens)} tokens</span>` : null}
       ${run.worker ? html`<span>${plain(run.agent)}</span>` : null}
       ${run.parent ? html`<a href=${address("run", run.parent)}>from run ${run.parent}</a>` : null}
       <span class="gap"></span><${Steering} run=${run} />

@@ -92,8 +92,8 @@ function Filters({ filters, found, hasFocus }) {
     ${groups.length > 1 || filters.group ? html`<${Choice} label="Group" value=${filters.group}
       choices=${[["", "every group"], ...groups.map((one) => [one.id, revealLine(one.name)])]} onChange=${(group) => set({ group })} />` : null}
     <${Choice} label="Started" value=${filters.period} choices=${PERIODS} onChange=${(period) => set({ period })} />
-    <label class="check"><input type="checkbox" checked=${Boolean(filters.needs)} onChange=${tick("needs")} />needs you</label>
-    <label class="check"><input type="checkbox" checked=${Boolean(filters.archived)} onChange=${tick("archived")} />archived too</label>
+    <span class="toolbar-checks"><label class="check"><input type="checkbox" checked=${Boolean(filters.needs)} onChange=${tick("needs")} />needs you</label>
+    <label class="check"><input type="checkbox" checked=${Boolean(filters.archived)} onChange=${tick("archived")} />archived too</label></span>
     ${Object.values(filters).some(Boolean) ? html`<button type="button" class="button small plain" onClick=${clear}>Clear the filters</button>` : null}
   </div>`;
 }
