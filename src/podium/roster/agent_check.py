@@ -1,8 +1,8 @@
 """Check how agents refer to each other before a run starts.
 
-The functions get a mapping of agents by name and do not read files. The content of a single file is
-checked when the file is read. No function recurses over agents, so a chain of thousands of agents only
-results in a long message.
+The functions get a mapping of agents, keyed by name, and do not read files. The content of a single file is
+checked when the file is read. No function recurses over agents, so a long chain of agents cannot exceed the
+recursion limit.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Agents = Mapping[str, Agent]
 def check_agents(
     agents: Agents, *, known: Collection[str] = (), broken: Collection[str] = ()
 ) -> tuple[Diagnostic, ...]:
-    """Return every problem in how `agents` refer to each other.
+    """Return the problems in how `agents` refer to each other. The depth is checked only if there is no cycle.
 
     `known` are the names of other existing agents, which can be suggested if a name is not found. `broken` are
     the names of agents whose files have errors; these agents do not count as missing.
@@ -46,7 +46,10 @@ def check_agents(
 def check_references(
     agents: Agents, *, known: Collection[str] = (), broken: Collection[str] = ()
 ) -> Iterator[Diagnostic]:
-    """Yield an error for each reference to an agent that does not exist, up to MAX_MISSING for each agent."""
+    """Yield an error for each missing agent that an agent refers to.
+
+    After MAX_MISSING such errors for one agent, a last error gives the number of the others.
+    """
     exist = sorted({*agents, *known})
     for agent in agents.values():
         absent = [
@@ -64,7 +67,7 @@ def check_references(
 
 
 def check_combinations(agents: Agents) -> Iterator[Diagnostic]:
-    """Yield an error for each agent with conflicting keys, or without a key that it needs."""
+    """Yield an error for each conflict between the keys of an agent, and for each required key that is missing."""
     for agent in agents.values():
         if agent.advisors is not None:
             yield from _check_advisors(agent.advisors, agent)
@@ -100,7 +103,7 @@ def _check_team(agent: Agent) -> Iterator[Diagnostic]:
     if agent.handoff is not None:
         message = (
             f"a team lead cannot hand off, because it gives the team's answer; remove handoff, "
-            f"or let an agent above it hand off to {agent.handoff}"
+            f"or let an agent that calls this team hand off to {agent.handoff}"
         )
         yield _make_error(agent, "handoff", message)
     if agent.team.evaluator == agent.name:
@@ -114,7 +117,7 @@ def _check_team(agent: Agent) -> Iterator[Diagnostic]:
 
 
 def check_handoffs(agents: Agents) -> Iterator[Diagnostic]:
-    """Yield an error for each handoff whose receiver requires input that the sender might not provide."""
+    """Yield an error for each output that might not match the input of the agent that it is handed off to."""
     for agent in agents.values():
         receiver = agents.get(agent.handoff or "")
         if receiver is None:
@@ -134,10 +137,9 @@ def _find_output_agents(agents: Agents, agent: Agent) -> list[Agent]:
 
 
 def check_cycles(agents: Agents) -> Iterator[Diagnostic]:
-    """Yield an error for each cycle of agents, with the whole path.
+    """Yield an error for each cycle that `find_cycles` finds, with the whole path.
 
-    Each edge is visited once, so each cycle is reported once. Only the first MAX_CYCLES cycles are
-    reported.
+    After MAX_CYCLES cycles, a last error says that there are more.
     """
     for number, path in enumerate(find_cycles(agents)):
         if number == MAX_CYCLES:
@@ -150,7 +152,10 @@ def check_cycles(agents: Agents) -> Iterator[Diagnostic]:
 
 
 def find_cycles(agents: Agents) -> Iterator[list[str]]:
-    """Traverse all edges once, and yield each cycle as a path that starts and ends with the same agent."""
+    """Yield cycles, each as a path that starts and ends with the same agent.
+
+    Each edge is visited once, so of several cycles through the same edges, only one may be found.
+    """
     done: set[str] = set()
     for start in agents:
         if start in done:
@@ -218,7 +223,7 @@ def find_reference_key(agent: Agent, reference: Reference) -> str:
 
 
 def _list_dependencies(agents: Agents, name: str) -> Sequence[str]:
-    """Return the agents that an agent refers to directly, without duplicates or missing agents."""
+    """Return the names of the agents that an agent refers to directly, without duplicates or missing agents."""
     return list(dict.fromkeys(edge.name for edge in iter_edges(agents[name]) if edge.name in agents))
 
 
@@ -251,7 +256,10 @@ MAX_SCHEMA_DEPTH = 16
 
 
 def find_schema_mismatches(output: object, needed: object, *, place: str = "", depth: int = 0) -> Iterator[str]:
-    """Yield a message for each value that the schema `needed` requires and the schema `output` does not guarantee."""
+    """Yield a message for each part of the schema `output` that does not satisfy the schema `needed`.
+
+    Parts that use UNSUPPORTED_KEYWORDS, or that are nested too deeply, are not compared.
+    """
     if not (isinstance(output, dict) and isinstance(needed, dict)) or depth > MAX_SCHEMA_DEPTH:
         return
     if any(word in schema for schema in (output, needed) for word in UNSUPPORTED_KEYWORDS):

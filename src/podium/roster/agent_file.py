@@ -52,7 +52,7 @@ def read_agent_file(
 ) -> AgentFile:
     """Read the agent file at `path` and return the agent with all diagnostics.
 
-    The file and any schema file that it refers to are read only if they are inside `root`.
+    If `root` is given, the file and any schema file that it refers to are read only if they are inside `root`.
     """
     context = ParseContext(file=path, display_path=display_path or format_path(path), root=root, foreign=foreign)
     try:
@@ -131,7 +131,10 @@ def strip_agent_suffix(path: Path) -> str:
 
 
 def extract_first_sentence(prompt: str) -> str:
-    """Return the first sentence of the first paragraph, on one line. If there is none, return the first heading."""
+    """Return the first sentence of the first paragraph that does not start with a heading, or else the first heading.
+
+    The result is on one line and truncated if it is long.
+    """
     paragraphs = [" ".join(paragraph.split()) for paragraph in re.split(r"\n\s*\n", prompt[:10_000])]
     prose = [paragraph for paragraph in paragraphs if paragraph and not paragraph.startswith("#")]
     text = (prose or [paragraphs[0].lstrip("# ")])[0]

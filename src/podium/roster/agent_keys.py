@@ -1,4 +1,4 @@
-"""Read the frontmatter of an agent's file, with one function for each key."""
+"""Read the keys in the frontmatter of an agent's file, and build the agent."""
 
 from __future__ import annotations
 
@@ -77,7 +77,10 @@ def read_keys(top: FieldReader, *, stem: str, prompt: str, description: str, sou
 
 
 def read_name(top: FieldReader, reader: FieldReader | None, stem: str) -> tuple[str, str]:
-    """Return the agent's name and, if the name was converted, the original as the display name."""
+    """Return the agent's name and its display name, which is empty unless the name was converted.
+
+    An invalid name is converted if the file was written for another program; otherwise it is an error.
+    """
     if reader and not reader.text:
         reader.report_expected("a name (in quotes if it looks like a number, a date or a boolean)")
         return to_agent_name(stem), ""
@@ -147,7 +150,7 @@ def read_handoff(reader: FieldReader) -> str:
 
 
 def read_router(reader: FieldReader) -> Router | bool:
-    """Return the router, or True if the key `agents` lists its destinations."""
+    """Return the router or, if the file has a boolean, whether the agent is a router for the agents in `agents`."""
     if isinstance(reader.node, ScalarNode) and reader.node.kind == "flag":
         return reader.read_bool()
     if not isinstance(reader.node, MappingNode):
@@ -157,7 +160,7 @@ def read_router(reader: FieldReader) -> Router | bool:
 
 
 def read_advisors(reader: FieldReader) -> Advisors | None:
-    """Return advisors from a list of agents, or from a mapping that also has `require` and `timeout`."""
+    """Return advisors from a list of agents, or from a mapping that can also have `require` and `timeout`."""
     if not isinstance(reader.node, MappingNode):
         names = read_agent_names(reader)
         return Advisors(agents=names, require=DEFAULT_REQUIRE) if names else None
@@ -225,7 +228,10 @@ def check_schema_type(reader: FieldReader, found: dict[str, Any]) -> dict[str, A
 
 
 def read_permission_mode(reader: FieldReader) -> str:
-    """Return the permission mode. Modes that permit more than the run does are rejected."""
+    """Return the permission mode; empty means the run's mode. Modes that could permit more are not used.
+
+    Such a mode is an error, or a warning if the file was written for another program.
+    """
     spelled = reader.read_text(join_words(list(PERMISSION_MODES), last="or"))
     if spelled in PERMISSION_MODES:
         return PERMISSION_MODES[spelled]

@@ -11,7 +11,7 @@ from ..values.field_reader import FieldReader
 from ..values.located_yaml import quote_text
 from ..values.plain_text import join_words
 
-NAME_RULE = "lower-case letters, digits and hyphens, at most 64 characters, not starting with a hyphen"
+NAME_RULE = "lower-case ASCII letters, digits and hyphens, at most 64 characters, not starting with a hyphen"
 MAX_NAME_LENGTH = 64
 MAX_SUGGESTIONS = 8
 # If there are more names than this, compare only alphabetical neighbours: a large roster with many
@@ -29,7 +29,10 @@ def is_agent_name(text: str) -> bool:
 
 
 def to_agent_name(text: str) -> str:
-    """Convert `text` to lower case, and replace invalid characters by single hyphens. The result may be empty."""
+    """Convert `text` to an agent name: change it to lower case, replace invalid characters by hyphens, and shorten it.
+
+    The result is empty if `text` contains no valid character.
+    """
     return re.sub(r"[^a-z0-9]+", "-", text.lower())[: MAX_NAME_LENGTH + 1].strip("-")[:MAX_NAME_LENGTH].rstrip("-")
 
 
@@ -45,7 +48,7 @@ def make_unique_name(name: str, is_taken: Callable[[str], bool], *, longest: int
 
 
 def read_agent_name(reader: FieldReader) -> str:
-    """Return the agent name in this field. Report an error if the field is empty."""
+    """Return the agent name in this field. Report an error if the field is empty or not a string."""
     if reader.text:
         return resolve_agent_name(reader, reader.text)
     reader.report_expected("the name of one agent")

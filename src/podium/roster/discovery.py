@@ -1,7 +1,7 @@
 """Load the roster: all agents with their sources, and which agent takes effect if several have the same name.
 
-Later sources override earlier ones by name: built-in agents, then the user's own, then the repository's.
-Loading only reads agent files; references between agents are checked when they are used.
+The repository's agents override the user's own, and both override built-in agents. Loading does not check how
+agents refer to each other: `Roster.resolve_team` checks the agents of a run, and `check_path` checks all agents.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ BUILTIN_AGENTS = Path(__file__).parent.parent / "builtin" / "agents"
 SOURCE_PREFIXES: Mapping[Source, str] = {"built-in": "builtin", "user": "user", "repo": "repo"}
 PRESETS_FILE = "presets.json"
 SQUAD_FOLDERS = (".squad", ".ai-team", ".squad.before", ".ai-team.before")
-"""The folders where a repository's squad may be. The last two exist only while a squad is being replaced."""
+"""The folders where a repository's squad may be. The last two exist while a squad is replaced, or if that failed."""
 
 BrokenAgent = tuple[Diagnostic, ...]
 CheckMore = Callable[[Iterable[Agent]], Iterable[Diagnostic]]
@@ -67,18 +67,19 @@ def list_agent_folders(repo: Path | None, home: Path) -> tuple[Folder, ...]:
         github = repo / ".github" / "agents"
         found.append(Folder(path=github, source="repo", foreign=True, repo=repo, suffix=".agent.md"))
         own = Folder(path=repo / ".podium" / "agents", source="repo", repo=repo)
-        if not is_same_file(repo / ".podium", home):  # in the home directory .podium is the user's own folder
+        if not is_same_file(repo / ".podium", home):  # in the home directory, .podium is Podium's home
             found.append(own)
     return tuple(found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Roster:
-    """All agents by name, and the diagnostics about their files.
+    """All agents, keyed by name, and the diagnostics about their files.
 
-    `agents` are the agents in effect, `shadowed` are those that another agent overrides, and `broken` are the
-    names whose file in effect has errors. `by_qualified_name` lists every agent, shadowed or not, as
-    `builtin:NAME`, `user:NAME` or `repo:NAME`. `lines` maps each path to the lines of its keys.
+    `agents` are the agents in effect, `shadowed` are those that another agent overrides, and `broken` maps the
+    names whose definition in effect has errors to their diagnostics. `by_qualified_name` maps `builtin:NAME`,
+    `user:NAME` and `repo:NAME` to the agent with that name in that source, even if another source overrides it.
+    `lines` maps each path to the lines of its keys.
     """
 
     agents: Mapping[str, Agent]
@@ -89,7 +90,10 @@ class Roster:
     lines: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
 
     def get(self, name: str) -> Agent:
-        """Return an agent by name, qualified name (`builtin:NAME`) or display name. Raise BadAgent if not found."""
+        """Return an agent by name, qualified name (`builtin:NAME`) or display name.
+
+        Raise BadAgent if there is no such agent, if there are several, or if the agent has errors.
+        """
         known = self.resolve_name(name)
         found = None if known is None else self._find_agent(known)
         if isinstance(found, Agent):
@@ -99,7 +103,7 @@ class Roster:
         raise BadAgent(summarise_errors(filter_errors(found), command="podium check"))
 
     def resolve_name(self, name: str) -> str | None:
-        """Return the roster's name for an agent given by its name, display name or slug.
+        """Return the roster's name for an agent that is given by its name, qualified name or display name.
 
         Return None if there is no such agent. Raise BadAgent if there are several.
         """
@@ -123,7 +127,8 @@ class Roster:
     def resolve_team(self, name: str, extra: Iterable[Agent] = ()) -> tuple[Agent, ...]:
         """Check an agent and all agents that it needs, and return them. The agent itself comes first.
 
-        `extra` are agents built in code; they override files of the same name.
+        `extra` are agents built in code; they override files of the same name. Raise BadAgent if an agent is missing
+        or has an error.
         """
         built = {agent.name: agent for agent in extra}
         for bad in (one for one in built if not is_agent_name(one)):
@@ -137,14 +142,20 @@ class Roster:
         return tuple(team.values())
 
     def check(self, names: Iterable[str] | None = None) -> tuple[Diagnostic, ...]:
-        """Check the named agents and the agents they need, or all agents if `names` is None."""
+        """Check the named agents and the agents they need, and return the diagnostics.
+
+        If `names` is None, check the references of all agents; errors in their files are in `diagnostics`.
+        """
         if names is None:
             return self._check_agents(self._collect_reachable(self.agents, {})[0], {})
         team, broken = self._collect_reachable(names, {})
         return (*broken, *self._check_agents(team, {}))
 
     def with_overrides(self, overrides: AgentCollection) -> Roster:
-        """Return this roster with the entries of `overrides` added. They replace entries with the same name."""
+        """Return this roster with the entries of `overrides` added. They override entries with the same name.
+
+        Qualified names refer to the same agents as before.
+        """
         agents = {name: entry for name, entry in overrides.entries.items() if isinstance(entry, Agent)}
         broken = {name: entry for name, entry in overrides.entries.items() if isinstance(entry, tuple)}
         others = {name: agent for name, agent in self.agents.items() if name not in broken}
@@ -185,18 +196,22 @@ class Roster:
         return structs.replace(entry, name=name) if isinstance(entry, Agent) else entry
 
     def with_line(self, diagnostic: Diagnostic) -> Diagnostic:
-        """Add the line number of the diagnostic's key or, if it is not known, of the enclosing key."""
+        """Return the diagnostic with a line number: its own, that of its key, or that of the top-level key."""
         lines = self.lines.get(diagnostic.path, {})
         line = lines.get(diagnostic.key) or lines.get(diagnostic.key.split(".")[0])
         return structs.replace(diagnostic, line=diagnostic.line or line)
 
 
 def _find_matching_names(name: str, known: Mapping[str, Agent | BrokenAgent]) -> list[str]:
-    """Return the agents that match `name`: by display name, else by slug, else by display name ignoring case."""
+    """Return the names of the agents that match `name`.
+
+    An agent matches by its display name, else if its name is the slug of `name`, else by its display name ignoring
+    case.
+    """
     displayed = {own: entry.display_name for own, entry in known.items() if isinstance(entry, Agent)}
     made = to_agent_name(name)
     found = [own for own, display_name in displayed.items() if display_name == name]
-    # If the slug of `name` is an agent's own name, that agent takes precedence over others with the display name.
+    # Of several agents with this display name, the one whose own name is the slug of `name` takes precedence.
     if made in found or (not found and made in known):
         return [made]
     return found or [own for own, display_name in displayed.items() if display_name.casefold() == name.casefold()]
@@ -266,7 +281,7 @@ def _collect_team_agents(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCollection:
-    """All agents from one source, by name, and the diagnostics. A broken agent is represented by its diagnostics."""
+    """Agents from one source, keyed by name, and diagnostics. A broken agent is represented by its diagnostics."""
 
     entries: Mapping[str, Agent | BrokenAgent]
     diagnostics: tuple[Diagnostic, ...]
@@ -274,7 +289,7 @@ class AgentCollection:
 
 
 def read_folder(folder: Folder) -> AgentCollection:
-    """Read all agent files in `folder`. If the folder does not exist, there are none."""
+    """Read all agent files in `folder`. If it does not exist, there are none; if it cannot be listed, add an error."""
     try:
         return collect_agents(folder.read_file(path) for path in list_agent_files(folder))
     except OSError as error:
@@ -284,7 +299,7 @@ def read_folder(folder: Folder) -> AgentCollection:
 
 
 def collect_agents(reads: Iterable[AgentFile]) -> AgentCollection:
-    """Collect the agents of one folder by name. If two files define the same name, that agent is broken."""
+    """Collect agents, keyed by name. If two files define the same name, that agent is broken."""
     diagnostics: list[Diagnostic] = []
     entries: dict[str, Agent | BrokenAgent] = {}
     first: dict[str, AgentFile] = {}
@@ -306,7 +321,10 @@ def collect_agents(reads: Iterable[AgentFile]) -> AgentCollection:
 
 
 def list_agent_files(folder: Folder) -> list[Path]:
-    """Return the agent files in `folder`, sorted by name. Hidden files are skipped: they belong to other programs."""
+    """Return the agent files in `folder`, sorted by name. Hidden files are skipped: they belong to other programs.
+
+    Raise OSError if the folder exists but cannot be listed, or is outside the repository.
+    """
     if folder.repo is not None and not is_inside(folder.path, folder.repo):
         raise OSError(0, "it is outside the repository and is not read")
     try:
@@ -321,7 +339,7 @@ FOREIGN_FOLDERS = (".claude", ".github", ".squad", ".ai-team")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CheckReport:
-    """The number of agents that were read, and all diagnostics sorted by file and line."""
+    """The number of agents without errors in their files, and all diagnostics, sorted by file and line."""
 
     agent_count: int
     diagnostics: tuple[Diagnostic, ...]

@@ -33,7 +33,7 @@ LOCK_FILE = ".presets.lock"
 CHECKED_KEYS = ("worktrees", "max_iterations")
 """Keys that mean the same in a preset as under `team:` in an agent's file. The keys of `manner` do, too."""
 MAX_NUMBER = 10**18
-"""Numbers of this size or larger are rejected, as in agent files."""
+"""Integers of this size or larger are not accepted where an integer is expected."""
 
 
 class PresetWorker(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -77,7 +77,7 @@ class ModeOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Preset(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A stored team definition."""
+    """A team in the presets file. If it is a copy of a squad, `source` is the squad's folder."""
 
     name: str
     description: str = ""
@@ -128,7 +128,7 @@ class Presets(Struct, frozen=True):
         return tuple(one for one in self.entries if isinstance(one, Preset))
 
     def get(self, name: str) -> Preset | None:
-        """Return the preset with this name, ignoring case."""
+        """Return the valid preset with this name, ignoring case, or None."""
         return next((one for one in self.presets if one.name.casefold() == name.casefold()), None)
 
 
@@ -156,7 +156,10 @@ def load_presets(home: Path) -> Presets:
 
 
 def save_preset(home: Path, preset: Preset) -> None:
-    """Save a preset, replacing any preset with the same name."""
+    """Save a preset, replacing any preset with the same name.
+
+    Raise Mistake if the preset has no name or invalid options, or if the file cannot be read.
+    """
     if not preset.name.strip():
         raise Mistake("the preset has no name and cannot be saved; give it a name")
     check_preset(preset)
@@ -224,7 +227,7 @@ def preset_from_team(team: Team, *, description: str = "", lead_model: str = "")
 
 
 def build_workers(models: Sequence[str], prompts: Sequence[str] = ()) -> tuple[PresetWorker, ...]:
-    """Build a worker for each model. Workers without a prompt are generic."""
+    """Build a worker for each model, with the prompt at the same position. Workers without a prompt are generic."""
     return tuple(
         PresetWorker(model=model, prompt=prompts[place] if place < len(prompts) else "")
         for place, model in enumerate(models)
@@ -290,7 +293,7 @@ def _to_node(value: Any, depth: int = 2) -> LocatedNode:
 
 
 def _merge_preset(old: Any, new: dict[str, Any]) -> dict[str, Any]:
-    """Replace a stored preset, preserving the unknown keys of the old one."""
+    """Return the preset `new` with the unknown keys of the stored preset `old`."""
     if not isinstance(old, dict):
         return new
     before, after = (_index_workers(one.get("workers")) for one in (old, new))

@@ -37,7 +37,7 @@ def format_shadowed_name(roster: Roster, agent: Agent) -> str:
 
 
 def list_teams(roster: Roster) -> Iterator[dict[str, Any]]:
-    """Yield the fields of every team. Shadowed teams come last."""
+    """Yield the fields of every team and router. Shadowed ones come last."""
     yield from (team_summary_fields(agent, agent.name) for agent in roster.agents.values() if is_team(agent))
     yield from (
         team_summary_fields(agent, format_shadowed_name(roster, agent), True)
@@ -47,7 +47,7 @@ def list_teams(roster: Roster) -> Iterator[dict[str, Any]]:
 
 
 def team_summary_fields(agent: Agent, name: str, is_hidden: bool = False) -> dict[str, Any]:
-    """Return the fields of a team for the JSON list."""
+    """Return the fields of a team or router for the JSON list."""
     members = [one.name or one.agent for one in agent.team.members] if agent.team else list(agent.destinations)
     return {
         "name": name,

@@ -58,7 +58,10 @@ class TeamAgentsBySource(NamedTuple):
 
 
 class _TeamLocation(NamedTuple):
-    """Where a team is stored, and its lead's name. `hidden` are members that a squad with that name overrides."""
+    """Where a team is stored, and its lead's name.
+
+    If a squad overrides the team, `hidden` contains the names of the squad's members: the team may use them, too.
+    """
 
     source: Source
     path: str
@@ -67,7 +70,7 @@ class _TeamLocation(NamedTuple):
 
 
 def load_team_agents(repo: Path | None, home: Path, taken: Collection[str]) -> TeamAgentsBySource:
-    """Load the agents of all teams, without writing anything. `taken` are the names of agents from files."""
+    """Load the agents of all presets and of the repository's squad. `taken` are the names of agents from files."""
     names = {*taken}
     entries, diagnostics = _load_presets(home)
     leads = _name_leads(entries)

@@ -67,7 +67,7 @@ def is_team(agent: Agent) -> bool:
 
 
 def find_team(name: str, roster: Roster, *, repo: Path, home: Path) -> TeamDefinition:
-    """Find a team by its name or display name. Raise Mistake if there is no such team."""
+    """Find a team by its name or display name. Raise Mistake if there is none, or if the agent is a router."""
     lead = _find_lead(name, roster)
     if lead.team is None:
         if lead.router is not None:
@@ -238,7 +238,10 @@ def delete_team(found: TeamDefinition, *, repo: Path, home: Path) -> None:
 def change_team_member(
     found: TeamDefinition, member: str, *, repo: Path, home: Path, model: str | None = None, prompt: str | None = None
 ) -> TeamKind:
-    """Change a member's model or prompt, and return how the team is now stored. A built-in team becomes a preset."""
+    """Change a member's model or prompt, and return how the team is now stored. A built-in team becomes a preset.
+
+    Raise Mistake if the team is defined in agent files, or if the new preset would replace another one.
+    """
     place = _find_member_index(found, member)
     changes: dict[str, str] = {key: value for key, value in (("model", model), ("prompt", prompt)) if value is not None}
     if found.kind == "files":

@@ -104,7 +104,7 @@ SPELLINGS = {"terminationMode": "termination", "termination_mode": "termination"
 
 
 def read_team(reader: FieldReader) -> Team:
-    """Read a team."""
+    """Read a team. If it has no `mode`, the mode depends on the options; see `choose_default_mode`."""
     fields = reader.read_fields(KEYS, also=SPELLINGS)
     options = {key: read(fields[key]) for key, read in OPTION_READERS.items() if key in fields}
     mode = cast(
@@ -135,7 +135,7 @@ def describe_idle_key(key: str, mode: Mode) -> str:
 
 
 def read_members(reader: FieldReader) -> tuple[Member, ...]:
-    """Read the members. Each is an agent's name, or a mapping that also changes the agent for this team."""
+    """Read the members. Each is an agent's name, or a mapping that also overrides some of the agent's fields."""
     if isinstance(reader.node, ScalarNode):
         return tuple(Member(agent=name) for name in read_agent_names(reader))
     if not isinstance(reader.node, ListNode):

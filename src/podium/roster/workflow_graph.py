@@ -1,4 +1,4 @@
-"""Build the graph of agents, find the agents that can give the final answer, and draw the graph as text."""
+"""Build the graph of agents, find the agents that can give the final answer, and draw a text tree or a flowchart."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ LEGEND = "* may give the final answer"
 
 
 def iter_edges(agent: Agent) -> Iterator[Reference]:
-    """Yield references to the agents that run within or after this agent.
+    """Yield the agent's references to other agents, which are the edges of the graph.
 
     A lead's reference to itself is skipped if the lead takes part in its own discussion, or is its own
     evaluator, which `agent_check` rejects.

@@ -49,7 +49,10 @@ def find_squad_folder(repo: Path) -> Path:
 
 
 def write_inbox_decisions(repo: Path, decisions: Iterable[DecisionRecord]) -> list[Path]:
-    """Write each decision that the squad does not have yet to its inbox. Raise Mistake if there is no squad."""
+    """Write each committed decision that the squad does not have yet to the squad's inbox. Return the new files.
+
+    Raise Mistake if there is no squad, if `decisions.md` cannot be read, or if the inbox is outside the repository.
+    """
     folder = find_squad_folder(repo)
     inbox = folder / INBOX_FOLDER
     if not is_inside(inbox, repo):

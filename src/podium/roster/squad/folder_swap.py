@@ -1,7 +1,7 @@
-"""Replace a folder atomically, so that readers see either the old folder or the new one.
+"""Replace or delete a folder atomically, so that readers never see a partly changed folder.
 
 The new folder is built next to the old one from hard links to the same files, so unchanged files
-are not copied. The two folders are then exchanged in one step.
+are not copied. The two folders are then exchanged in one step or, if the system cannot do that, with renames.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _AT_FDCWD = -100
 
 @contextmanager
 def lock_squads(repo: Path) -> Iterator[None]:
-    """Hold the lock for saving squads in this repository."""
+    """Hold the lock for saving squads in this repository. On Windows there is no such lock."""
     handle = os.open(repo, os.O_RDONLY | os.O_CLOEXEC) if os.name == "posix" else None
     try:
         if handle is not None:
@@ -37,7 +37,7 @@ def lock_squads(repo: Path) -> Iterator[None]:
 
 @contextmanager
 def replace_folder(target: Path, base: Path | None) -> Iterator[Path]:
-    """Yield a copy of `base` to change. The copy replaces `target` when the block ends without an error."""
+    """Yield a copy of `base`, or an empty folder if it is None. If the block succeeds, the copy replaces `target`."""
     new, before = (target.with_name(f"{target.name}{end}") for end in (SAVING_SUFFIX, BACKUP_SUFFIX))
     if before.is_dir():
         if target.exists():
@@ -70,7 +70,7 @@ def delete_folder(folder: Path) -> None:
 
 
 def copy_folder(old: Path, new: Path) -> dict[str, int]:
-    """Create `new` with the same files as `old`. Return the files' inode numbers by path."""
+    """Create `new` with the same files as `old`. Return the files' inode numbers, keyed by path in the folder."""
     seen: dict[str, int] = {}
     made: list[tuple[str, Path]] = []
     for place, folders, names in os.walk(old, onerror=_raise_error):
@@ -100,7 +100,10 @@ def _link_or_copy(source: Path, copy: Path) -> None:
 
 
 def write_new_file(path: Path, text: str) -> None:
-    """Write `text` to a new file at `path`. Replace an existing file, because it may be a hard link to the old one."""
+    """Write `text` to a new file at `path`.
+
+    An existing file is replaced, not changed, because it may be a hard link to the file in the old folder.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     fresh = path.with_name(f".{path.name}.{os.urandom(6).hex()}")
     with fresh.open("x", encoding="utf-8", newline="") as file:
@@ -113,7 +116,7 @@ def write_new_file(path: Path, text: str) -> None:
 
 
 def _sync_tree(new: Path) -> None:
-    """Flush all directories below `new` to disk, so that file names survive a crash."""
+    """Flush `new` and all directories below it to disk, so that file names survive a crash."""
     if os.name == "posix":
         for place, _, _ in os.walk(new):
             _sync_folder(Path(place))
@@ -128,7 +131,7 @@ def _sync_folder(folder: Path) -> None:
 
 
 def _swap_folders(new: Path, target: Path, before: Path) -> None:
-    """Exchange `new` and `target`. The old folder is then at `new`."""
+    """Exchange `new` and `target`, so that the old folder is at `new`. If there is no `target`, rename `new`."""
     if not target.exists():
         new.rename(target)
     elif not _exchange_folders(new, target):

@@ -1,4 +1,4 @@
-"""Update the member table in a `team.md` without changing the rest of the file."""
+"""Update the title, the mode and the member table in a `team.md` without changing the rest of the file."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ class _LineEdits:
         return "".join(parts)
 
     def set_title(self, name: str) -> None:
-        """Set the first heading to `name`."""
+        """Set the first level-1 heading to `name`. If there is none, insert one."""
         place = find_title_line(self.lines)
         if place is None:
             self.after[-1] = [f"# {name}", "", *self.after.get(-1, ())]
@@ -90,7 +90,7 @@ class _LineEdits:
             self.changes[place] = f"# {name}"
 
     def set_mode(self, mode: Mode) -> None:
-        """Set the mode. If there is no mode line, one is added only if the mode is not the default."""
+        """Set the mode. If no line sets a valid mode, a line is added unless the mode is the default."""
         if find_mode(self.lines) == mode:
             return
         word = _MODE_SPELLINGS.get(mode, mode)
@@ -104,7 +104,7 @@ class _LineEdits:
             self.after[place] = [*said, *self.after.get(place, ())]
 
     def set_members(self, members: Sequence[MemberListing]) -> None:
-        """Set the rows of the table to these members, in order. Existing rows are reused."""
+        """Set the rows that list workers to these members, in order. Existing rows are reused."""
         tables = find_member_tables(self.lines)
         if not tables:
             new = [

@@ -36,7 +36,7 @@ TEAM_FILE, CHARTER_FILE, DECISIONS_FILE, ROUTING_FILE, AGENTS_FOLDER = (
 
 
 class Discovery(Struct, frozen=True):
-    """A repository's team, if it has one, and notices about squads that cannot be read."""
+    """A repository's team, if it has one, and notices about the team or about why there is none."""
 
     team: Team | None
     notices: tuple[str, ...]
@@ -55,7 +55,10 @@ def discover(path: Path) -> Team | None:
 
 
 def discover_with_notices(path: Path) -> Discovery:
-    """Return a repository's team, with notices. If its squad cannot be read, the notices say why."""
+    """Return the team of the repository or squad folder at `path`, with notices.
+
+    If a squad cannot be read, the notices say why.
+    """
     path = Path(path).absolute()
     repo, names = (
         (path.parent, [path.name])
@@ -193,7 +196,7 @@ def _merge_charter(listed: Member, charter: Charter | None, folder_name: str | N
 
 
 def index_member_folders(folder: Path, repo: Path) -> dict[str, str]:
-    """Return the names of the folders in `agents`, by member key."""
+    """Return the names of the folders in `agents`, keyed by member key."""
     agents = folder / AGENTS_FOLDER
     if not agents.is_dir() or not is_inside(agents, repo):
         return {}

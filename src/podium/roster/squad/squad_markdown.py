@@ -71,7 +71,7 @@ def parse_heading(line: str) -> Heading | None:
 
 
 def iter_content_lines(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
-    """Yield the lines outside code fences and comments, with their numbers."""
+    """Yield the lines outside code fences and comments, with their numbers. The first line of a comment is included."""
     fence, is_comment = "", False
     for place, line in enumerate(lines):
         if is_comment:
@@ -87,7 +87,10 @@ def iter_content_lines(lines: Sequence[str]) -> Iterator[tuple[int, str]]:
 
 
 def iter_section_lines(lines: Sequence[str]) -> Iterator[tuple[int, str, tuple[Heading, ...]]]:
-    """Yield the lines outside code fences and comments, each with its number and the headings above it."""
+    """Yield the lines of `iter_content_lines`, each with its number and the headings of the sections it is in.
+
+    A heading is in its own section.
+    """
     above: tuple[Heading, ...] = ()
     for place, line in iter_content_lines(lines):
         if found := parse_heading(line):
@@ -145,10 +148,10 @@ def render_row(found: Sequence[str]) -> str:
 
 
 def strip_markup(cell: str) -> str:
-    """Return a cell's text without emphasis, code formatting and links."""
+    """Return a cell's text without surrounding emphasis or code marks, and with links replaced by their text."""
     return _LINK.sub(r"\1", cell).strip().strip("*`").strip()
 
 
 def get_cell(found: Sequence[str], place: int | None) -> str:
-    """Return the cell at an index, or an empty string if the row is shorter."""
+    """Return the cell at an index, or an empty string if the index is None or the row is shorter."""
     return found[place] if place is not None and place < len(found) else ""

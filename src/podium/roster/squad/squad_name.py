@@ -46,5 +46,8 @@ def is_reserved(name: str) -> bool:
 
 
 def is_worker(name: str, status: str) -> bool:
-    """Return whether a listed member is a worker. People and accounts such as `@copilot` are not."""
+    """Return whether a listed member is a worker.
+
+    People, accounts such as `@copilot`, inactive members and the squad's infrastructure are not.
+    """
     return not is_reserved(name) and not name.startswith("@") and _STANDING_BY.search(status) is None

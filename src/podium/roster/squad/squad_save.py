@@ -1,4 +1,4 @@
-"""Save a team as a squad's folder, without changing anything else in the folder.
+"""Save a team as a squad's folder, without changing anything else in the folder, or delete the folder.
 
 A file is written only if its content would change. Text that was truncated when it was read is never
 written back.
@@ -47,7 +47,10 @@ class MemberFolder(NamedTuple):
 
 
 def write(team: Team, repo: Path) -> Path:
-    """Save `team` as the repository's squad and return its folder. A crash never leaves a partly written folder."""
+    """Save `team` as the repository's squad and return its folder. A crash never leaves a partly written folder.
+
+    Raise Mistake if the team has no members or cannot be saved.
+    """
     repo = Path(repo).absolute()
     if not team.members:
         raise Mistake(f"the team {team.name} has no members and cannot be saved; add a member")
@@ -73,7 +76,7 @@ def write(team: Team, repo: Path) -> Path:
 
 
 def delete(team: Team, repo: Path) -> None:
-    """Delete a team's folder, which must be the repository's own squad. Callers ask the user first."""
+    """Delete a team's folder. Raise Mistake unless it is the repository's own squad. Callers ask the user first."""
     repo = Path(repo).absolute()
     folder = team.source
     if folder is None or folder.absolute().parent != repo or folder.name not in (SQUAD_FOLDER, LEGACY_SQUAD_FOLDER):
@@ -126,7 +129,7 @@ def _apply_team(team: Team, new: Path, repo: Path) -> None:
 
 
 def _assign_folders(team: Team, listed: dict[str, str | None], folder_names: dict[str, str]) -> list[MemberFolder]:
-    """Assign a folder to each member. A new member gets a unique name."""
+    """Assign a folder to each member that needs one. A new member gets a unique folder name."""
     found: dict[int, MemberFolder] = {}
     taken: set[str] = set()
     for number, member in enumerate(team.members):
@@ -190,7 +193,10 @@ def _is_same_charter(text: str, body: str, member: Member) -> bool:
 
 
 def _save_context(name: str, context: str, team: Team, new: Path, repo: Path) -> None:
-    """Write a context file, unless it is up to date. If the team no longer has the context, empty the file."""
+    """Write a context file, unless it is up to date or only part of its text is known.
+
+    If the team was read from this repository and no longer has the context, empty the file.
+    """
     try:
         there = read_squad_file(new / name, repo)
     except UnreadableFile:
@@ -211,7 +217,10 @@ def _save_context(name: str, context: str, team: Team, new: Path, repo: Path) ->
 
 
 def _read_source_file(team: Team, repo: Path, *parts: str) -> str | None:
-    """Read a file from the folder that the team was read from. Return None if that is the folder to write."""
+    """Read a file from the folder that the team was read from.
+
+    Return None if that is the folder to write, or if there is no such file or it cannot be read.
+    """
     if team.source is None or team.source.absolute() == repo / SQUAD_FOLDER:
         return None
     try:

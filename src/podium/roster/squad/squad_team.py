@@ -18,7 +18,7 @@ ACTIVE = "Active"
 
 
 class Member(Struct, frozen=True):
-    """A worker. `shortened` is set if `prompt` contains only the start of the charter."""
+    """A member of a squad. `shortened` is set if `prompt` contains only the start of the charter."""
 
     name: str
     role: str = ""
