@@ -1,4 +1,4 @@
-"""Name and number the files of decision records (ADRs), and renumber those of a branch that reaches its target."""
+"""Name and number the files of decision records (ADRs), and renumber and link those of a branch that is merged."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ _TITLE_NUMBER = re.compile(r"\A# \d+(?=\. )")
 
 
 def render_adr_files(decisions: Iterable[DecisionRecord], existing: Mapping[str, str]) -> dict[str, str]:
-    """Return the files to write for these decisions, by path: new records, and records whose status has changed.
+    """Return the files to write for these decisions, keyed by path: new records, and records that are now superseded.
 
     `existing` maps the paths of the files in the target tree to their content; only the content of decision records is
-    read. A decision gets the next free number in the target, so records from different branches never collide. A
-    decision that already has a file is not written again.
+    read. A committed decision without a file gets the next free number in the target. Decisions that are not committed
+    get no file.
     """
     made = [one for one in decisions if one.state.committed is not None]
     texts = {path: text for path, text in existing.items() if _parse_number(path)}
@@ -48,7 +48,7 @@ def render_adr_files(decisions: Iterable[DecisionRecord], existing: Mapping[str,
 def _update_superseded(
     made: list[DecisionRecord], files: Mapping[str, str], texts: Mapping[str, str]
 ) -> dict[str, str]:
-    """Return the existing files of the decisions that these decisions replace, with the new status in their content."""
+    """Return the new content of the existing files of the decisions that these decisions supersede, keyed by path."""
     changed: dict[str, str] = {}
     for record in made:
         path = files.get(record.state.proposal.supersedes, "")
@@ -86,7 +86,7 @@ def _parse_number(path: str) -> int:
 
 
 def find_recorded_decisions(files: Mapping[str, str]) -> dict[str, str]:
-    """Return the paths of the decision records among these files, by the ids of the decisions."""
+    """Return the paths of the decision records among these files, keyed by decision id."""
     found: dict[str, str] = {}
     for path, text in files.items():
         for id in _ID_LINE.findall(text)[:1] if _parse_number(path) else ():
@@ -100,12 +100,12 @@ def find_recorded_decisions(files: Mapping[str, str]) -> dict[str, str]:
 def renumber_adr_files(
     arriving: Mapping[str, str], target: Mapping[str, str], base: Mapping[str, str]
 ) -> dict[str, str | None]:
-    """Return how the files of a branch change, by path, so that its records fit the target; None removes a file.
+    """Return the files of a branch that change so that its records fit the target, keyed by path; None removes a file.
 
-    All three are the files in the ADR folder, by path: on the branch, on the target, and where they have diverged.
-    A record that the target also has gets the target's number. If the target uses the number of a new record for
-    another file, all new records get the next free numbers, in their order. Files without a decision id keep their
-    numbers, because users write and link them.
+    The arguments map the paths of the files in the ADR folder to their content: on the branch, on the target, and at
+    their merge base. A record that the target also has gets the target's number. If the target uses the number of a
+    new record for another file, all new records get the next free numbers, in their order. Files without a decision id
+    keep their numbers, because users write and link them.
     """
     moved = _plan_moves(arriving, target, base)
     changes: dict[str, str | None] = dict.fromkeys(moved)
@@ -120,7 +120,7 @@ def renumber_adr_files(
 
 
 def _plan_moves(arriving: Mapping[str, str], target: Mapping[str, str], base: Mapping[str, str]) -> dict[str, str]:
-    """Return the new paths of the records that move, by their old paths."""
+    """Return the new paths of the records that move, keyed by their old paths."""
     own, there, before = map(find_recorded_decisions, (arriving, target, base))
     moved = {path: there[id] for id, path in own.items() if id in there and there[id] != path}
     new = sorted((path for id, path in own.items() if id not in there and id not in before), key=_parse_number)
@@ -151,7 +151,7 @@ def _follow_moves(moved: Mapping[str, str], line: re.Match[str]) -> str:
 
 
 def link_adr_files(files: Mapping[str, str]) -> dict[str, str]:
-    """Return the records that change so that each one that replaces another and the replaced one link to each other.
+    """Return the records that change, keyed by path, so that each record and the one that it supersedes are linked.
 
     Such links are missing if the two records come from different branches.
     """

@@ -22,12 +22,15 @@ LONGEST_LAST_REPLY = 2_000
 
 
 class ConversationSummary:
-    """The files, tool calls and replies of one operation's agent. Files that agents below it changed are included."""
+    """The files, tool calls and replies of one operation's agent.
+
+    The files that were changed are those of all applied entries, including the entries of operations below.
+    """
 
     def __init__(self, operation: str) -> None:
         self._operation = operation
         self._calls: dict[str, Action] = {}
-        """The tool calls, by scope."""
+        """The tool calls, keyed by scope."""
         self._failed: set[str] = set()
         self._changed: dict[str, None] = {}
         self._replies: list[str] = []

@@ -30,7 +30,7 @@ def decision_fields(record: DecisionRecord) -> dict[str, Any]:
 
 
 def whole_decision_fields(record: DecisionRecord) -> dict[str, Any]:
-    """Return a decision with its vote, its ballots and its text as a record."""
+    """Return a decision as JSON fields, with its vote, its ballots and the text of its record."""
     state, made = record.state, record.state.committed
     return decision_fields(record) | {
         "evidence": state.proposal.evidence,
@@ -45,7 +45,7 @@ def whole_decision_fields(record: DecisionRecord) -> dict[str, Any]:
 
 
 def vote_fields(record: DecisionRecord) -> dict[str, Any]:
-    """Return the rule of a vote, who can vote and who has not, and when it closes, as JSON fields.
+    """Return a vote's rule, who can vote, who has not voted yet, and when the vote closes, as JSON fields.
 
     `missing` says what the vote still needs for a result. A resumed vote is open again for the whole window, so
     `closes_at` is the earliest time at which an open vote closes.

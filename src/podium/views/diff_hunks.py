@@ -26,9 +26,10 @@ _NO_FILE = "/dev/null"
 def parse_diff(text: str, *, most_lines: int = MOST_LINES) -> dict[str, Any]:
     """Return the files of a diff as JSON fields.
 
-    `omitted` is the number of lines in hunks after the first `most_lines`; files list and count them all the same.
-    The `digest` of a file changes when anything in its part of the diff changes. `is_whole` says that its hunks make no
-    sense one by one, as in a new file or a link. Bytes that are not UTF-8 are replaced.
+    Only the first `most_lines` lines of hunks are included; `omitted` is the number of the others. All files and hunks
+    are listed, and all lines count as added or removed. The `digest` of a file changes when anything in its part of the
+    diff changes. `is_whole` says that its hunks make no sense one by one, as in a new file or a link. Bytes that are not
+    UTF-8 are replaced.
     """
     files: list[dict[str, Any]] = []
     digests = []
@@ -59,7 +60,7 @@ def parse_diff(text: str, *, most_lines: int = MOST_LINES) -> dict[str, Any]:
 
 
 def _decode(text: str) -> str:
-    """Return a text from git without the surrogates that stand for bytes that are not UTF-8, which JSON cannot hold."""
+    """Replace the surrogates that stand for bytes that are not UTF-8, because JSON cannot contain them."""
     return text if text.isascii() else text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
@@ -94,7 +95,7 @@ def _start_hunk(found: re.Match[str]) -> dict[str, Any]:
 
 
 def _parse_name(names: str) -> str:
-    """Return the name in `a/NAME b/NAME`. If the two differ, later lines of the header say both."""
+    """Return the name in `a/NAME b/NAME`. If the two differ, later lines of the header contain both."""
     if found := _QUOTED_NAMES.fullmatch(names):
         return _unescape(found[1])
     # The name can contain " b/", but both halves have the same length.
@@ -148,13 +149,13 @@ def _add_line(
 
 
 def _unquote(name: str) -> str:
-    """Return a file name as git prints it; git quotes names with special characters."""
+    """Return a file name without the quotes and escapes that git prints if the name has special characters."""
     found = _QUOTED.fullmatch(name)
     return name if found is None else _unescape(found[1])
 
 
 def _unescape(name: str) -> str:
-    """Return a name without git's escapes, which are those of C and stand for bytes, such as `\\303\\274`."""
+    """Replace git's escapes in a name. They are those of C and represent bytes, such as `\\303\\274`."""
     parts = bytearray()
     end = 0
     for found in _ESCAPE.finditer(name):

@@ -1,4 +1,4 @@
-"""Format a plan as text. Team members review this text, and the user approves it."""
+"""Format a plan as text, for reviews and for display."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def iter_step_lines(step: PlanStep) -> Iterator[str]:
 
 
 def iter_policy_lines(policy: StepPolicy) -> Iterator[str]:
-    """Yield a line for each limit of a step."""
+    """Yield a line for each restriction, permission or limit that is set for a step."""
     if policy.tools is not None:
         yield f"tools: {', '.join(policy.tools) or 'none'}"
     if policy.approval == "ask":

@@ -105,7 +105,7 @@ def escape_hidden_text(text: str) -> str:
 
 
 def escape_in_line(name: str) -> str:
-    """Return a name from an agent or a tool on one line, with invisible characters escaped."""
+    """Return text from an agent or a tool on one line, cut if it is long, with invisible characters escaped."""
     shown = name if len(name) <= LONGEST_NAME else f"{name[:LONGEST_NAME]}…"
     return "".join(json.dumps(one)[1:-1] if one in "\n\t\r" else escape_if_hidden(one) for one in shown)
 

@@ -66,7 +66,10 @@ class Group(Struct, frozen=True, kw_only=True):
 
 
 class GroupedRun(Struct, frozen=True, kw_only=True):
-    """A run's place in its group. If `group` is None, the run was removed from all lists permanently."""
+    """A run's place in its group. If `group` is None, the run was removed from all lists permanently.
+
+    `is_manual` is set if the user moved the run to the group.
+    """
 
     run: str
     group: int | None
@@ -99,7 +102,7 @@ class GroupChanges(Struct, frozen=True, kw_only=True):
 
 
 class Arrangement(Struct, frozen=True, kw_only=True):
-    """All groups by id, and all grouped runs by run id."""
+    """All groups, keyed by id, and all grouped runs, keyed by run id."""
 
     groups: dict[int, Group] = {}
     grouped_runs: dict[str, GroupedRun] = {}
@@ -244,7 +247,7 @@ def _keeps_group(run: RunOrigin, grouped: GroupedRun, now: Arrangement) -> bool:
 def build_sections(runs: Iterable[str], arrangement: Arrangement) -> list[GroupSection]:
     """Return every group with its runs: pinned first, then by manual position, then in the order of `runs`.
 
-    `runs` is ordered newest first. Groups without runs come last.
+    `runs` must be ordered newest first. Groups without runs come after other groups that are not sorted manually.
     """
     found: dict[int, GroupSection] = {}
     for run in runs:

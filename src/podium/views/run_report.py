@@ -121,7 +121,7 @@ class ReportBuilder:
     _discussion_records: dict[str, _DiscussionRecord] = field(default_factory=dict)
     _numbers: dict[str, int] = field(default_factory=dict)
     _own_texts: dict[str, str] = field(default_factory=dict)
-    """The answers that operations gave before they handed off, by path."""
+    """The answers that operations gave before they handed off, keyed by path."""
 
     def apply(self, entry: Entry) -> None:
         """Apply the next entry."""
@@ -148,7 +148,7 @@ class ReportBuilder:
                     self._apply_to_team(node, entry)
 
     def _apply_to_team(self, node: OperationNode, entry: Entry) -> None:
-        """Apply an entry that concerns a team."""
+        """Apply an entry about an operation's start, its handoff or its team."""
         match entry.event:
             case OperationStarted():
                 self._start_node(node)
@@ -256,7 +256,10 @@ class ReportBuilder:
         yield from self._iter_parts(root, 0)
 
     def _iter_parts(self, node: OperationNode, depth: int) -> Iterator[ReportPart]:
-        """Yield the parts of all operations below `node`; a team's parts are in member order, without its evaluator."""
+        """Yield the parts of the operations below `node`, except votes and evaluators that are not members.
+
+        A team's parts are sorted by iteration or round, then by member. Members that have not started come last.
+        """
         places = {name: place for place, name in enumerate(node.members)}
         judge = "" if node.team is None else node.team.evaluator or ""
         working = [child for child in node.children if child.trigger != "vote"]

@@ -53,7 +53,7 @@ from ..values.result import Result
 from ..values.usage import NO_USAGE, Usage
 
 USAGE_KINDS = frozenset(KINDS[event] for event in (ModelReplied, CallFailed, CallCut))
-"""The kinds of events that record the usage of model calls. A run's usage is the sum of these records."""
+"""The kinds of events that record the usage of the run's own model calls. Its workers' usage is recorded elsewhere."""
 
 
 def usage_of_event(event: Event) -> Usage:
@@ -89,7 +89,7 @@ class OperationNode:
     team: Team | None = None
     """The team that the agent leads."""
     members: dict[str, str] = field(default_factory=dict)
-    """The agents of the team's members, by member name, in order."""
+    """The agents of the team's members, keyed by member name, in order."""
 
     @property
     def text(self) -> str:
@@ -234,7 +234,7 @@ class RunView:
 
 
 def map_member_names(team: Team) -> dict[str, str]:
-    """Return the agents of a team's members, by member name, in order."""
+    """Return the agents of a team's members, keyed by member name, in order. Duplicate names get a number."""
     names: dict[str, str] = {}
     for member in team.members:
         wanted = name = member.name or member.agent
@@ -314,7 +314,11 @@ def _iter_parts(node: OperationNode) -> Iterator[Part]:
 
 
 def _select_reporting_children(node: OperationNode) -> list[OperationNode]:
-    """Return the child operations whose parts are reported: a team's members in order, without its evaluator."""
+    """Return the child operations whose parts are reported.
+
+    In a team, these are the operations that are not members, then for each member the last operation that succeeded and
+    the last operation, if it did not succeed. An evaluator that is not a member is not included.
+    """
     if node.team is None:
         return node.children
     chosen = [child for child in node.children if child.trigger != "member"]

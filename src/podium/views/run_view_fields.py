@@ -37,12 +37,12 @@ def run_view_fields(view: RunView) -> dict[str, Any]:
 
 
 def find_state(view: RunView) -> str:
-    """Return the outcome, or `paused` or `running`. Whether a process works on the run is not on the timeline."""
+    """Return the outcome, `paused` or `running`. The timeline does not show whether a process is still running."""
     return view.ended.outcome if view.ended is not None else "paused" if view.is_paused else "running"
 
 
 def open_request_fields(id: str, entry: Entry) -> dict[str, Any]:
-    """Return a request or a question that waits for a person as JSON fields."""
+    """Return an open permission request or question as JSON fields."""
     kind, tool, text = "permission", "", ""
     match entry.event:
         case PermissionAsked(action=action):

@@ -66,7 +66,7 @@ FINAL_STATUSES: frozenset[WorkerStatus] = frozenset({"complete", "failed", "canc
 """The statuses that never change again."""
 
 INACTIVE_STATUSES: frozenset[WorkerStatus] = frozenset({"queued", "paused", "resumable"})
-"""The statuses in which no process is working on the run."""
+"""The statuses of a run that has not ended, but that no process is working on."""
 
 RELEVANT_KINDS = tuple(name for event, name in KINDS.items() if event not in (TextStreamed, ReasoningStreamed))
 """The kinds of events that affect a worker's state: all but streamed text and reasoning."""
@@ -155,13 +155,13 @@ class WorkerStateBuilder:
     _has_turned: bool = False
     _turns: set[str] = field(default_factory=set)
     _tools: dict[str, str] = field(default_factory=dict)
-    """The running tools, by the scopes of their calls."""
+    """The running tools, keyed by the scopes of their calls."""
     _sent: set[str] = field(default_factory=set)
     """The runs of workers that this worker started and that have not returned."""
     _placed: WorkerPlaced | None = None
     _committed: WorkCommitted | None = None
     _checking: dict[str, str] = field(default_factory=dict)
-    """The running checks, by the scopes of their calls; denied checks are not included."""
+    """The running checks, keyed by the scopes of their calls; denied checks are not included."""
     _checks: list[CheckRun] = field(default_factory=list)
     _counts: dict[str, None] = field(default_factory=dict)
 
@@ -226,7 +226,7 @@ class WorkerStateBuilder:
         self._tools = {call: tool for call, tool in self._tools.items() if not _is_below(call, place)}
 
     def build_state(self, *, owner_alive: bool, posted: Collection[str] = ()) -> WorkerState:
-        """Return the worker's current state. `posted` are the ids of the answers in its run's mailbox."""
+        """Return the worker's current state. `posted` are the ids of requests with an answer in the mailbox."""
         view, started = self.view, self.view.started
         assert started is not None, "the first entry of a run is RunStarted"
         assert started.errand is not None, "a worker's run has a worker task"

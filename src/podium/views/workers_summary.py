@@ -67,7 +67,7 @@ class WorkersSummary(Struct, frozen=True, kw_only=True):
         )
 
     def list_branches(self) -> dict[str, str]:
-        """Return the branches that have commits, each with the base commit of its newest worker."""
+        """Return the branches that have commits, each with the base commit of the last worker that committed to it."""
         return {
             worker.worker_task.branch: worker.base
             for worker in self.workers
