@@ -246,9 +246,9 @@ def test_revoking_by_text_means_the_rule_of_this_repository(rules: Desk) -> None
 @pytest.mark.parametrize(
     ("named", "said"),
     [
-        ("7", "there is no rule number 7; podium policy list shows the 2 saved rules"),
+        ("7", "there is no rule number 7; podium policy list shows the saved rules and their numbers"),
         ("Bash(make)", 'the rule "Bash(make)" is not saved; podium policy list shows'),
-        ("Bash(make lint)", "is saved for several repositories; give one of the numbers 1, 2 instead"),
+        ("Bash(make lint)", "is saved more than once; give one of the numbers 1, 2 instead"),
     ],
 )
 def test_a_rule_that_cannot_be_revoked_is_refused_with_a_sentence(rules: Desk, named: str, said: str) -> None:

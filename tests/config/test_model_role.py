@@ -28,7 +28,7 @@ def test_roles_that_lead_back_to_themselves_are_a_mistake() -> None:
     roles = {"a": Role(model="b"), "b": Role(model="openai", fallbacks=("a",))}
 
     with pytest.raises(
-        Mistake, match=r"the role a refers to itself \(a -> b -> a\); one of these roles must specify a"
+        Mistake, match=r"the role a refers to itself \(a -> b -> a\); one of these roles must name a model"
     ):
         resolve_models("a", roles)
 

@@ -55,7 +55,7 @@ def load_allowed_rules(home: Path) -> tuple[AllowedRule, ...]:
 
 
 def save_allowed_rule(home: Path, rule: AllowedRule) -> None:
-    """Save a permanently allowed rule."""
+    """Save a permanently allowed rule. It replaces the same rule for the same repository."""
     with hold_file_lock(home / LOCK, protects=home / FILE):
         kept = [one for one in load_allowed_rules(home) if (one.rule, one.repo) != (rule.rule, rule.repo)]
         _write_rules(home, [*kept, rule])
@@ -64,8 +64,8 @@ def save_allowed_rule(home: Path, rule: AllowedRule) -> None:
 def revoke_allowed_rule(home: Path, named: str, repo: Path) -> AllowedRule:
     """Delete a permanently allowed rule and return it. `named` is the text of the rule or its number in the list.
 
-    If the same rule is stored for several repositories, delete the rule for `repo`. Raise Mistake if no rule matches,
-    or if several match and none of them is for `repo`.
+    If the same rule is stored more than once, delete the rule for `repo`. Raise Mistake if no rule matches, or if
+    several match and none of them is for `repo`.
     """
     with hold_file_lock(home / LOCK, protects=home / FILE):
         rules = load_allowed_rules(home)
@@ -78,14 +78,14 @@ def _find_rule_number(rules: Sequence[AllowedRule], named: str, repo: Path) -> i
     if named.isdecimal():
         if 1 <= int(named) <= len(rules):
             return int(named)
-        raise Mistake(f"there is no rule number {named}; podium policy list shows the {len(rules)} saved rules")
+        raise Mistake(f"there is no rule number {named}; podium policy list shows the saved rules and their numbers")
     found = [number for number, one in enumerate(rules, 1) if one.rule == named]
     here = [number for number in found if rules[number - 1].repo == identify_repo(repo)]
     if not found:
         raise Mistake(f'the rule "{named}" is not saved; podium policy list shows the saved rules and their numbers')
     if len(found) > 1 and len(here) != 1:
         numbers = ", ".join(map(str, found))
-        raise Mistake(f'"{named}" is saved for several repositories; give one of the numbers {numbers} instead')
+        raise Mistake(f'"{named}" is saved more than once; give one of the numbers {numbers} instead')
     return here[0] if here else found[0]
 
 

@@ -11,7 +11,7 @@ from ..values.errors import Mistake
 
 
 class Role(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A model role. `model` is the name of a model or of another role.
+    """A model role. `model` is the name of a model or of another role; empty means the default model.
 
     `fallbacks` are tried in order if the model cannot answer. `prompt` is added to the prompts of
     agents with this role. `rules` are the actions that a worker with this role can take without asking.
@@ -48,7 +48,7 @@ def resolve_models(text: str, models: Mapping[str, Role]) -> ModelChoice:
             return
         if word in way:
             path = " -> ".join((*way[way.index(word) :], word))
-            raise Mistake(f"the role {word} refers to itself ({path}); one of these roles must specify a model")
+            raise Mistake(f"the role {word} refers to itself ({path}); one of these roles must name a model instead")
         # Each role is expanded once, so the list stays short even if several roles refer to the same role.
         if word in done:
             return

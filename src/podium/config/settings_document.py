@@ -16,7 +16,7 @@ PermissionMode = Literal["default", "accept-edits", "plan", "dont-ask", "bypass"
 MODES: tuple[PermissionMode, ...] = ("default", "accept-edits", "plan", "dont-ask", "bypass")
 
 NEEDS_TRUST = ("engines", "mcp_servers", "permission_mode", "sandbox", "store", "checks", "worktrees", "notify")
-"""Keys that a repository cannot set by itself. Nor can it set `permissions.allow` and provider URLs."""
+"""Keys that a repository cannot set by itself. Nor can it set `permissions.allow`, provider URLs or local models."""
 
 SPELLED = {
     "mcp_servers": "mcpServers",
@@ -181,7 +181,10 @@ def _is_local(model: str, roles: Collection[str]) -> bool:
 
 
 def merge_documents(low: SettingsDocument, high: SettingsDocument) -> SettingsDocument:
-    """Merge two documents entry by entry. `high` takes precedence."""
+    """Merge two documents. `high` takes precedence.
+
+    Mappings, budgets and worktree settings are merged entry by entry; other values of `low` are replaced as a whole.
+    """
     merged: dict[str, Any] = dict(_iter_explicit_fields(low)) | dict(_iter_explicit_fields(high))
     for name in ("models", "engines", "mcp_servers", "checks"):
         merged[name] = getattr(low, name) | getattr(high, name)

@@ -1,4 +1,4 @@
-"""Read the values in a settings file, with one function for each key."""
+"""Read the keys of a settings file into a document."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def read_document(top: FieldReader, side: Side) -> SettingsDocument:
 
 
 def read_roles(reader: FieldReader, side: Side) -> dict[str, Role]:
-    """Read roles by name. A string is short for a role that sets only `model`."""
+    """Read roles, keyed by name. A string is short for a role that sets only `model`."""
     found: dict[str, Role] = {}
     for name, entry in reader.iter_entries("roles such as fast: openai:gpt-5-mini"):
         if not isinstance(entry.node, MappingNode):
@@ -75,7 +75,7 @@ def ignore_role_rules(reader: FieldReader) -> tuple[str, ...]:
 
 
 def read_engines(reader: FieldReader) -> dict[str, Launch]:
-    """Read engines by name. Each has a command that starts it."""
+    """Read engines, keyed by name. Each has a command that starts it."""
     found: dict[str, Launch] = {}
     for name, entry in reader.iter_entries("entries such as mine: {command: PROGRAM}"):
         values = entry.read_values(LAUNCH_READERS)
@@ -87,7 +87,7 @@ def read_engines(reader: FieldReader) -> dict[str, Launch]:
 
 
 def read_mcp_servers(reader: FieldReader, side: Side) -> dict[str, McpServer]:
-    """Read the MCP servers, and return them by name. Each has either a command or a URL."""
+    """Read MCP servers, keyed by name. Each has either a command or a URL."""
     found: dict[str, McpServer] = {}
     for name, entry in reader.iter_entries("servers such as files: {command: PROGRAM}"):
         fields = entry.read_fields(SERVER_READERS)
@@ -135,7 +135,7 @@ def read_permissions(reader: FieldReader) -> dict[str, Any]:
 
 
 def read_checks(reader: FieldReader) -> dict[str, tuple[str, ...]]:
-    """Read the check commands, and return them by name."""
+    """Read the check commands, keyed by name."""
     return {name: read_command(entry) for name, entry in reader.iter_entries("commands such as tests: pytest -q")}
 
 
@@ -165,7 +165,7 @@ def read_worktree_folder(reader: FieldReader) -> str:
 
 
 def read_providers(reader: FieldReader) -> dict[str, ProviderLimits]:
-    """Read providers by name. Each has a URL, limits, and the way in which its models call tools."""
+    """Read the URLs, limits and tool call modes of providers, keyed by name in lower case."""
     entries = reader.iter_entries("providers such as openai: {concurrent: 8}")
     return {name.lower(): ProviderLimits(**entry.read_values(PROVIDER_READERS)) for name, entry in entries}
 
@@ -174,7 +174,7 @@ def read_store(reader: FieldReader) -> str:
     """Return `local` or a path. A URL may contain a password, so no message repeats it."""
     text = reader.read_secret().strip()
     if not text or "://" in text:
-        reader.add_error("a store on a server is not supported; use local or the path of a file")
+        reader.add_error("expected local or the path of a file; a store on a server is not supported")
     return text
 
 
@@ -245,6 +245,6 @@ READERS: Readers = {
     "providers": read_providers,
     "squad_inbox": FieldReader.read_bool,
 }
-"""The reader for each key whose value does not depend on other keys."""
+"""The reader for each key that becomes one field, and that is read in the same way from all files."""
 
 KEYS = (*READERS, "models", "mcpServers", "permissions", "approvals")

@@ -50,7 +50,7 @@ class SettingsFileContent:
 
 
 def read_settings_file(path: Path, *, path_shown: str, side: Side, root: Path | None = None) -> SettingsFileContent:
-    """Read the file at `path`, which must be inside `root`. A JSON file contains only MCP servers."""
+    """Read the file at `path`, which must be inside `root` if given. From a JSON file, only MCP servers are read."""
     foreign = path.suffix == ".json"
     context = ParseContext(file=path, display_path=path_shown, foreign=foreign, ignores_unknown_keys=foreign)
     is_there = os.path.lexists(path) and not (side == "repo" and is_placeholder(path))

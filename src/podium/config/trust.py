@@ -1,4 +1,4 @@
-"""Store the user's trust in proposals from repositories, and in MCP tools, whose first descriptions are trusted.
+"""Store the user's trust in proposals from repositories, and in MCP tools, whose first definitions are trusted.
 
 Trust is stored in a small file in Podium's home folder. The file is read for each query, so an answer
 given in another terminal takes effect at once. Writing replaces the file atomically.
@@ -35,7 +35,7 @@ class _TrustFile(Struct, frozen=True, kw_only=True):
     version: Literal[1] = 1
     trusted: dict[Kind, dict[str, TrustRecord]] = {}
     changed: dict[str, TrustRecord] = {}
-    """The current descriptions of tools that differ from the trusted ones, by name."""
+    """The current definitions of tools that differ from the trusted ones, keyed by name."""
 
 
 class Trust:
@@ -83,11 +83,11 @@ class Trust:
         return True
 
     def list_changed_tools(self) -> Mapping[str, TrustRecord]:
-        """Return the latest descriptions of tools that differ from the trusted ones, by name."""
+        """Return the latest definitions of tools that differ from the trusted ones, keyed by name."""
         return self._read_file().changed
 
     def record_seen_tools(self, *, changed: Mapping[str, TrustRecord], unchanged: Collection[str]) -> None:
-        """Record the descriptions of changed tools for later review, and remove those of unchanged tools."""
+        """Record the definitions of changed tools for later review, and remove those of unchanged tools."""
         if _update_changed(self._read_file(), changed, unchanged) is None:
             return
         with self._hold_file_lock():
