@@ -70,10 +70,11 @@ class Servers:
         return await self._group.__aexit__(kind, error, trace)
 
     async def acting(self, names: Sequence[str], *, disallowed: Sequence[str] = ()) -> list[ActingTool]:
-        """Return the MCP tools in an agent's list of names, such as `mcp__server` or `mcp__server__tool`.
+        """Return the MCP tools in an agent's list of names, without those in `disallowed`.
 
-        The tool in a name can contain `*`. Other names are ignored. If a server or tool does not exist, or a server is
-        not trusted or does not start, the user gets a notice and the agent works without the tools.
+        A name is `mcp__SERVER`, for all tools, or `mcp__SERVER__TOOL`, where TOOL can contain wildcards such as `*`.
+        Other names are ignored. If a server or tool does not exist, or a server is not trusted or does not start, the
+        user gets a notice and the agent works without the tools.
         """
         wanted = [entry for entry in map(_parse_entry, names) if entry is not None]
         refused = [entry for entry in map(_parse_entry, disallowed) if entry is not None]
@@ -200,7 +201,10 @@ class McpTool:
         return PreparedCall(arguments=call.arguments, act=call_server)
 
     async def recover(self, began: Action) -> ToolAnswer | None:
-        """Return None, so that the call is repeated, if the user added the server and it hints that this is safe."""
+        """Return None, so that the call is repeated, if the user added the server and it hints that this is safe.
+
+        Otherwise return an answer that says that the call was interrupted.
+        """
         is_harmless = self.definition.is_read_only or self.definition.is_idempotent
         return None if is_harmless and self.shared.server.source == "user" else make_interrupted_answer(self.name)
 

@@ -1,8 +1,8 @@
 """Open, use and close a connection to an MCP server.
 
 The SDK has task groups and cancel scopes open while a connection is open, and the task that opened them must close
-them in reverse order. So each connection has its own task, `run`, which other tasks use to make calls. After the task
-has ended, the connection reports why it ended.
+them in reverse order. So each connection has its own task, `run`, which holds it open while other tasks make calls.
+After the task has ended, the connection reports why it ended.
 """
 
 from __future__ import annotations
@@ -181,8 +181,8 @@ class Connection:
     ) -> ToolAnswer | None:
         """Review the tools if necessary, then call a tool and return its answer; None if `is_callable` returns False.
 
-        Raise ServerUnavailable if the connection is closed. If the call is cancelled, the server is notified and the
-        connection stays open.
+        If the call fails, the answer is an error. Raise ServerUnavailable if the connection is closed. If the call is
+        cancelled, the server is notified and the connection stays open.
         """
         try:
             await self.refresh_tools()
@@ -199,7 +199,7 @@ class Connection:
             return self._redact_answer(self._build_error_answer(error))
 
     def _build_error_answer(self, error: Exception) -> ToolAnswer:
-        text = f"The MCP server {self._server.name} rejected the call: {truncate_text(str(error), 2000)}"
+        text = f"The call to the MCP server {self._server.name} failed: {truncate_text(str(error), 2000)}"
         return ToolAnswer(text=text, is_error=True)
 
     async def _explain_unavailable(self) -> ServerUnavailable:

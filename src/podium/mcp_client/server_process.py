@@ -49,7 +49,7 @@ class ServerProcess:
 
     @property
     def exit_reason(self) -> str:
-        """How the program ended."""
+        """How the program ended, or that it closed its output if it is still running."""
         code = self._process.returncode
         if code is None:
             return "it closed its output"

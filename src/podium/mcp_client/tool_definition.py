@@ -13,7 +13,7 @@ from msgspec import Struct
 from ..values.plain_text import escape_unprintable, truncate_text
 
 LONGEST = 64
-"""The longest tool name that all known models accept."""
+"""The maximum length of a tool name that all known models accept."""
 
 
 class ToolDefinition(Struct, frozen=True, kw_only=True, omit_defaults=True):
