@@ -282,7 +282,7 @@ async def test_a_permanent_failure_is_not_retryable(api: Api, status: int) -> No
 @pytest.mark.parametrize(
     ("given", "sentence"),
     [
-        ("", "returned 401, and {key} is not set: the API key is wrong"),
+        ("", "returned 401, and {key} is not set: the API key is missing or wrong"),
         ("sk-wrong-one", r"returned 403 for the key in {key}: .*\[{key}\]"),
     ],
 )

@@ -44,7 +44,7 @@ E = TypeVar("E", bound=Event)
 class Scripted:
     """Defines scripted agents, runs them, and reads their timelines.
 
-    Agents that the test does not define are loaded from `repo`. Runs work in `workspace`, which is
+    Agents that the test does not define are loaded from `repo` or are built in. Runs work in `workspace`, which is
     an empty folder unless the test fills it. `patience` contains the turn limits, which can be
     replaced before a run. `report` receives the timeline of every run as readable text.
     """
@@ -74,7 +74,7 @@ class Scripted:
         return self._own_agents[name]
 
     def says(self, agent: str, *moves: Any) -> None:
-        """Set the moves of an agent that has a file in the repository or was defined before."""
+        """Set the moves of an agent that was defined before, has a file in the repository or is built in."""
         self._scripts.set_script(agent, moves)
 
     # Running agents

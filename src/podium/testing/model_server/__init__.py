@@ -8,7 +8,7 @@ or the prompt contains one, so one server can serve any number of agents.
         ...                                         # ask the model at server.url
         assert server.calls[0].call.messages[0].text == "hi"
 
-As a program: `python -m podium.testing.model_server --latency 0.05 --log calls.jsonl`.
+From the command line: `python -m podium.testing.model_server --latency 0.05 --log calls.jsonl`.
 """
 
 from .server import ModelServer, Received

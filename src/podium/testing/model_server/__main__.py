@@ -1,4 +1,4 @@
-"""Run the model server as a program: print its address, and serve until SIGTERM or SIGINT."""
+"""Run the model server from the command line: print its address, and serve until SIGTERM or SIGINT."""
 
 from __future__ import annotations
 

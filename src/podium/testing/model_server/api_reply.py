@@ -16,7 +16,7 @@ from .http_connection import STREAM_END, STREAM_HEAD, TimedResponse, build_json_
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelRequest:
-    """A parsed request. `wants_usage` is true if the caller asked for the usage."""
+    """A parsed request. `wants_usage` is true if the reply must contain the usage."""
 
     call: ModelCall
     is_streaming: bool

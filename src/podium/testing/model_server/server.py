@@ -41,7 +41,7 @@ class ModelServer:
 
     `otherwise` returns the move for calls without a script. `latency` is added to every reply. If
     `api_key` is set, calls with another key are refused. `window` is the context window that the list of models
-    reports. Every call is appended to `log` as a line
+    reports. Every valid call is appended to `log` as a line
     of JSON when it arrives. If `keeps_calls` is false, that log is the only record of the calls.
     """
 
@@ -124,7 +124,7 @@ class ModelServer:
         if api is None or head.method != "POST":
             return (api or OPENAI).build_error_response(404, f"{head.method} {head.path} does not exist")
         if self._api_key and (given := api.read_api_key(head.headers)) != self._api_key:
-            return api.build_error_response(403 if given else 401, f"the API key is wrong: {given}")
+            return api.build_error_response(403 if given else 401, f"the API key is missing or wrong: {given}")
         return self._reply_to_call(api, head, body)
 
     def _list_models(self) -> Iterator[dict[str, object]]:
