@@ -15,7 +15,10 @@ from ..values.request import Part, Request, escape_headings
 
 
 async def gather_advice(op: Operation, request: Request) -> Request:
-    """Return the request with every advisor's analysis added. Without advisors, return the request unchanged."""
+    """Return the request with every advisor's analysis added. Without advisors, return the request unchanged.
+
+    Raise AgentFailed if fewer advisors answer than required.
+    """
     advisors = op.agent.advisors
     if advisors is None:
         return request

@@ -1,4 +1,4 @@
-"""Run a team in broadcast mode: every member gets the same request at once, and the result contains all answers."""
+"""Run a team in broadcast mode: every member gets the same request, and the result contains all answers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from .member_tasks import (
 
 
 async def run_broadcast(op: Operation, request: Request) -> Answer:
-    """Send the request to every member at once and return all answers, in member order. The lead does not take part."""
+    """Send the request to every member and return all answers, in member order. The lead does not take part.
+
+    Members run at once, as many as the team allows. Raise AgentFailed if no member succeeds.
+    """
     own = get_team_options(op)
     children = [op.child(agent, "member") for agent in resolve_members(op).values()]
     requests = [add_shared_context(own, request, child.agent) for child in children]

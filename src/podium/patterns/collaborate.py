@@ -1,4 +1,4 @@
-"""Run a team in collaborate mode: it plans the work, carries out and reviews the steps, and delivers one result.
+"""Run a team in collaborate mode: it plans the work, completes and reviews the steps, and delivers one result.
 
 The pattern goes through the states of the work in order: it forms the team, has a plan drafted, reviewed and
 committed, runs the steps that are ready, replans once if steps fail, merges the result and reports what was done and
@@ -69,14 +69,14 @@ class Collaboration:
             raise
 
     async def _require_branch(self) -> None:
-        """Raise AgentFailed if owners work on branches that could not be merged. A started run has been checked."""
+        """Raise AgentFailed if owners work on branches that could not be merged. A resumed run is not checked again."""
         op = self._op
         if op.repository is None or not self._team.uses_branches or op.scope.has_child_outcome("team_formed#1"):
             return
         try:
             await op.repository.require_branch()
         except PodiumError as error:
-            raise op.make_error("failed", f"its members work on branches of their own: {error}") from error
+            raise op.make_error("failed", f"its members work on separate branches: {error}") from error
 
     def _change_state(self, state: WorkState) -> None:
         self._board.record(self._op.scope, WorkStateChanged(state=state))
@@ -183,8 +183,7 @@ class Collaboration:
         text = await self._write_report(ended)
         if ended.undone:
             names = "; ".join(f"{one.step}: {one.reason}" for one in ended.undone)
-            message = f"{len(ended.undone)} of {len(self._board.progress.steps)} steps were not done ({names})"
-            raise self._op.make_error("failed", message, so_far=text)
+            raise self._op.make_error("failed", f"part of the work was not done ({names})", so_far=text)
         self._change_state("completed")
         return Answer(text=text, parts=self._list_parts())
 
@@ -253,7 +252,7 @@ class Collaboration:
         )
 
     async def _write_report(self, ended: WorkEnded) -> str:
-        """Return the lead's report, followed by the steps that were not done and the branch with the result."""
+        """Return the lead's report, followed by the steps that were not done or replaced, and the result's branch."""
         facts = self._format_facts(ended)
         words = render_prompt(
             self._team.own.prompts,

@@ -51,7 +51,7 @@ class CollaborationTeam:
 
     @property
     def uses_branches(self) -> bool:
-        """Whether owners work in checkouts of their own, each on its own branch."""
+        """Whether any member works in a separate checkout, on a branch."""
         return any(agent.isolation != "shared" for agent in self.members.values())
 
     @property
@@ -90,7 +90,7 @@ class CollaborationTeam:
     def find_reviewers(self, authors: Collection[str]) -> list[Agent]:
         """Return the agents that can review work by `authors`, best first: reviewers, other members, then the lead.
 
-        A lead with the name of a member does not review, because its reviews could be those of an author.
+        A lead with the name of a member does not review, because it could not be told apart from that member.
         """
         others = [agent for name, agent in self.members.items() if name not in authors]
         ranked = sorted(others, key=lambda agent: not has_role(agent, "reviewer"))

@@ -1,7 +1,7 @@
 """Hand off work: after an agent has done its part, the next agent gives the final answer.
 
-This module builds the next request. The operation starts, records and cancels the next stage. The agent's file
-specifies the next agent.
+This module records the handoff and builds the next request. The operation runs the next agent, which the agent's
+definition specifies.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def find_stage(op: Operation) -> Stage:
 
 
 def add_stage_to_failure(op: Operation, error: AgentFailed) -> AgentFailed:
-    """Return the failure with the handoff stage in which it happened."""
+    """Return the failure with the handoff stage in which it happened, or unchanged if there are no handoffs."""
     place = find_stage(op)
     if place.total == 1:
         return error

@@ -1,4 +1,4 @@
-"""Run an agent in a worker, which has its own process and checkout.
+"""Run an agent in a worker: a separate process that works in another checkout.
 
 The worker's result is the agent's answer, and the changes are on the worker's branch.
 """
@@ -37,7 +37,7 @@ def runs_in_worker(op: Operation) -> bool:
 
 
 def has_team_checkout(agent: Agent) -> bool:
-    """Return whether the team as a whole has its own checkout."""
+    """Return whether the agent leads a team that as a whole has its own checkout."""
     return agent.team is not None and agent.team.options.get("worktrees") in ("team", "lead")
 
 
@@ -70,7 +70,7 @@ async def run_in_worker(op: Operation, request: Request) -> Answer:
 
 
 def find_worker_result(op: Operation) -> tuple[WorkerSent, WorkerReturned] | None:
-    """Return the worker that ran the operation, and its result. Return None if no worker ran the operation."""
+    """Return the worker that ran the operation, and its result. Return None if there is no worker or no result."""
     sent = op.scope.child("worker").find_outcome(WorkerSent)
     returned = None if sent is None else op.scope.child(f"worker:{sent.run}").find_outcome(WorkerReturned)
     return None if sent is None or returned is None else (sent, returned)
@@ -88,7 +88,10 @@ def _make_branch_name(op: Operation, run: str) -> str:
 async def run_worker_to_end(
     op: Operation, sent: WorkerSent, agent: Agent, *, options: WorkerOptions = DEFAULT_OPTIONS
 ) -> WorkerReturned:
-    """Start a recorded worker, wait until it ends, and return its result. The result is recorded once."""
+    """Start a recorded worker, wait until it ends, and return its result. The result is recorded once.
+
+    Raise AgentFailed if the worker cannot start.
+    """
     place = op.scope.child(f"worker:{sent.run}")
     if (known := place.find_outcome(WorkerReturned)) is not None:
         return known

@@ -116,12 +116,12 @@ def validate_team_options(agent: Agent) -> None:
 
 
 def resolve_members(op: Operation) -> dict[str, Agent]:
-    """Return the members of the operation's team, with the team's changes applied, by unique name."""
+    """Return the members of the operation's team, with the team's changes applied, keyed by unique name."""
     return list_members(op.agent, op.agents)
 
 
 def list_members(lead: Agent, agents: Mapping[str, Agent]) -> dict[str, Agent]:
-    """Return the members of a lead's team, with the team's changes applied, by unique name."""
+    """Return the members of a lead's team, with the team's changes applied, keyed by unique name."""
     assert lead.team is not None
     worktrees = read_team_options(lead).worktrees
     found: dict[str, Agent] = {}
@@ -197,7 +197,7 @@ async def run_assignments(
     *,
     before: dict[str, Operation] | None = None,
 ) -> list[TaskResult]:
-    """Run all workers at once on their tasks and return the results, in member order.
+    """Run the workers on their tasks, as many at once as the team allows, and return the results in member order.
 
     If a worker fails or times out, the others continue. `before` maps each worker to its last operation, whose
     conversation the worker continues, and is updated. If the team's option `fresh` is set, `before` is ignored.

@@ -35,7 +35,10 @@ class NothingAssigned(AgentFailed):
 
 
 async def run_orchestrate(op: Operation, request: Request) -> Answer:
-    """Return the lead's synthesis of its workers' results."""
+    """Return the lead's synthesis of its workers' results, or the lead's own answer if it assigns nothing.
+
+    Raise AgentFailed if no worker succeeds, or if the lead must assign tasks and does not.
+    """
     own, workers, lead = get_team_options(op), resolve_members(op), op.session()
     words = render_plan_prompt(op, own, request, workers)
     planned = await ask_for_plan(op, own, request, workers, lead, words)
@@ -83,9 +86,13 @@ async def ask_for_plan(
 ) -> PlanReply:
     """Ask the lead for a plan, and again if the plan assigns nothing. Return the reply with the plan.
 
-    An empty plan is accepted in two cases: the first reply is itself the answer, and `may_answer` is set; or the lead
-    says in a later iteration that the goal is met. A plan with only unknown workers, or with only a request for more
-    work, does not count as empty, because work remains to be assigned.
+    An empty plan is accepted in two cases: the first reply is itself the answer, and both `may_answer` and the team's
+    option `answer_directly` are set; or the lead uses the sentinel in a later iteration to say that the goal is met. A
+    plan with only unknown workers, or with only a request for more work, does not count as empty, because work remains
+    to be assigned.
+
+    If the lead still assigns nothing, the first plan of a team with `dispatch: force` gives the request to all workers.
+    Otherwise, raise NothingAssigned.
     """
     is_first = iteration == 1
     can_answer = may_answer and is_first and own.answer_directly

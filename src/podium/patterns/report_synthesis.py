@@ -23,7 +23,7 @@ MIN_BLOCK_CHARACTERS = 400
 
 
 class Excerpt(NamedTuple):
-    """The part of a report that fits into a request, and the number of omitted characters."""
+    """A text that contains a report or parts of it, and the number of characters that were left out."""
 
     text: str
     left_out: int
@@ -60,7 +60,7 @@ def make_synthesis_request(agent: Agent, report: Iterable[str], *, about: str) -
 
 
 def fit_blocks(blocks: Sequence[str], most: int = MAX_CHARACTERS) -> Excerpt:
-    """Join blocks into one text of about `most` characters. The longest blocks are cut first."""
+    """Join blocks into one text of at most about `most` characters. The longest blocks are cut first."""
     limit = max(_compute_block_limit([len(block) for block in blocks], most), MIN_BLOCK_CHARACTERS)
     kept: list[str] = []
     room, left_out = most, 0

@@ -10,7 +10,10 @@ from .member_tasks import add_shared_context, get_team_options, make_answer_note
 
 
 async def run_sequential(op: Operation, request: Request) -> Answer:
-    """Run the members in order. Return the last successful answer, with every member's result as a part."""
+    """Run the members in order. Return the last successful answer, with every member's result as a part.
+
+    Raise AgentFailed if no member succeeds.
+    """
     own = get_team_options(op)
     parts: list[Part] = []
     for agent in resolve_members(op).values():

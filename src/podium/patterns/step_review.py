@@ -78,7 +78,7 @@ class StepReview:
         return self._place.record(reviewed)
 
     async def _run_commands(self) -> dict[int, Checked]:
-        """Run the criteria's commands on a clean checkout of the work, and return the results by criterion number."""
+        """Run the criteria's commands on a clean checkout of the work. Return the results, keyed by criterion."""
         results: dict[int, Checked] = {}
         for number, criterion in enumerate(self._step.acceptance, 1):
             if not criterion.command:
@@ -95,7 +95,7 @@ class StepReview:
 
     @asynccontextmanager
     async def _open_work(self) -> AsyncIterator[None]:
-        """Check the work out for its reviewers if it is on a branch, because it is not in the run's own checkout."""
+        """If the work is on a branch, check it out for the reviewers, because it is not in the run's own checkout."""
         is_recorded = self._place.has_child_outcome("plan_step_reviewed#1")
         if is_recorded or not self._submitted.branch or self._op.repository is None:
             yield
@@ -106,7 +106,10 @@ class StepReview:
     async def _ask_reviewers(
         self, authors: Sequence[str], checks: Mapping[int, Checked]
     ) -> tuple[str, dict[int, Finding]]:
-        """Ask one reviewer after another for verdicts. Return the name and the findings of the first that replies."""
+        """Ask one reviewer after another, until one gives a verdict. Return its name and its findings.
+
+        Raise AgentFailed if no reviewer gives a verdict.
+        """
         words, changes = self._render_prompt(checks), self._format_changes()
         failures = []
         for reviewer in self._team.find_reviewers(authors):
@@ -118,7 +121,10 @@ class StepReview:
         raise self._op.make_error("failed", f"no member reviewed the step: {why}")
 
     async def _ask_reviewer(self, reviewer: Agent, words: str, changes: str) -> tuple[dict[int, Finding], str]:
-        """Return a reviewer's findings by criterion, or why there are none. Ask once more if verdicts are missing."""
+        """Return a reviewer's findings, keyed by criterion number, and the reason to report if there are none.
+
+        Ask once more if verdicts are missing.
+        """
         criteria = self._step.acceptance
         said: dict[int, Finding] = {}
         last: Operation | None = None
@@ -159,7 +165,10 @@ class StepReview:
     # A person
 
     async def _ask_person(self, checks: Mapping[int, Checked]) -> tuple[str, dict[int, Finding]]:
-        """Ask a person whether all criteria are met. Return who answered, and the findings by criterion number."""
+        """Ask a person whether all criteria are met. Return who answered, and the findings, keyed by criterion number.
+
+        Raise AgentFailed if nobody answers.
+        """
         step, submitted = self._step, self._submitted
         question = QuestionAsked(
             id="",
@@ -189,7 +198,7 @@ class StepReview:
 
 
 def parse_findings(reply: str, criteria: Sequence[str], *, by: str) -> dict[int, Finding]:
-    """Return a reviewer's verdicts by criterion number. If a criterion has two verdicts, `not met` counts."""
+    """Return a reviewer's verdicts, keyed by criterion number. If a criterion has two verdicts, `not met` counts."""
     found: dict[int, Finding] = {}
     for line in reply.splitlines():
         if (verdict := _VERDICT.match(line)) is None or not 1 <= (number := int(verdict[1])) <= len(criteria):
@@ -236,7 +245,7 @@ def format_description(step: PlanStep) -> str:
 
 
 def format_checks(checks: Mapping[int, Checked]) -> str:
-    """Format the results of the commands, by criterion."""
+    """Format the results of the commands, each with the number of its criterion."""
     results = (
         f"{number}: {'passed' if one.passed else 'failed'}{quote_lines(neutralise(one.output[-LONGEST_OUTPUT:]))}"
         for number, one in checks.items()

@@ -54,14 +54,14 @@ def make_step_tools(op: Operation) -> tuple[Tool, ...]:
 
 
 def owns_step_in_worker(op: Operation) -> bool:
-    """Return whether the operation is a worker's whole work, and that is a plan step of the run that sent it."""
+    """Return whether the operation is the first one in a worker that was sent to work on a plan step."""
     return op.parent is None and op.placement is not None and owns_plan_step(op.placement.parent_operation)
 
 
 def make_signal_tool(
     name: str, description: str, arguments: type[A], make_event: Callable[[A], HandoverAsked | BlockerRaised]
 ) -> Tool:
-    """Create a tool that records an event for the team and ends the turn, or returns an error to correct."""
+    """Create a tool that records an event for the team and ends the turn. Invalid arguments result in an error."""
 
     async def answer_call(call: ToolUse, scope: Scope) -> ToolAnswer:
         try:
@@ -75,7 +75,7 @@ def make_signal_tool(
 
 
 def make_blocker(topic: str, options: tuple[str, ...], evidence: str) -> BlockerRaised:
-    """Return the event that asks the team to decide. Raise InvalidCall if nobody could decide this."""
+    """Return the event that asks the team to decide. Raise InvalidCall if the question or its options are invalid."""
     # Imported here for start-up time: few runs decide something.
     from ..core.decision_state import find_proposal_problem, shorten_proposal
 

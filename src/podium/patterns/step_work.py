@@ -1,4 +1,4 @@
-"""Carry out one step of a plan: its owner works, hands over or raises blockers, and others review the result."""
+"""Work on one step of a plan: its owner works, hands over or raises blockers, and others review the result."""
 
 from __future__ import annotations
 
@@ -158,7 +158,7 @@ class StepWork:
         return self.board.apply(await self.place.child(f"submission#{attempt}").step(submit, PlanStepSubmitted))
 
     async def _read_diff(self, submitted: PlanStepSubmitted) -> str:
-        """Return the diff of the step's work. In a checkout that other steps used meanwhile, its first line says so."""
+        """Return the diff of the step's work. If other steps used the checkout meanwhile, the first line says so."""
         diff = await self.board.read_diff(submitted.base, submitted.commit)
         if submitted.branch or not diff:
             return diff

@@ -17,7 +17,7 @@ E = TypeVar("E", bound=Event)
 
 
 def make_result_branch(run: str) -> str:
-    """Return the branch with the merged result of a run's work."""
+    """Return the name of the branch for the merged result of a run's work."""
     return f"podium/{run}/result"
 
 
@@ -45,7 +45,7 @@ class WorkBoard:
         return ""
 
     async def read_diff(self, base: str, commit: str) -> str:
-        """Return the diff between two commits, or an empty string if either is unknown."""
+        """Return the diff between two commits, or an empty string if they are equal or cannot be compared."""
         with suppress(PodiumError):
             if self._op.repository is not None and base and commit and base != commit:
                 return await self._op.repository.read_diff(base, commit)
@@ -53,7 +53,7 @@ class WorkBoard:
 
     @asynccontextmanager
     async def open_commit(self, commit: str) -> AsyncIterator[str]:
-        """Check a commit out during the block and return the folder. Raise AgentFailed if that is not possible."""
+        """Check a commit out during the block and yield the folder. Raise AgentFailed if that is not possible."""
         assert self._op.repository is not None
         async with AsyncExitStack() as stack:
             try:
@@ -83,7 +83,7 @@ class WorkBoard:
         await place.child("snapshot").step(keep_commits, SnapshotTaken)
 
     async def keep_commit(self, name: str, commit: str) -> None:
-        """Protect a commit from git's garbage collection until a snapshot includes it."""
+        """Protect a commit from git's garbage collection, even before a snapshot includes it."""
         await self._keep_commits(name, {"": commit} if commit else {})
 
     async def _keep_commits(self, name: str, commits: Mapping[str, str]) -> None:

@@ -98,10 +98,10 @@ def check_plan(
     may_allow: bool = False,
     can_check: bool = True,
 ) -> WorkPlan:
-    """Return the plan with the registered names of its owners. Raise InvalidPlan with all problems, if any.
+    """Return the plan with the registered names of its owners. Raise InvalidPlan with the problems, if there are any.
 
-    `done` are steps of an earlier plan that this one can depend on. Set `may_allow` if a person will see the plan: its
-    steps can then have allow rules.
+    `done` are steps of an earlier plan that this one can depend on. Set `may_allow` if a person must approve the plan:
+    its steps can then have allow rules. Set `can_check` if there is a repository: criteria can then have commands.
     """
     steps = [
         msgspec.structs.replace(step, owner=find_member_name(step.owner, members) or step.owner) for step in plan.steps
@@ -124,7 +124,7 @@ def check_plan(
 
 
 def find_member_name(name: str, members: Collection[str]) -> str | None:
-    """Return the registered name of the member called `name`, ignoring markup and, if necessary, case; None if none."""
+    """Return the registered name of the member called `name`, or None. Markup and, if necessary, case are ignored."""
     bare = name.strip("@`*\"' ")
     if bare in members:
         return bare
@@ -187,14 +187,14 @@ def _find_policy_problems(name: str, policy: StepPolicy, owner: Agent, *, may_al
 
 
 def list_tool_names(agent: Agent) -> set[str]:
-    """Return the canonical names of the tools in an agent's file, or of the read-only tools if the file has no list."""
+    """Return the canonical names of an agent's tools, without disallowed ones. The default is READING_TOOLS."""
     listed = READING_TOOLS if agent.tools is None else agent.tools
     hidden = {_base_name(entry) for entry in agent.disallowed_tools}
     return {name for entry in listed if (name := _base_name(entry)) not in hidden}
 
 
 READING_TOOLS = ("Read", "Glob", "Grep", "git_diff")
-"""The tools of an agent whose file has no list of tools."""
+"""The tools of a step's owner whose definition has no list of tools, in addition to the step tools."""
 
 
 def _base_name(entry: str) -> str:

@@ -28,8 +28,8 @@ def parse_diff(text: str, *, most_lines: int = MOST_LINES) -> dict[str, Any]:
 
     Only the first `most_lines` lines of hunks are included; `omitted` is the number of the others. All files and hunks
     are listed, and all lines count as added or removed. The `digest` of a file changes when anything in its part of the
-    diff changes. `is_whole` says that its hunks make no sense one by one, as in a new file or a link. Bytes that are not
-    UTF-8 are replaced.
+    diff changes. `is_whole` says that its hunks make no sense one by one, as in a new file or a link. Bytes that are
+    not UTF-8 are replaced.
     """
     files: list[dict[str, Any]] = []
     digests = []
