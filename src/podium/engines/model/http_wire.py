@@ -25,7 +25,7 @@ from ...values.errors import Mistake, OutsideFailed
 from .model_prices import suggest_models
 from .model_wire import ModelCall, ReplyPart, estimate_call_size
 from .provider_errors import parse_error_body
-from .providers import describe_stopped_server
+from .providers import LOCAL, describe_stopped_server
 from .stream_events import ReplyFormat, ReplyParser, encode
 
 SHORTEST_SECRET = 8
@@ -110,7 +110,7 @@ class Endpoint:
         headers = {"Content-Type": "application/json", **self.headers}
         if call.key:
             headers["Idempotency-Key"] = call.key
-        if not self.key and self.url.host in LOOPBACK_HOSTS:
+        if (not self.key or self.provider == LOCAL) and self.url.host in LOOPBACK_HOSTS:
             # llama.cpp closes connections after streamed replies without saying so, and the next call would fail.
             headers["Connection"] = "close"
         # The client warns about large bodies that are written at once; a file object is sent in chunks.
