@@ -32,12 +32,14 @@ from .stage import (
 )
 
 COUNT = bash("echo x >>count.txt")
+LOOK = call("glob", pattern="*")
+"""Another call, because a call that repeats the one before it is not executed again."""
 
 # A6
 
 
 async def test_ids_of_requests_cannot_be_guessed(studio: Studio, repo: Path) -> None:
-    add_sly_agent(studio, *[COUNT] * 5)
+    add_sly_agent(studio, *[COUNT, LOOK] * 5)
 
     results = [await run_sly_agent(studio, repo) for _ in range(3)]
 
@@ -91,7 +93,7 @@ async def test_an_answer_written_by_an_agent_does_not_count(studio: Studio, repo
 async def test_an_answer_holds_for_no_other_agent_repository_or_run(studio: Studio, repo: Path, tmp_path: Path) -> None:
     helper = {"calls": [{"name": "helper", "arguments": {"request": "do it"}}]}
     studio.agent("helper", says=[COUNT, "helped"], tools=("Bash",))
-    add_sly_agent(studio, COUNT, COUNT, helper, agents=["helper"])
+    add_sly_agent(studio, COUNT, LOOK, COUNT, helper, agents=["helper"])
 
     first = await run_attended(studio, repo, answer_in_order("run", "deny"))
     second = await run_attended(studio, repo, answer_with("deny"))
@@ -109,7 +111,7 @@ async def test_an_answer_holds_for_no_other_agent_repository_or_run(studio: Stud
 
 
 async def test_an_answer_used_before_a_restart_is_used_up_after_it(studio: Studio, repo: Path) -> None:
-    add_sly_agent(studio, COUNT, COUNT)
+    add_sly_agent(studio, COUNT, LOOK, COUNT)
     number, counts = 6, []
     while True:
         (repo / "count.txt").unlink(missing_ok=True)

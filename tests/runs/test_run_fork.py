@@ -330,7 +330,8 @@ async def answer_requests(run: Run, decision: Decision, *, after: int = 0) -> li
 async def test_what_was_approved_for_the_whole_run_is_asked_again(studio: Studio, tmp_path: Path) -> None:
     (tmp_path / "repo").mkdir()
     touch = {"calls": [{"name": "bash", "arguments": {"command": "touch marked"}}]}
-    agent = studio.agent("lead", says=[touch, touch, "done"], tools=("Bash",))
+    look = {"calls": [{"name": "glob", "arguments": {"pattern": "*"}}]}
+    agent = studio.agent("lead", says=[touch, look, touch, "done"], tools=("Bash", "Glob"))
     studio.settings = structs.replace(studio.settings, sandbox=False)
     async with studio.app() as app:
         async with app.start(agent, "go", repo=tmp_path / "repo", is_attended=True) as run:
