@@ -6,11 +6,14 @@ import ast
 import re
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import podium
 from podium import Agent, Budget, Team
+
+from .studio import Studio
 
 ROOT = Path(__file__).parent.parent
 PACKAGES = ("podium", "podium.engines", "podium.patterns", "podium.policy", "podium.testing")
@@ -81,3 +84,10 @@ def test_agents_in_code_take_what_files_take() -> None:
     assert agent.advisors.agents == ("legal",)
     assert agent.destinations == ("one", "two")
     assert agent.capabilities == ("python", "sql")
+
+
+async def test_an_option_that_a_run_does_not_have_is_refused(studio: Studio) -> None:
+    misspelt: Any = {"bugdet": {"usd": 1}}
+
+    with pytest.raises(TypeError, match="a run has no option bugdet; available: repo, "):
+        await podium.run(Agent(name="lead", engine="rehearsal"), "go", settings=studio.settings, **misspelt)

@@ -389,6 +389,15 @@ async def test_money_is_not_limited_later_either_where_no_price_is_known(studio:
     assert studio.events(run.id, BudgetChanged) == []
 
 
+async def test_a_budget_of_no_changed_files_is_valid(studio: Studio) -> None:
+    studio.agent("lead", says=["done"])
+
+    async with studio.app() as app:
+        result = await app.run(studio.agents["lead"], "go", budget=Budget(files_changed=0))
+
+    assert result.text == "done"
+
+
 @pytest.mark.parametrize("limits", [Budget(usd=-1.0), Budget(tokens=0), Budget(seconds=float("inf"))])
 async def test_invalid_limits_are_refused(studio: Studio, limits: Budget) -> None:
     studio.agent("lead", says=[SILENT])

@@ -453,7 +453,7 @@ def test_an_agent_plans_reviews_and_votes_alone_reads_only_and_starts_nothing() 
 
     voter = as_reader(agent, name="ada-2")
 
-    assert voter == Agent(name="ada-2", tools=("Read", "Bash"), permission_mode="plan")  # type: ignore[call-arg]
+    assert voter == Agent(name="ada-2", tools=("Read", "Bash"), permission_mode="plan")
     assert as_reader(Agent(name="b")).tools is None
 
 

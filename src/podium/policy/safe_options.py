@@ -28,8 +28,8 @@ NEVER = (
     "shutdown mount umount mkfs passwd useradd usermod service apt-get dpkg dnf yum apk pacman gem patch split "
     "csplit shred dd install chown chgrp mkfifo mknod zip 7z cpio ar ld gcc cc clang g++ as m4 dc bc yq pax "
     "dot openvpn tcpdump nmap ansible ansible-playbook vagrant packer pushd popd ctags look troff groff nroff "
-    "powershell cscript wscript cpan composer mvn gradle gradlew ant sbt rake nohup logrotate run-parts start- "
-    "stop-daemon debugfs ip iptables sysctl "
+    "powershell cscript wscript cpan composer mvn gradle gradlew ant sbt rake nohup logrotate run-parts "
+    "start-stop-daemon debugfs ip iptables sysctl "
 )
 """Programs for which no word is harmless under a wildcard; a rule has to spell out the command."""
 

@@ -116,6 +116,9 @@ class RunLauncher:
         `id` is an id chosen in advance. `settings` override the launcher's settings. Raise Mistake if the run could
         not start.
         """
+        if unknown := options.keys() - RunOptions.__annotations__.keys():
+            known = ", ".join(RunOptions.__annotations__)
+            raise TypeError(f"a run has no option {', '.join(sorted(unknown))}; available: {known}")
         # A worker's earlier turns are loaded by the process that takes over its run.
         after = options.get("after", "") if worker_task is None else ""
         earlier_turns = await load_earlier_turns(after, self._store.read_rows)

@@ -34,8 +34,11 @@ def validate_budget(budget: Budget) -> None:
     """Raise Mistake if a limit is not valid."""
     for name in budget.__struct_fields__:
         limit = getattr(budget, name)
-        if limit is not None and not (isfinite(limit) and limit > 0):
-            raise Mistake(f"budget {name} must be a finite number above zero, got {limit}")
+        # A budget of 0 changed files means that the agent may only read.
+        may_be_zero = name == "files_changed"
+        if limit is not None and not (isfinite(limit) and (limit > 0 or (may_be_zero and limit == 0))):
+            least = "of at least zero" if may_be_zero else "above zero"
+            raise Mistake(f"budget {name} must be a finite number {least}, got {limit}")
         if limit is not None and limit > MAX_LIMIT:
             raise Mistake(f"budget {name} must be at most {MAX_LIMIT}, got {limit}; omit it for no limit")
 

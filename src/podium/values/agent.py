@@ -166,6 +166,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
             role: str = "",
             capabilities: str | Sequence[str] = (),
             permissions: Permissions | Mapping[str, Any] | None = None,
+            permission_mode: AgentMode = "",
             agents: str | Sequence[str] = (),
             handoff: str | None = None,
             router: Router | Mapping[str, Any] | bool | None = None,

@@ -60,12 +60,12 @@ def post_to_mailbox(
         with translate_sqlite_errors(path):
             connection.execute("PRAGMA synchronous = FULL")
             connection.execute("BEGIN IMMEDIATE")
-            if files and isinstance(event, MessageReceived):
-                insert_attachments(connection, run, event.id, files)
             posted = connection.execute(
                 "INSERT OR IGNORE INTO mail (run, ref, at, line) VALUES (?, ?, ?, ?)",
                 (run, ref or secrets.token_hex(8), time.time(), msgspec.json.encode(event)),
             ).rowcount
+            if posted == 1 and files and isinstance(event, MessageReceived):
+                insert_attachments(connection, run, event.id, files)
             connection.execute("COMMIT")
     finally:
         connection.close()
