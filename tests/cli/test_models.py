@@ -57,7 +57,7 @@ async def test_without_a_provider_everything_is_listed_and_the_default_is_rehear
     assert "rehearsal, because no provider's key or address is set, no settings file sets a model" in said.stdout
     assert "OPENAI_API_KEY is not set" in said.stdout
     assert "sonnet  anthropic:claude-sonnet-5-5" in said.stdout
-    assert said.stdout.count("\n  none") == 4
+    assert said.stdout.count("\n  none") == 5
 
 
 async def test_keys_are_named_and_never_shown(offline_desk: Desk) -> None:

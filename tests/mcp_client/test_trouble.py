@@ -6,6 +6,8 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import anyio
@@ -184,6 +186,13 @@ async def test_no_process_outlives_a_run_that_is_cancelled_in_the_middle_of_a_st
     assert not any(is_alive(pid) for pid in read_pids(pids))
 
 
+def read_commands() -> Iterator[bytes]:
+    """Yield the command lines of all processes, without those that exit meanwhile."""
+    for path in Path("/proc").glob("[0-9]*/cmdline"):
+        with suppress(OSError):
+            yield path.read_bytes()
+
+
 @pytest.mark.parametrize("moment", [0.0, 0.001, 0.003, 0.01, 0.03, 0.05, 0.1])
 async def test_no_process_outlives_a_cancellation_at_any_moment(bench: Bench, moment: float) -> None:
     token = f"token-{os.getpid()}-{time.monotonic_ns()}"
@@ -193,8 +202,7 @@ async def test_no_process_outlives_a_cancellation_at_any_moment(bench: Bench, mo
             await servers.acting(["mcp__raw"])
             await anyio.sleep_forever()
 
-    commands = [path.read_bytes() for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
-    assert not any(token.encode() in command for command in commands)
+    assert not any(token.encode() in command for command in read_commands())
 
 
 async def test_an_agent_that_gives_up_waiting_does_not_end_the_start_that_others_wait_for(bench: Bench) -> None:

@@ -256,7 +256,8 @@ def test_identical_requests_are_approved_together_and_questions_are_answered(sit
     add_shell_agent(site, "same", "make all")
     add_shell_agent(site, "other", "make  all")
     asks = calls("ask_person", question="Which\ncolour?", choices=["red", "blue"])
-    site.studio.agent("asker", says=[asks, asks, "done"], tools=("ask_person",))
+    asks_again = calls("ask_person", question="Which\nother colour?", choices=["red", "blue"])
+    site.studio.agent("asker", says=[asks, asks_again, "done"], tools=("ask_person",))
     runs = [site.start_run("same"), site.start_run("same")]
     page = visitor.open(site, "/approvals")
     expect(page.get_by_role("button", name="Approve all 2 identical once")).to_be_enabled()

@@ -29,7 +29,7 @@ def _home(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
 def open_form(site: Site, visitor: Visitor) -> Page:
     page = visitor.open(site, "/teams", viewport=PHONE)
     page.get_by_role("link", name="New team").click()
-    expect(page.get_by_role("checkbox", name=re.compile("scribe"))).to_be_visible()
+    expect(page.get_by_role("checkbox", name=re.compile("^scribe"))).to_be_visible()
     return page
 
 
@@ -43,7 +43,7 @@ def test_a_team_of_built_ins_and_members_of_the_repository_is_saved_and_started(
     page.get_by_label("Search the agents").fill("sceptic")
     page.get_by_role("checkbox", name=re.compile("sceptic")).check()
     page.get_by_label("Search the agents").fill("")
-    page.get_by_role("checkbox", name=re.compile("scribe")).check()
+    page.get_by_role("checkbox", name=re.compile("^scribe")).check()
     page.get_by_role("button", name="Move scribe forward").click()
     assert find_sideways_scroll(page) == 0
 
@@ -67,7 +67,7 @@ def test_a_team_that_would_replace_another_is_saved_only_after_a_question(site: 
         client.command("/api/teams", {"name": "pair", "members": ["answer"], "mine": True})
     page = open_form(site, visitor)
     page.get_by_role("textbox", name=re.compile("^Name")).fill("pair")
-    page.get_by_role("checkbox", name=re.compile("scribe")).check()
+    page.get_by_role("checkbox", name=re.compile("^scribe")).check()
     page.get_by_role("button", name="Save the team").click()
     question = page.get_by_role("dialog", name="Save the team?")
     expect(question).to_contain_text("Your own team pair is different and would be replaced.")

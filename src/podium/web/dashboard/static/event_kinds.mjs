@@ -10,14 +10,14 @@ export const KINDS = Object.freeze({
   stop_asked: "Somebody asked to stop the run now and keep its partial results.",
   pause_asked: "Somebody asked to pause the run.",
   budget_changed: "Somebody changed the run's limits; limits that are not in `budget` stay unchanged.",
-  message_received: "The user sent a message to one of the run's agents; it is delivered with the agent's next turn.",
-  messages_delivered: "These messages were delivered with the turn that starts here, and with no other turn.",
-  permission_asked: "An agent requested permission for an action, which is not executed before a person answers.",
+  message_received: "The user sent a message to an agent of the run; it is delivered with the agent's next prompt or model call.",
+  messages_delivered: "These messages were added to an agent's prompt at this point, and at no other. `text` is the added text.",
+  permission_asked: "An agent requested permission for an action, which is executed only if the answer allows it.",
   permission_answered: "The permission request with this id was answered; the answer is final.",
   question_asked: "An agent asked the user a question, or asked for approval of a plan, a decision or a review.",
   question_answered: "The question with this id was answered; `by` is the name of the user who answered.",
   action_began: "An action was allowed and starts now; `allowed_by` is the person or rule that allowed it.",
-  action_refused: "An action was not executed; `reason` says which person or rule denied it.",
+  action_refused: "An action was not executed; `reason` says why, such as the person or rule that denied it.",
   status_reported: "An agent reported its status.",
   operation_started: "An agent started its operation.",
   operation_ended: "An agent's operation ended, and with it every unfinished operation below it.",
@@ -27,11 +27,11 @@ export const KINDS = Object.freeze({
   session_revived: "A new engine session replaced a session that returned an empty reply; the prompt is sent again.",
   text_streamed: "A streamed piece of a reply.",
   reasoning_streamed: "A streamed piece of the reasoning before a reply.",
-  text_superseded: "The model is called again; the text that this call streamed is discarded.",
+  text_superseded: "The model is called again, so the text streamed since the last tool call is discarded.",
   model_replied: "A model call completed.",
   model_asked_again: "A model's reply could not be used for `reason`, so it was asked again in the same turn, with `prompt`.",
   call_failed: "A model call failed; `wait` is the delay before the next attempt, None if this model is not tried again.",
-  context_compacted: "A conversation almost filled its model's context window; a summary replaced its first messages.",
+  context_compacted: "A conversation almost filled or exceeded its model's context window; a summary replaced its first messages.",
   call_cut: "A model call was cancelled; `text` and `usage` are its text and usage up to then, if known.",
   tool_called: "A tool call started; with `is_from_text`, the model wrote the call as text.",
   tool_answered: "A tool call ended.",
@@ -65,19 +65,19 @@ export const KINDS = Object.freeze({
   plan_step_started: "The owner of a step started to work on it. `base` is a commit of the run's checkout at that moment.",
   handover_asked: "The owner of a step asked another member to take it over.",
   blocker_raised: "The owner of a step cannot continue until somebody decides between options.",
-  plan_step_handed_over: "A step has a new owner, which continues the work. `refused` is set if the handover was refused.",
+  plan_step_handed_over: "A step has a new owner, which continues the work, or `refused` says why the handover was refused.",
   plan_step_blocked: "A step cannot continue: it waits for a decision, or a step that it depends on failed.",
   plan_step_unblocked: "The decision that a step waited for was made, and its owner continues.",
   plan_step_submitted: "The owner of a step finished its work, which is reviewed next.",
   plan_step_reviewed: "A step was reviewed against its acceptance criteria. A command's result overrides the reviewer's opinion.",
-  plan_step_reopened: "A step did not pass its review and is done again. An author that is locked out cannot revise it.",
+  plan_step_reopened: "A step did not pass its review and is done again. `locked_out` is an author that cannot revise it.",
   plan_step_completed: "A step passed its review.",
   plan_step_failed: "A step failed and is not tried again.",
   artifact_stored: "A result of the work was stored. `digest` is the SHA-256 of its content, which is stored once per store.",
   snapshot_taken: "A snapshot of the work was taken: this position on the timeline, and a commit of each checkout.",
-  work_ended: "A team's work ended. `branch` and `commit` are the merged result, if the owners worked in checkouts.",
+  work_ended: "A team's work ended. `branch` and `commit` are the merged result, if owners had their own checkouts.",
   decision_proposed: "Somebody proposed a decision between options.",
-  ballot_cast: "A member voted for an option, or abstained with an empty option. Its last ballot before the close counts.",
+  ballot_cast: "A member voted for an option, or abstained (`option` is empty).",
   ballot_refused: "A ballot does not count, because it came too late, from somebody who cannot vote, or for an unknown option.",
   vote_closed: "The vote on a decision ended; later ballots are refused.",
   decision_committed: "A decision was made. `how` says which rule or member decided, such as `majority` or `decided by lead (tie)`.",
@@ -112,7 +112,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * An action was not executed; `reason` says which person or rule denied it.
+ * An action was not executed; `reason` says why, such as the person or rule that denied it.
  * @typedef {object} ActionRefused
  * @property {"action_refused"} type
  * @property {Action} action
@@ -202,7 +202,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A member voted for an option, or abstained with an empty option. Its last ballot before the close counts.
+ * A member voted for an option, or abstained (`option` is empty).
  * @typedef {object} BallotCast
  * @property {"ballot_cast"} type
  * @property {string} decision
@@ -295,7 +295,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A conversation almost filled its model's context window; a summary replaced its first messages.
+ * A conversation almost filled or exceeded its model's context window; a summary replaced its first messages.
  * @typedef {object} ContextCompacted
  * @property {"context_compacted"} type
  * @property {string} summary
@@ -455,7 +455,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * The user sent a message to one of the run's agents; it is delivered with the agent's next turn.
+ * The user sent a message to an agent of the run; it is delivered with the agent's next prompt or model call.
  * @typedef {object} MessageReceived
  * @property {"message_received"} type
  * @property {string} id
@@ -466,7 +466,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * These messages were delivered with the turn that starts here, and with no other turn.
+ * These messages were added to an agent's prompt at this point, and at no other. `text` is the added text.
  * @typedef {object} MessagesDelivered
  * @property {"messages_delivered"} type
  * @property {Array<string>} ids
@@ -559,7 +559,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * An agent requested permission for an action, which is not executed before a person answers.
+ * An agent requested permission for an action, which is executed only if the answer allows it.
  * @typedef {object} PermissionAsked
  * @property {"permission_asked"} type
  * @property {string} id
@@ -573,7 +573,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * Permission rules as text, by decision.
+ * Permission rules as text, grouped by decision.
  * @typedef {object} Permissions
  * @property {Array<string>} [allow]
  * @property {Array<string>} [ask]
@@ -656,7 +656,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A step has a new owner, which continues the work. `refused` is set if the handover was refused.
+ * A step has a new owner, which continues the work, or `refused` says why the handover was refused.
  * @typedef {object} PlanStepHandedOver
  * @property {"plan_step_handed_over"} type
  * @property {string} step
@@ -667,7 +667,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A step did not pass its review and is done again. An author that is locked out cannot revise it.
+ * A step did not pass its review and is done again. `locked_out` is an author that cannot revise it.
  * @typedef {object} PlanStepReopened
  * @property {"plan_step_reopened"} type
  * @property {string} step
@@ -936,7 +936,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * The model is called again; the text that this call streamed is discarded.
+ * The model is called again, so the text streamed since the last tool call is discarded.
  * @typedef {object} TextSuperseded
  * @property {"text_superseded"} type
  */
@@ -993,6 +993,7 @@ export const KINDS = Object.freeze({
  * @property {string} agent
  * @property {string} engine
  * @property {string} prompt
+ * @property {boolean} [is_correction]
  */
 
 /**
@@ -1051,7 +1052,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A team's work ended. `branch` and `commit` are the merged result, if the owners worked in checkouts.
+ * A team's work ended. `branch` and `commit` are the merged result, if owners had their own checkouts.
  * @typedef {object} WorkEnded
  * @property {"work_ended"} type
  * @property {Array<string>} done

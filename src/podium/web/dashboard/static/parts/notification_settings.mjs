@@ -1,7 +1,7 @@
 // How the person is notified: by this browser, by terminals, and by webhooks and commands. The last three are the setting
 // "notify" of the command line.
 
-import { html } from "../vendor.mjs";
+import { html, useRef } from "../vendor.mjs";
 import { post } from "../api.mjs";
 import { say } from "../state.mjs";
 import { EVENTS, askToNotify, canAskToNotify, canNotify, changeChoice, choice } from "./attention.mjs";
@@ -29,14 +29,21 @@ function InBrowser() {
 }
 
 function InTerminals({ terminal, onChanged }) {
-  const change = async (word, isOn) => {
-    const words = Object.keys(terminal).filter((one) => (one === word ? isOn : terminal[one]));
-    try {
-      await post("/api/notifications", { words });
-    } catch (problem) {
-      say(problem.message, true);
-    }
-    onChanged();
+  // A second change may come before the first is saved, so changes are saved one after another, each with those before.
+  const unsaved = useRef({});
+  const saving = useRef(Promise.resolve());
+  const change = (word, isOn) => {
+    unsaved.current = { ...unsaved.current, [word]: isOn };
+    const chosen = { ...terminal, ...unsaved.current };
+    saving.current = saving.current.then(async () => {
+      try {
+        await post("/api/notifications", { words: Object.keys(chosen).filter((one) => chosen[one]) });
+      } catch (problem) {
+        unsaved.current = {};
+        say(problem.message, true);
+      }
+      onChanged();
+    });
   };
   return html`<fieldset class="field-set"><legend>In terminals that run or follow a run</legend>
     ${Object.entries(WORDS).map(([word, [name, what]]) => html`<label class="check" key=${word}><input type="checkbox" checked=${terminal[word]}
