@@ -53,7 +53,7 @@ def test_a_run_without_a_process_ends_the_command(desk: Desk, make_interrupted_r
 
     assert followed.exit_code == 1
     assert followed.stderr.splitlines()[-2:] == [
-        f"podium: no process works on run {run}",
+        f"podium: no process is working on run {run}",
         f"interrupted; continue with: podium resume {run}",
     ]
 

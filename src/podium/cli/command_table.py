@@ -6,7 +6,7 @@ the version. Each command is implemented in the module of the same name in `comm
 
 from .. import __version__
 
-SECTIONS = ("Work", "Look", "Steer", "Agents", "Set up")
+SECTIONS = ("Work", "Inspect", "Steer", "Agents", "Set up")
 
 # name, section, purpose, example
 COMMANDS = (
@@ -26,21 +26,21 @@ COMMANDS = (
     ("serve", "Work", "Serve the dashboard and the HTTP API.", "podium serve --open"),
     ("login", "Work", "Sign in to the server of another machine.", "podium login https://192.168.1.5:8420"),
     ("demo", "Work", "Watch a team work, crash and resume; needs no key or network.", "podium demo"),
-    ("status", "Look", "Show requests that need you, active agents and finished runs.", "podium status --watch"),
-    ("ps", "Look", "List runs and their states.", "podium ps --all"),
-    ("group", "Look", "Organise runs: rename, pin, move and archive groups.", "podium group pin billing"),
-    ("show", "Look", "Show one run: its tree of agents and its answer.", "podium show 3f2a"),
-    ("follow", "Look", "Follow a run that another process works on.", "podium follow 3f2a"),
-    ("results", "Look", "Show the results of a run so far.", "podium results 3f2a --markdown"),
-    ("cost", "Look", "Show the cost of all runs, or of each agent in one run.", "podium cost 3f2a"),
-    ("decisions", "Look", "List the decisions of this repository, or show one.", "podium decisions --in-force"),
-    ("logs", "Look", "Print or follow the timeline of a run, or search all runs.", "podium logs 3f2a -f"),
-    ("plan", "Look", "Show the plan of a team and the state of its steps.", "podium plan 3f2a"),
-    ("artifacts", "Look", "List or print the artifacts of a team's steps.", "podium artifacts 3f2a s1-1.diff"),
-    ("verify", "Look", "Check that the timeline of a run has not been altered.", "podium verify 3f2a"),
-    ("audit", "Look", "List who approved what in a run, and what was executed.", "podium audit 3f2a"),
-    ("workers", "Look", "List, inspect, wait for or cancel workers.", "podium workers wait"),
-    ("worktrees", "Look", "List and clean up the worktrees of a repository.", "podium worktrees cleanup --dry-run"),
+    ("status", "Inspect", "Show requests that need you, active agents and finished runs.", "podium status --watch"),
+    ("ps", "Inspect", "List runs and their states.", "podium ps --all"),
+    ("group", "Inspect", "Organise runs: rename, pin, move and archive groups.", "podium group pin billing"),
+    ("show", "Inspect", "Show one run: its tree of agents and its answer.", "podium show 3f2a"),
+    ("follow", "Inspect", "Follow a run that another process is working on.", "podium follow 3f2a"),
+    ("results", "Inspect", "Show the results of a run so far.", "podium results 3f2a --markdown"),
+    ("cost", "Inspect", "Show the cost of all runs, or of each agent in one run.", "podium cost 3f2a"),
+    ("decisions", "Inspect", "List the decisions of this repository, or show one.", "podium decisions --in-force"),
+    ("logs", "Inspect", "Print or follow the timeline of a run, or search all runs.", "podium logs 3f2a -f"),
+    ("plan", "Inspect", "Show the plan of a team and the state of its steps.", "podium plan 3f2a"),
+    ("artifacts", "Inspect", "List or print the artifacts of a team's steps.", "podium artifacts 3f2a s1-1.diff"),
+    ("verify", "Inspect", "Check that the timeline of a run has not been altered.", "podium verify 3f2a"),
+    ("audit", "Inspect", "List who approved what in a run, and what was executed.", "podium audit 3f2a"),
+    ("workers", "Inspect", "List, inspect, wait for or cancel workers.", "podium workers wait"),
+    ("worktrees", "Inspect", "List and clean up the worktrees of a repository.", "podium worktrees cleanup --dry-run"),
     ("send", "Steer", "Send a message to an agent in a run.", 'podium send 3f2a/answer "Mention the cost."'),
     ("pause", "Steer", "Pause a run.", "podium pause 3f2a"),
     ("snapshot", "Steer", "Take a snapshot of a paused run, to fork from.", "podium snapshot 3f2a --name before"),

@@ -1,4 +1,4 @@
-"""`podium follow`: follow a run that another process works on, until it ends or pauses."""
+"""`podium follow`: follow a run that another process is working on, until it ends or pauses."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MOST_IDLE_POLLS = 5
 @click.argument("run")
 @output_options
 def follow_command(run: str, **output: bool) -> int:
-    """Show the progress of RUN, which another process works on, until it ends or pauses; then print its answer.
+    """Show the progress of RUN, which another process is working on, until it ends or pauses; then print its answer.
 
     The output and the exit code are those of podium run. Ctrl-C ends this command; the run continues. RUN can
     also be the branch or name of a worker in this repository.
@@ -52,7 +52,7 @@ def follow_command(run: str, **output: bool) -> int:
 
 
 async def follow_until_end(store: Path, run: str, run_view: RunView, view: ProgressView, notices: RunNotices) -> None:
-    """Show the entries of a run until it ends or pauses, or until no process works on it any more."""
+    """Show the entries of a run until it ends or pauses, or until no process is working on it any more."""
     begun = time.time()
 
     async def refresh_periodically() -> None:
@@ -82,7 +82,7 @@ def build_ending(run_view: RunView, view: ProgressView) -> RunEnding:
     """Return how a run that another process worked on has ended."""
     result = run_view.build_result()
     if result.outcome == "interrupted":
-        result = structs.replace(result, error=f"no process works on run {run_view.run}")
+        result = structs.replace(result, error=f"no process is working on run {run_view.run}")
     return RunEnding(
         result=result,
         failure=None if run_view.ended is None else run_view.ended.failure,

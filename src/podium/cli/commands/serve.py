@@ -57,7 +57,7 @@ scope_option = click.option(
     "public_names",
     multiple=True,
     metavar="HOST[:PORT]",
-    help="Host name under which a reverse proxy reaches the server; can be repeated.",
+    help="Public host name of the server behind a reverse proxy; can be repeated.",
 )
 @click.option(
     "--certificate",
