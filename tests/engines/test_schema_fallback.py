@@ -82,6 +82,16 @@ async def test_a_failure_for_another_reason_is_not_taken_for_a_refused_schema(re
     assert len(server.bodies) == 1
 
 
+async def test_the_description_of_a_tool_that_the_schema_replaces_is_sent() -> None:
+    async with serve_replies([REPLY]) as server, aiohttp.ClientSession() as client:
+        call = make_schema_call(tools=(LOOK,), schema_tool="look", system="You route.")
+        await collect_parts(OpenAIWire(lambda: client, server.url), call)
+
+    [body] = server.bodies
+    assert "tools" not in body
+    assert body["messages"][0] == {"role": "system", "content": f"You route.\n\n{LOOK.description}"}
+
+
 async def test_a_server_error_that_names_the_schema_is_a_refusal() -> None:
     replies = [refuse("failed to parse grammar", "500 Internal Server Error"), REPLY]
     async with serve_replies(replies) as server, aiohttp.ClientSession() as client:

@@ -206,8 +206,6 @@ class ModelCaller:
     ) -> ModelCall:
         most = [limit for limit in (self._spec.agent.max_tokens, model.max_tokens) if limit is not None]
         wanted = self._find_format(model, system)
-        if wanted is not None and wanted.tool and model.emulates_tools:
-            tools = ()  # the schema does the same as the tool
         return ModelCall(
             agent=self._spec.agent.name,
             model=model.name,
@@ -228,7 +226,8 @@ class ModelCaller:
         reply = ReplyRecorder(call, model.add_cost)
         throttle, expected = model.throttle, reply.estimate_usage(self._expected_output_tokens)
         estimate = self._estimate_call(model, expected)
-        is_emulated = model.emulates_tools
+        # A schema that does the same as the only tool needs no emulation.
+        is_emulated = model.emulates_tools and not call.schema_tool
         # The text of an emulated call is JSON; people see only the answer in it.
         answer = AnswerStream() if is_emulated and call.tools else None
         while not await self._has_room(at, estimate):

@@ -75,14 +75,16 @@ class OpenAIWire:
 
 
 def _build_payload(call: ModelCall, *, asks_usage: bool) -> dict[str, Any]:
+    # Several servers refuse a schema together with tools, so the tool that does the same is not offered as well. Its
+    # description says what the values mean, such as what each agent is for.
+    replaced = [tool for tool in call.tools if call.schema is not None and tool.name == call.schema_tool]
+    tools = [tool for tool in call.tools if tool not in replaced]
     messages = [_encode_message(message) for message in call.messages]
-    if call.system:
-        messages.insert(0, {"role": "system", "content": call.system})
+    if system := "\n\n".join(filter(None, (call.system, *(tool.description for tool in replaced)))):
+        messages.insert(0, {"role": "system", "content": system})
     payload: dict[str, Any] = {"model": call.model, "messages": messages, "stream": True}
     if asks_usage:
         payload["stream_options"] = {"include_usage": True}
-    # Several servers refuse a schema together with tools, so the tool that does the same is not offered as well.
-    tools = [tool for tool in call.tools if call.schema is None or tool.name != call.schema_tool]
     if tools:
         payload["tools"] = [_encode_tool(tool) for tool in tools]
     if call.schema is not None:
