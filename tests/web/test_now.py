@@ -8,7 +8,7 @@ from playwright.sync_api import expect
 
 from podium import Agent
 from podium.testing import calls
-from podium.values.event import RunStarted
+from podium.values.event import ModelReplied, RunStarted, WorkCommitted
 from podium.values.request import Request
 from podium.values.worker_task import WorkerTask
 
@@ -27,6 +27,7 @@ def test_a_run_moves_from_band_to_band_as_it_works(site: Site, visitor: Visitor)
 
     expect(working.get_by_role("article")).to_contain_text("waits for you")
     expect(working.get_by_role("article")).to_contain_text("waiting for permission to use bash")
+    expect(working.get_by_role("img", name=re.compile(r"Entries in the last three minutes: [1-9]"))).to_be_visible()
     expect(needs.get_by_role("link")).to_contain_text(
         re.compile(r"permission\s*waiting \d+s\s*bash touch made.txt\s*writer")
     )
@@ -50,13 +51,20 @@ def test_a_worker_and_many_runs_fit_on_every_screen(site: Site, visitor: Visitor
     started = RunStarted(
         agent="builder", request=Request(text="Build it " * 40), agents=(Agent(name="builder"),), errand=task
     )
+    site.write_run(
+        "first",
+        started,
+        ModelReplied(model="small-model"),
+        WorkCommitted(branch=task.branch, commit="c", added=61, removed=3),
+    )
     for number in range(60):
         site.write_run(f"w{number}", started)
     page = visitor.open(site, "/now", viewport=PHONE)
 
     cards = page.get_by_role("region", name="Working").get_by_role("article").filter(has_text=task.branch)
 
-    expect(cards).to_have_count(60)
+    expect(cards).to_have_count(61)
+    expect(cards.filter(has_text="small-model")).to_contain_text("+61 −3")
     expect(cards.first.get_by_role("link", name="from run p1")).to_have_attribute("href", "#/run/p1")
     expect(cards.first).to_contain_text("queued")
     for size in (PHONE, DESKTOP):

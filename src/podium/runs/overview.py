@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
@@ -14,7 +15,7 @@ from msgspec import structs
 from ..store.sqlite.open_requests import OpenRequest, list_run_requests
 from ..store.sqlite.reader import RunSummary, StoreReader
 from ..values.errors import StoreCorrupt
-from ..values.event import SCHEMA, Entry, RunStarted, WorkerSent
+from ..values.event import SCHEMA, Entry, ModelReplied, RunStarted, WorkCommitted, WorkerSent
 from ..values.usage import NO_USAGE, Usage, sum_usage
 from ..views.run_view import OperationNode, RunView, usage_of_event
 from ..views.work_progress import TeamWork, TeamWorkBuilder
@@ -24,6 +25,12 @@ from .work_lookup import is_team_worker
 
 MOST_ENDED = 10
 MOST_ACTIVE_AGENTS = 6
+ACTIVITY_SECONDS = 180
+"""How far back the activity of a run is counted."""
+ACTIVITY_PARTS = 12
+"""In how many parts of equal length the activity is counted."""
+MOST_ENTRY_TIMES = 2000
+"""How many of a run's newest entries count as activity."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,9 +43,10 @@ class StepCount:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
-    """A run in the overview. `agents` says what each active agent is doing.
+    """A run in the overview. `agents` says what each active agent is doing, and `model` replied last.
 
-    For a worker, `worker` is its name and `parent` is the run that started it.
+    For a worker, `worker` is its name, `parent` is the run that started it, and `added` and `removed` count the lines
+    in its commits. `activity` counts the entries of the last three minutes in parts of equal length, oldest first.
     """
 
     id: str
@@ -52,6 +60,10 @@ class RunStatus:
     agents: tuple[str, ...]
     steps: StepCount | None
     usage: Usage
+    model: str = ""
+    added: int = 0
+    removed: int = 0
+    activity: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -164,6 +176,9 @@ class RunStatusBuilder:
         self.view = RunView()
         self._work = TeamWorkBuilder()
         self._usage = NO_USAGE
+        self._model = ""
+        self._committed: WorkCommitted | None = None
+        self._entry_times: deque[float] = deque(maxlen=MOST_ENTRY_TIMES)
         self.workers: list[str] = []
         """The runs of the workers that the run started."""
 
@@ -175,8 +190,14 @@ class RunStatusBuilder:
     def apply(self, entry: Entry) -> None:
         """Apply the next entry."""
         self.view.apply(entry)
-        if isinstance(entry.event, WorkerSent):
-            self.workers.append(entry.event.run)
+        self._entry_times.append(entry.at)
+        match entry.event:
+            case WorkerSent(run=run):
+                self.workers.append(run)
+            case ModelReplied(model=model):
+                self._model = model
+            case WorkCommitted() as committed:
+                self._committed = committed
         self._work.apply(entry)
         # Entries that a fork shares with another run, and the results of workers, are counted in their own runs.
         if self.view.started is not None and entry.seq > 1 + self.view.started.shared:
@@ -200,7 +221,22 @@ class RunStatusBuilder:
             agents=tuple(_list_active_agents(root))[:MOST_ACTIVE_AGENTS] if is_working and root is not None else (),
             steps=_count_steps(works),
             usage=self._usage,
+            model=self._model,
+            added=0 if self._committed is None else self._committed.added,
+            removed=0 if self._committed is None else self._committed.removed,
+            activity=count_activity(self._entry_times, now=now) if is_working else (),
         )
+
+
+def count_activity(times: Iterable[float], *, now: float) -> tuple[int, ...]:
+    """Count the times in each part of the last three minutes, oldest part first."""
+    length = ACTIVITY_SECONDS / ACTIVITY_PARTS
+    counts = [0] * ACTIVITY_PARTS
+    for at in times:
+        part = int((now - at) // length)
+        if 0 <= part < ACTIVITY_PARTS:
+            counts[-1 - part] += 1
+    return tuple(counts)
 
 
 def _count_steps(works: Sequence[TeamWork]) -> StepCount | None:

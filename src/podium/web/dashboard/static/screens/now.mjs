@@ -65,10 +65,13 @@ function RunCard({ run }) {
     <h3><a href=${address("run", run.id)} data-item>${plain(run.worker || run.agent)}</a></h3>
     <p class="lines-2">${plain(run.request)}</p>
     <${Activity} agents=${run.agents} />
+    <${Sparkline} counts=${run.activity} />
     ${run.steps ? html`<${Steps} steps=${run.steps} />` : null}
     <div class="foot">
       <span>${money(run.usage.usd)}</span>${run.usage.input_tokens ? html`<span>${count(run.usage.input_tokens + run.usage.output_tokens)} tokens</span>` : null}
+      ${run.model ? html`<span>${plain(run.model)}</span>` : null}
       ${run.worker ? html`<span>${plain(run.agent)}</span>` : null}
+      ${run.added || run.removed ? html`<span class="nowrap">+${count(run.added)} −${count(run.removed)}</span>` : null}
       ${run.parent ? html`<a href=${address("run", run.parent)}>from run ${run.parent}</a>` : null}
       <span class="gap"></span><${Steering} run=${run} />
     </div>
@@ -81,6 +84,18 @@ function Activity({ agents }) {
     const [name, ...rest] = plain(one).split(": ");
     return html`<li class="clip"><span class="strong">${name}</span> <span class="quiet">${rest.join(": ")}</span></li>`;
   })}</ul>`;
+}
+
+/** What was recorded in the last three minutes, as a row of bars. */
+function Sparkline({ counts }) {
+  if (!counts.length) return null;
+  const most = Math.max(1, ...counts);
+  const recent = counts.reduce((sum, one) => sum + one, 0);
+  return html`<svg class="sparkline" viewBox=${`0 0 ${counts.length * 6} 16`} role="img" aria-label=${`Entries in the last three minutes: ${count(recent)}`}>
+    ${counts.map((one, place) => {
+      const height = one ? Math.max(2, Math.round((16 * one) / most)) : 1;
+      return html`<rect key=${place} x=${place * 6} y=${16 - height} width="4" height=${height} rx="1" />`;
+    })}</svg>`;
 }
 
 function Steps({ steps }) {
