@@ -54,7 +54,7 @@ def test_a_file_is_added_becomes_the_default_and_is_removed(desk: Desk, source: 
     [
         (("nothing-like-it",), 2, "'nothing-like-it' is neither a known model nor a file or URL; known: qwen2.5"),
         (("{source}", "--sha256", "0" * 64), 8, "Tiny.Q4.gguf has the SHA-256"),
-        (("{source}", "--name", "../x"), 2, "'../x' is not a name for a local model"),
+        (("{source}", "--name", "../x"), 2, "'../x' is not a valid name for a local model"),
         (("http://127.0.0.1:1/x.gguf",), 1, "the download of http://127.0.0.1:1/x.gguf failed"),
     ],
 )
@@ -93,7 +93,7 @@ def test_without_the_library_nothing_is_fetched(desk: Desk, source: Path, tmp_pa
     said = desk.run_podium("models", "add", str(source), LD_LIBRARY_PATH=str(tmp_path))
 
     assert said.returncode == 7
-    assert "without the system library libgomp" in said.stderr
+    assert "; install libgomp, e.g. with" in said.stderr
     assert not list((desk.home / "models").glob("*.gguf*"))
 
 

@@ -1,1 +1,1 @@
-"""Models that run on this machine without a server of the user's: fetching them, and the process that serves them."""
+"""Local models, which Podium itself runs on this machine: installing them, and the process that serves them."""

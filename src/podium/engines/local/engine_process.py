@@ -1,8 +1,9 @@
-"""Serve one local model to all runs of this machine, as a process of its own, until nothing has used it for a while.
+"""Serve one local model to all processes that use the same folder of models, until it has been idle for a while.
 
-The server is that of `xllamacpp`: OpenAI's Chat Completions API on a loopback port. It requires a token, which is only
-in the state file, and only its owner can read that file. Calls are answered one at a time, in the order of their
-arrival. The process ends when it was idle for long enough, or when its state file has been removed or replaced.
+The server is that of `xllamacpp`: OpenAI's Chat Completions API on a loopback port. It requires a token, which is
+stored only in the state file; only the owner of that file can read it. Calls are answered one at a time, in the order
+of their arrival. The process exits when it has been idle for long enough, when its state file has been removed or
+replaced, or on SIGTERM.
 
 Usage: python -m podium.engines.local.engine_process STATE WEIGHTS WINDOW IDLE_SECONDS
        python -m podium.engines.local.engine_process --check
@@ -29,21 +30,21 @@ from .engine_state import EngineReport, EngineState, read_engine_state
 
 WATCH_SECONDS = 1.0
 LOCK_SECONDS = 120.0
-"""How long to wait for an engine of the same model that is ending, but still answers a call."""
+"""How long to wait for another engine of the same model, which is about to exit but still answers a call."""
 LOCK_POLL_SECONDS = 0.05
 LONGEST_REPLY = 2048
-"""The most tokens of a reply whose call sets no limit: a model that repeats itself must not block the others."""
+"""The most tokens in a reply if its call sets no limit: a model that repeats itself must not block other calls."""
 TEMPERATURE = 0.2
 PROMPT_CACHE_MIB = 512
-"""The memory for the contexts of earlier calls, so that agents that take turns do not have to be read again."""
+"""The memory for the contexts of earlier calls, so that the prompts of alternating agents are not processed again."""
 WARNINGS = 2
-"""The log level: warnings and errors, so that no prompt is in the log."""
+"""The log level for warnings and errors only, so that no prompt gets into the log."""
 
 _COUNTER = re.compile(r"^llamacpp:(\S+) (\S+)$", re.MULTILINE)
 
 
 def main(arguments: list[str]) -> int:
-    """Serve a model as the arguments say. Return 0 at a normal end."""
+    """Serve a model, or with `--check` only load the library. Return the exit code: 1 after a reported problem."""
     engine = _load_library()
     if engine is None:
         return 1
@@ -75,9 +76,8 @@ def _load_library() -> Any:
             )
         )
     except ImportError as error:
-        what = "the system library libgomp" if "libgomp" in str(error) else "a system library"
-        hint = "; install it, e.g. with: sudo apt-get install libgomp1" if "libgomp" in str(error) else ""
-        _report(EngineReport(missing=f"xllamacpp cannot be loaded without {what} ({error}){hint}"))
+        hint = "; install libgomp, e.g. with: sudo apt-get install libgomp1" if "libgomp" in str(error) else ""
+        _report(EngineReport(missing=f"xllamacpp cannot be loaded: {error}{hint}"))
     return None
 
 
@@ -101,11 +101,11 @@ def _serve(engine: Any, state_path: Path, weights: str, window: int, idle_second
     # A call that read the state file just before it was removed may still arrive.
     while _read_activity(server)[1]:
         time.sleep(WATCH_SECONDS)
-    os._exit(0)  # the library's own threads can take long to end
+    os._exit(0)  # the library's threads can take long to end
 
 
 def _build_parameters(engine: Any, weights: str, window: int, token: str) -> Any:
-    """Return the parameters of the server: loopback only, with a token, without the pages for browsers."""
+    """Return the parameters of the server: loopback only, with a token, without the web UI."""
     parameters = engine.CommonParams()
     parameters.model.path = weights
     parameters.hostnames = ["127.0.0.1"]
@@ -130,7 +130,7 @@ def _build_parameters(engine: Any, weights: str, window: int, token: str) -> Any
 
 
 def _watch_until_idle(server: Any, state_path: Path, state: EngineState, idle_seconds: float) -> None:
-    """Return when nothing has used the server for `idle_seconds`, or when its state file is not its own any more."""
+    """Return when the server has been idle for `idle_seconds`, or when the state file no longer contains `state`."""
     last_count, last_use = 0.0, time.monotonic()
     while time.monotonic() - last_use < idle_seconds:
         time.sleep(min(WATCH_SECONDS, idle_seconds))
@@ -142,7 +142,7 @@ def _watch_until_idle(server: Any, state_path: Path, state: EngineState, idle_se
 
 
 def _read_activity(server: Any) -> tuple[float, bool]:
-    """Return a number that grows with every call, and whether a call is being answered or waits."""
+    """Return a number that grows with every call, and whether a call is waiting or being answered."""
     counters = {name: float(value) for name, value in _COUNTER.findall(str(server.handle_metrics()))}
     is_busy = bool(counters.get("requests_processing") or counters.get("requests_deferred"))
     return counters.get("prompt_tokens_total", 0.0) + counters.get("prompt_tokens_cached_total", 0.0), is_busy
@@ -153,7 +153,7 @@ def _exit_in_order(number: int, frame: FrameType | None) -> None:
 
 
 def _report(report: EngineReport) -> None:
-    """Tell the process that started this one whether it is ready."""
+    """Print the startup report for the process that started this one."""
     sys.stdout.write(msgspec.json.encode(report).decode() + "\n")
     sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""Find the process that serves a local model, or start it. All processes that use one folder of models share it."""
+"""Find or start the engine process of a local model. All users of a folder of models share its engine processes."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ from .engine_state import EngineReport, EngineState, read_engine_state
 from .model_folder import ModelFolder
 
 IDLE_SECONDS = 300.0
-"""How long an engine stays without a call before it ends."""
+"""How long an engine waits without a call before it exits."""
 START_SECONDS = 180.0
-"""How long an engine can take to load its model."""
+"""How long an engine may take to start, including the loading of its model."""
 POLL_SECONDS = 0.05
 MODULE = "podium.engines.local.engine_process"
 PASSED_ON = ("PYTHONPATH", "LD_LIBRARY_PATH")
@@ -51,7 +51,7 @@ class LocalEngine:
         return self.state_path.with_suffix(".log")
 
     def find_running(self) -> EngineState | None:
-        """Return the state of the engine if it is running."""
+        """Return the state of the engine, or None if it is not running."""
         state = read_engine_state(self.state_path)
         if state is None:
             return None
@@ -62,8 +62,8 @@ class LocalEngine:
     async def ensure_running(self) -> EngineState:
         """Return the state of the engine, and start it if needed. Of several callers, only one starts it.
 
-        Raise Mistake if the model is not installed, DependencyMissing if a package or library is, and OutsideFailed if
-        the engine cannot be started.
+        Raise Mistake if the model is not installed, DependencyMissing if a package or a library is missing, and
+        OutsideFailed if the engine cannot be started for another reason.
         """
         while True:
             if (state := self.find_running()) is not None:
@@ -74,7 +74,7 @@ class LocalEngine:
             await sleep(POLL_SECONDS)
 
     def ask_to_end(self) -> None:
-        """Make the engine end, if it is running, after the calls that it is answering."""
+        """Make the engine exit, if it is running, after it has answered its current calls."""
         self.state_path.unlink(missing_ok=True)
 
     async def _start(self) -> EngineState:
@@ -85,7 +85,7 @@ class LocalEngine:
                 f"the local model {self.name} needs {format_size(model.memory)} of memory, and "
                 f"{format_size(free)} are free; close other programs, or use a smaller model"
             )
-        self.state_path.unlink(missing_ok=True)  # it is that of an engine that has ended
+        self.state_path.unlink(missing_ok=True)  # left behind by an engine that was killed
         arguments = (self.state_path, self.folder.weights_path(self.name), model.served_window, self.idle_seconds)
         report = await run_engine_process(*map(str, arguments), environ=self.environ, log=self.log_path)
         if report.missing:
@@ -93,20 +93,26 @@ class LocalEngine:
         state = read_engine_state(self.state_path)
         if report.failed or state is None:
             raise OutsideFailed(
-                report.failed or f"the local engine ended while it loaded {self.name}; see {self.log_path}"
+                report.failed or f"the local engine was stopped after it loaded {self.name}; see {self.log_path}"
             )
         return state
 
 
 async def check_library(environ: Mapping[str, str], folder: ModelFolder) -> None:
-    """Raise DependencyMissing if models cannot run here, because a package or a library is missing."""
+    """Raise DependencyMissing if local models cannot run because a package or a library is missing.
+
+    Raise OutsideFailed if the check itself fails.
+    """
     report = await run_engine_process("--check", environ=environ, log=folder.root / "engine" / "check.log")
     if report.missing or report.failed:
         raise DependencyMissing(report.missing or report.failed)
 
 
 async def run_engine_process(*arguments: str, environ: Mapping[str, str], log: Path) -> EngineReport:
-    """Start an engine process, which outlives this one, and return its first report."""
+    """Start an engine process, which may outlive this one, and return its startup report.
+
+    Raise OutsideFailed if there is no valid report within `START_SECONDS`.
+    """
     log.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     reading, writing = os.pipe()
     try:
@@ -126,7 +132,7 @@ async def run_engine_process(*arguments: str, environ: Mapping[str, str], log: P
 
 
 def _spawn_engine_process(arguments: Sequence[str], environ: Mapping[str, str], *, output: int, log: Path) -> int:
-    """Start an engine process in its own session, without any keys in its environment, and return its id."""
+    """Start an engine process in its own session, without provider keys in its environment. Return its process id."""
     pid = os.posix_spawn(
         sys.executable,
         # Without -P, a module in the current folder could shadow one of Podium's.
@@ -150,10 +156,10 @@ async def _read_report(descriptor: int, log: Path) -> EngineReport:
         await wait_readable(descriptor)
         data = os.read(descriptor, 65_536)
         if not data:
-            raise OutsideFailed(f"the local engine ended while it started; see {log}")
+            raise OutsideFailed(f"the local engine exited during startup; see {log}")
         line += data
     try:
-        # A library may print lines of its own before.
+        # A library may print other lines before the report.
         return msgspec.json.decode(line.splitlines()[-1], type=EngineReport)
     except msgspec.MsgspecError:
         raise OutsideFailed(f"the local engine printed an unexpected line; see {log}") from None

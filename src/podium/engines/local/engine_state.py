@@ -1,4 +1,4 @@
-"""What the process that serves a local model and the processes that call it tell each other."""
+"""The state and the startup report that the process of a local model publishes for its callers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from msgspec import Struct
 
 
 class EngineState(Struct, frozen=True, kw_only=True):
-    """A running engine: its process, its address and the token that it requires."""
+    """A running engine: its process id, its address and the token that it requires."""
 
     pid: int
     url: str
@@ -17,7 +17,7 @@ class EngineState(Struct, frozen=True, kw_only=True):
 
 
 class EngineReport(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The first line that an engine prints: it is ready, or a sentence about what is missing or has failed."""
+    """The line that an engine prints at startup: what is missing or has failed. Both are empty if it is ready."""
 
     missing: str = ""
     failed: str = ""

