@@ -45,7 +45,7 @@ class AnswerProgress:
         self.has_replied = False
         """Whether the agent replied through a tool, so that no text is needed."""
         self.looping_tool = ""
-        """The tool that the model called too often. Then the next reply must be a report without calls."""
+        """The tool that the model called too often, or empty. If it is set, the next reply must contain no calls."""
         self._spec = spec
         self._is_continued = False
         self._is_corrected = False
@@ -54,8 +54,8 @@ class AnswerProgress:
     def judge_reply(self, reply: ModelReplied, *, is_last: bool) -> Iterator[Piece | ModelAskedAgain]:
         """Yield the pieces that follow a reply. If the reply completes the answer, the last piece is Finished.
 
-        Otherwise, the last one is what the model must be asked again. Raise AgentFailed if there is no answer.
-        `is_last` means that no further call is allowed.
+        Otherwise, it is ModelAskedAgain, with the prompt for the next call. Raise AgentFailed if the reply cannot be
+        used and the model is not asked again. `is_last` means that no further call is allowed.
         """
         if reply.stop == "content_filter" and not reply.text.strip():
             raise make_refusal_failure(self._spec.agent.name)
@@ -75,7 +75,7 @@ class AnswerProgress:
             yield Finished(reply.stop, by_tool=self.has_replied)
 
     def ask_for_report(self, tool: str, count: int) -> ModelAskedAgain:
-        """Return the question that ends a loop of identical calls. The next reply must be a report without calls."""
+        """Return the request for a report that ends a loop of identical calls. The next reply must contain no calls."""
         self.looping_tool = tool
         return ModelAskedAgain(
             reason=f"it called {tool} {count} times with the same arguments",
@@ -88,7 +88,7 @@ class AnswerProgress:
         return AgentFailed(Failure(kind="engine", agent=self._spec.agent.name, message=message))
 
     def _find_fault(self, reply: ModelReplied) -> ModelAskedAgain | None:
-        """Return why the reply cannot be used, with what the model is asked then; None if it can be used."""
+        """Return why the reply cannot be used, and the prompt that asks for another one; None if it can be used."""
         if reply.stop == REPETITION:
             return ModelAskedAgain(reason="its model repeated the same text without end", prompt=STOP_REPEATING)
         # With an output schema, JSON is a valid answer.

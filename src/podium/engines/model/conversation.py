@@ -62,7 +62,7 @@ class Conversation:
         )
 
     def add_follow_up(self, reply: ModelReplied, asked: ModelAskedAgain | None) -> None:
-        """Add what the model was asked after a reply that could not be used. Older logs contain only the reply."""
+        """Add the prompt that followed a reply within the turn. `asked` is None for older logs, which lack it."""
         text = asked.prompt if asked is not None else CONTINUE if reply.stop == CUT_OFF else USE_TOOL_INTERFACE
         self.messages.append(Message(role="user", text=text))
 
@@ -137,9 +137,9 @@ class Conversation:
             self.messages.append(Message(role="assistant", text=past.reply))
 
     def _remove_reply(self, before: int) -> None:
-        """Remove the reply that ends a turn, back to the results of earlier tool calls. The next prompt corrects it.
+        """Remove the refused reply at the end of a turn, back to the results of earlier tool calls.
 
-        The first `before` messages do not belong to the reply. Messages from the user stay.
+        The first `before` messages and the user's messages stay. The next prompt asks for a correction.
         """
         while len(self.messages) > before and self.messages[-1].role == "tool":
             self.messages.pop()  # the result of a call with which the model replied

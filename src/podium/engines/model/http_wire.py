@@ -1,6 +1,7 @@
 """Send streaming POST requests for the HTTP adapters, and build failures that quote the provider's message.
 
-An adapter builds the request and supplies the reply format. Retries, costs and timeouts are handled elsewhere.
+An adapter builds the request and supplies the reply format. A server that is silent for too long is a failure. Retries
+and costs are handled elsewhere.
 """
 
 from __future__ import annotations
@@ -178,7 +179,7 @@ class _SilenceTimer:
         self._started_at = time.monotonic()
 
     async def limit(self, waiting: Awaitable[T]) -> T:
-        """Wait for the server. Raise OutsideFailed if that takes too long since the last part of the reply."""
+        """Wait for the server. Raise OutsideFailed if too much time has passed since the last part of the reply."""
         if self._seconds is None:
             return await waiting
         # A cancel scope takes as long as parsing a part, so there is none unless a limit is set.
@@ -223,7 +224,7 @@ async def _drain_response(content: aiohttp.StreamReader) -> None:
 
 
 def build_call_url(base_url: str, path: str, *, version: str = "") -> URL:
-    """Return the URL for model calls. `base_url` may already end in `version`. Raise Mistake if it is not HTTP."""
+    """Return the URL for model calls; `base_url` may end in `version`. Raise Mistake if it is not an HTTP URL."""
     try:
         url = URL(base_url.strip())
     except ValueError:
@@ -241,7 +242,7 @@ def find_proxy(base_url: str) -> str | None:
 
 
 def parse_retry_after(value: str, *, now: datetime) -> float | None:
-    """Parse a Retry-After header, which contains seconds or a date, and return the seconds to wait."""
+    """Return the seconds to wait according to a Retry-After header (seconds or a date); None if it is invalid."""
     try:
         seconds = float(value)
     except ValueError:

@@ -1,7 +1,7 @@
 """Call models, with retries, fallback models and a budget.
 
-Every attempt is a step: an attempt whose outcome is on the timeline is not repeated, so a
-crash between two attempts loses neither of them. The earlier attempts determine which model is called next.
+Every attempt is a step: after a crash, an attempt whose outcome is on the timeline is not repeated.
+The earlier attempts determine which model is called next.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ BUDGET_WAIT_SECONDS = 10.0
 """How long a call waits for budget before it checks again. It is woken earlier when another call ends."""
 
 GRACE = 1.25
-"""How much longer a turn waits for a part of a reply than the call itself."""
+"""The factor by which a turn waits longer for a part of a reply than the call itself."""
 
 ToolCallMode = Literal["auto", "native", "text"]
-"""How a model calls tools: through the tool interface, in the text of its replies, or as its abilities suggest."""
+"""How a model calls tools: as its abilities suggest, through the tool interface, or in the text of its replies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,7 +80,7 @@ class Model:
     """A model that can be called: its adapter, price, throttle, limits, context window and tested abilities.
 
     `window` returns the size of the context window in tokens, or None if it is unknown. It is called
-    only for long conversations, because the first lookup is slow. `max_tokens` is the longest reply to ask for.
+    only for long conversations, because the first lookup is slow. `max_tokens` limits the length of a reply.
     """
 
     wire: Wire
@@ -228,7 +228,7 @@ class ModelCaller:
         estimate = self._estimate_call(model, expected)
         # A schema that does the same as the only tool needs no emulation.
         is_emulated = model.emulates_tools and not call.schema_tool
-        # The text of an emulated call is JSON; people see only the answer in it.
+        # The text of an emulated call is JSON; only the answer in it is shown.
         answer = AnswerStream() if is_emulated and call.tools else None
         while not await self._has_room(at, estimate):
             yield Postponed(BUDGET_WAIT_SECONDS)
@@ -277,7 +277,7 @@ class ModelCaller:
                 yield at.record_outcome(replied)
 
     def _report_queue(self, at: Scope, model: Model, ahead: int) -> None:
-        """Tell the user that a call waits because the provider is busy with other calls."""
+        """Record a notice that a call waits because the provider is busy with other calls."""
         text = (
             f"{self._spec.agent.name} waits for {model.provider or model.name} ({format_count(ahead, 'call')} ahead)."
         )
@@ -285,7 +285,7 @@ class ModelCaller:
             at.record_each_time(Noticed(text=text))
 
     def _find_format(self, model: Model, system: str) -> ReplyFormat | None:
-        """Return the format of the reply, or None for free text. The summary of a conversation has its own prompt."""
+        """Return the format of the reply, or None for free text, as in a summary, which has its own system prompt."""
         if system != self._spec.system:
             return None
         wanted = None if model.abilities.json_schema is False else self._spec.reply_format()

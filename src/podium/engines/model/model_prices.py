@@ -35,7 +35,7 @@ _PRICE_LIST_NAMES = {"gemini": "google", "xai": "x-ai", "bedrock": "aws", "verte
 def calculate_cost(provider: str, model: str, usage: Usage, *, at: datetime | None = None) -> float | None:
     """Return the cost of one call in dollars at the time `at` (default: now), or None if the price is unknown.
 
-    Models on local servers cost nothing. The first call takes 0.2 s, because it loads all prices.
+    Models of providers without a key cost nothing. The first lookup takes 0.2 s, because it loads all prices.
     """
     prices = _remembered_prices.get((provider, model)) or _find_model_prices(provider, model)
     if prices is None:
@@ -94,7 +94,7 @@ def find_similar_models(provider: str, model: str) -> tuple[str, ...] | None:
     """Return the known models of a provider whose names are closest to an unknown name.
 
     Return None if the model is known, or if nothing is known about the provider's models. The first
-    call takes 0.2 s, because it loads all prices.
+    lookup takes 0.2 s, because it loads all prices.
     """
     known = PROVIDERS.get(provider.lower())
     if known is None or known.key_name is None or model == known.default_model:
@@ -110,7 +110,7 @@ def find_similar_models(provider: str, model: str) -> tuple[str, ...] | None:
 
 
 def suggest_models(provider: str, model: str) -> str:
-    """Return a hint with similar models for an unknown model; empty if the model is known."""
+    """Return a hint for an unknown model; empty if the model is known, or if the provider's models are not."""
     similar = find_similar_models(provider, model)
     if similar is None:
         return ""
@@ -118,7 +118,7 @@ def suggest_models(provider: str, model: str) -> str:
 
 
 def describe_unknown_model(provider: str, model: str) -> str | None:
-    """Return a message about an unknown model, with a hint; None if the model is known."""
+    """Return a message about an unknown model, with a hint; None if there is no hint."""
     hint = suggest_models(provider, model)
     return f"{provider} has no known model {model!r}; {hint}" if hint else None
 

@@ -126,9 +126,9 @@ def _encode_tool(tool: Tool) -> dict[str, Any]:
 
 
 class _SealedFields(Struct, frozen=True, omit_defaults=True):
-    """Provider data of a message with tool calls, by call id. Without it, some servers reject the tool results.
+    """Provider data of a message with tool calls. Without it, some servers reject the tool results.
 
-    DeepSeek requires its reasoning, and Gemini requires a signature for every call.
+    DeepSeek requires its reasoning (`thinking`), and Gemini a signature for every call (`extra`, keyed by call id).
     """
 
     thinking: dict[str, str] = {}

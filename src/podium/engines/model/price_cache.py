@@ -43,7 +43,10 @@ class PriceCache:
         return True
 
     def load_and_store(self, provider: str, model: str) -> None:
-        """Load the price list and store the facts about a model in the file."""
+        """Load the price list and store the facts about a model in the file.
+
+        Nothing is stored if the price is unknown or depends on the time of day, or if the file is full.
+        """
         facts = describe_model(provider, model)
         content = self._read()
         if facts is None or len(content.models) >= MAX_MODELS:

@@ -1,8 +1,8 @@
 """Throttle calls to a provider: enforce rate limits, queue calls, and back off while the provider fails.
 
-There is one throttle for each provider address, shared by all agents in a process. It enforces the
-account's limits. After an outage it sends a single probe instead of a hundred calls. The caller
-retries failed calls.
+There is one throttle for each server address or local model, shared by all agents of an app. It
+enforces the configured limits. During an outage it sends a single probe instead of a hundred calls.
+The caller retries failed calls.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ FIRST_HOLD = 1.0
 LONGEST_HOLD = 30.0
 FAILURES_BEFORE_HOLD = 2
 QUEUE_NOTICE_SECONDS = 5.0
-"""How long a call waits for other calls before its queue is reported."""
+"""How long a call waits for other calls before the wait is reported."""
 
 OnWait = Callable[[int], None]
-"""Called with the number of calls that are ahead of a call in the queue."""
+"""Called with the number of calls ahead of a waiting call: those in flight, and those before it in the queue."""
 
 
 class ProviderThrottle:
@@ -80,8 +80,8 @@ class ProviderThrottle:
     def reserve_slot(self, tokens: int, on_wait: OnWait | None = None) -> CallSlot:
         """Return the slot for a call of about `tokens` tokens. Entering the slot waits until the call can start.
 
-        Record the outcome of the call inside the block. `on_wait` is called if the call has waited for some seconds
-        because the provider already works on as many calls as it may at once.
+        Record the outcome of the call inside the block. `on_wait` is called if, after some seconds, the call still
+        waits and as many calls as allowed are in flight.
         """
         return CallSlot(self, tokens, on_wait)
 
@@ -125,7 +125,7 @@ class ProviderThrottle:
     # The queue
 
     def _seconds_until_ready(self, tokens: int) -> float:
-        """Return the seconds until the first call in the queue can start; infinity if it must wait to be woken."""
+        """Return the seconds until a call at the head of the queue can start; infinity if it must wait to be woken."""
         if self._probe is not None or self._in_flight >= self._concurrent:
             return math.inf
         now = self._clock()

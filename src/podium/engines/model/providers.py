@@ -21,11 +21,12 @@ class Provider(Struct, frozen=True, kw_only=True):
     """A model provider.
 
     `key_name` is the environment variable with the API key, or None if no key is needed.
-    `default_model` is empty if the user installs the models. `asks_usage` is false if the provider
+    `default_model` is empty if the user has to name a model. `asks_usage` is false if the provider
     rejects requests for usage; `takes_schema` is false if it does not support response schemas.
-    `host_name` is the server's own variable for its listening address. `limit_name` is the field of a
-    request that limits the length of the reply. `server_name` is the product name of a server that users
-    run themselves. The provider `local` has no address: Podium starts its engine and finds it by itself.
+    `host_name` is the environment variable in which the server itself reads its listening address.
+    `limit_name` is the field of a request that limits the length of the reply. `server_name` is the product
+    name of a server that users run themselves. The provider `local` has no address, because Podium starts
+    its engines.
     """
 
     name: str
@@ -141,7 +142,7 @@ ALIASES = {
 
 
 def find_provider(name: str) -> Provider:
-    """Return the provider with this name. Raise Mistake with similar names if it is unknown."""
+    """Return the provider with this name. Raise Mistake if it is unknown; the message suggests similar names."""
     found = PROVIDERS.get(name.lower())
     if found is None:
         # Every command imports this module, and only this error needs difflib.
@@ -192,7 +193,7 @@ def find_configured_provider(environ: Mapping[str, str]) -> Provider | None:
 
 
 def describe_stopped_server(provider: str, url: str) -> str:
-    """Return a message that a server on this machine is not running."""
+    """Return the message for a server on this machine that is not running."""
     known = PROVIDERS.get(provider)
     name = known.server_name if known is not None else ""
     subject = f"{name} is not running" if name else f"no server of {provider} is running"

@@ -13,21 +13,21 @@ MOST_IDENTICAL_CALLS = 3
 
 
 class RepeatedCalls:
-    """Follows the calls of a turn. A call repeats another if nothing else was called in between.
+    """Follows the calls of a turn. A call is a repeat if the call directly before it was identical.
 
-    Tools that are meant to be called again, because their answer changes, are exempt.
+    Calls to polling tools, whose answers change by themselves, are never repeats.
     """
 
     def __init__(self, tools: Mapping[str, Tool]) -> None:
         self.identical_calls = 0
-        """The number of identical calls at the end of the turn so far."""
+        """The number of identical calls in a row, up to the last call."""
         self._tools = tools
         self._last_call: ToolUse | None = None
         self._last_answer = ToolAnswer(text="")
 
     @property
     def is_looping(self) -> bool:
-        """Whether the model made the same call too often."""
+        """Whether the model made the same call too often in a row."""
         return self.identical_calls >= MOST_IDENTICAL_CALLS
 
     def find_repeats(self, calls: Sequence[ToolUse]) -> set[int]:
@@ -41,7 +41,10 @@ class RepeatedCalls:
         return repeats
 
     def add_answers(self, calls: Sequence[ToolUse], answers: Mapping[int, ToolAnswer]) -> list[ToolAnswer]:
-        """Return the answers of all calls in order; a repeated call gets the answer of the call that it repeats."""
+        """Return the answers of all calls in order. `answers` has those of the calls that were run, keyed by position.
+
+        A repeat gets the answer of the call that it repeats, with a remark.
+        """
         found: list[ToolAnswer] = []
         for number, call in enumerate(calls, 1):
             answer = answers.get(number)

@@ -1,26 +1,26 @@
-"""Notice a reply that repeats itself without end, while it is streamed."""
+"""Detect a reply that repeats itself endlessly, while it is streamed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 CHECK_EVERY = 1_000
-"""After how many new characters the end of a reply is looked at again, because each look costs time."""
+"""How many new characters must arrive before a reply is checked again, because each check takes time."""
 LEAST_REPEATS = 12
 LEAST_CHARACTERS = 3_000
 LEAST_PIECES = 3
-"""A repetition must be this many times as long as the last piece: a reply that came at once has ended anyway."""
+"""A repetition must be this many times as long as the last piece: a reply that arrived at once has already ended."""
 LONGEST_UNIT = 500
-"""The longest text whose repetition is noticed, in characters."""
+"""The longest text, in characters, whose repetition is detected."""
 _WINDOW = LONGEST_UNIT * LEAST_REPEATS + LONGEST_UNIT
 _PROBES = (24, 240)
-"""Lengths of the end that is looked for in front of itself. The end of a unit may itself be a short repetition."""
+"""How many characters at the end are searched for before it: two lengths, as a unit may end in a short repetition."""
 MOST_PIECES = 5_000
-"""How many pieces at the end of a reply are looked at."""
+"""How many pieces at the end of a reply are checked."""
 
 
 def count_endless(pieces: Sequence[str]) -> int:
-    """Return how many characters at the end of a streamed reply only repeat the text before them."""
+    """Return how many characters at the end of a streamed reply only repeat the text before them; 0 if few do."""
     if not pieces:
         return 0
     repeating = count_repeating("".join(pieces[-MOST_PIECES:])[-_WINDOW:])

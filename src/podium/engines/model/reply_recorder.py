@@ -23,7 +23,7 @@ REPETITION = "repetition"
 class ReplyRecorder:
     """Collects a reply as it arrives, and builds the event to record for it.
 
-    With `is_stopped`, the rest of the reply is not wanted, because it only repeats itself.
+    Once `is_stopped` is true, the rest of the reply is not needed, because the reply only repeats itself.
     """
 
     def __init__(self, call: ModelCall, add_cost: Callable[[Usage], Usage]) -> None:
@@ -58,7 +58,10 @@ class ReplyRecorder:
                 self.end = part
 
     def _check_repetition(self, pieces: list[str]) -> None:
-        """End a reply that repeats itself, without what it repeats. Before endless space, the text is the reply."""
+        """End the reply if it repeats itself endlessly, and remove the repetitions.
+
+        If only white space is repeated, the text before it counts as a complete reply.
+        """
         self._unchecked = 0
         if not (repeated := count_endless(pieces)):
             return
@@ -101,7 +104,7 @@ class ReplyRecorder:
         )
 
     def estimate_usage(self, output_tokens: int) -> Usage:
-        """Estimate the usage of the call, given the length of its reply."""
+        """Estimate the usage of the call, given the number of tokens in its reply."""
         sent = len(self._call.system) + sum(map(count_characters, self._call.messages))
         sent += sum(map(count_tool_characters, self._call.tools))
         tokens = estimate_tokens(sent)

@@ -1,4 +1,4 @@
-"""Send a call with the JSON schema of its answer, and again without it to a server that does not accept the schema."""
+"""Send a call with the JSON schema of its answer, and without the schema if the server refuses it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _ABOUT_SCHEMA = re.compile(r"response_format|json.?schema|grammar|structured|too
 
 
 class SchemaFallback:
-    """Sends calls to one server. `refused` is shared by all wires of a process, so that each refusal happens once.
+    """Sends calls to one server. Wires share `refused`, so that each kind of call is refused only once.
 
-    Without `refused`, a call that is refused with its schema fails.
+    If `refused` is None, a call that is refused with its schema fails.
     """
 
     def __init__(self, server: str, refused: RefusedSchemas | None) -> None:
@@ -31,7 +31,7 @@ class SchemaFallback:
     async def stream(
         self, call: ModelCall, send: Callable[[ModelCall], AsyncGenerator[ReplyPart, None]]
     ) -> AsyncGenerator[ReplyPart, None]:
-        """Yield the reply to the call. If the server refuses the call with its schema, send it once more without."""
+        """Yield the reply to the call. If the server refuses such calls with a schema, send it without the schema."""
         kind = (self._server, call.model, any(tool.name != call.schema_tool for tool in call.tools))
         free = structs.replace(call, schema=None, schema_tool="")
         refused = set() if self._refused is None else self._refused
@@ -51,7 +51,7 @@ class SchemaFallback:
         async with aclosing(send(free)) as parts:
             async for part in parts:
                 if is_refused:
-                    refused.add(kind)  # only now: a call that fails in both ways has another fault
+                    refused.add(kind)  # only now: if both calls fail, the schema is not the reason
                 yield part
 
 

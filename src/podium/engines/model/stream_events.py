@@ -246,13 +246,13 @@ class ReplyParser:
         return [parse_tool_use(id, call.name, call.text) for id, call in zip(ids, self._calls, strict=True)]
 
     def _estimate_usage(self) -> Usage:
-        """Estimate the usage of a call that the server does not report, at four characters per token."""
+        """Estimate the usage of a call for which the server reports none, at four characters per token."""
         said = self._said + sum(len(call.text) for call in self._calls)
         return Usage(input_tokens=-(-self._sent // 4), output_tokens=-(-said // 4), calls=1, estimated=1)
 
 
 class _PartialToolCall(Struct):
-    """An incomplete tool call."""
+    """A tool call whose parts are still arriving."""
 
     id: str = ""
     name: str = ""
@@ -271,7 +271,7 @@ class _PartialToolCall(Struct):
 
 
 def read_sealed(sealed: str, decode: Callable[[str], Sealed]) -> Sealed | None:
-    """Decode the provider data of an earlier reply; None if it is empty or from another provider."""
+    """Decode the provider data of an earlier reply; None if it is empty or has another provider's format."""
     try:
         return decode(sealed) if sealed else None
     except NOT_JSON:
@@ -279,7 +279,7 @@ def read_sealed(sealed: str, decode: Callable[[str], Sealed]) -> Sealed | None:
 
 
 def parse_tool_use(id: str, name: str, arguments: str) -> ToolUse:
-    """Parse a tool call whose arguments are text."""
+    """Parse a tool call whose arguments are text. Text that is not a JSON object is kept in `unreadable`."""
     if not arguments.strip():
         return ToolUse(id=id, name=name)
     try:

@@ -1,7 +1,7 @@
 """Offer tools in the prompt, for models and servers without a tool interface.
 
-The tools are described in the system prompt, and the reply is one JSON object: a call or the answer. Where the server
-can, it keeps the reply to a JSON schema. Conversations are stored as for any other model, so that an agent can fall
+The tools are described in the system prompt, and the reply is one JSON object: a call or the answer. Servers that
+support JSON schemas enforce that format. Conversations are stored as for any other model, so that an agent can fall
 back from one kind of model to the other.
 """
 
@@ -34,7 +34,10 @@ _decoder = json.JSONDecoder(strict=False)
 
 
 def emulate_tools(call: ModelCall, *, takes_schema: bool) -> ModelCall:
-    """Return the call with its tools described in the prompt. With `takes_schema`, the reply is kept to a schema."""
+    """Return the call with its tools described in the prompt, and with earlier calls and results as text.
+
+    If there are tools and `takes_schema` is true, the call gets a schema for its reply.
+    """
     names = {use.id: use.name for message in call.messages for use in message.calls}
     messages = tuple(_merge_neighbours(_as_text(message, names) for message in call.messages))
     if not call.tools:
@@ -61,7 +64,7 @@ def _make_object(**properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def inline_references(schema: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a schema without `$defs`. A reference to itself becomes a schema that accepts anything."""
+    """Return a schema with its `$defs` inlined. A recursive or unknown reference becomes `{}` (any value)."""
     definitions = schema.get("$defs", {})
 
     def resolve(value: Any, open_names: tuple[str, ...]) -> Any:
@@ -107,7 +110,10 @@ def _describe_type(schema: Mapping[str, Any]) -> str:
 
 
 def _as_text(message: Message, names: Mapping[str, str]) -> Message:
-    """Return the message without calls: a call is written as the model writes it, and a result is a user message."""
+    """Return the message as text: calls become the JSON that the model writes, and a result becomes a user message.
+
+    Text beside calls is left out.
+    """
     if message.role == "tool":
         return Message(role="user", text=f"[result of {names.get(message.answers, 'the tool')}]\n{message.text}")
     if message.role == "user" or not (message.calls or message.text):
@@ -150,7 +156,7 @@ def decode_answer(text: str) -> str | None:
 
 
 class AnswerStream:
-    """Decodes the answer in a reply while the reply is streamed."""
+    """Decodes the answer in a reply while the reply is streamed, if the answer is a string."""
 
     def __init__(self) -> None:
         self.decoded = ""

@@ -1,7 +1,8 @@
 """Run the tool loop: call the model, run the tools that it calls, and repeat until there is an answer.
 
-Podium has its own loop, so that it can record, pause and cancel every step. Every model call and
-every tool call is a step: if its outcome is on the timeline, it is not repeated.
+Podium has its own loop, so that it can record, pause and cancel every step. A model call is a step: if
+its outcome is on the timeline, it is not repeated. So is a call to a tool with `is_step`; other tools
+have no effects or record their own steps.
 """
 
 from __future__ import annotations
@@ -46,7 +47,10 @@ KEPT_SHARE = 0.25
 """The share of the context window that is kept verbatim when a conversation is compacted."""
 
 FALLBACK_WINDOW = 16_000
-"""The context window, in tokens, assumed for an unknown model that rejected a conversation as too long."""
+"""The context window, in tokens, assumed for a model whose window is unknown.
+
+A conversation of up to half this size is compacted only if the model rejects it as too long.
+"""
 
 SUMMARY_PROMPT = (
     "You summarise an agent's work for the agent itself, which will continue from your summary alone. Keep what was "
@@ -312,7 +316,7 @@ class ModelSession:
 
 
 def _count_earlier_calls(turn: Scope) -> int:
-    """Return how many model calls the first attempt at this turn made, if this is the second attempt."""
+    """Return how many model calls the first attempt at this turn made; 0 if this is the first attempt."""
     path, _, attempt = turn.path.rpartition("~")
     if not attempt.isdecimal():
         return 0

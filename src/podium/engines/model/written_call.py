@@ -1,8 +1,8 @@
 """Read tool calls that a model wrote as text, because the model or its server does not support the tool interface.
 
-A reply counts only if it consists entirely of calls, bare, in fences or in the wrappings of open models; a sentence
-may precede calls in `<tool_call>` tags. An answer that contains JSON, or that shows what a call looks like, is still
-an answer. This module only reads text; whether a call is allowed is decided where all calls are decided.
+A reply counts only if it consists entirely of calls, bare, in fences or in the wrappings of open models. Sentences may
+precede calls in `<tool_call>` tags. An answer that contains JSON, or that shows what a call looks like, is still an
+answer. This module only reads text; whether a call is allowed is decided elsewhere, as for all calls.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def read_written_reply(text: str, tools: Mapping[str, Mapping[str, Any]]) -> Wri
 
 
 def find_unreadable_call(text: str, tools: Collection[str]) -> str | None:
-    """Return the tool that a reply tries to call, if the reply is only such an attempt and its format is broken."""
+    """Return the name of the tool that a reply tries to call, if the reply is only a call with a broken format."""
     if not tools or not _may_be_call(text):
         return None
     try:
@@ -134,7 +134,10 @@ def is_machine_text(text: str) -> bool:
 
 
 def was_shown(call: WrittenCall, texts: Iterable[str]) -> bool:
-    """Return whether one of these texts contains the call, apart from layout, line numbers and wrapping."""
+    """Return whether one of these texts contains the call.
+
+    Only letters are compared, because layout, line numbers and wrapping may differ.
+    """
     whole = _keep_letters(call.source)
     arguments = _keep_letters(json.dumps(call.arguments, ensure_ascii=False) if call.arguments else call.unreadable)
     name = _keep_letters(call.name)
@@ -177,10 +180,13 @@ def _may_be_call(text: str) -> bool:
 
 
 def _split_prose(text: str) -> tuple[str, str]:
-    """Return the sentences before the first line that starts with a tag, and the rest."""
+    """Return the sentences before the first `<tool_call>` tag at the start of a line, and the rest.
+
+    The model's thoughts at the beginning are removed.
+    """
     text = _THOUGHT.sub("", text.strip()).strip()
     prose = ""
-    # Tags inside a fence are quoted. In front of that, an odd number of fence lines means an open fence.
+    # A tag inside a fence is quoted. An odd number of fence lines before the tag means that a fence is open.
     if (tag := _TAG_LINE.search(text)) is not None and not len(_FENCE_LINE.findall(text, 0, tag.start())) % 2:
         prose, text = text[: tag.start()].strip(), text[tag.start() :]
         if prose.startswith(("{", "[", "<", "```")):
@@ -239,7 +245,7 @@ def _unwrap_calls(value: Any) -> Iterator[Any]:
 
 
 def _make_call(value: Any, source: str) -> WrittenCall | _Echo:
-    """Return the call that a JSON value describes. Raise _NotCalls if it describes none."""
+    """Return the call, or the echo of a tool's description or result, in a JSON value. Raise _NotCalls for others."""
     if isinstance(value, dict) and isinstance(value.get("function"), dict):
         value = value["function"]
     if not isinstance(value, dict):
