@@ -132,7 +132,7 @@ async def test_a_slow_server_is_tested_as_far_as_the_time_allows() -> None:
 
     assert took < 10
     assert (abilities.streaming, abilities.system_prompt) == (True, True)
-    assert results["concurrency"].text == "not tested: the time for the test was over"
+    assert results["concurrency"].text == "not tested: the test reached its time limit"
 
 
 async def test_a_server_that_answers_calls_at_once_is_recognised() -> None:
@@ -153,7 +153,7 @@ async def test_the_other_api_is_tested_too_without_a_schema() -> None:
         abilities, results = await probe_server(server, provider="anthropic", key="sk-any-222222")
 
     assert (abilities.streaming, abilities.native_calls, abilities.json_schema) == (True, True, None)
-    assert results["JSON schema"].text == "not tested: Podium sends no schema through this API"
+    assert results["JSON schema"].text == "not tested: Podium sends schemas as tools through this API"
     assert len(server.calls) == 8  # a paid test makes few calls
 
 

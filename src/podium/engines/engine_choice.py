@@ -43,7 +43,7 @@ class ModelAddress:
 class CallOptions:
     """How a model is called: what is known about its abilities, and the limits on calls to its server.
 
-    `max_tokens` is the longest reply to ask for.
+    `max_tokens` limits the length of a reply.
     """
 
     abilities: ModelAbilities = UNTESTED
@@ -194,7 +194,7 @@ class Engines:
         )
 
     def _prepare_price(self, provider: str, model: str) -> None:
-        """Read the price of a model from the cache or, before its first reply arrives, load it in the background."""
+        """Read the price of a model from the cache, or load it in the background while the first reply is awaited."""
         if self._price_cache is None:
             if not self._throttles:
                 self._run_in_background(model_prices.load_prices)
@@ -234,7 +234,10 @@ def resolve_model_address(
 
 
 def find_key(address: ModelAddress, environ: Mapping[str, str], *, user: str) -> str:
-    """Return the key for a provider, or "" if it needs none. Raise KeyNotSet with the name of the user of the model."""
+    """Return the provider's key, or "" if it is not set.
+
+    Raise KeyNotSet if the provider requires a key at this address. `user` is the agent that the message names.
+    """
     provider = address.provider
     key = environ.get(provider.key_name or "", "")
     if provider.key_name and not key and address.url == provider.base_url:
@@ -296,5 +299,5 @@ def _make_throttle(options: CallOptions) -> ProviderThrottle:
 
 
 def _find_window(provider: str, model: str, tested: int | None) -> int | None:
-    """Return the context window that the server reported or, if it was not asked, the one in the price list."""
+    """Return the context window that a test has shown or, if there is none, the one in the price list."""
     return tested or model_prices.find_context_window(provider, model)

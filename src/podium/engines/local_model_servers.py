@@ -29,7 +29,7 @@ ASK_SECONDS = 5.0
 MOST_BYTES = 1024 * 1024
 
 OWNERS = {"library": "ollama", "llamacpp": "llamacpp", "vllm": "vllm", "organization_owner": "lmstudio"}
-"""The kinds of servers, by the owner of the models that they list."""
+"""The provider for each value of `owned_by` in a server's list of models."""
 
 ANY_SERVER = "vllm"
 """The provider for a server of an unknown kind. It has no features beyond the API that all of them share."""
@@ -126,9 +126,9 @@ async def _fetch_model_list(client: ClientSession, url: str) -> list[ModelEntry]
 
 
 async def fetch_document(client: ClientSession, url: str, *, post: object = None, **options: Any) -> bytes | None:
-    """Return the body of a short response; None if there is none. `post` is a JSON document to send.
+    """Return the body of a response; None if the request fails or the body is too long.
 
-    `options` are options of the HTTP client.
+    `post` is a JSON document to send, and `options` are options of the HTTP client.
     """
     from aiohttp import ClientError
 
@@ -151,7 +151,7 @@ async def fetch_document(client: ClientSession, url: str, *, post: object = None
 def list_address_candidates(address: str, environ: Mapping[str, str], provider: str = "") -> tuple[ServerAddress, ...]:
     """Return the addresses to ask for a server that the user has named: a URL, a host with a port, or a provider.
 
-    `provider` is the server's provider, if it is known. Raise Mistake if it cannot be an address.
+    `provider` is the server's provider, if it is known. Raise Mistake if `address` is none of these.
     """
     known = {one.name: resolve_base_url(one, environ) for one in PROVIDERS.values() if not one.key_name}
     if address.lower() in known:

@@ -32,18 +32,18 @@ MOST_CONCURRENT = 8
 
 @dataclass(frozen=True, slots=True)
 class ProbeLimits:
-    """How long a test takes at most, in seconds. The other limits are shares of it."""
+    """The time limits of a test, in seconds. `whole` limits the whole test; the other limits are shares of it."""
 
     whole: float = TEST_SECONDS
 
     @property
     def first_token(self) -> float:
-        """The limit for the first reply, for which a local server may have to load the model."""
+        """The limit for the start of the first reply, before which a local server may have to load the model."""
         return self.whole / 2
 
     @property
     def reading(self) -> float:
-        """How long the first reply is read after it has begun. That is enough to know the speed."""
+        """How long the first reply is read after it has begun. That is enough to measure the speed."""
         return self.whole / 6
 
     @property
@@ -78,9 +78,9 @@ class ModelProber:
     async def probe(self) -> ModelAbilities:
         """Make all probes within the time limit, and return what they have shown.
 
-        Raise OutsideFailed if the server cannot be called at all.
+        Raise OutsideFailed if the first call fails in a way that shows that no other call can succeed.
         """
-        why = "the time for the test was over"
+        why = "the test reached its time limit"
         with move_on_after(self._limits.whole):
             if await self._probe_streaming():
                 await self._probe_calls()
@@ -94,7 +94,7 @@ class ModelProber:
         return self._abilities
 
     async def _probe_streaming(self) -> bool:
-        """Measure a long reply. Return False if there was none, so that no further call is worth its time."""
+        """Measure a long reply. Return False if the server sent nothing in time, so that other probes are useless."""
         self._announce(probes.STREAMING)
         limits = self._limits
         reply = await measure_call(
@@ -112,7 +112,7 @@ class ModelProber:
         return reply.pieces > 0 or not reply.is_cut
 
     async def _probe_calls(self) -> None:
-        """Make the calls that need one reply each."""
+        """Probe the system prompt, the tool calls and the JSON schema."""
         result = probes.judge_system_prompt(await self._call(probes.SYSTEM_PROMPT))
         self._add_result(result, system_prompt=_as_bool(result))
         native = await self._call(probes.NATIVE_CALLS)
@@ -123,7 +123,7 @@ class ModelProber:
             written = probes.judge_written_calls(await self._call(probes.WRITTEN_CALLS))
         self._add_result(written, written_calls=_as_bool(written))
         if self._address.provider.wire != "openai":
-            self._add_result(probes.make_skipped(probes.JSON_SCHEMA, "Podium sends no schema through this API"))
+            self._add_result(probes.make_skipped(probes.JSON_SCHEMA, "Podium sends schemas as tools through this API"))
             return
         result = probes.judge_json_schema(await self._call(probes.JSON_SCHEMA))
         self._add_result(result, json_schema=_as_bool(result))
@@ -196,7 +196,10 @@ class ModelProber:
 
 
 async def measure_call(wire: Wire, call: ModelCall, *, seconds: float, reading: float | None = None) -> ProbeReply:
-    """Make a call and return its reply. Stop after `seconds`, or `reading` seconds after the reply has begun."""
+    """Make a call and return its reply with its timing, or with the error if the call failed. Stop after `seconds`.
+
+    With `reading`, `seconds` is only the limit for the first piece; the rest is read for `reading` seconds.
+    """
     meter = _ReplyMeter()
     error: OutsideFailed | None = None
     with CancelScope(deadline=meter.started_at + seconds) as scope:

@@ -20,10 +20,10 @@ MOST_TOKENS = 1024
 """The limit for each reply. Models that think first need more than the few words that are asked for."""
 
 CONCURRENCY_TOKENS = 32
-"""The limit for replies whose times are compared. They are longer than that, so that all have the same length."""
+"""The limit for replies whose times are compared. Every reply exceeds it, so all are cut to the same length."""
 
 PROMPT_TOKENS = 200
-"""More tokens than the prompt of any of these calls has."""
+"""An upper limit for the number of tokens in the prompt of each of these calls."""
 
 Verdict = Literal["yes", "no", "unknown"]
 
@@ -50,7 +50,7 @@ SCHEMA: dict[str, Any] = {
 }
 
 REJECTIONS = frozenset((400, 404, 405, 415, 422, 500, 501))
-"""The statuses with which servers refuse a field that they do not support. Some do not tell it from an own failure."""
+"""The statuses with which servers refuse a field that they do not support. Some servers even respond with 500."""
 
 
 class ProbeResult(Struct, frozen=True, kw_only=True):
@@ -65,8 +65,8 @@ class ProbeResult(Struct, frozen=True, kw_only=True):
 class ProbeReply:
     """The reply to a probe, with its timing.
 
-    `pieces` is the number of pieces that arrived at different times, `first_seconds` the time until the first of
-    them, and `seconds` the time until the end. With `is_cut`, the time for the call was over before the reply ended.
+    `pieces` is the number of pieces of text or reasoning that arrived, `first_seconds` the time until the first of
+    them, and `seconds` the time until the end. With `is_cut`, the call was stopped at its time limit.
     """
 
     text: str = ""
@@ -154,7 +154,7 @@ def judge_streaming(reply: ProbeReply) -> ProbeResult:
 
 
 def compute_speed(reply: ProbeReply) -> float | None:
-    """Return the tokens per second of a reply; None if it has none."""
+    """Return the tokens per second of a reply; None if it has no tokens."""
     if reply.first_seconds is None or not reply.output_tokens:
         return None
     # The first token also took the time to read the prompt, unless the whole reply arrived with it.
@@ -229,9 +229,9 @@ def judge_window(report: ServerReport | None) -> ProbeResult:
 
 
 def count_concurrent(seconds: Mapping[int, float]) -> int:
-    """Return how many calls a server answers at once, given how long that many calls took together.
+    """Return how many calls a server answers at once. `seconds` maps numbers of calls to the time they took together.
 
-    Doubling the calls is worth it if they take less than one and a half times as long.
+    Twice as many calls count as answered at once if they take less than one and a half times as long.
     """
     number = 1
     while number * 2 in seconds and seconds[number * 2] < seconds[number] * 1.5:

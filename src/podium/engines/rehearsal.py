@@ -1,7 +1,7 @@
 """Rehearse a run without a model: reply by rules, which follow every protocol but answer no question.
 
-Replies are instant and byte-for-byte deterministic. They contain a label, so that nobody mistakes a
-rehearsal for an answer.
+Replies are instant and byte-for-byte deterministic. A label marks those that somebody could mistake for
+an answer.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COMMON = frozenset(
 
 
 class RehearsalWire:
-    """The adapter that replies as the rehearsal."""
+    """The adapter that replies by the rules of the rehearsal."""
 
     def stream(self, call: ModelCall) -> AsyncGenerator[ReplyPart, None]:
         move = cut_to_limit(choose_move(call), call)
@@ -99,7 +99,7 @@ _FIRST_JUDGEMENT = 2
 
 
 def choose_route(router: Tool, request: str) -> Move:
-    """Route to the agent whose description shares the most words with the request.
+    """Return the move that routes to the agent whose description shares the most words with the request.
 
     In a tie, the agent whose name shares the most words is chosen, then the first in the list.
     """
@@ -128,7 +128,7 @@ def _extract_words(text: str) -> frozenset[str]:
 
 
 def _quote_request(request: str) -> str:
-    """Return the first line of the request, without headings and without the label of an earlier rehearsal."""
+    """Return the first line of the request that is not a heading, cut if long, without an earlier rehearsal's label."""
     lines = (line.strip() for line in request.splitlines())
     line = next((line for line in lines if line and not line.startswith("#")), "")
     if line.startswith(LABEL):

@@ -116,7 +116,10 @@ def _parse_move(item: object, place: int) -> Move:
 
 
 def find_script(system: str, messages: Sequence[Message]) -> Script | None:
-    """Return the script in the system prompt or, failing that, in the first user message."""
+    """Return the script in the system prompt or, failing that, in the first user message; None if there is none.
+
+    Raise Mistake if the script is invalid.
+    """
     asked = next((message.text for message in messages if message.role == "user"), "")
     found = _FENCE.search(system) or _FENCE.search(asked)
     if found is None:
@@ -171,7 +174,7 @@ class ScriptSet:
         return list(self._by_agent)
 
     def next_attempt(self, call: ModelCall) -> MoveAttempt:
-        """Return the step for this call. Raise OutsideFailed if the script has no more steps or is invalid."""
+        """Return this attempt at the step for a call. Raise OutsideFailed if the script is invalid or has ended."""
         moves = self._find_script(call)
         place = count_earlier_calls(call)
         if moves is not None and place >= len(moves):
@@ -215,7 +218,10 @@ class ScriptedWire:
 async def stream_move(
     next_attempt: Callable[[ModelCall], MoveAttempt], call: ModelCall
 ) -> AsyncGenerator[ReplyPart, None]:
-    """Yield the reply to a call, as an adapter does."""
+    """Yield the parts of the reply to a call. Raise OutsideFailed if the attempt at its step has such a fault.
+
+    `next_attempt` returns the attempt.
+    """
     attempt = next_attempt(call)
     move = attempt.move
     await anyio.sleep(move.delay)
@@ -251,7 +257,7 @@ def _make_failure(fails: Fails) -> OutsideFailed:
 
 
 def split_text(attempt: MoveAttempt) -> list[str]:
-    """Split the reply's text into the pieces to stream. If the reply is cut off, use only its first half."""
+    """Split the reply's text into the pieces to stream. With the fault `half`, use only the first half of the text."""
     text, count = attempt.move.says, attempt.move.pieces
     if attempt.fault == "half":
         text, count = text[: len(text) // 2], (count + 1) // 2
@@ -279,7 +285,7 @@ def stop_reason(move: Move) -> str:
 def cut_to_limit(move: Move, call: ModelCall) -> Move:
     """Return the move as a provider would send it: text beyond the call's `max_tokens` is cut off.
 
-    A move that sets its usage is not cut: it simulates a server that ignores the limit.
+    A move with calls is not cut. Nor is a move that sets its usage: it simulates a server that ignores the limit.
     """
     longest = inf if call.max_tokens is None else call.max_tokens * CHARACTERS_PER_TOKEN
     if move.calls or move.usage is not None or len(move.says) + len(move.reasoning) <= longest:

@@ -25,7 +25,11 @@ _NUM_CTX = re.compile(r"^\s*num_ctx\s+(\d+)", re.MULTILINE)
 
 
 class MetadataSource(NamedTuple):
-    """A document of a server: its path, the document to post, if any, and the function that reads it."""
+    """A document of a server: its path, and the function that reads the window of a model from it.
+
+    With `is_posted`, the request posts the name of the model. With `is_below_root`, the path is relative to the base
+    URL without `/v1`, otherwise to the base URL.
+    """
 
     path: str
     read_window: Callable[[Any, str], int | None]
