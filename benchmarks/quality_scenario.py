@@ -27,7 +27,7 @@ ROUTES = (
 
 
 class Edit(NamedTuple):
-    """An exact edit: in a file with this content, one line is replaced."""
+    """An exact edit: in a file with this content, the text `old` is replaced with `new`."""
 
     file: str
     content: str
@@ -53,7 +53,7 @@ EDITS = (
 
 
 def replace_text(path: Path, old_text: str, new_text: str) -> str:
-    """Make an edit for an agent, as the tool of a peer, and return what the agent is told."""
+    """Make an edit, as a tool of a peer's agent, and return the text that the agent gets."""
     content = path.read_text()
     if content.count(old_text) != 1:
         return "old_text does not occur exactly once"

@@ -1,1 +1,1 @@
-"""What a model achieves with Podium, and whether what Podium reports about it is true."""
+"""The quality benchmark: what a model achieves with Podium, and whether Podium's reports about it are true."""

@@ -41,7 +41,7 @@ class Outcome(Struct, frozen=True, kw_only=True):
 
     @property
     def verdict(self) -> Verdict:
-        """A success that the check confirms, a failure that was reported, or a success that is none."""
+        """A reported failure, a reported success that the check confirms, or one that it refutes (a false success)."""
         if not self.is_reported_success:
             return "honest failure"
         return "false success" if self.problem else "success"
@@ -67,7 +67,7 @@ class Score(Struct, frozen=True, kw_only=True):
 
 
 def count_attempts(attempts: Iterable[Attempt]) -> list[Score]:
-    """Return the scores, in the order of the first attempts."""
+    """Count the attempts of each program at each task. Return the scores, in the order of the first attempts."""
     groups: dict[tuple[str, str], list[Attempt]] = {}
     for attempt in attempts:
         groups.setdefault((attempt.task, attempt.program), []).append(attempt)
@@ -110,7 +110,7 @@ def find_answer_problem(text: str, *, request: str = "", contains: Sequence[str]
 
 
 def _is_call(text: str) -> bool:
-    """Return whether a text is an object like `{"name": …, "arguments": …}`, also with doubled outer braces."""
+    """Return whether a text is a JSON object with `arguments` or `parameters`, also with doubled outer braces."""
     for candidate in (text, text[1:-1], text[1:]):
         with suppress(ValueError):
             value = json.loads(candidate)

@@ -33,11 +33,11 @@ from .tasks import TASKS
 OURS = "podium"
 LATEST = ROOT / "benchmarks" / "results" / "quality.json"
 GOALS = {"route": 9, "plan": 9, "edit": 9, "delegate_and_merge": 9}
-"""How many of ten attempts have to succeed."""
+"""How many of ten attempts at a task should succeed."""
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Return 0 if nothing was reported as a success that is none, and 1 otherwise."""
+    """Run the benchmark. Return 1 if Podium reported a false success, 2 if there is no model, and 0 otherwise."""
     options = _parse_options(arguments)
     environ = dict(os.environ)
     models = find_models_folder(environ)
@@ -82,7 +82,7 @@ class Plan:
                 yield self._attempt(name, OURS, number, partial(_attempt_with_podium, name, number))
 
     def attempt_with_peers(self) -> Iterator[Attempt]:
-        """Try the tasks that the peers can do with each peer that can be installed."""
+        """Let each peer that can be installed try the tasks that peers can do, and yield the attempts."""
         server = _find_server(self.model, self.environ)
         for peer in PEERS:
             if (python := ensure_interpreter(peer)) is None:
@@ -150,8 +150,8 @@ def _find_server(model: str, environ: dict[str, str]) -> ModelAddress:
 def _parse_options(arguments: Sequence[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m benchmarks quality", description=__doc__)
     parser.add_argument("--model", help="e.g. local:qwen2.5-coder-1.5b; by default the installed local model")
-    parser.add_argument("--only", action="append", choices=TASKS, metavar="TASK", help="this task; may be repeated")
+    parser.add_argument("--only", action="append", choices=TASKS, metavar="TASK", help="only this task; repeatable")
     parser.add_argument("--tries", type=int, metavar="N", help="attempts at each task, instead of 10 or 3")
     parser.add_argument("--peers", action=argparse.BooleanOptionalAction, default=True, help="also try other packages")
-    parser.add_argument("--json", type=Path, default=LATEST, metavar="FILE", help="default: %(default)s")
+    parser.add_argument("--json", type=Path, default=LATEST, metavar="FILE", help="results (default: %(default)s)")
     return parser.parse_args(arguments)

@@ -18,7 +18,7 @@ from podium.values.agent import Permissions
 from podium.values.event import Event
 
 ATTEMPT_SECONDS = 900.0
-"""How long an attempt can take. A local model on a busy machine is slow."""
+"""How long an attempt may take. A local model on a busy machine is slow."""
 
 COMMAND_IDENTITY = {
     "GIT_CONFIG_GLOBAL": os.devnull,
@@ -44,7 +44,7 @@ class Observed:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Lab:
-    """The place of one attempt. `environ` says where the model is."""
+    """The folder of one attempt, with its model. `environ` are the variables with which the model is found."""
 
     folder: Path
     model: str
@@ -72,7 +72,7 @@ class Lab:
             self.call("git", *words)
 
     async def run(self, agent: Agent, request: str, *others: Agent, has_repo: bool = False) -> Observed:
-        """Run an agent, and the others that it needs, in this process."""
+        """Run an agent, and the others that it needs, in this process; with `has_repo`, in the repository."""
         rules = Permissions(allow=("Edit",))
         settings = Settings.load(self.environ, home=self.home, model=self.model, permissions=rules)
         options: RunOptions = {"agents": others, "repo": self.repo} if has_repo else {"agents": others}

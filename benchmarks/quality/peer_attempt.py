@@ -1,4 +1,4 @@
-"""Attempts of other packages at the same tasks, with the same model on the same server, each in its own process."""
+"""Attempts with other packages (peers) at the same tasks, with the same model and server, each in its own process."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class ModelAddress(NamedTuple):
 
 
 def attempt_with_peer(lab: Lab, *, peer: str, python: Path, task: str, number: int, server: ModelAddress) -> Outcome:
-    """Let a peer make one attempt. What it reports is that it ended without an error."""
+    """Let a peer make one attempt. An exit without an error counts as a reported success."""
     one = EDITS[number % len(EDITS)]
     text, expected = ROUTES[number % len(ROUTES)]
     lab.write_files({one.file: one.content})

@@ -73,7 +73,7 @@ async def plan(lab: Lab, number: int) -> Outcome:
     seen = await lab.run(lead, request, *members)
     assigned = {one.worker for event in seen.select(TeamPlanned) for one in event.assignments}
     used = ", ".join(sorted(assigned)) or "nobody"
-    problem = "" if assigned >= {"frontend", "database"} else f"the plan uses only {used}"
+    problem = "" if assigned >= {"frontend", "database"} else f"the plan uses {used}"
     return make_outcome(seen, problem)
 
 
@@ -157,7 +157,7 @@ async def discuss(lab: Lab, number: int) -> Outcome:
 
 
 async def run_team(lab: Lab, mode: Mode, request: str, **options: object) -> tuple[Observed, str]:
-    """Run a team of two members in this mode, and return what was seen, and the request."""
+    """Run a team of two members in this mode, and return the observed run and the request."""
     names = ("ada", "bob")
     members = [Agent(name=name, description="Knows many facts.", prompt=BRIEF, tools=()) for name in names]
     team = Team(mode=mode, members=tuple(Member(agent=name) for name in names), options=options)
@@ -185,4 +185,4 @@ TASKS = {
     "reflect": Task(tries=3, attempt=reflect),
     "discuss": Task(tries=3, attempt=discuss),
 }
-"""The tasks by name, in the order in which they are tried."""
+"""The tasks, keyed by name, in the order in which they are tried."""

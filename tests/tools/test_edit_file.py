@@ -41,7 +41,7 @@ async def test_all_edits_are_done_or_none(tmp_path: Path) -> None:
     (tmp_path / "a").write_text("one\ntwo\n")
     tool = EditFile(tmp_path)
 
-    with pytest.raises(InvalidCall, match=r"edit 2 of 2: `old` was not found\. The nearest line is 2: two"):
+    with pytest.raises(InvalidCall, match=r"in edit 2 of 2, `old` was not found\. The nearest line is 2: two"):
         edits = [{"old_text": "one", "new_text": "1"}, {"old_text": "twoo", "new_text": "2"}]
         await call_tool(tool, path="a", edits=edits)
 
@@ -52,7 +52,7 @@ async def test_all_edits_are_done_or_none(tmp_path: Path) -> None:
     ("arguments", "said"),
     [
         ({"old_text": "same", "new_text": "x"}, r"occurs 2 times \(lines 1, 3\)"),
-        ({"old_text": "  other", "new_text": "x"}, "Its first line is line 2"),
+        ({"old_text": "  other", "new_text": "x"}, "The first line of `old` is line 2"),
         ({"old_text": "nothing like it", "new_text": "x"}, "Read the file again"),
         ({"old_text": "", "new_text": "x"}, "`old` is empty"),
         ({"old_text": "other", "new_text": "other"}, "are the same"),

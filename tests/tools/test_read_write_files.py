@@ -59,7 +59,7 @@ async def test_an_empty_file_and_an_offset_beyond_the_end_are_reported(tmp_path:
 async def test_a_binary_file_is_refused_with_its_kind_and_size(tmp_path: Path) -> None:
     (tmp_path / "p.png").write_bytes(b"\x89PNG\r\n\x1a\n\0\0\0\0")
 
-    with pytest.raises(InvalidCall, match="a PNG image of 12 bytes, not text"):
+    with pytest.raises(InvalidCall, match="a PNG image of 12 bytes, not UTF-8 text"):
         await call_tool(ReadFile(tmp_path), path="p.png")
 
 

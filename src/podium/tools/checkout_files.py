@@ -50,7 +50,8 @@ class LocatedPath:
 def open_checkout(directory: Path, *, by_kernel: bool | None = None) -> Iterator[Checkout]:
     """Open the checkout for the duration of the block.
 
-    `by_kernel` says whether the kernel resolves paths; by default, it does so if it can.
+    `by_kernel` says whether the kernel resolves paths; by default, it does so if it can. Raise InvalidCall if the
+    directory cannot be opened.
     """
     try:
         fd = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -73,7 +74,7 @@ class Checkout:
     # Locating a path
 
     def locate(self, path: str) -> LocatedPath:
-        """Resolve a path, which need not exist. Raise InvalidCall if it is outside the checkout or a special file."""
+        """Resolve a path, which need not exist. Raise InvalidCall if it cannot be used, e.g. outside the checkout."""
         relative = self._make_relative(_validate_path(path))
         located = self._locate_by_kernel(relative) if self._by_kernel else self._locate_by_walking(relative)
         if path.endswith("/") and located.kind != "directory":
@@ -214,7 +215,7 @@ class Checkout:
             os.close(fd)
 
     def write_file(self, path: str, content: bytes) -> None:
-        """Write a file atomically at a located path. If the file exists, its mode is preserved."""
+        """Write a file atomically at a located path, and create missing directories. A replaced file keeps its mode."""
         above, name = _split_parent(path)
         with self.open_directory(above, create=True) as parent:
             there = _stat_if_present(name, parent)

@@ -43,7 +43,7 @@ class Edit(Arguments, frozen=True, kw_only=True):
 
 
 class SeveralEdits(Arguments, frozen=True, kw_only=True):
-    """Other arguments of edit_file: several edits, applied in order, each to the result of the previous one."""
+    """Alternative arguments of edit_file: several edits, applied in order, each to the result of the previous one."""
 
     path: PathOfFile
     edits: tuple[Edit, ...]
@@ -119,30 +119,33 @@ def _describe_edits(path: str, arguments: Mapping[str, Any], is_new: bool) -> st
 
 
 def apply_edits(text: str, edits: Sequence[Edit], path: str) -> str:
-    """Return the text with all edits applied. The byte order mark and the line endings are preserved."""
+    """Return the text with all edits applied. The byte order mark and CRLF line endings are preserved.
+
+    Raise InvalidCall, with `path` in the message, if an edit cannot be applied.
+    """
     mark, text = (BOM, text[1:]) if text.startswith(BOM) else ("", text)
     for number, edit in enumerate(edits, 1):
-        which = f"edit {number} of {len(edits)}: " if len(edits) > 1 else ""
+        which = f"in edit {number} of {len(edits)}, " if len(edits) > 1 else ""
         text = _apply_edit(text, edit, path, which)
     return mark + text
 
 
 def _apply_edit(text: str, edit: Edit, path: str, which: str) -> str:
     if not edit.old_text:
-        raise InvalidCall(f"{path} is unchanged, {which}`old` is empty; give the text to replace.")
+        raise InvalidCall(f"{path} is unchanged: {which}`old` is empty; give the text to replace.")
     old, new = edit.old_text, edit.new_text
     if "\r\n" in text and (text.count("\n") == text.count("\r\n") or old not in text):
         old, new = _convert_to_crlf(old), _convert_to_crlf(new)
     if old == new:
-        raise InvalidCall(f"{path} is unchanged, {which}`old` and `new` are the same.")
+        raise InvalidCall(f"{path} is unchanged: {which}`old` and `new` are the same.")
     count = text.count(old)
     if count == 0:
         raise InvalidCall(
-            f"{path} is unchanged, {which}`old` was not found.{_describe_nearest_line(text, edit.old_text)}"
+            f"{path} is unchanged: {which}`old` was not found.{_describe_nearest_line(text, edit.old_text)}"
         )
     if count > 1 and not edit.replace_all:
         raise InvalidCall(
-            f"{path} is unchanged, {which}`old` occurs {count} times (lines "
+            f"{path} is unchanged: {which}`old` occurs {count} times (lines "
             f"{_find_line_numbers(text, old)}); include more "
             "surrounding lines, or set replace_all."
         )
@@ -163,12 +166,15 @@ def _find_line_numbers(text: str, old: str) -> str:
 
 
 def _describe_nearest_line(text: str, old: str) -> str:
-    """Describe the line in `text` that is most similar to the first line of `old`, which was not found."""
+    """Describe the line in `text` that is most similar to the first line of `old` that is not blank."""
     wanted = next((line.strip() for line in old.split("\n") if line.strip()), "")[:500]
     numbered = {line.strip()[:500]: number for number, line in reversed([*enumerate(text.split("\n")[:SEARCHED], 1)])}
     near = difflib.get_close_matches(wanted, numbered, n=1, cutoff=0.5)
     if not near:
         return " Read the file again."
     if near[0] == wanted:
-        return f" Its first line is line {numbered[near[0]]}; later lines or the white space differ. Read it again."
+        return (
+            f" The first line of `old` is line {numbered[near[0]]}, but later lines or the white space differ. "
+            "Read the file again."
+        )
     return f" The nearest line is {numbered[near[0]]}: {near[0]}"

@@ -33,7 +33,7 @@ The description must be the same after a crash, so it depends only on recorded v
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingFileChange:
-    """The content of a file before and after a change. `before` is None if the file does not exist or is not text."""
+    """The content of a file before and after a change. `before` is None if there was no file, or none to show."""
 
     directory: Path
     path: str
@@ -64,12 +64,12 @@ class PendingFileChange:
     def _write_file(self) -> None:
         with open_checkout(self.directory) as checkout, convert_os_errors(self.path):
             if hash_file(checkout, self.path) != self.before_hash:
-                raise InvalidCall(f"{self.path} was changed in the meantime and was not modified; read it again.")
+                raise InvalidCall(f"{self.path} was changed in the meantime, so nothing was written; read it again.")
             checkout.write_file(self.path, self.after)
 
 
 async def recover_change(directory: Path, began: Action, describe: DescribeChange) -> ToolAnswer | None:
-    """Return the answer to a call that was interrupted: the change was made, or the file has changed otherwise.
+    """Return the answer to a call that was interrupted: the change was made, or the file has another content now.
 
     Return None if the file is unchanged, so that the call can be repeated.
     """
@@ -89,8 +89,8 @@ async def recover_change(directory: Path, began: Action, describe: DescribeChang
     if there == before:
         return None
     return ToolAnswer(
-        text=f"{path} was about to be changed when the process died, and something else has changed it since; it was "
-        "not modified. Read it again.",
+        text=f"{path} was about to be changed when the process died, and something else has changed it since; nothing "
+        "more was written. Read it again.",
         is_error=True,
     )
 

@@ -18,7 +18,7 @@ from .checkout_files import open_checkout
 MOST = 200_000
 
 Hidden = Callable[[str], bool]
-"""Returns whether a path is hidden from searches and from diffs of several files. An explicit path is not hidden."""
+"""Returns whether a path is hidden from searches and from diffs of several files. A call can still name the path."""
 
 SECRET_NAMES = (".env", ".netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials", "credentials.json")
 SECRET_ENDS = (".pem", ".key", ".p12", ".pfx", ".keystore", ".jks", ".kdbx")
@@ -41,9 +41,9 @@ def holds_secrets(path: str) -> bool:
 
 
 async def list_files(directory: Path, under: str, *, place: GitLocation, hidden: Hidden) -> list[str]:
-    """Return the paths of all listed files under a located directory, sorted and relative to the checkout.
+    """Return the paths of the files under a located directory, sorted and relative to the checkout.
 
-    `place` is the location of the checkout for git.
+    `place` is the location of the checkout for git. Outside a git repository, at most `MOST` files are listed.
     """
     found = await _list_git_files(place, under)
     if found is None:

@@ -29,10 +29,10 @@ class DiffArguments(Arguments, frozen=True, kw_only=True):
 
 
 class GitDiff:
-    """`git_diff`: shows uncommitted changes and the names of new files."""
+    """`git_diff`: shows the unstaged changes and the names of untracked files, or the staged changes."""
 
     name = "git_diff"
-    description = "Show the changes since the last commit, or the staged ones."
+    description = "Show the changes that are not staged, or the staged ones."
     parameters = build_schema(DiffArguments)
     is_parallel = True
     timeout = 240.0

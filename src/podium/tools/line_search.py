@@ -1,6 +1,6 @@
 """Search files for matching lines in a child process, so that a search that takes too long can be stopped.
 
-`search_with_ripgrep` uses ripgrep, and `search_files` uses Podium's own small program. Both return the same hits.
+`search_with_ripgrep` uses ripgrep, and `search_files` uses Podium's own small program. Both return `Hits`.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Hit(Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True, kw_only=True)
 class Hits:
-    """The search hits, ordered by path and line."""
+    """The search hits, ordered by path and line. With `is_cut`, there are more; `error` says why the search failed."""
 
     lines: list[Hit] = field(default_factory=list)
     is_cut: bool = False
@@ -75,7 +75,10 @@ async def search_with_ripgrep(
     *,
     timeout: float = TIMEOUT,
 ) -> Hits:
-    """Search the files under a located directory, except files that git ignores, with ripgrep."""
+    """Search the files under a located directory, except files that git ignores, with ripgrep.
+
+    Hits in files for which `is_searched` returns False are discarded.
+    """
     argv = [
         program,
         "--no-config",

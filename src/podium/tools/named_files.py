@@ -26,7 +26,11 @@ CHECKOUT = "."
 
 
 def hash_named_files(command: str, directory: Path) -> dict[str, str]:
-    """Return the hashes of the files in the checkout to which a command's words refer, by path."""
+    """Return the hashes of the files in the checkout to which a command's words refer, keyed by path.
+
+    If these files cannot be determined, return one hash of the whole checkout, with the key `CHECKOUT`. Raise
+    InvalidCall if the checkout is too large for that.
+    """
     root = directory.resolve()
     found = parse_command(command)
     words = _list_words(command)
@@ -47,7 +51,10 @@ def hash_named_files(command: str, directory: Path) -> dict[str, str]:
 
 
 def read_approved_scripts(command: str, directory: Path, inputs: Mapping[str, str]) -> dict[str, bytes]:
-    """Return the scripts that a command runs, with their approved content. Raise InvalidCall if one has changed."""
+    """Return the content of the scripts that a command runs, keyed by path. Raise InvalidCall if one has changed.
+
+    `inputs` are the approved hashes.
+    """
     root = directory.resolve()
     scripts: dict[str, bytes] = {}
     for name in dict.fromkeys(_find_scripts(command, root, inputs)):
@@ -108,7 +115,7 @@ def _hash_content(path: Path, content: bytes) -> str:
 
 
 def _hash_checkout(root: Path) -> str:
-    """Return a hash of the names, sizes and times of all files. Raise InvalidCall if there are too many."""
+    """Return a hash of the names, sizes and times of all files outside `.git`. Raise InvalidCall for too many files."""
     whole = sha256()
     count = 0
     for folder, folders, names in os.walk(root):
@@ -120,7 +127,7 @@ def _hash_checkout(root: Path) -> str:
                 whole.update(os.fsencode(f"{folder}/{name}\0{found.st_size} {found.st_mtime_ns} {found.st_ctime_ns}\n"))
         if count > MOST_CHECKOUT_FILES:
             raise InvalidCall(
-                "`command` refers to too many files and folders to be approved; "
+                "`command` is too complex to find the files that it refers to, and the checkout has too many files; "
                 "split it into several commands, or write a script and run that."
             )
     return whole.hexdigest()

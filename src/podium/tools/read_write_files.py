@@ -46,7 +46,7 @@ KINDS = (
 )
 
 PathOfFile = str
-"""A file, relative to the checkout."""
+"""The path of a file, relative to the checkout."""
 
 
 # Reading
@@ -101,7 +101,8 @@ class ReadFile:
                 start = file.read(SNIFFED)
                 if b"\0" in start:
                     raise InvalidCall(
-                        f"{path} is {_detect_file_type(start)} of {size} bytes, not text; it cannot be read as lines."
+                        f"{path} is {_detect_file_type(start)} of {size} bytes, not UTF-8 text; "
+                        "it cannot be read as lines."
                     )
                 file.seek(0)
                 return _number_lines(file, path, offset, limit)
@@ -112,7 +113,10 @@ def _detect_file_type(start: bytes) -> str:
 
 
 def _number_lines(file: BinaryIO, path: str, offset: int, limit: int) -> ToolAnswer:
-    """Return the requested lines with their numbers. Only these lines are kept in memory, and long lines are cut."""
+    """Return the requested lines with their numbers, up to a limit in size. Long lines are cut.
+
+    Only these lines are kept in memory.
+    """
     shown: list[str] = []
     size = number = 0
     while len(shown) < limit and size < LARGEST_ANSWER:
@@ -210,7 +214,7 @@ def _describe_write(path: str, arguments: Mapping[str, Any], is_new: bool) -> st
 
 
 def encode_utf8(text: str, argument: str) -> bytes:
-    """Encode text as UTF-8. Raise InvalidCall if it contains a lone surrogate."""
+    """Encode the text of an argument as UTF-8. Raise InvalidCall if it contains a lone surrogate."""
     try:
         return text.encode()
     except UnicodeEncodeError as error:

@@ -18,7 +18,7 @@ CHECK_TIMEOUT = 600.0
 CHECK_OUTPUT_TAIL = 4 * 1024
 
 Checks = Mapping[str, tuple[str, ...]]
-"""The command line of each check, by the check's name."""
+"""The command lines of the checks, keyed by the names of the checks."""
 
 
 class CheckArguments(Arguments, frozen=True, kw_only=True):

@@ -126,7 +126,10 @@ class GrepArguments(Arguments, frozen=True, kw_only=True):
 
 
 class Grep:
-    """`grep`: returns the matching lines as `path:line:text`."""
+    """`grep`: returns the matching lines as `path:line:text`, and context lines as `path-line-text`.
+
+    `ripgrep` says whether ripgrep is used for directories; by default, it is used if it is installed.
+    """
 
     name = "grep"
     description = "Search lines of files with a regular expression."
@@ -156,7 +159,9 @@ class Grep:
         if len(asked.pattern) > LONGEST_PATTERN:
             raise InvalidCall(f"`pattern` has {len(asked.pattern)} characters; the maximum is {LONGEST_PATTERN}.")
         if not asked.pattern or "\n" in asked.pattern or "\0" in asked.pattern:
-            raise InvalidCall("`pattern` is empty or spans lines; give an expression that matches within one line.")
+            raise InvalidCall(
+                "`pattern` is empty, spans lines or contains a NUL; give an expression that matches within one line."
+            )
         if self._ripgrep is None:
             _require_valid_pattern(asked)
         found = await _locate_existing(self._directory, asked.path)
@@ -195,7 +200,9 @@ def _require_valid_pattern(asked: GrepArguments) -> None:
     try:
         re.compile(asked.pattern)
     except (re.error, OverflowError, RecursionError) as error:
-        raise InvalidCall(f"`pattern` is not a regular expression: {error}; escape literal characters.") from error
+        raise InvalidCall(
+            f"`pattern` is not a valid regular expression: {error}; escape literal characters."
+        ) from error
 
 
 def _format_hits(asked: GrepArguments, hits: line_search.Hits) -> ToolAnswer:
@@ -229,8 +236,8 @@ DEEPEST = 50
 def compile_glob(pattern: str) -> Callable[[str], bool]:
     """Return a function that checks whether a relative path matches the pattern.
 
-    A pattern without a slash matches names at any depth. Matching a pattern takes time that is at most proportional to
-    the length of the pattern times the length of the path.
+    A pattern without a slash matches names at any depth. Raise InvalidCall if the pattern has too many segments or
+    alternatives. Matching takes time that is at most proportional to the length of the pattern times that of the path.
     """
     ways = [_compile_parts(one) for one in _expand_braces(pattern)]
 
@@ -242,14 +249,17 @@ def compile_glob(pattern: str) -> Callable[[str], bool]:
 
 
 def _compile_parts(pattern: str) -> list[re.Pattern[str] | None]:
-    """Return a regular expression for each segment of the pattern, or None for `**`, which matches any segments."""
+    """Return the segments of a pattern as regular expressions, and each `**` as None: it matches any number of names.
+
+    A pattern without a slash is preceded by `**`, and one that ends with a slash is followed by `**`.
+    """
     names = [name for name in pattern.removeprefix("./").split("/") if name != "."]
     if names and names[-1] == "":
         names[-1] = "**"
     if len(names) == 1:
         names.insert(0, "**")
     if len(names) > DEEPEST:
-        raise InvalidCall(f"The pattern has more than {DEEPEST} slashes; give a shorter one.")
+        raise InvalidCall(f"The pattern has more than {DEEPEST} segments between slashes; give a shorter one.")
     return [None if name == "**" else re.compile(translate(name)) for name in names if name]
 
 

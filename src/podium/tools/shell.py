@@ -49,7 +49,10 @@ class CommandOutput:
         return True
 
     def format_tail(self, size: int) -> str:
-        """Return the last `size` bytes of the output; `size` is at most the size of the end that is kept."""
+        """Return the last `size` bytes of the output as text, after a note about the bytes that were cut.
+
+        `size` is at most the size of the end that is kept.
+        """
         tail = CommandOutput(start=0, end=size)
         tail.append_chunk(bytes(self._start + self._end))
         tail._total = self._total
@@ -97,7 +100,9 @@ class Bash:
 
         async def run_bash() -> ToolAnswer:
             if await to_thread.run_sync(hash_named_files, asked.command, self._directory) != inputs:
-                raise InvalidCall("A file in the command was changed in the meantime; read it, then call again.")
+                raise InvalidCall(
+                    "A file that the command refers to was changed in the meantime; read it, then call again."
+                )
             output = CommandOutput()
             sealed = await to_thread.run_sync(read_approved_scripts, asked.command, self._directory, inputs)
             wrap, seal = self._sandbox.wrap, self._sandbox.seal

@@ -25,7 +25,7 @@ def split_lines(text: str) -> list[str]:
 
 
 def build_unified_diff(path: str, before: str | None, after: str) -> UnifiedDiff:
-    """Return the diff from `before` to `after`. `before` is None if the file is new."""
+    """Return the diff from `before` to `after`. `before` is None if the file is new or its content cannot be shown."""
     old, new = split_lines(before or ""), split_lines(after)
     same_start = _count_common_lines(old, new)
     same_end = _count_common_lines(old[same_start:][::-1], new[same_start:][::-1])

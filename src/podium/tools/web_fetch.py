@@ -1,4 +1,4 @@
-"""Provide the tool `web_fetch`, which fetches a web page as text. Addresses in this machine's networks are rejected."""
+"""Provide the tool `web_fetch`, which fetches a web page as text. Addresses that are not public are rejected."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class WebFetch:
                 async with self._open_session() as session:
                     return await self._follow_redirects(session, url)
         except TimeoutError:
-            return ToolAnswer(text=f"{url} did not answer within {SECONDS:g} s.", is_error=True)
+            return ToolAnswer(text=f"{url} could not be fetched within {SECONDS:g} s.", is_error=True)
         except (ClientError, OSError) as error:
             return ToolAnswer(text=f"{url} could not be fetched: {error or type(error).__name__}.", is_error=True)
 
@@ -95,11 +95,14 @@ class WebFetch:
         return ToolAnswer(text=f"{asked} redirects more than {REDIRECTS} times.", is_error=True)
 
     def _refuse_private_address(self, url: URL) -> None:
-        """Raise InvalidCall for a private IP address, even one like `127.1`. The resolver checks only host names."""
+        """Raise InvalidCall for an IP address that is not public, or is written like `127.1`.
+
+        The resolver checks only host names.
+        """
         host = url.host or ""
         is_number = ":" in host or host.replace(".", "").isdigit()
         if is_number and not self._allow_private and not is_public_address(host):
-            raise InvalidCall(f"{url} is an address of this machine or its networks; only public ones can be fetched.")
+            raise InvalidCall(f"{url} does not have a public IP address; only public addresses can be fetched.")
 
 
 def _parse_url(text: str) -> URL:
@@ -141,7 +144,7 @@ def is_public_address(number: str) -> bool:
 
 
 def _build_resolver(allow_private: bool) -> Any:
-    """Return a resolver that rejects private addresses, so that connections use the addresses that were checked."""
+    """Return a resolver that rejects hosts with private addresses. Connections use only addresses it has checked."""
     from aiohttp.abc import AbstractResolver, ResolveResult
     from aiohttp.resolver import ThreadedResolver
 
@@ -154,7 +157,7 @@ def _build_resolver(allow_private: bool) -> Any:
         ) -> list[ResolveResult]:
             found = await self._inner.resolve(host, port, family)
             if not allow_private and not all(is_public_address(one["host"]) for one in found):
-                raise InvalidCall(f"{host} is this machine or on its networks; only public addresses can be fetched.")
+                raise InvalidCall(f"{host} has an address that is not public; only public addresses can be fetched.")
             return found
 
         async def close(self) -> None:
@@ -205,7 +208,7 @@ def extract_page_text(html: str) -> str:
 def _iter_text(html: str) -> Iterator[str]:
     """Yield the text between the tags, and line breaks for tags that start a new line.
 
-    Every character of a page is read only once. An element without an end tag extends to the end of the page.
+    Every character of a page is read only once. A hidden element without an end tag extends to the end of the page.
     """
     place = 0
     while (start := html.find("<", place)) >= 0:
