@@ -114,7 +114,7 @@ def suggest_models(provider: str, model: str) -> str:
     similar = find_similar_models(provider, model)
     if similar is None:
         return ""
-    return f"similar models: {', '.join(similar)}" if similar else f"podium models lists the models of {provider}"
+    return f"similar models: {', '.join(similar)}" if similar else "podium models lists the providers' default models"
 
 
 def describe_unknown_model(provider: str, model: str) -> str | None:
