@@ -118,7 +118,7 @@ def test_the_result_of_a_fork_as_json_names_the_new_run(desk: Desk, source: str)
     [
         (["nobody"], "run 'nobody' not found"),
         (["RUN"], "has nothing left to do at entry"),
-        (["RUN", "--at", "step-1"], "has no snapshot or entry 'step-1'; it has no snapshots; or give a number from 1"),
+        (["RUN", "--at", "step-1"], "has no snapshot or entry 'step-1'; give an entry number from 1"),
         (["RUN", "--at", "9999"], "has no snapshot or entry '9999'"),
         (["RUN", "--at", "5", "--decide", "colour"], "invalid value for --decide: 'colour'; use DECISION=OPTION"),
         (["RUN", "--at", "5", "--decide", "colour=red"], "has no decision 'colour'; it has no decisions"),

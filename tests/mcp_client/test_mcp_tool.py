@@ -255,7 +255,7 @@ async def test_a_server_at_an_address_that_exits_is_reported_and_tried_again(ben
     assert all(answer.is_error for answer in answers)
     assert answers[0].text.startswith("the MCP server bench is not available: ")
     assert "it cannot be reached" in answers[1].text
-    assert answers[2].text.endswith("it is not restarted in this run")
+    assert answers[2].text.endswith("it will not be restarted in this run")
 
 
 async def test_an_unreachable_address_gives_a_notice(bench: Bench) -> None:

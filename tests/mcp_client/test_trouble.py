@@ -151,7 +151,7 @@ async def test_a_server_that_always_exits_is_not_restarted_forever(bench: Bench,
         answers = [await call_tool(say, text="x") for _ in range(4)]
 
     gone = "the MCP server raw is not available: it exited with code 1; its last output: call me never (${API_KEY})"
-    assert [answer.text for answer in answers] == [gone, *[f"{gone}; it is not restarted in this run"] * 3]
+    assert [answer.text for answer in answers] == [gone, *[f"{gone}; it will not be restarted in this run"] * 3]
     assert len(read_pids(pids)) == 2
 
 

@@ -22,7 +22,7 @@ MISSED = {
 }
 COMMAND = {"calls": [{"name": "bash", "arguments": {"command": "echo x > b.txt"}}]}
 LOOK = {"calls": [{"name": "bash", "arguments": {"command": "ls"}}]}
-NOTHING = "lead: nothing changed: it was to change files (expects: changes), and no file was changed"
+NOTHING = "lead: it changed no files, but it must change files (expects: changes)"
 
 
 @pytest.fixture

@@ -99,7 +99,8 @@ def test_two_decisions_with_the_same_title_are_both_kept(repo: Path) -> None:
 
     assert merged == ("one.md", "two.md")
     assert notices == (
-        ".squad/decisions/inbox/two.md has the title of another decision, and both are kept: ### 2026-02-03: Split it",
+        "a decision in .squad/decisions/inbox/two.md has the same title as another one; both are kept: "
+        "### 2026-02-03: Split it",
     )
     assert "In two." in read_decisions(repo)
     assert "In three." in read_decisions(repo)

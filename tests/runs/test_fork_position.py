@@ -61,11 +61,11 @@ def test_without_snapshots_a_run_is_forked_at_its_last_entry(timeline: WrittenTi
 
 @pytest.mark.parametrize("at", ["0", "4", "-1", "²", "s3", "1.5"])
 def test_an_unknown_position_lists_the_snapshots(timeline: WrittenTimeline, at: str) -> None:
-    with pytest.raises(Mistake, match="it has no snapshots; or give a number from 1 to 2"):
+    with pytest.raises(Mistake, match=r"; give an entry number from 1 to 2$"):
         find_fork_position(timeline.entries, at)
     timeline.record("lead", SnapshotTaken(name="plan"))
 
-    with pytest.raises(Mistake, match=r"has no snapshot or entry .*; available: plan; or give a number from 1 to 3"):
+    with pytest.raises(Mistake, match=r"entry .*; give an entry number from 1 to 3 or one of the snapshots plan"):
         find_fork_position(timeline.entries, at)
 
 

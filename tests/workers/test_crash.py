@@ -158,7 +158,7 @@ async def test_a_worker_that_becomes_silent_is_killed_and_started_again(lab: Wor
 
         assert (await lab.wait_ended(run)).outcome == "succeeded"
     await lab.wait_no_processes()
-    assert "connection lost: the other side was silent for 4 s" in lab.logs(run)
+    assert "connection lost: the other side sent nothing for 4 s" in lab.logs(run)
     lab.assert_clean_end(run)
 
 
@@ -202,7 +202,7 @@ async def test_a_worker_that_connects_before_its_start_is_reported_is_killed_whe
 
         assert (await lab.wait_ended(run)).outcome == "succeeded"
     await lab.wait_no_processes()
-    assert "connection lost: the other side was silent for 4 s" in lab.logs(run)
+    assert "connection lost: the other side sent nothing for 4 s" in lab.logs(run)
     lab.assert_clean_end(run)
 
 

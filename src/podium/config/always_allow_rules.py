@@ -1,7 +1,7 @@
-"""Store the rules that the user allowed permanently when answering permission requests.
+"""Store the allow rules that the user added when answering permission requests.
 
 The rules have the same effect as `allow` rules in the user's own settings file, but are stored in a separate file. A
-rule applies in the repository where it was allowed, or everywhere.
+rule applies in the repository where it was added, or everywhere.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LOCK = ".allowed.lock"
 
 
 class AllowedRule(Struct, frozen=True, kw_only=True):
-    """A permanently allowed rule. `at` is the time when it was allowed, and `run` is the id of the run that asked.
+    """An allow rule that the user added at the time `at`. `run` is the id of the run that asked for permission.
 
     `repo` is the root folder of the repository in which the rule applies. If it is empty, the rule applies everywhere.
     """
@@ -44,7 +44,7 @@ def identify_repo(repo: Path) -> str:
 
 
 def load_allowed_rules(home: Path) -> tuple[AllowedRule, ...]:
-    """Load the permanently allowed rules. Raise Mistake if the file cannot be read."""
+    """Load the saved rules. Raise Mistake if the file exists and cannot be read."""
     path = home / FILE
     try:
         return msgspec.json.decode(path.read_bytes(), type=tuple[AllowedRule, ...])
@@ -55,14 +55,14 @@ def load_allowed_rules(home: Path) -> tuple[AllowedRule, ...]:
 
 
 def save_allowed_rule(home: Path, rule: AllowedRule) -> None:
-    """Save a permanently allowed rule. It replaces the same rule for the same repository."""
+    """Save a rule. It replaces the same rule for the same repository."""
     with hold_file_lock(home / LOCK, protects=home / FILE):
         kept = [one for one in load_allowed_rules(home) if (one.rule, one.repo) != (rule.rule, rule.repo)]
         _write_rules(home, [*kept, rule])
 
 
 def revoke_allowed_rule(home: Path, named: str, repo: Path) -> AllowedRule:
-    """Delete a permanently allowed rule and return it. `named` is the text of the rule or its number in the list.
+    """Delete a saved rule and return it. `named` is the text of the rule or its number in the list.
 
     If the same rule is stored more than once, delete the rule for `repo`. Raise Mistake if no rule matches, or if
     several match and none of them is for `repo`.

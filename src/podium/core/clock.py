@@ -30,7 +30,7 @@ class PausableTimeout:
 
     @property
     def active_seconds(self) -> float:
-        """How long the timeout has been running so far, without the time spent paused."""
+        """How long the timeout has been running so far, excluding the time spent paused."""
         return (self._paused_at if self._pause_count else monotonic()) - self._started_at - self.paused_seconds
 
     def move_deadline(self, deadline: float) -> None:

@@ -104,7 +104,7 @@ class Tool:
     effects or records them as steps of the scope it is given. With `is_step`, the call itself is the
     step: an answer that is on the timeline is returned from there. The calls in one reply run
     concurrently if the tool `is_parallel`, and in order otherwise. A call that repeats the call before it is not
-    executed again, unless the tool `is_polling`: then its answer changes without the agent's doing.
+    executed again, unless the tool `is_polling`: its answer can change even if the agent does nothing.
     """
 
     name: str
@@ -134,10 +134,10 @@ class PastTurn(Struct, frozen=True, kw_only=True):
 
 
 class ReplyFormat(Struct, frozen=True, kw_only=True):
-    """The JSON schema of one turn's reply. `tool` is the tool that does the same as such a reply, if there is one.
+    """The JSON schema of one turn's reply. `tool` names the tool whose call is equivalent to such a reply, if any.
 
-    The format is a wish: an engine that cannot keep a reply to a schema offers the tool or gets free text, and the
-    caller parses every reply in the same way.
+    The format is a preference: an engine that cannot constrain replies to a schema offers the tool or accepts free
+    text, and the caller parses every reply in the same way.
     """
 
     schema: dict[str, Any]

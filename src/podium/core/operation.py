@@ -296,7 +296,10 @@ class Operation:
 
     @property
     def active_seconds(self) -> float:
-        """How many seconds the operation worked, if it shared a time limit and has ended."""
+        """How many seconds the operation took, excluding the time spent waiting for a person.
+
+        The number is 0 if the operation has not ended or shares no time limit with others.
+        """
         ended = self.scope.find_outcome(OperationEnded)
         return 0.0 if ended is None else ended.seconds
 

@@ -101,8 +101,8 @@ class Session:
 
         Raise AgentFailed if the agent gives no valid reply, or if too many prompts are waiting. `about` are the
         inputs that identify this turn in its digest. The prompt's text is not one of them, so that a newer release can
-        reword it. `reply_format` is ignored if the agent has other tools than the one of the
-        format, because a model that is kept to a schema cannot call them.
+        reword it. `reply_format` is ignored if the agent has tools other than the format's
+        own, because a model that is constrained to a schema cannot call them.
         """
         if self._waiting > MAX_QUEUED_PROMPTS:
             raise AgentFailed(self._make_failure("limit", f"it already has {MAX_QUEUED_PROMPTS} prompts waiting"))
@@ -128,7 +128,7 @@ class Session:
         )
 
     async def refuse_reply(self) -> None:
-        """Leave the last reply out of the conversation, because it cannot be used. The next prompt says why."""
+        """Leave the last reply out of the conversation, because it cannot be used, and close the engine session."""
         if self._past_turns:
             self._past_turns[-1] = structs.replace(self._past_turns[-1], is_refused=True)
             await self.aclose()
@@ -367,7 +367,7 @@ class TurnListener:
             self._place.record_each_time(TextStreamed(text=said))
 
     def _take_text(self, pieces: list[str]) -> str:
-        """Join and remove the pieces, except an end that may be the start of a secret; it waits for the next flush."""
+        """Remove the pieces and return their text. An end that may be the start of a secret waits for the next flush."""
         text = "".join(pieces)
         pieces.clear()
         redaction = self._place.timeline.redaction

@@ -89,7 +89,7 @@ class ServerProcess:
         self._on_disconnect()
 
     async def read_stderr(self) -> None:
-        """Read stderr, and store the end of it."""
+        """Read stderr until it ends, and keep the last part of it."""
         try:
             while chunk := await self._process.read_stderr():
                 self._keep_output(chunk)

@@ -96,7 +96,7 @@ class SharedServer:
 
     def describe_unavailable(self, error: ServerUnavailable) -> str:
         """Return a message that says why the server is not available."""
-        again = "" if self._starts_left else "; it is not restarted in this run"
+        again = "" if self._starts_left else "; it will not be restarted in this run"
         return f"the MCP server {self.server.name} is not available: {error}{again}"
 
     def explain_refusal(self, tool: str) -> str | None:

@@ -1,6 +1,7 @@
-"""Ask an agent for an answer, and recognise replies that are none: a tool call in text, a sentinel or an echo.
+"""Ask an agent for an answer, and recognise replies that are not answers: tool calls as text, sentinels and echoes.
 
-A reply that is no answer is told to the agent once, in the same conversation; then the agent has failed.
+After such a reply, the agent is asked once more in the same conversation. If its next reply is not an answer either,
+the agent has failed.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ _ARTICLES = frozenset(("a", "an", "the"))
 
 
 async def ask_for_answer(op: Operation, session: Session, prompt: str, *, may_reply_by_tool: bool = False) -> Reply:
-    """Ask the agent and return its reply, which is an answer. Raise AgentFailed if it gives none twice.
+    """Ask the agent, once more if its reply is not an answer, and return the reply. Raise AgentFailed if both are not.
 
     With `may_reply_by_tool`, the agent can reply by calling a tool, and the text after such a call does not matter.
     """
@@ -43,7 +44,7 @@ async def ask_for_answer(op: Operation, session: Session, prompt: str, *, may_re
 
 
 def describe_non_answer(text: str, prompt: str) -> str | None:
-    """Return what a reply is, if it is not an answer to the prompt; otherwise None. An empty reply is not judged."""
+    """Return what a reply is instead of an answer to the prompt, or None if it is an answer or empty."""
     if is_machine_text(text):
         return "only a tool call or the description of a tool, written as text"
     if is_only_sentinels(text):

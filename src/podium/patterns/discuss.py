@@ -37,7 +37,10 @@ CHARACTERS_A_TOKEN = 4
 
 
 async def run_discuss(op: Operation, request: Request) -> Answer:
-    """Return the coordinator's answer. If the coordinator fails, return the messages with a notice."""
+    """Return the coordinator's answer. If the coordinator fails, return the messages with a notice.
+
+    Raise AgentFailed if a budget is used up, or if the coordinator fails and there are no messages.
+    """
     return await Discussion(op, request).run()
 
 
@@ -67,7 +70,7 @@ class Discussion:
         self._injected_characters = 0
         self._conclusion = ""
         self._missed: list[str] = []
-        """Which members took no part in which rounds, and why; for people only."""
+        """Which members took no part in which rounds, and why. Members are not told."""
         self._stall = StallDetector()
 
     def inject(self, text: str, *, author: str = "the person") -> None:
@@ -198,7 +201,7 @@ class Discussion:
             else:
                 self.on_broadcast(one)
         if part.failure is not None:
-            # Only people are told: members would discuss the failure as if it were a finding.
+            # Members are not told: they would discuss the failure as if it were a finding.
             missed = f"{name} took no part in round {self.rounds}: {part.failure.describe_to(name)}"
             self._missed.append(missed)
             self._op.scope.record(Noticed(text=missed))
@@ -235,7 +238,11 @@ class Discussion:
         return True
 
     async def _write_conclusion(self, ended: EndReason) -> str:
-        """Return the coordinator's conclusion; ask for it if needed. On failure, return the messages with a notice."""
+        """Return the coordinator's conclusion, and ask for it if there is none yet.
+
+        If the coordinator fails, return the messages with a notice. Raise AgentFailed if there are no messages, or if
+        a budget is used up.
+        """
         if ended == "coordinator":
             return self._conclusion
         op = self._op
@@ -260,7 +267,7 @@ class Discussion:
         return conclusion
 
     def _find_spoken_text(self, text: str) -> str:
-        """Return what a reply says in words. A tool call that was written as text, or an echo, says nothing."""
+        """Return a reply's text, or an empty string if it is only PASS, the topic, or tool calls written as text."""
         return find_spoken_text(text, TOOL_NAMES, topic=self._request.original)
 
     def _format_fallback(self) -> str:

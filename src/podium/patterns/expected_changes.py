@@ -1,7 +1,7 @@
-"""Fail work that was to change files and changed none, if its agent or team has `expects: changes`.
+"""Fail an operation that changed no files although its agent or team has `expects: changes`.
 
-Without a repository, only the files that tools changed are known; in a repository, the checkout is compared with its
-state at the start, so that the changes of commands count too.
+In a repository, the checkout is compared with its state at the start, so that changes by commands count too. Without a
+repository, only changes by tools are known.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from ..values.errors import PodiumError
 from ..values.event import ChangesExpected, WorkerReturned
 from ..values.request import Answer
 
-NOTHING_CHANGED = "nothing changed: it was to change files (expects: changes), and no file was changed"
+NOTHING_CHANGED = "it changed no files, but it must change files (expects: changes)"
 
 
 def expects_changes(agent: Agent) -> bool:
@@ -21,7 +21,7 @@ def expects_changes(agent: Agent) -> bool:
 
 
 async def record_start(op: Operation) -> None:
-    """Record the state of the checkout in which the operation starts."""
+    """Record the current state of the operation's checkout as its state at the start, unless it is recorded already."""
     place = op.scope.child("expects")
     if place.find_outcome(ChangesExpected) is None:
         place.record_outcome(ChangesExpected(commit=await _commit_checkout(op)))
@@ -34,7 +34,7 @@ async def must_have_changed(op: Operation, answer: Answer) -> None:
 
 
 async def _has_changed(op: Operation) -> bool:
-    """Return whether the operation changed files, in its own checkout or through workers on branches of their own."""
+    """Return whether the operation changed files, in its checkout or through workers on their own branches."""
     timeline, path = op.scope.timeline, op.scope.path
     start = op.scope.child("expects").find_outcome(ChangesExpected)
     now = await _commit_checkout(op)
@@ -42,12 +42,12 @@ async def _has_changed(op: Operation) -> bool:
         return bool(timeline.files_changed_below(path))
     if any(returned.files for returned in timeline.find_events_below(path, WorkerReturned)):
         return True
-    # A tool call that was to change a file may have changed nothing, so the checkout decides.
+    # A call of a tool that changes files may have changed nothing, so the checkout decides.
     return bool(await op.repository.read_diff(start.commit, now))
 
 
 async def _commit_checkout(op: Operation) -> str:
-    """Return a commit of the checkout's current state; empty if it is not in a repository."""
+    """Return a commit of the checkout's current state; empty without a repository, or if the commit fails."""
     if op.repository is None:
         return ""
     try:

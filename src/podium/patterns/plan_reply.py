@@ -15,7 +15,7 @@ NO_ASSIGNMENT = "its list of assignments is empty"
 
 
 class PlanReply(NamedTuple):
-    """A lead's reply, as it was understood. `answer` is its text without the plan's JSON."""
+    """A parsed reply of a lead. `answer` is the answer in its JSON object, or its whole text if it has no such object."""
 
     plan: Plan
     answer: str

@@ -1,7 +1,7 @@
-"""Define the JSON schemas of the replies that patterns parse: routes, plans, ballots, scores and reviews.
+"""Build the JSON schemas of replies that patterns parse, such as plans, scores and reviews.
 
-Models and servers that can keep a reply to a schema get it. Others get the same prompt and reply in text, and every
-reply goes through the same parsers.
+Models and servers that can constrain a reply to a schema get the schema. Others get the same prompt and reply in text,
+and every reply goes through the same parsers.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ TEXTS: dict[str, Any] = {"type": "array", "items": TEXT}
 
 
 def make_object_schema(properties: dict[str, Any], *, optional: Iterable[str] = ()) -> dict[str, Any]:
-    """Return the schema of an object with exactly these properties."""
+    """Return the schema of an object with only these properties. Those in `optional` can be left out."""
     left_out = set(optional)
     required = [name for name in properties if name not in left_out]
     return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
@@ -56,7 +56,7 @@ def make_work_plan_format(members: Iterable[str]) -> ReplyFormat:
 
 
 REVIEW_FORMAT = ReplyFormat(schema=make_object_schema({"verdict": make_choice(("ACCEPT", "CHANGE")), "reason": TEXT}))
-"""The format of a review of a plan."""
+"""The format of a plan review."""
 
 SCORE_FORMAT = ReplyFormat(
     schema=make_object_schema({"score": {"type": "number", "minimum": 0, "maximum": 1}, "rationale": TEXT})

@@ -156,7 +156,7 @@ def parse_choice(reply: Reply, destinations: Sequence[str] = ()) -> RouteChoice:
 
 
 def _read_object(found: dict[str, Any], destinations: Sequence[str]) -> RouteChoice | None:
-    """Return the choice in a JSON object: its `agent`, that of the call which it describes, or its name.
+    """Return the choice in a JSON object: its `agent`, or the `agent` argument or name of the call that it describes.
 
     A small model that cannot call tools writes a call as text, often with the destination as the name of the tool.
     """

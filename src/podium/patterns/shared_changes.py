@@ -1,4 +1,4 @@
-"""Say which steps used the run's checkout at the same time as another one, whose diff can contain their changes."""
+"""Describe which steps used the run's checkout at the same time as a step whose diff can contain their changes."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ LONGEST_PATH = 120
 
 
 def describe_shared_changes(op: Operation, step: str, others: Collection[str]) -> str:
-    """Return a line about those of the other steps that used the run's checkout at the same time as `step`, if any.
+    """Return a line about the steps in `others` that used the run's checkout at the same time as `step`.
 
-    The files that these steps changed with their tools are listed. Changes by commands cannot be attributed.
+    If there are none, return an empty string. The line lists the files that these steps changed with their tools;
+    changes by commands cannot be attributed.
     """
     events = (PlanStepStarted, PlanStepSubmitted, PlanStepFailed)
     entries = op.scope.timeline.find_entries_below(op.scope.path, *events)
@@ -26,7 +27,7 @@ def describe_shared_changes(op: Operation, step: str, others: Collection[str]) -
         return ""
     files = {other: files for other in found if (files := _list_changed_files(op, other))}
     used = f"{join_words([f'step {other}' for other in found])} used the same checkout at the same time"
-    return f"[{used}, so this diff can contain changes of other steps. {_format_files(files)}]"
+    return f"[{used}, so this diff can contain their changes. {_format_files(files)}]"
 
 
 def find_parallel_steps(entries: Iterable[Entry], step: str) -> list[str]:

@@ -40,8 +40,8 @@ An earlier reply to this did not assign anything{why}. The workers are: {names}.
 {{"assignments": [{{"worker": "NAME", "task": "what it should do"}}]}} or as @worker:NAME blocks."""
 
 PLAN_ONCE_MORE = """\
-Write one line for each task, and nothing else{why}. Each line starts with @worker: and one of these names: {names}.
-For example:
+Earlier replies to this did not assign anything{why}. Write one line for each task, and nothing else. Each line starts
+with @worker: and one of these names: {names}. For example:
 
 @worker:NAME what it should do"""
 

@@ -81,7 +81,7 @@ def parse_step(written: object, number: int) -> PlanStep:
 
 
 def _iter_criteria(written: Any) -> Iterator[Any]:
-    """Yield each criterion as an object. A model can also write a criterion as a string."""
+    """Yield each criterion as an object. A model can also write a criterion, or its only one, as a string."""
     listed = written if isinstance(written, list) else [written] if isinstance(written, str) else []
     for one in listed:
         yield {"text": one} if isinstance(one, str) else one

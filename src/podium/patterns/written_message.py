@@ -1,6 +1,6 @@
-"""Find what a reply in a discussion says in words, as opposed to tool calls written as text and echoes of the topic.
+"""Recognise replies in a discussion that say nothing: PASS, tool calls written as text, and echoes of the topic.
 
-Models that cannot call tools write the call into their reply. Neither such a call nor the topic is a contribution.
+Models that cannot call tools write the call into their reply. Such a call is not a contribution, and neither is the repeated topic.
 """
 
 from __future__ import annotations

@@ -139,7 +139,7 @@ def _find_in_paths(paths: Iterable[str], directory: str) -> Iterator[Finding]:
 
 
 def _is_outside(path: str, directory: str) -> bool:
-    """Return whether a path is outside the checkout. A path whose value only the shell knows counts as outside."""
+    """Return whether a path is outside the checkout. A path that matches `_VARIABLE` counts as outside."""
     if _DEVICE.fullmatch(path) or path.startswith("//"):
         return False
     if _VARIABLE.match(path):

@@ -99,7 +99,7 @@ _MODES: tuple[str, ...] = get_args(Mode)
 
 
 def narrow_rules(rules: Rules, by: Rules) -> Rules:
-    """Return `rules` with the ask and deny rules of `by`, such as an agent's. The allow rules of `by` are ignored."""
+    """Return `rules` with the ask and deny rules of `by` added. The allow rules of `by` are ignored."""
     return Rules(rules.allow, _remove_duplicates(rules.ask + by.ask), _remove_duplicates(rules.deny + by.deny))
 
 

@@ -1,7 +1,7 @@
 """Load the roster: all agents with their sources, and which agent takes effect if several have the same name.
 
 The repository's agents override the user's own, and both override built-in agents. Loading does not check how
-agents refer to each other: `Roster.resolve_team` checks the agents of a run, and `check_path` checks all agents.
+agents refer to each other: `Roster.resolve_team` checks the agents of a run, and `check_path` those at a path.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Make a new team from agents that exist already: built-in ones, those of the repository, and the user's own.
+"""Build a new team from existing agents: built-in agents, the repository's, and the user's own.
 
 The result is a preset, which `save_team` saves in the same way as a team that `podium team save` reads from a file.
 """
@@ -21,7 +21,7 @@ from .team_keys import describe_idle_key
 
 
 class NewTeam(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A team to make. `lead` is the agent whose prompt and model the lead gets; without one, it gets a general prompt.
+    """The description of a new team. The lead gets the prompt and model of the agent `lead`, or a general prompt.
 
     `options` are the keys under `team:` in an agent's file. Empty means not set.
     """
@@ -43,14 +43,14 @@ def build_new_team(given: NewTeam, roster: Roster) -> Preset:
     """Return the team as a preset. Raise Mistake if an agent does not exist or an option is wrong."""
     name = given.name.strip()
     if not to_agent_name(name):
-        raise Mistake(f"{quote_text(given.name)} is not a name for a team; use letters and digits, such as api-review")
+        raise Mistake(f"{quote_text(given.name)} is not a valid team name; use letters and digits, such as api-review")
     if not given.members:
         raise Mistake(f"the team {name} has no members, so there is nothing to save; add one")
     if given.model and not is_model_name(given.model):
         raise Mistake(f"{quote_text(given.model)} is not a model name; use e.g. sonnet or openai:gpt-5-mini")
     lead = roster.get(given.lead) if given.lead else Agent(name=to_agent_name(name))
     if is_team(lead):
-        raise Mistake(f"{lead.name} leads a team of its own; choose an agent without a team as lead, or none")
+        raise Mistake(f"{lead.name} already leads a team; choose an agent without a team as lead, or none")
     if given.evaluator:
         roster.get(given.evaluator)
     members = tuple(roster.get(member) for member in given.members)

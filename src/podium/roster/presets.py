@@ -31,7 +31,7 @@ from .team_keys import OPTION_READERS
 PRESETS_FILE = "presets.json"
 LOCK_FILE = ".presets.lock"
 CHECKED_KEYS = ("worktrees", "max_iterations")
-"""Keys that mean the same in a preset as under `team:` in an agent's file. The keys of `manner` do, too."""
+"""Keys that mean the same in a preset as under `team:` in an agent's file. So do the keys in `manner`."""
 MAX_NUMBER = 10**18
 """Integers of this size or larger are not accepted where an integer is expected."""
 
@@ -138,7 +138,7 @@ class _PresetsFile(Struct, frozen=True, kw_only=True):
 
 
 def load_presets(home: Path) -> Presets:
-    """Load the presets in this home folder. Raise Mistake if the file is not a presets file."""
+    """Load the presets in this home folder. Raise Mistake if the file cannot be read as a presets file."""
     found: list[Preset | InvalidPreset] = []
     notices: list[str] = []
     for place, entry in enumerate(_validate_file(_read_file(home)).presets, 1):
@@ -156,7 +156,7 @@ def load_presets(home: Path) -> Presets:
 
 
 def save_preset(home: Path, preset: Preset) -> None:
-    """Save a preset, replacing any preset with the same name.
+    """Save a preset. It replaces the preset with the same name, ignoring case, but keeps unknown keys of that preset.
 
     Raise Mistake if the preset has no name or invalid options, or if the file cannot be read.
     """
@@ -181,7 +181,7 @@ def check_preset(preset: Preset) -> None:
 
 
 def parse_mode_options(name: str, given: dict[str, Any]) -> ModeOptions:
-    """Return the options of a team's mode, as they are written in a file. Raise Mistake if one of them is invalid."""
+    """Parse the options of a team's mode, given as in a file. Raise Mistake if one of them is unknown or invalid."""
     if unknown := [key for key in given if key not in ModeOptions.__struct_fields__]:
         known = suggest_names(unknown[0], sorted(ModeOptions.__struct_fields__))
         raise Mistake(f"{name} cannot be saved: unknown option {quote_text(unknown[0])}; {known}")
@@ -198,7 +198,7 @@ def _require_valid_options(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def delete_preset(home: Path, name: str) -> bool:
-    """Delete the preset with this name. Return whether it existed."""
+    """Delete the preset with this name, ignoring case. Return whether it existed."""
     with _lock_presets(home):
         stored = _read_file(home)
         entries = _validate_file(stored).presets

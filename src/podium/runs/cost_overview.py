@@ -25,7 +25,7 @@ from .run_lookup import derive_run_state, is_over
 
 MOST_BUCKETS = 96
 MOST_SERIES = 8
-"""The number of agents with a series of their own if there are so many that the others share one."""
+"""How many agents have their own series if there are so many agents that the others share one."""
 RATE_SECONDS = 600.0
 """The period whose usage predicts when a budget will be exhausted."""
 SMALLEST_PERIOD = 1.0
@@ -65,7 +65,7 @@ class CostHistoryReader:
     ) -> tuple[CostHistory, list[CostHistory]]:
         """Return the history of a run, and those of the workers that it and its workers started.
 
-        In a worker's history, agents are named after its branch.
+        In a worker's history, the worker's name is appended to the names of agents.
         """
         own = self.read(reader, summary, now=now)
         below: list[CostHistory] = []
@@ -95,7 +95,7 @@ def cost_overview_fields(
 ) -> dict[str, Any]:
     """Return the costs of runs by agent and by model, over time and in total, as JSON fields.
 
-    `budget` is the limit for all of them together, and `is_active` says whether they may still use it.
+    `budget` is the limit for all runs together, and `is_active` says whether they may still use it.
     """
     points = sorted((one for history in histories for one in history.points), key=lambda one: one.at)
     agents = _sum_by_agent(histories)
@@ -137,7 +137,7 @@ def _size_of(usage: Usage) -> tuple[float, int]:
 
 
 def _history_fields(points: Sequence[UsagePoint], agents: Sequence[str], *, until: float) -> dict[str, Any]:
-    """Return running totals at equal distances in time, one series for each agent."""
+    """Return running totals at equal intervals, as one series for each agent; the least expensive may share one."""
     if not points:
         return {"times": [], "series": []}
     first, last = points[0].at, max(until, points[-1].at, points[0].at + SMALLEST_PERIOD)
@@ -173,7 +173,7 @@ def _accumulate(row: Sequence[Usage]) -> dict[str, list[float]]:
 
 
 def project_exhaustion(points: Sequence[UsagePoint], total: Usage, budget: Budget, *, now: float) -> float | None:
-    """Return when the run will have used up its money or its tokens if it goes on like in the last minutes."""
+    """Return when the budget's money or tokens will be used up at the recent rate, or None if that is not known."""
     recent = [one for one in points if one.at >= now - RATE_SECONDS] or list(points)
     if not recent:
         return None

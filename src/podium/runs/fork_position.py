@@ -62,8 +62,8 @@ def find_fork_position(entries: Sequence[Entry], at: str) -> int:
         return snapshots[at]
     if at.isascii() and at.isdecimal() and 1 <= int(at) <= last:
         return int(at)
-    named = f"available: {', '.join(snapshots)}" if snapshots else "it has no snapshots"
-    raise Mistake(f"run {entries[0].run} has no snapshot or entry {at!r}; {named}; or give a number from 1 to {last}")
+    named = f" or one of the snapshots {', '.join(snapshots)}" if snapshots else ""
+    raise Mistake(f"run {entries[0].run} has no snapshot or entry {at!r}; give an entry number from 1 to {last}{named}")
 
 
 def find_decision_change(entries: Sequence[Entry], decision: str, option: str, *, by: str) -> DecisionChange:

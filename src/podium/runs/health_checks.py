@@ -86,7 +86,7 @@ def check_store(store: Path) -> Iterator[Fact]:
     if not store.exists():
         above = next(place for place in store.absolute().parents if place.exists())
         if os.access(above, os.W_OK):
-            yield Fact("store", "fine", f"{store}, which the first run creates")
+            yield Fact("store", "fine", f"{store} does not exist yet; the first run creates it")
         else:
             yield Fact("store", "problem", f"cannot create {store}: {above} is not writable; set PODIUM_HOME")
         return
@@ -139,7 +139,7 @@ def check_model_test(settings: Settings, environ: Mapping[str, str]) -> Iterator
     )
     record = find_ability_record(settings.home, without_credentials(address.url), address.model)
     if record is None:
-        yield Fact("model test", "note", f"{name} was not tested; podium models test shows what it can do")
+        yield Fact("model test", "note", f"{name} has not been tested; podium models test shows what it can do")
     else:
         yield Fact("model test", "fine", f"{name}, {describe_test(record)}")
 

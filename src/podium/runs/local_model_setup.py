@@ -15,10 +15,10 @@ from ..values.event import SCHEMA
 
 
 async def add_local_model(installer: ModelInstaller, source: str, *, name: str = "", sha256: str = "") -> Installation:
-    """Add a model: one of the catalogue, or one from a URL or a file. Raise Mistake if `source` is none of these.
+    """Add a model from the catalogue, a URL or a file. Raise Mistake if `source` is none of these.
 
-    Whether models can run here at all is checked first. `name` and `sha256` apply to URLs and files: the catalogue
-    has its own.
+    Nothing is fetched unless models can run here. `name` and `sha256` are only for URLs and files; raise Mistake if
+    they are given with a model of the catalogue.
     """
     known = next((model for model in installer.catalogue if model.name == source), None)
     path = _find_file(source)
@@ -49,7 +49,7 @@ def remove_local_model(folder: ModelFolder, name: str, environ: Mapping[str, str
 
 
 def catalogue_fields(folder: ModelFolder) -> dict[str, Any]:
-    """Return the models that can be fetched as JSON fields."""
+    """Return the catalogue of models that can be fetched, as JSON fields."""
     return {
         "schema": SCHEMA,
         "models": [

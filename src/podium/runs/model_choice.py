@@ -51,7 +51,7 @@ async def ask_server(address: str, environ: Mapping[str, str], provider: str = "
 
 
 def choose_model(server: LocalServer, model: str | None) -> ConfirmedServer:
-    """Return a server with the chosen model. Raise Mistake if it does not have that model."""
+    """Return a server with the chosen model, or its only one. Raise Mistake if it has no such model, or several."""
     names = ", ".join(server.models[:MOST_NAMES])
     if model is None and len(server.models) != 1:
         what = f"has {len(server.models)} models ({names}); choose one with --model" if names else "has no models yet"

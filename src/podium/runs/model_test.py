@@ -24,7 +24,7 @@ from .ability_summary import ability_record_fields
 from .model_choice import ask_server, choose_model
 
 MOST_CALLS = 9
-"""How many calls the test of a model that costs money makes at most."""
+"""Maximum number of calls in the test of a model that costs money."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,7 +46,7 @@ class TargetModel:
 
     @property
     def is_free(self) -> bool:
-        """Whether calls cost nothing: the provider needs no key, or it is a server on this machine without one."""
+        """Whether calls cost nothing: the provider needs no key, or no key is set and the server is on this machine."""
         return self.address.provider.key_name is None or (not self.key and is_loopback(self.address.url))
 
     def estimate_cost(self) -> float | None:
@@ -105,9 +105,10 @@ async def run_model_test(
     report: Callable[[ProbeResult], None],
     announce: Callable[[str], None],
 ) -> ModelTest:
-    """Test a model and remember what it can do. `at` is the time now; `report` gets each result as it is known.
+    """Test a model and remember what it can do. `at` is the current time.
 
-    Raise OutsideFailed if the server cannot be called at all.
+    `announce` is called with the name of each probe, and `report` with its result. Raise OutsideFailed if the server
+    cannot be called at all.
     """
     from aiohttp import ClientSession, DummyCookieJar, TCPConnector
 

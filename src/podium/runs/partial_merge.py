@@ -1,4 +1,4 @@
-"""Choose a part of a branch's changes for a merge: hunks of a worker's diff that was shown, or files by name."""
+"""Choose a part of a branch's changes for a merge: changes in a worker's diff that was shown, or files by name."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ async def choose_shown_changes(
 ) -> MergeCandidate:
     """Return a worker's branch as a merge candidate, with only the chosen changes of the diff whose digest is `shown`.
 
-    Raise Mistake if the diff of the branch is another one now.
+    Raise Mistake if the branch's diff has another digest, or if the worker has no branch of its own.
     """
     require_own_branch(worker)
     diff = await read_worker_diff(context, worker, in_checkout=False)
     if diff.digest != shown:
         if not worker.is_over:
             raise Mistake(
-                f"{worker.name} has not ended ({worker.state}), and what was shown is not on its branch; "
+                f"{worker.name} has not ended ({worker.state}), and the diff that was shown differs from its branch; "
                 "choose changes when it has ended"
             )
-        raise Mistake(f"{worker.name} has changed since its diff was shown; look at its changes again and choose anew")
+        raise Mistake(f"{worker.name} has changed since its diff was shown; look at its changes again and choose again")
     branch = worker.worker_task.branch
     part = await commit_part(context.repository, diff.base, diff.commit, chosen, branch=branch)
     return _set_part(await _find_candidate(context, branch, target), diff.commit, part)
@@ -75,7 +75,7 @@ async def _find_merge_base(place: GitLocation, candidate: MergeCandidate, tip: s
 
 
 def _match_name(changed: dict[str, ChangedFile], name: str, branch: str) -> list[str]:
-    """Return the changed files with this name, this old name, or in this folder."""
+    """Return the changed files with this name or old name, or in this folder. Raise Mistake if there are none."""
     folder = f"{name.rstrip('/')}/"
     old = {path: file.was.decode(errors="replace") for path, file in changed.items() if file.was is not None}
     found = [path for path in changed if name in (path, old.get(path)) or path.startswith(folder)]

@@ -31,7 +31,7 @@ class NoticeDisplay(Protocol):
 
 
 class NoDisplay:
-    """Shows nothing: the process has no terminal of its own."""
+    """Shows nothing; for a process that has no terminal to show notifications on."""
 
     def show(self, notification: Notification) -> None:
         """Show nothing."""

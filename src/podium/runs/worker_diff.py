@@ -1,4 +1,4 @@
-"""Return what a worker changed since its base."""
+"""Read the diff between a worker's base and its branch or checkout."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .worker_lookup import RepoContext
 class WorkerDiff:
     """The diff between a worker's base and a commit, and the tree of that commit.
 
-    With `is_committed`, the commit is the one of the worker's branch. Otherwise it is a snapshot of its checkout.
+    With `is_committed`, the commit is the tip of the worker's branch. Otherwise it is a snapshot of its checkout.
     """
 
     text: str
@@ -29,7 +29,7 @@ class WorkerDiff:
 
     @property
     def digest(self) -> str:
-        """A digest of the changes, by which a person refers to exactly what was shown."""
+        """A digest that identifies exactly these changes, so that a choice refers to what was shown."""
         return sha256(f"{self.base} {self.tree}\n{self.text}".encode(errors="surrogateescape")).hexdigest()
 
 

@@ -1,4 +1,4 @@
-"""Decide how a model is called, from the settings, the tests of the model and the place of its server."""
+"""Decide how a model is called, from the settings, the tests of the model and the address of its server."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LOCAL_CONCURRENT = 1
 def find_call_options(settings: Settings, address: ModelAddress) -> CallOptions:
     """Return how a model is called. The settings take precedence over tests, and tests over defaults.
 
-    A server on this machine that needs no key gets one call at a time, and more time for each.
+    By default, a server on this machine that needs no key gets one call at a time, and more time for each call.
     """
     set_limits = settings.providers.get(address.provider.name, ProviderLimits())
     record = find_ability_record(settings.home, without_credentials(address.url), address.model)

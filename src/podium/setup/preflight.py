@@ -79,7 +79,7 @@ def apply_run_mode(agent: Agent, mode: Mode | None, max_iterations: int | None) 
     team = team or Team(mode="reflect", members=())
     if max_iterations is not None and (mode or team.mode) != "reflect":
         what = f"works in mode {mode or team.mode}, which has no iterations"
-        raise Mistake(f"{agent.name} {what}; max_iterations requires the mode reflect")
+        raise Mistake(f"{agent.name} {what}; max_iterations requires mode reflect")
     most = {} if max_iterations is None else {"max_iterations": max_iterations}
     return structs.replace(agent, team=structs.replace(team, mode=mode or team.mode, options=team.options | most))
 

@@ -35,7 +35,7 @@ class TrustItem(Struct, frozen=True, kw_only=True):
 
 
 class TrustOverview(Struct, frozen=True, kw_only=True):
-    """All items of a repository that the user can trust. Settings in `ignored` never apply, even if trusted."""
+    """The repository's settings that need trust, and changed MCP tools. Settings in `ignored` never apply."""
 
     repo: Path
     items: tuple[TrustItem, ...]
@@ -48,7 +48,7 @@ class TrustOverview(Struct, frozen=True, kw_only=True):
 
 
 def build_trust_overview(files: SettingsFiles, repo: Path, trust: Trust) -> TrustOverview:
-    """Return all items of a repository that the user can trust. Raise Mistake if its files have errors."""
+    """Return the items that the user can trust in a repository. Raise Mistake if the settings files have errors."""
     files.require_no_errors()
     # Trusted settings are in `files.repo` and the others in `files.proposed`; together they are all proposals.
     everything = merge_documents(files.repo, files.proposed)

@@ -42,7 +42,7 @@ def _read_memory() -> tuple[int, int]:
 
 
 def _read_number(path: Path) -> int | None:
-    """Return the number in a file, or None if there is no such file or no limit."""
+    """Return the number in a file, or None if it cannot be read or is not a number, such as `max`."""
     try:
         return int(path.read_text())
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Build a run's costs over time from its timeline: by agent and by model, with the time that each agent spent how.
+"""Build a run's costs over time from its timeline, by agent and by model, and how each agent spent its time.
 
 Every amount is a sum of the usage that entries record, so the totals equal those of all other views.
 """
@@ -41,7 +41,7 @@ from .run_view import USAGE_KINDS, usage_of_event
 Activity = Literal["thinking", "tool", "waiting", "other"]
 """What an agent or a run does: a model call, a tool call, waiting for a person, or none of these."""
 ACTIVITIES: Sequence[Activity] = ("thinking", "tool", "waiting", "other")
-"""The activities in the order in which they count for a run whose agents do different things at the same time."""
+"""The activities by precedence: while agents do different things, the first of these is the activity of the run."""
 
 HISTORY_KINDS = (
     *USAGE_KINDS,
@@ -96,7 +96,7 @@ class TimeSplit(Struct, frozen=True, kw_only=True):
 
 
 class CostHistory(Struct, frozen=True, kw_only=True):
-    """The costs of one run over time. `wall` splits the time since the run started, and adds up to it."""
+    """The costs of one run over time. `wall` divides the time from `started_at` to `until` by activity."""
 
     started_at: float
     until: float
@@ -125,7 +125,7 @@ class _OpenOperation:
 
 
 class CostHistoryBuilder:
-    """Builds the cost history of a run from its entries; those of other kinds than `HISTORY_KINDS` change nothing."""
+    """Builds the cost history of a run from its entries. Entries of kinds not in `HISTORY_KINDS` have no effect."""
 
     def __init__(self) -> None:
         self._points: list[UsagePoint] = []
@@ -144,7 +144,7 @@ class CostHistoryBuilder:
     def apply(self, entry: Entry) -> None:
         """Apply the next entry."""
         if isinstance(entry.event, RunResumed):
-            self._stop_work(self._at)  # nothing worked since the last entry of the process before
+            self._stop_work(self._at)  # the previous process did nothing after its last entry
         self._advance(entry.at)
         match entry.event:
             case RunStarted() as event:
@@ -223,7 +223,7 @@ class CostHistoryBuilder:
             self._active[operation.activity] -= 1
 
     def _stop_work(self, at: float) -> None:
-        """Note that nothing works any more: the run is paused, or its process died. Requests go on waiting."""
+        """End all turns and tool calls, because the run is paused or its process died. Requests stay open."""
         for operation in self._open.values():
             operation.is_in_turn = False
             operation.tools.clear()

@@ -7,9 +7,9 @@ from hashlib import sha256
 from typing import Any
 
 MOST_LINES = 20_000
-"""The number of lines in hunks after which the others are only counted."""
+"""Maximum number of hunk lines to include. Further lines are only counted."""
 LONGEST_LINE = 4_000
-"""The number of characters after which a line is cut."""
+"""Maximum number of characters of a line. The rest is cut off."""
 DIGEST_LENGTH = 16
 
 _START = "diff --git "
@@ -27,9 +27,9 @@ def parse_diff(text: str, *, most_lines: int = MOST_LINES) -> dict[str, Any]:
     """Return the files of a diff as JSON fields.
 
     Only the first `most_lines` lines of hunks are included; `omitted` is the number of the others. All files and hunks
-    are listed, and all lines count as added or removed. The `digest` of a file changes when anything in its part of the
-    diff changes. `is_whole` says that its hunks make no sense one by one, as in a new file or a link. Bytes that are
-    not UTF-8 are replaced.
+    are listed, and `added` and `removed` count all changed lines. The `digest` of a file changes when anything in its
+    part of the diff changes. With `is_whole`, the file's hunks cannot be chosen one by one, as in a new file or a link.
+    Bytes that are not UTF-8 are replaced.
     """
     files: list[dict[str, Any]] = []
     digests = []

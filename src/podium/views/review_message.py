@@ -1,7 +1,7 @@
-"""Write a person's comments on lines of a diff as one message to the agent that made the changes.
+"""Format a person's comments on lines of a diff as one message to the agent that made the changes.
 
-The lines that a comment is about are quoted as they were shown, so that the message stays right if the files have
-changed since.
+The lines that a comment is about are quoted as they were shown, so that the message stays correct even if the files
+have changed since.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..values.plain_text import escape_for_terminal, escape_unprintable, fence_o
 
 MOST_COMMENTS = 200
 MOST_LINES = 200
-"""The number of lines that one comment can be about."""
+"""Maximum number of lines that one comment can be about."""
 LONGEST_COMMENT = 20_000
 LONGEST_LINE = 500
 

@@ -204,10 +204,10 @@ class Commander:
         await self._end_run(worker.run, partial(self._launcher.fail_run, worker.run, why))
 
     async def _run_process_once(self, worker: ActiveWorker) -> str:
-        """Run a worker's process once. Return an empty string if it paused its run, and otherwise how it ended.
+        """Run a worker's process once. Return how it ended, or why it could not be started.
 
-        The run may be open again because somebody resumed it after the pause. That is not a crash; the next scan
-        handles it.
+        Return an empty string if the process paused its run. The run may be open again because somebody resumed it
+        after the pause. That is not a crash; the next scan handles it.
         """
         try:
             process = await self._run_process(worker)

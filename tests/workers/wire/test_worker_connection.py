@@ -549,7 +549,7 @@ async def test_a_silent_worker_is_disconnected_after_a_while() -> None:
         await peer.send_handshake(commander.issue_token())
         await commander.next_note()
 
-        assert await commander.next_note() == ("w1", "ended: the other side was silent for 1 s")
+        assert await commander.next_note() == ("w1", "ended: the other side sent nothing for 1 s")
         assert (await peer.receive_message())["type"] == "ping"
 
 
@@ -598,7 +598,7 @@ async def test_a_silent_commander_is_disconnected_after_a_while() -> None:
 
             assert [message async for message in link] == []
 
-            assert link.end_reason == "the other side was silent for 1 s"
+            assert link.end_reason == "the other side sent nothing for 1 s"
 
 
 async def test_messages_of_a_commander_before_its_handshake_answer_are_ignored() -> None:

@@ -159,7 +159,7 @@ def require_web_packages() -> None:
 @click.option("--create", "name", help="Create a token with this name for a program, and print it once.")
 @scope_option
 @click.option("--revoke", "revoked", metavar="ID", help="Revoke a token; its client is signed out at once.")
-@click.option("--json", "is_json", is_flag=True, help="Print the list as JSON.")
+@click.option("--json", "is_json", is_flag=True, help="Print the list, or the new token, as JSON.")
 def serve_tokens_command(name: str | None, scopes: tuple[str, ...], revoked: str | None, is_json: bool) -> None:
     """List the tokens of browsers and programs, create one or revoke one."""
     from ...web.api.access_tokens import TokenFile  # imported here for start-up time

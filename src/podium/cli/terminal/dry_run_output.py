@@ -40,4 +40,4 @@ def _format_unknown_cost(estimate: RunEstimate) -> str:
         return ""
     if not any(one.model for one in estimate.models):
         return "no model is configured, so the cost is not known"
-    return f"the price of {join_words([name or 'the default model, which is not set,' for name in names])} is not known"
+    return f"the price of {join_words([name or 'the default model (not set)' for name in names])} is not known"

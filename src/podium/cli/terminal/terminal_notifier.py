@@ -1,4 +1,4 @@
-"""Notify the user at this terminal: ring the bell, show a desktop notification, count open requests in the title.
+"""Notify the user in the terminal: with the bell, a desktop notification, or the number of open requests in the title.
 
 The sequences contain only fixed words, run ids and numbers. They are written only to a real terminal.
 """

@@ -161,7 +161,7 @@ def _select_new_blocks(files: dict[Path, str], known: str, repo: Path) -> tuple[
             title = block.partition("\n")[0]
             if _contains_lines(text, title):
                 where = format_path(path, repo=repo)
-                notices.append(f"{where} has the title of another decision, and both are kept: {title}")
+                notices.append(f"a decision in {where} has the same title as another one; both are kept: {title}")
             new.append(block)
             text = f"{text}\n{_strip_line_ends(block)}"
     return new, notices

@@ -35,7 +35,7 @@ def claim_command_key(store: Path, key: str, digest: str, *, id: str = "") -> Co
     its arguments. If `id` is given, a new key is stored with this id.
     """
     if not 0 < len(key) <= LONGEST_KEY:
-        raise Mistake(f"an idempotency key has 1 to {LONGEST_KEY} characters, got {len(key)}")
+        raise Mistake(f"an idempotency key must have 1 to {LONGEST_KEY} characters, got {len(key)}")
     now = time.time()
     with closing(open_connection(store, create=True)) as connection, translate_sqlite_errors(store):
         connection.execute("BEGIN IMMEDIATE")

@@ -33,11 +33,11 @@ from .schema import LOCK_SECONDS, open_connection, open_for_reading, translate_s
 
 LONGEST_MARK = 4096
 WORKER = "-worker-"
-"""The text between the repository's name and the branch in the folder name of a Podium worktree."""
+"""The text between the repository's name and the branch in the default folder name of a worktree."""
 
 
 class Groups:
-    """The groups in one store. Reading them assigns a group to every run that has none."""
+    """The groups in one store. `load_arrangement` assigns a group to every run that has none."""
 
     def __init__(self, path: Path) -> None:
         self.path = path

@@ -110,7 +110,7 @@ class LineStream:
         except BlockingIOError:
             if not is_late:
                 return
-            self._mark_ended(f"the other side was silent for {self._silence:g} s")
+            self._mark_ended(f"the other side sent nothing for {self._silence:g} s")
         except OSError:
             self._mark_ended("the other side closed the connection")
         else:

@@ -104,7 +104,9 @@ def encode_message(message: FromWorker | FromCommander) -> bytes:
         return msgspec.json.encode(message) + b"\n"
     except UnicodeEncodeError as error:
         kind = type(message).__struct_config__.tag
-        raise BadFrame(f"a {kind} cannot be sent: one of its texts is not valid Unicode; replace it") from error
+        raise BadFrame(
+            f"cannot send the {kind} message: one of its strings contains a lone surrogate, which UTF-8 cannot encode"
+        ) from error
 
 
 def decode_from_worker(line: bytes) -> FromWorker:

@@ -147,7 +147,7 @@ def find_tool_mounts(environ: Mapping[str, str], *, home: Path, checkout: Path) 
 
 
 def _find_installation(folder: Path, home: Path) -> Path:
-    """Return a folder on the PATH, or the folder above it if that contains the programs' libraries."""
+    """Return the folder to mount for a folder on the PATH: its parent if that contains libraries, else the folder."""
     above = folder.parent
     # ~/.local contains more than programs, including keys.
     is_part = folder.name in PROGRAMS and above not in (home, home / ".local")

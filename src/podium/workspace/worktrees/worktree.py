@@ -397,5 +397,5 @@ def _path_exists(path: Path) -> bool:
 
 
 def _removal_path(path: Path) -> Path:
-    """Return the path to which a worktree is renamed before it is deleted. After a crash, a repair looks there."""
+    """Return the path to which a worktree's folder is renamed before it is deleted; a repair looks for it there."""
     return path.with_name(f".{path.name}.removing")
