@@ -62,7 +62,7 @@ COMMANDS = (
         "Show what the permission rules say about a command, and why.",
         "podium policy check -- git push",
     ),
-    ("models", "Set up", "List the available models, and which one each agent uses.", "podium models"),
+    ("models", "Set up", "List the available models and the default one.", "podium models"),
     ("config", "Set up", "Show the effective settings, and check the settings files.", "podium config show"),
     ("doctor", "Set up", "Check this machine and repository, and suggest fixes.", "podium doctor"),
 )

@@ -1,4 +1,4 @@
-"""Group subcommands that are imported only when they are called, because imports take most of a command's time."""
+"""Group subcommands that are imported only when they are needed, because imports take most of a command's time."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class LazyCommandGroup(click.Group):
 
 
 def require_no_group_options(ctx: click.Context, **options: object) -> None:
-    """Raise UsageError if an option of a group stands before a subcommand, where it would have no effect."""
+    """Raise UsageError if a group's option is given before a subcommand, where it would have no effect."""
     for name, value in options.items():
         if value:
             option, subcommand = f"--{name}", ctx.invoked_subcommand

@@ -30,7 +30,7 @@ _ARTICLES = frozenset(("a", "an", "the"))
 
 
 async def ask_for_answer(op: Operation, session: Session, prompt: str, *, may_reply_by_tool: bool = False) -> Reply:
-    """Ask the agent, once more if its reply is not an answer, and return the reply. Raise AgentFailed if both are not.
+    """Ask the agent, and once more if it does not answer. Return its reply, or raise AgentFailed if it has no answer.
 
     With `may_reply_by_tool`, the agent can reply by calling a tool, and the text after such a call does not matter.
     """

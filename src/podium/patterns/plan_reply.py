@@ -15,7 +15,7 @@ NO_ASSIGNMENT = "its list of assignments is empty"
 
 
 class PlanReply(NamedTuple):
-    """A parsed reply of a lead. `answer` is the answer in its JSON object, or its whole text if it has no such object."""
+    """A lead's parsed reply. `answer` is the answer in its JSON object, or the whole text if it has no such object."""
 
     plan: Plan
     answer: str

@@ -1,6 +1,7 @@
 """Recognise replies in a discussion that say nothing: PASS, tool calls written as text, and echoes of the topic.
 
-Models that cannot call tools write the call into their reply. Such a call is not a contribution, and neither is the repeated topic.
+Models that cannot call tools write the call into their reply. Such a call is not a contribution, and neither is the
+repeated topic.
 """
 
 from __future__ import annotations

@@ -59,7 +59,7 @@ async def delegate_review(
     """Start a worker with the same agent that continues from the branch of a worker that has ended.
 
     Its branch is new, so the work of the earlier worker stays as it was reviewed. `run` is an id chosen in advance; if
-    that run exists, nothing is done. Raise Mistake if no worker can be started.
+    that run exists, no other run is started. Raise Mistake if no worker can be started.
     """
     require_own_branch(worker)
     if run and await launcher.has_run(run):

@@ -41,7 +41,7 @@ class ToolTokens(Struct, frozen=True, kw_only=True):
 class PromptTokens(Struct, frozen=True, kw_only=True):
     """The estimated number of tokens that every call of an agent's model begins with.
 
-    `uncounted` are the tools of MCP servers, whose schemas only the servers know.
+    `uncounted` are the agent's MCP tools, whose schemas only their servers know.
     """
 
     system: int
@@ -51,7 +51,7 @@ class PromptTokens(Struct, frozen=True, kw_only=True):
 
 
 async def measure_prompt(agent: Agent, settings: Settings, repo: Path) -> PromptTokens | None:
-    """Estimate the tokens of an agent's prompt; None if a run of the agent does not call its model.
+    """Estimate the tokens of an agent's prompt and tools. Return None if a run of the agent does not call its model.
 
     Raise Mistake if the agent cannot run.
     """
@@ -86,7 +86,7 @@ def count_prompt_tokens(call: ModelCall, agent: Agent) -> PromptTokens:
 
 
 class _MeasuringWire:
-    """Replies as the rehearsal until the measured agent makes its first call, keeps that call and fails it."""
+    """Replies like the rehearsal engine, but keeps the measured agent's first call and fails that agent's calls."""
 
     def __init__(self, agent: str) -> None:
         self.call: ModelCall | None = None

@@ -32,7 +32,7 @@ def agents_show_command(name: str, counts_tokens: bool, repo: Path | None, is_js
     """Show the agent NAME: its source, model, tools and prompt.
 
     With --tokens, show instead how many tokens its system prompt and each of its tools take in every model call. These
-    are estimates, at four characters per token; a provider counts differently.
+    are estimates, at four characters per token; providers count differently.
     """
     home = find_home_folder()
     folder = (repo or find_repo(Path.cwd(), home=home)).absolute()
@@ -77,7 +77,7 @@ def format_agent(agent: Agent) -> Iterator[str]:
 def format_tokens(agent: Agent, tokens: PromptTokens | None) -> Iterator[str]:
     """Yield the lines about the tokens of an agent's prompt."""
     if tokens is None:
-        yield f"{agent.name}: not measured, because a run of this agent ends before its own model is called"
+        yield f"{agent.name}: not measured, because a trial run of this agent did not call its own model"
         return
     yield f"{agent.name}: about {tokens.total:,} tokens in every model call (estimated at 4 characters per token)"
     counts = {"system prompt": tokens.system} | {tool.name: tool.tokens for tool in tokens.tools}

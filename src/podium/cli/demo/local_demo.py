@@ -1,6 +1,6 @@
 """`podium demo --local`: a team with a real model on this machine fixes a bug in a repository.
 
-The team works in a checkout of its own. Its change is merged only if the test that failed before passes.
+The team works in its own checkout. Its change is merged only if the test that failed before passes.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class LocalDemo(Demo):
         self._print_text(FILES["price.py"].rstrip())
         self._check_claim("the test fails", not self._folder.passes_test())
 
-        self._start_section("A router chooses a team. Its coder works in a checkout of its own, on its own branch.")
+        self._start_section("A router chooses a team. The team's coder works in its own checkout, on its own branch.")
         ended = self._run_podium("run", FRONT_DESK, REQUEST, "--plain")
         self._print_text(ended.answer)
         run = self._newest_run(FRONT_DESK)

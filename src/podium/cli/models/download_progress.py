@@ -1,4 +1,4 @@
-"""Show how far a download is: as a bar in a terminal, otherwise as a line for every tenth."""
+"""Show the progress of a download: as a bar in a terminal, otherwise as a line for every tenth."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ STEPS = 10
 
 
 class DownloadProgress:
-    """The progress of one download, on standard error."""
+    """Shows the progress of one download on standard error."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -25,7 +25,7 @@ class DownloadProgress:
         self._step = 0
 
     def show(self, done: int, total: int | None) -> None:
-        """Show that `done` of `total` bytes have arrived."""
+        """Show that `done` of `total` bytes have arrived. Without a terminal, an unknown total is not shown."""
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=done, total=total)
         elif total and (step := STEPS * done // total) > self._step:

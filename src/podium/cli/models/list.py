@@ -23,7 +23,7 @@ from ..terminal.text import align_columns, as_json, escape_for_terminal
 @repo_option
 @json_option
 def models_list_command(repo: Path | None = None, is_json: bool = False) -> None:
-    """List the available models, and which one each agent uses: providers, roles, local servers, coding agents.
+    """List the available models and the default one: providers, roles, local servers, coding agents, local models.
 
     Keys are never shown. Only this machine is searched for servers, and none is used until you choose
     it with podium models use.

@@ -16,9 +16,9 @@ from ..terminal.text import print_to_stderr
 @click.command("remove")
 @click.argument("name")
 def models_remove_command(name: str) -> None:
-    """Remove the local model NAME, or the parts of one whose download was interrupted.
+    """Remove the local model NAME, or what its interrupted download has left.
 
-    Runs that use the model fail with their next call. A file that was added as a link stays where it was.
+    Runs that use the model fail at their next model call. If the model was added from a file, that file is kept.
     """
     name = name.removeprefix("local:")
     freed = remove_local_model(find_models_folder(os.environ, find_home_folder()), name, os.environ)

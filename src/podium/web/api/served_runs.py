@@ -49,7 +49,7 @@ class ServedRuns:
         except (PodiumError, ExceptionGroup) as error:
             why = find_first_error(error)
             if not taking.is_done.is_set():
-                taking.error = why if isinstance(why, PodiumError) else PodiumError(f"run {run} cannot resume: {why!r}")
+                taking.error = why if isinstance(why, PodiumError) else PodiumError(f"cannot resume run {run}: {why!r}")
             else:
                 sys.stderr.write(f"podium serve: run {run}: {why}\n")
         finally:

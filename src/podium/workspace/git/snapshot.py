@@ -78,7 +78,7 @@ async def write_commit(
     author: str = AUTHOR,
     seconds: int | None = None,
 ) -> str:
-    """Write a commit, without creating a ref to it, and return its id. `seconds` is its time instead of now."""
+    """Write a commit, without creating a ref to it, and return its id. `seconds` is its time; by default, it is now."""
     who = f"{author} {int(time.time()) if seconds is None else seconds} +0000"
     lines = [f"tree {tree}", *(f"parent {one}" for one in parents), f"author {who}", f"committer {who}", "", message]
     text = "\n".join((*lines, "")).encode()
@@ -110,7 +110,7 @@ async def write_changed_tree(place: GitLocation, tree: str, files: Mapping[str, 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TreeEntry:
-    """A file in a tree: its mode, such as `100644`, and the id of its content."""
+    """An entry in a tree: its mode, such as `100644`, and the id of its object."""
 
     mode: str
     object: str
@@ -122,9 +122,10 @@ async def write_blob(place: GitLocation, content: bytes) -> str:
 
 
 async def write_tree_entries(place: GitLocation, tree: str, entries: Mapping[bytes, TreeEntry | None]) -> str:
-    """Return a copy of a tree with these entries, by path; None removes one. No ref, index or checkout changes.
+    """Write a copy of a tree with these entries, which are keyed by path, and return its id. None removes an entry.
 
-    An entry replaces a file that is in the way of its folder, and a folder that is in the way of its file.
+    An entry replaces a file that is in the way of its folder, and a folder that is in the way of its file. No ref,
+    index or checkout is changed.
     """
     at = resolve_location(place)
     # The removals come first, so that the folder of a removed file can become a file.

@@ -241,7 +241,7 @@ class _TrainBuilder:
         return f"is neither in this train nor in {escape_unprintable(self._target.name)}; merge it too"
 
     async def _merge_branch(self, train_branch: TrainBranch) -> LeftOutBranch | None:
-        """Merge a branch onto the train's head, and keep the merge if the check passes. Otherwise, return a reason."""
+        """Merge a branch onto the train's head, and keep the merge if the check passes. Otherwise, return why not."""
         branch, is_part = train_branch.branch, bool(train_branch.part)
         if await contains_commit(self._place, self.head, train_branch.merged_commit):
             tree = await resolve_tree(self._place, self.head)

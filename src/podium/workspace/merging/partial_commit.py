@@ -38,10 +38,11 @@ class ChosenFile(Struct, frozen=True, forbid_unknown_fields=True):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChangedFile:
-    """A file that differs between two commits. `was` is its old name if it was renamed; None stands for no file.
+    """A file that differs between two commits. `was` is its old name if it was renamed.
 
-    `hunks` are the hunks that can be chosen one by one, as JSON fields. If there are none, `reason` says why. With
-    `is_ambiguous`, another file is shown under the same name, because the names are not valid UTF-8.
+    `old` is None for a new file, and `new` for a deleted one. `hunks` are the hunks that can be chosen one by one, as
+    JSON fields. If there are none, `reason` says why. With `is_ambiguous`, another file is shown under the same name,
+    because the names are not valid UTF-8.
     """
 
     path: bytes
@@ -54,14 +55,14 @@ class ChangedFile:
 
 
 async def read_patch(place: GitLocation, base: str, commit: str) -> str:
-    """Return the diff between two commits, as pages show it."""
+    """Return the diff between two commits, in the form that `parse_diff` reads."""
     return await read_git_output(place, "diff", "--patch", *DIFF_FORM, base, commit, "--", timeout=LONGEST)
 
 
 async def commit_part(place: GitLocation, base: str, commit: str, chosen: Sequence[ChosenFile], *, branch: str) -> str:
     """Write a commit on top of `base` with the chosen changes of `commit`, and return its id.
 
-    Return `commit` itself if everything was chosen. Raise Mistake if the choice is empty or cannot be made.
+    Return `commit` itself if everything was chosen. Raise Mistake if the choice is empty or invalid.
     """
     at = resolve_location(place)
     if not chosen:
@@ -76,7 +77,7 @@ async def commit_part(place: GitLocation, base: str, commit: str, chosen: Sequen
 
 
 async def write_part_tree(place: GitLocation, base: str, commit: str, chosen: Sequence[ChosenFile]) -> str:
-    """Return the tree of `base` with the chosen changes of `commit`."""
+    """Write the tree of `base` with the chosen changes of `commit`, and return its id."""
     changed = await list_changed_files(place, base, commit)
     entries: dict[bytes, TreeEntry | None] = {}
     for one in chosen:
@@ -93,7 +94,7 @@ async def write_part_tree(place: GitLocation, base: str, commit: str, chosen: Se
 
 
 async def list_changed_files(place: GitLocation, base: str, commit: str) -> dict[str, ChangedFile]:
-    """Return the files that differ between two commits, by the name that the diff shows for them."""
+    """Return the files that differ between two commits, keyed by the names that the diff shows for them."""
     shown = {file["path"]: file for file in parse_diff(await read_patch(place, base, commit))["files"]}
     listed = await read_git_output(place, "diff", "--raw", "-z", "--no-abbrev", base, commit, "--", timeout=LONGEST)
     words = iter(split_nul_paths(listed))
@@ -138,7 +139,7 @@ def _find_choosable_hunks(
 
 
 def find_changed_file(changed: Mapping[str, ChangedFile], path: str) -> ChangedFile:
-    """Return the file with this name. Raise Mistake if it has not changed."""
+    """Return the changed file with this name. Raise Mistake if there is none, or if the name is ambiguous."""
     if (file := changed.get(path)) is None:
         raise Mistake(f"{escape_unprintable(path)!r} is not a changed file; changed: {format_paths(list(changed))}")
     if file.is_ambiguous:
@@ -188,7 +189,7 @@ def splice_hunks(old: bytes, new: bytes, hunks: Iterable[Mapping[str, Any]]) -> 
 async def _must_change_only(
     place: GitLocation, base: str, tree: str, entries: Mapping[bytes, TreeEntry | None]
 ) -> None:
-    """Raise Mistake if a file that was not chosen had to go, because a chosen file is in the place of its folder."""
+    """Raise Mistake if a file that was not chosen was removed, because a chosen file takes the place of its folder."""
     listed = await read_git_output(place, "diff-tree", "-r", "-z", "--name-only", "--no-renames", base, tree)
     gone = [path for path in map(os.fsencode, split_nul_paths(listed)) if path not in entries]
     if gone:

@@ -1,4 +1,4 @@
-"""Groups of runs: list them, and rename, pin, archive and move what is in them."""
+"""Groups of runs: list them, rename, pin and archive groups and runs, and move runs to other groups."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..scopes import may_act, may_read
 
 
 class GroupChange(Struct, forbid_unknown_fields=True):
-    """What changes. A `name` of null restores the original name."""
+    """Changes to a group or a run. A `name` of null restores the original name."""
 
     name: str | UnsetType | None = UNSET
     pinned: bool | UnsetType = UNSET
@@ -28,7 +28,7 @@ class GroupChange(Struct, forbid_unknown_fields=True):
 
 
 class NewPlace(Struct, forbid_unknown_fields=True):
-    """The group that a run moves to, by its name or id."""
+    """The name or id of the group that a run moves to."""
 
     group: str
 

@@ -1,4 +1,4 @@
-"""The ways in which Podium notifies the user: those in the settings, which the command line uses too."""
+"""Notifications: read and change the settings for them, which the command line uses too, and send a test."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from ..scopes import may_act, may_read
 from ..server_context import ServerContext
 
 TEST_RUN = "000000000000"
-"""The run in a test notification. No run has this id."""
+"""The run id in a test notification. No run has this id."""
 
 
 class TerminalWays(Struct, forbid_unknown_fields=True):
-    """How terminals notify the user. Webhooks and commands are set only in the user's own settings file."""
+    """How terminals notify the user. Webhooks and commands cannot be changed here, only in the settings file."""
 
     words: tuple[Literal["bell", "title", "desktop"], ...]
 

@@ -1,4 +1,4 @@
-"""Review a worker's changes: show its diff, send comments on its lines, and merge a part of it."""
+"""Review a worker's changes: show the diff, send comments on lines of the diff, and merge a part of it."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .workers import build_merge
 class NewReview(Struct, forbid_unknown_fields=True):
     """Comments on lines of a worker's diff, sent as one message.
 
-    With `continues`, they are the task of a new worker, which continues from the branch of a worker that has ended.
+    With `continues`, if the worker has ended, they are the task of a new worker that continues from its branch.
     """
 
     comments: tuple[LineComment, ...] = ()
@@ -55,7 +55,7 @@ async def read_diff(run: RunPrefix, server: Server) -> dict[str, Any]:
     """Return what a worker changed since its base, as files, hunks and lines.
 
     `is_committed` says whether `commit` and `tree` are those of its branch; otherwise they are a snapshot of its
-    checkout. `digest` stands for exactly these changes.
+    checkout. `digest` identifies exactly these changes.
     """
     worker = await _load_worker(server, run)
     require_own_branch(worker)
@@ -101,7 +101,7 @@ async def review_changes(
 async def preview_partial_merge(
     run: RunPrefix, data: JSONBody[NewPartialMerge], server: Server, idempotency_key: IdempotencyKey = None
 ) -> dict[str, Any]:
-    """Merge chosen files and hunks of a worker into a new branch, and run the checks. The target does not move.
+    """Merge chosen files and hunks of a worker's diff into a new branch, and run the checks. The target does not move.
 
     Nothing is merged if the worker's changes are not those that were shown.
     """

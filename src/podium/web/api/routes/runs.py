@@ -37,7 +37,7 @@ MOST_LISTED_RUNS = 5000
 
 
 class NewRun(Struct, forbid_unknown_fields=True):
-    """A request to an agent. `repo` is a folder on the server's machine, by default the server's own."""
+    """A request to an agent. `repo` is a folder on the server's machine, by default the server's repository."""
 
     agent: str
     request: str
@@ -57,7 +57,7 @@ class NewFile(Struct, forbid_unknown_fields=True):
 
 
 class NewMessage(Struct, forbid_unknown_fields=True):
-    """A message to an agent, by default the first one."""
+    """A message to an agent of a run, by default to its first agent."""
 
     text: str
     agent: str = ""
@@ -138,7 +138,8 @@ def read_entries(
 ) -> Response[bytes]:
     """Return a run's entries after a sequence number, and the cursor from which the stream continues.
 
-    `until` is the last sequence number to return; 0 means no limit. `has_more` says that a page was filled.
+    `until` is the last sequence number to return; 0 means no limit. With `has_more`, the page is full, and more
+    entries may follow.
     """
     with open_reader(server.store) as reader, EntryFeed(server.store) as feed:
         id = reader.find_run(run)
@@ -207,7 +208,7 @@ async def pause(run: RunPrefix, server: Server) -> dict[str, Any]:
 
 @post("/api/runs/{run:str}/resume", guards=[may_act], status_code=200)
 async def resume(run: RunPrefix, server: Server) -> dict[str, Any]:
-    """Resume a run that was paused or interrupted, in the server's process, or a worker with its commander."""
+    """Resume a run that was paused or interrupted, in the server's process or, for a worker, with its commander."""
     id = _find_run(server, run)
     await server.resume_run(id)
     return {"run": id, "text": f"run {id} continues"}

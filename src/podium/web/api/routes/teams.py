@@ -57,7 +57,7 @@ def read_team(name: FromPath[str], server: Server, repo: RepoFolder = "") -> dic
 
 @get("/api/agents/{name:str}/graph", guards=[may_read], sync_to_thread=True)
 def read_graph(name: FromPath[str], server: Server, repo: RepoFolder = "") -> dict[str, Any]:
-    """Return the agents that work for an agent, and how they are connected."""
+    """Return an agent, the agents that it needs, and how they are connected."""
     team = _load_roster(server, repo).resolve_team(name)
     fields: dict[str, Any] = msgspec.to_builtins(graph_fields({one.name: one for one in team}, team[0].name))
     return {"schema": SCHEMA, **fields}
@@ -65,7 +65,7 @@ def read_graph(name: FromPath[str], server: Server, repo: RepoFolder = "") -> di
 
 @post("/api/teams", guards=[may_act], sync_to_thread=True)
 def create_team(data: JSONBody[TeamToSave], server: Server) -> dict[str, Any]:
-    """Save a team that is made of agents that exist. Reply 409 with a question if something would be lost."""
+    """Save a new team of existing agents. Without `agreed`, reply 409 with a question if something would be lost."""
     place, home = server.find_place(data.repo), server.settings.home
     preset = build_new_team(data, load_roster(place, home))
     target = None if data.mine else place
@@ -82,7 +82,7 @@ def create_team(data: JSONBody[TeamToSave], server: Server) -> dict[str, Any]:
 
 
 def _find_saved_name(preset: Preset, roster: Roster, source: Source) -> str:
-    """Return the name under which the saved team can be started; an agent file of the same name may override it."""
+    """Return the name for starting the saved team. It is qualified if another agent with the same name is in effect."""
     name = to_agent_name(preset.name)
     used = roster.agents.get(name)
     return name if used is not None and used.source == source else f"{source}:{name}"

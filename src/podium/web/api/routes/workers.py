@@ -51,7 +51,7 @@ class NewWorker(Struct, forbid_unknown_fields=True):
 
 
 class NewMerge(Struct, forbid_unknown_fields=True):
-    """Branches to merge; none means every unmerged branch whose worker succeeded."""
+    """Branches to merge. If `branches` is empty, every unmerged branch whose worker succeeded is merged."""
 
     branches: tuple[str, ...] = ()
     onto: str = ""
@@ -71,7 +71,10 @@ class ReviewedMerge(Struct, forbid_unknown_fields=True):
 
 @get("/api/workers", guards=[may_read])
 async def list_workers(server: Server, repo: RepoFolder = "") -> dict[str, Any]:
-    """List the workers of all repositories, or of one, with their state, changed lines and cost."""
+    """List the workers of all repositories, or of one, with their state, changed lines and cost.
+
+    Of the workers that have ended, only the last `MOST_OVER` are listed.
+    """
     root = str(Repository.at(server.find_place(repo)).main_folder) if repo else None
 
     def load() -> list[WorkerState]:
@@ -155,9 +158,10 @@ async def preview_merge(
 async def build_merge(
     context: RepoContext, candidates: list[MergeCandidate], target: str, checks: tuple[str, ...], *, notices: list[str]
 ) -> dict[str, Any]:
-    """Merge the candidates into a new branch with these checks besides those of the settings, and return JSON fields.
+    """Merge the candidates into a new branch, and return the result as JSON fields.
 
-    Notices are added to `notices`, which are also in the fields.
+    `checks` are commands to run in addition to the checks in the settings. Notices are added to `notices`, and are also
+    in the fields.
     """
     commands = {**context.settings.checks, **{text: (SHELL, "-c", text) for text in checks}}
     check = CheckRunner(context.settings, commands, notices.append)
