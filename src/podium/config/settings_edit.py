@@ -36,7 +36,7 @@ def set_model(path: Path, model: str) -> None:
 
 
 def set_notify_words(path: Path, words: Collection[str]) -> None:
-    """Set which words, such as `bell`, are in `notify` in the file at `path`. Webhooks and commands stay there.
+    """Set which words, such as `bell`, are in `notify` in the file at `path`. Its webhooks and commands do not change.
 
     Raise Mistake if that would change anything else.
     """
@@ -50,7 +50,7 @@ def set_notify_words(path: Path, words: Collection[str]) -> None:
         path,
         lambda text: replace_notify_words(text, chosen),
         set_words,
-        advice=f"set notify to [{', '.join(chosen)}] in it yourself",
+        advice=f"edit it yourself, so that the words in notify are: {', '.join(chosen) or 'none'}",
     )
 
 

@@ -55,8 +55,8 @@ async def run_decision(
     """Make a decision and return it. If the decision is already on the timeline, return the recorded decision.
 
     A proposal without an id gets a new id, which a resumed run reuses. If the vote has no result and there is no lead,
-    a person must decide; an unattended run is paused until somebody does. Raise AgentFailed if the proposal is
-    invalid.
+    a person must decide, and an unattended run is paused until somebody does. Raise AgentFailed if the proposal is
+    invalid, or if it names a voter that is not in `voters`.
     """
     proposal = shorten_proposal(proposal)
     problem = find_proposal_problem(proposal)

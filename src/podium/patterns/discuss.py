@@ -159,7 +159,7 @@ class Discussion:
                 news=news[name],
             )
             asked = Request(text=words, origin=self._request.original)
-            # A member gets the context once, because its conversation continues; a worker starts anew in each round.
+            # A member gets the context once, because its conversation continues; a worker's starts again each round.
             if name not in self.channel.read_until or runs_in_worker(stage):
                 asked = add_shared_context(self._own, asked, stage.agent)
             requests.append(asked)

@@ -80,7 +80,7 @@ def demo_command(is_kept: bool, opens: bool, is_local: bool) -> int:
     One reflects on its work. The other plans a feature and builds it in steps, in a repository with worktrees.
 
     Everything happens in a temporary folder with the rehearsal engine: the flow is real, the replies
-    are simulated. It needs no key and no network, and changes none of your files.
+    are simulated. The demo needs no key and no network, and changes none of your files.
 
     With --local, a team with a real model (see podium models add) fixes a bug in a repository instead.
     """

@@ -20,7 +20,7 @@ from ..terminal.text import print_to_stderr
 @click.argument("address")
 @click.option("--model", help="The model to use, if the server has several.")
 @click.option(
-    "--provider", type=click.Choice(sorted(LOCAL_PROVIDERS)), help="The kind of server; by default, Podium asks it."
+    "--provider", type=click.Choice(sorted(LOCAL_PROVIDERS)), help="The kind of server; by default, Podium detects it."
 )
 @repo_option
 def models_use_command(
