@@ -455,7 +455,7 @@ def test_the_servers_of_mcp_json_are_proposed_too(tmp_path: Path) -> None:
             '{"mcpServers": {\n"a": {"command": 1}}}',
             ".mcp.json:2: mcpServers.a.command: expected a string, got the number 1",
         ),
-        ('{"mcpServers": {"a": {"command": "\\ud800"}}}', ".mcp.json:1: contains an invalid character"),
+        ('{"mcpServers": {"a": {"command": "\\ud800"}}}', ".mcp.json:1: this text contains an invalid character"),
         ('{"mcpServers": ' + "[" * 5000 + "]" * 5000 + "}", ".mcp.json:1: "),
     ],
 )

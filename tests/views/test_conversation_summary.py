@@ -24,8 +24,8 @@ def test_a_long_conversation_has_a_short_summary_that_keeps_the_end() -> None:
     summary = summarise_conversation(entries, "lead")
 
     assert len(summary) < 11_000
-    assert "Files read (900):\n- [870 earlier ones are left out]" in summary
-    assert "Tool calls (900):\n- [880 earlier ones are left out]" in summary
+    assert "Files read (900):\n- [870 earlier omitted]" in summary
+    assert "Tool calls (900):\n- [880 earlier omitted]" in summary
     assert "- reply 89 word" in summary
     assert "- reply 84 word" not in summary
 

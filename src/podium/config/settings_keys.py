@@ -61,7 +61,7 @@ def read_roles(reader: FieldReader, side: Side) -> dict[str, Role]:
 
 
 def read_role_rules(reader: FieldReader) -> tuple[str, ...]:
-    """Read the rules that a role allows."""
+    """Read a role's allow rules."""
     # For start-up time: most files have no rules.
     from ..policy.rule_entry import read_rules
 

@@ -151,7 +151,7 @@ def _iter_key_lines(text: str) -> Iterator[int]:
 
 def _locate_value(value: object, line: int, lines: Iterator[int], depth: int) -> LocatedNode:
     if depth > MAX_DEPTH:
-        raise MalformedText(f"is nested more than {MAX_DEPTH} levels deep; use a flatter value", line=line)
+        raise MalformedText(f"this value is nested more than {MAX_DEPTH} levels deep; use a flatter one", line=line)
     if isinstance(value, _Pairs):
         fields: dict[str, LocatedNode] = {}
         for key, inner in value:
@@ -164,7 +164,7 @@ def _locate_value(value: object, line: int, lines: Iterator[int], depth: int) ->
         return ListNode(line=line, items=tuple(_locate_value(item, line, lines, depth + 1) for item in value))
     if isinstance(value, str):
         if _NO_TEXT.search(value):
-            raise MalformedText("contains an invalid character; remove it", line=line)
+            raise MalformedText("this text contains an invalid character; remove it", line=line)
         return parse_scalar(value, line=line, is_plain=False)
     try:
         return parse_scalar(json.dumps(value), line=line, is_plain=True)

@@ -74,7 +74,7 @@ class RunContext:
     engine_for: Callable[[Agent], Engine]
     session_tasks: EngineSessionTasks
     offer_tools: Callable[[Operation], Awaitable[tuple[Tool, ...]]]
-    """Returns the tools that an operation's agent is allowed to use, each behind the gate unless it needs none."""
+    """Returns the tools that an operation's agent is allowed to use. Tools that act are wrapped by the gate."""
     make_check_tool: Callable[[tuple[str, ...], str], ActingTool] | None = None
     """Creates the tool that runs commands on a clean checkout of a commit, or of the work if the commit is empty.
 
@@ -389,7 +389,7 @@ class Operation:
         return place.record_outcome(Checked(commands=commands, passed=not answer.is_error, output=output))
 
     async def offer_tools(self) -> tuple[Tool, ...]:
-        """Return the tools that the agent is allowed to use, each behind the gate unless it needs none."""
+        """Return the tools that the agent is allowed to use. Tools that act are wrapped by the gate."""
         return await self._context.offer_tools(self)
 
     def make_error(self, kind: FailureKind, message: str, *, so_far: str = "") -> AgentFailed:

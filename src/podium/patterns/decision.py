@@ -148,7 +148,7 @@ class _DecisionRun:
         voter.reply_format = ReplyFormat(schema=tool.parameters, tool=tool.name)
 
     async def _ask_again(self, name: str, voter: Operation, until: float) -> None:
-        """Ask a member whose first reply has no ballot once more, without tools and without that reply."""
+        """Ask a member again if its first reply has no ballot. That reply is left out of the conversation."""
         place = self._place.child("pass#1").child("again#1")
         again = self._op.child(as_writer(self._voters[name]), "vote", at=place, after=voter)
         again.is_correction = True

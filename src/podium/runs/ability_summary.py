@@ -12,7 +12,7 @@ from ..values.model_abilities import UNTESTED, ModelAbilities
 
 
 def ability_record_fields(record: AbilityRecord) -> dict[str, Any]:
-    """Return a remembered test as JSON fields."""
+    """Return a saved test result as JSON fields, with a summary."""
     return {**msgspec.to_builtins(record), "summary": describe_test(record)}
 
 

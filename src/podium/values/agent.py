@@ -207,7 +207,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def destinations(self) -> tuple[str, ...]:
-        """The agents that this agent can route to, its fallback last; empty if it is not a router."""
+        """The agents that this agent can route to, including its fallback; empty if it is not a router."""
         if self.router is None:
             return ()
         named = self.router.destinations or self.agents

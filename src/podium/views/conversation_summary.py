@@ -94,7 +94,7 @@ def _format_list(title: str, lines: Iterable[str], most: int) -> list[str]:
     listed: Sequence[str] = list(lines)
     if not listed:
         return []
-    left_out = [f"- [{len(listed) - most:,} earlier ones are left out]"] if len(listed) > most else []
+    left_out = [f"- [{len(listed) - most:,} earlier omitted]"] if len(listed) > most else []
     return [f"{title} ({len(listed):,}):", *left_out, *(f"- {line}" for line in listed[-most:])]
 
 

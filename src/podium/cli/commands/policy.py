@@ -130,7 +130,7 @@ def policy_check_command(
     The exit code is 0 if it is allowed, 3 if it needs permission and 4 if it is denied.
     """
     if (tool is None) == (not words) or (tool is None and (path or url)):
-        raise click.UsageError("give either a command after --, or --tool, to which --path and --url belong")
+        raise click.UsageError("give either a command after -- or --tool, not both; --path and --url require --tool")
     effective = load_effective_rules(repo, agent, mode)
     arguments = {key: value for key, value in (("path", path), ("url", url)) if value is not None}
     what = Action(run="", agent="", tool=tool, arguments=arguments) if tool else join_command(words)

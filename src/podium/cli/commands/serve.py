@@ -126,7 +126,7 @@ def serve_command(
 
 
 def print_address(server: RunningServer, address: str) -> None:
-    """Print an address that signs a browser in, for other devices also as a QR code and with the fingerprint."""
+    """Print a sign-in URL, with a QR code if other devices can connect, and with the certificate's fingerprint."""
     if not server.options.is_local and sys.stderr.isatty():
         import segno  # imported here for start-up time
 

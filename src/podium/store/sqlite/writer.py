@@ -190,7 +190,7 @@ class StoreWriter:
                 self._refusal = error
 
     def _record_progress(self, writes: Sequence[Write]) -> None:
-        """Record the last entry of each run that must survive power loss."""
+        """Write to each run's progress file the last of these entries that must survive power loss."""
         rows = {write.row.run: write.row for write in writes if write.survives_power_loss and write.row is not None}
         try:
             for run, row in rows.items():

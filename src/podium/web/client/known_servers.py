@@ -22,7 +22,10 @@ FILE_NAME = "servers.json"
 
 
 class KnownServer(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A server. Without a `fingerprint`, this machine must trust its certificate, if connections are encrypted."""
+    """A server that the user has signed in to.
+
+    If `fingerprint` is empty, an HTTPS certificate is verified with the certificates that this machine trusts.
+    """
 
     address: str
     token: str
