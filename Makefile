@@ -5,6 +5,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 SYSTEM_PACKAGES := git bwrap rg chromium
 
+# Tests start many processes, and each would compile the sources anew if none of them might keep the result.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: demo test test-failed test-slow check bench system clean
 
 demo: $(VENV)/ready
