@@ -99,7 +99,13 @@ SIGNS = {
 }
 
 
-@pytest.mark.parametrize("name", SIGNS)
+EVERY_TIME = ("escape", "return", "c1", "bidi", "spaces")
+"""Signs that the normal suite tries: one of each kind. The slow one tries them all."""
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(one, marks=() if one in EVERY_TIME else pytest.mark.slow) for one in SIGNS]
+)
 def test_no_characters_in_a_command_hide_its_dangerous_part_on_the_screen(desk: Desk, name: str) -> None:
     desk.write_agent("sly", bash(f"echo safe {SIGNS[name]}; touch evil.txt"), "The end.", tools=["Bash"])
     terminal = Terminal(desk, "run", "sly", "go", rows=24, columns=80)
@@ -205,11 +211,12 @@ def test_a_request_in_the_inbox_is_shown_whole(desk: Desk) -> None:
 # A4
 
 
-def test_an_unanswered_request_waits_and_runs_nothing_wherever_podium_dies(desk: Desk) -> None:
+@pytest.mark.parametrize("stride", [3, pytest.param(1, marks=pytest.mark.slow)])
+def test_an_unanswered_request_waits_and_runs_nothing_wherever_podium_dies(desk: Desk, stride: int) -> None:
     desk.write_agent("sly", COUNT, "The end.", tools=["Bash"])
     number, code = 0, 137
     while code == 137:
-        number += 1
+        number += stride
         code = desk.run_podium("run", "sly", "go", "--park", PODIUM_FAULT=str(number)).returncode
         if code == 137:
             desk.run_podium("resume", desk.run_id(), "--park")

@@ -366,10 +366,11 @@ def add_undecided_team(studio: Studio) -> None:
     )
 
 
-async def test_a_decision_that_dies_at_any_entry_is_made_once_and_repeats_no_call(tmp_path: Any) -> None:
+@pytest.mark.parametrize("stride", [4, pytest.param(1, marks=pytest.mark.slow)])
+async def test_a_decision_that_dies_at_any_entry_is_made_once_and_repeats_no_call(tmp_path: Any, stride: int) -> None:
     number, whole = 0, None
     while whole is None:
-        number += 1
+        number += stride
         studio = Studio(tmp_path / str(number))
         add_undecided_team(studio)
         died = await decide(studio, fault=refuse_after(number))

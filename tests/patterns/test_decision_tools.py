@@ -158,10 +158,11 @@ async def test_a_proposal_that_cannot_be_decided_is_an_answer_and_no_event(
     assert not studio.events(result, DecisionProposed)
 
 
-async def test_a_proposal_that_dies_at_any_entry_is_decided_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stride", [4, pytest.param(1, marks=pytest.mark.slow)])
+async def test_a_proposal_that_dies_at_any_entry_is_decided_once(tmp_path: Path, stride: int) -> None:
     number = 0
     while True:
-        number += 1
+        number += stride
         studio = Studio(tmp_path / str(number))
         add_agents(studio, "ada", "bob")
         ScriptedTeam(studio, "ada", {"ada": "tea", "bob": "tea"}, PROPOSAL)
