@@ -221,6 +221,7 @@ async def test_a_resolver_that_failed_leaves_the_branch_to_another(lab: WorkerLa
     assert (code, *merged_and_left_out(result)) == (0, ["feat/two-resolved-2"], [])
 
 
+@pytest.mark.slow
 async def test_a_branch_that_fails_a_check_is_given_to_a_worker_too(lab: WorkerLab) -> None:
     await run_workers(lab, {"feat/good": [write("good.txt"), "good"]})
     await run_workers(lab, {"feat/bad": [write("bad.txt"), "bad"]})

@@ -206,6 +206,7 @@ async def test_a_worker_that_connects_before_its_start_is_reported_is_killed_whe
     lab.assert_clean_end(run)
 
 
+@pytest.mark.slow
 async def test_a_request_stays_open_when_the_commander_dies_and_is_answered_after(lab: WorkerLab) -> None:
     run = await lab.delegate("feat/one", write("one.txt"), "done", allow=())
     first = lab.start_commander()
@@ -228,7 +229,7 @@ async def test_a_request_stays_open_when_the_commander_dies_and_is_answered_afte
 
 
 async def interrupt_after_entries(lab: WorkerLab, run: str, branch: str, entries: int) -> None:
-    """Drive a run in this process with a simulated crash after this many entries, then let a commander resume it."""
+    """Drive a run in this process with a simulated crash after this many entries. A commander can then resume it."""
     async with App(lab.settings(), environ=lab.environ, fault=refuse_after(entries)) as app:
         worktrees = Worktrees(repository=Repository.at(lab.repo.path), ledger=Ledger(lab.store))
         checkout = await worktrees.create(branch, run=run)
@@ -237,7 +238,6 @@ async def interrupt_after_entries(lab: WorkerLab, run: str, branch: str, entries
         async with drive_run(driver) as work:
             assert (await work.result()).outcome == "interrupted"
     expire_leases(lab.store)
-    lab.start_commander()
 
 
 async def test_work_is_committed_once_also_when_its_worker_dies_between_the_commit_and_the_end(lab: WorkerLab) -> None:
@@ -249,12 +249,16 @@ async def test_work_is_committed_once_also_when_its_worker_dies_between_the_comm
     written = len(kinds) - kinds.index(RunResumed)
     assert kinds[-2:] == [WorkCommitted, RunEnded]
 
+    runs = {}
     for number in (written - 2, written - 1):
-        run = await lab.delegate(f"feat/{number}", write("one.txt"), "done")
-        await interrupt_after_entries(lab, run, f"feat/{number}", number)
+        runs[number] = await lab.delegate(f"feat/{number}", write("one.txt"), "done")
+        await interrupt_after_entries(lab, runs[number], f"feat/{number}", number)
+    lab.start_commander()
 
+    for run in runs.values():
         assert (await lab.wait_ended(run)).outcome == "succeeded"
-        await lab.wait_finished()
+    await lab.wait_finished()
+    for number, run in runs.items():
         assert lab.commits(f"feat/{number}") == [f"work on feat/{number}"]
         assert {event.commit for event in lab.events(run, WorkCommitted)} == {lab.repo.tip(f"feat/{number}")}
         assert lab.repo.git("status", "--porcelain", at=lab.worktree_path(f"feat/{number}")) == ""
