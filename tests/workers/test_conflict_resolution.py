@@ -221,8 +221,22 @@ async def test_a_resolver_that_failed_leaves_the_branch_to_another(lab: WorkerLa
     assert (code, *merged_and_left_out(result)) == (0, ["feat/two-resolved-2"], [])
 
 
+async def test_a_branch_that_fails_a_check_is_given_to_a_worker_with_what_the_check_printed(lab: WorkerLab) -> None:
+    lab.repo.branch("good", {"good.txt": "good\n"})
+    lab.repo.branch("bad", {"bad.txt": "bad\n"})
+    write_resolver(lab, write("better.txt"), "mended")
+
+    on = await run_resolver(lab, "good", "bad", "--check", "test ! -f bad.txt || { echo it is bad; exit 1; }")
+
+    [run] = [row.run for row in WorkerIndex(lab.store).find_by_name(lab.root, on)]
+    task = lab.events(run)[0].request.text
+    assert task.splitlines()[0] == "Fix bad: a check fails when it is merged into main + good"
+    assert "it is bad" in task
+    assert lab.read_file(on, "better.txt") == "x"
+
+
 @pytest.mark.slow
-async def test_a_branch_that_fails_a_check_is_given_to_a_worker_too(lab: WorkerLab) -> None:
+async def test_a_branch_that_fails_a_check_is_mended_by_a_worker_and_merged(lab: WorkerLab) -> None:
     await run_workers(lab, {"feat/good": [write("good.txt"), "good"]})
     await run_workers(lab, {"feat/bad": [write("bad.txt"), "bad"]})
     write_resolver(lab, bash("rm bad.txt"), write("better.txt"), "mended")
