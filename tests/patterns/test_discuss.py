@@ -402,7 +402,13 @@ async def test_the_coordinator_has_no_tools_when_it_concludes(studio: Studio) ->
 
 
 @pytest.mark.parametrize(
-    "reply", ["PASS", '{"name": "broadcast", "arguments": {"message": "Tea."}}', "Tea or coffee, which is the better?"]
+    "reply",
+    [
+        "PASS",
+        '{"name": "broadcast", "arguments": {"message": "Tea."}}',
+        "Tea or coffee, which is the better?",
+        "No more messages follow.",
+    ],
 )
 async def test_a_conclusion_that_is_no_answer_is_replaced_by_the_discussion(studio: Studio, reply: str) -> None:
     studio.agent("a", says=[broadcast_move("Tea."), "ok"])

@@ -27,9 +27,9 @@ from .discussion_tools import (
 from .in_worker import runs_in_worker
 from .member_tasks import add_shared_context, get_team_options, resolve_members, run_members
 from .stall import StallDetector
-from .team_prompts import render_prompt
+from .team_prompts import TASK_HEADING, render_prompt
 from .verdict import neutralise
-from .written_message import find_spoken_text
+from .written_message import find_spoken_text, repeats_part
 
 EndReason = Literal["consensus", "max_rounds", "coordinator", "stalled", "nobody_left", "budget", "stopped"]
 FALLBACK = "[the coordinator gave no answer; the discussion follows]"
@@ -255,7 +255,8 @@ class Discussion:
         )
         try:
             reply = await ask_for_answer(op, await op.session_without_tools(), words)
-            if not (conclusion := self._find_spoken_text(reply.text)):
+            conclusion = self._find_spoken_text(reply.text)
+            if not conclusion or repeats_part(conclusion, words.partition(TASK_HEADING)[2]):
                 raise op.make_error("failed", "it gave no answer in words")
         except AgentFailed as error:
             if not self.channel.list_broadcasts():

@@ -152,16 +152,18 @@ You coordinate a discussion between {names}. Round {round} is over.
 {news}
 Use broadcast to say what is still to be discussed, or reply that there is nothing. The discussion continues anyway."""
 
-CONCLUDE = """\
+TASK_HEADING = "## Your task"
+
+CONCLUDE = f"""\
 ## Topic
-{request}
+{{request}}
 
 ## Messages since you last looked
-{transcript}
+{{transcript}}
 
-## Your task
-No more messages follow ({why}). Answer the topic for the person who asked. Use only what was said: say what the members
-recommend and why, and what they did not agree on."""
+{TASK_HEADING}
+No more messages follow ({{why}}). Answer the topic for the person who asked. Use only what was said: say what the
+members recommend and why, and what they did not agree on."""
 
 SUM_UP = """\
 Summarise the report on {about} for the person who requested the work. Use only what it says: if something is missing

@@ -41,6 +41,11 @@ def is_echo(text: str, topic: str) -> bool:
     return " ".join(said) in " ".join(asked)
 
 
+def repeats_part(text: str, prompt: str) -> bool:
+    """Return whether a text consists only of words that follow one another in a prompt."""
+    return f" {' '.join(_list_words(text))} " in f" {' '.join(_list_words(prompt))} "
+
+
 def _list_words(text: str) -> list[str]:
     return [word for word in _WORD.findall(text.casefold()) if word not in _ARTICLES]
 
