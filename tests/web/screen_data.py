@@ -15,6 +15,7 @@ from podium.values.event import (
     ArtifactStored,
     BallotCast,
     BallotRefused,
+    Checked,
     DecisionCommitted,
     DecisionProposed,
     Event,
@@ -185,6 +186,7 @@ def write_worker(
     name: str = "",
     fails: str = "",
     answer: str | None = "It is done.",
+    checks: tuple[bool, ...] = (),
 ) -> None:
     """Write the run of a worker; without an answer, it has not ended. Its branch, if it has one, exists already."""
     base = git(site.repo, "rev-parse", "main")
@@ -196,6 +198,7 @@ def write_worker(
             WorkerPlaced(path=worker_task.path, branch=branch, base=base),
             WorkCommitted(branch=branch, commit=commit, commits=(commit,), added=change[0], removed=change[1]),
         ]
+    events += [Checked(commands=("make test",), passed=passed) for passed in checks]
     if answer is None:
         events.append(RunResumed(host="elsewhere", pid=1))
     events.append(reply(calls=1, input_tokens=100, output_tokens=50, usd=0.5))
@@ -237,7 +240,7 @@ def write_workers(site: Site) -> None:
     git(repo, "commit", "-qm", "Start")
     make_branch(repo, "feat/csv", {"app.py": "def export():\n    return 'a,b'\n", "notes.md": "# Notes\r\nשלום\n"})
     make_branch(repo, "feat/tsv", {"app.py": "def export():\n    return 'a\\tb'\n"})
-    write_worker(site, CSV_RUN, "feat/csv", "Export to CSV", change=(3, 1))
+    write_worker(site, CSV_RUN, "feat/csv", "Export to CSV", change=(3, 1), checks=(True, True))
     write_worker(site, TSV_RUN, "feat/tsv", "Export to TSV", change=(1, 1))
     write_worker(site, READER_RUN, "", "Read the docs", name="reader", fails="the model refused")
 

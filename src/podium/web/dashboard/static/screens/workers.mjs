@@ -26,8 +26,15 @@ function WorkerCard({ worker }) {
     ${isOver(worker) && !worker.answer && worker.why ? html`<span class="small quiet lines-2">${revealLine(worker.why)}</span>` : null}
     <span class="foot">${worker.reader ? html`<span>read-only</span>` : html`<span class="clip"><${Icon} name="branch" /> ${revealLine(worker.branch)}</span>
       <${Changed} added=${worker.added} removed=${worker.removed} />`}
+      <${ChecksPassed} checks=${worker.checks} />
       ${worker.usd ? html`<span>${money(worker.usd)}</span>` : null}
       ${worker.waiting_since ? html`<span class="tone-needs"><${Age} at=${worker.waiting_since} before="waiting " /></span>` : null}</span></a>`;
+}
+
+function ChecksPassed({ checks }) {
+  if (!checks.length) return null;
+  const passed = checks.filter((one) => one.passed).length;
+  return html`<span class=${passed === checks.length ? "" : "tone-failed"}>${passed} of ${plural(checks.length, "check")} passed</span>`;
 }
 
 function WorkerList({ workers }) {
