@@ -130,3 +130,10 @@ def test_what_cannot_be_tested_is_one_sentence(desk: Desk, arguments: tuple[str,
     assert said.exit_code == code
     assert message in said.stderr
     assert said.stderr.count("\n") == 1
+
+
+async def test_a_local_model_needs_no_test(desk: Desk) -> None:
+    refused = await invoke(desk, "models", "test", "local:small")
+
+    assert refused.exit_code == 2
+    assert "local:small needs no test, because Podium runs local models itself" in refused.stderr

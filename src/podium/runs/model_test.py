@@ -14,7 +14,7 @@ from ..config.tested_models import AbilityRecord, save_ability_record
 from ..engines.engine_choice import ModelAddress, find_key, resolve_model_address
 from ..engines.local_model_servers import is_loopback
 from ..engines.model.model_prices import calculate_cost
-from ..engines.model.providers import PROVIDERS, REHEARSAL, without_credentials
+from ..engines.model.providers import LOCAL, PROVIDERS, REHEARSAL, without_credentials
 from ..engines.model_probes import MOST_TOKENS, PROMPT_TOKENS, ProbeResult
 from ..setup.settings import Settings
 from ..values.errors import Mistake
@@ -93,6 +93,11 @@ async def find_target(name: str, settings: Settings, environ: Mapping[str, str],
     address = resolve_model_address(
         first, environ, default="" if default == REHEARSAL else default, default_url=settings.base_url
     )
+    if address.provider.name == LOCAL:
+        raise Mistake(
+            f"{first} needs no test, because Podium runs local models itself and knows what they can do; "
+            "podium models lists the installed ones"
+        )
     return TargetModel(address=address, key=find_key(address, environ, user="the test"))
 
 
