@@ -3,7 +3,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-SYSTEM_PACKAGES := git bwrap rg chromium
+SYSTEM_PACKAGES := git bwrap rg chromium postgresql
 
 # Tests start many processes, and each would compile the sources anew if none of them might keep the result.
 unexport PYTHONDONTWRITEBYTECODE
@@ -33,12 +33,12 @@ bench: $(VENV)/ready
 $(VENV)/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt hatchling editables
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable ".[fast,local,web,test]"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-build-isolation --editable ".[fast,fleet,local,nats,web,test]"
 	touch $@
 
 # What the tests need of the system. As root it is installed; otherwise it is said.
 system:
-	@missing=""; for package in $(SYSTEM_PACKAGES); do command -v $$package >/dev/null || missing="$$missing $$(case $$package in bwrap) echo bubblewrap;; rg) echo ripgrep;; *) echo $$package;; esac)"; done; \
+	@missing=""; for package in $(SYSTEM_PACKAGES); do command -v $$package >/dev/null || ls -d /usr/lib/$$package/*/bin >/dev/null 2>&1 || missing="$$missing $$(case $$package in bwrap) echo bubblewrap;; rg) echo ripgrep;; *) echo $$package;; esac)"; done; \
 	if [ -n "$$missing" ]; then \
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && apt-get install -y -qq $$missing; \
 	  else echo "please install:$$missing" >&2; exit 7; fi; \

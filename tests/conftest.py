@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from podium.engines.model.providers import PROVIDERS
+from podium.testing.postgres_cluster import PostgresCluster, run_cluster
 
 from .studio import Studio
 
@@ -46,3 +49,18 @@ def _own_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def studio(tmp_path: Path) -> Studio:
     return Studio(tmp_path / "home")
+
+
+@pytest.fixture(scope="session")
+def postgres_cluster() -> Iterator[PostgresCluster]:
+    """A PostgreSQL server that the tests of one process share. A test that stops a server starts its own."""
+    with run_cluster() as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def postgres_url(postgres_cluster: PostgresCluster) -> Iterator[str]:
+    """The URL of an empty database for one test."""
+    name = f"test_{uuid4().hex}"
+    yield postgres_cluster.create_database(name)
+    postgres_cluster.drop_database(name)
