@@ -8,7 +8,7 @@ from pathlib import Path
 from podium.core.journal_rows import JournalRow
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
-from podium.store.sqlite.store import SqliteStore
+from podium.store.run_store import RunStore
 from podium.values.action import Action
 from podium.values.agent import Agent
 from podium.values.event import (
@@ -47,7 +47,7 @@ class MemoryLease:
 
 async def write_long_run(store: Path, run: str, *, events: int) -> None:
     """Write a run of this many events: turns of an agent that streams text and uses a tool."""
-    async with SqliteStore(store) as opened:
+    async with RunStore(store) as opened:
         timeline = Timeline(run, opened.begin_run(run))
         agent = Agent(name="poet", prompt="You are a poet.")
         timeline.append(RunStarted(agent="poet", request=Request(text="write"), agents=(agent,)), scope="")

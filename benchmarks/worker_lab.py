@@ -15,8 +15,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from podium.store.sqlite.reader import StoreReader
-from podium.store.sqlite.worker_index import WorkerIndex
+from podium.store.reader import StoreReader
+from podium.store.worker_index import WorkerIndex
 from podium.values.event import Entry, RunEnded, RunResumed
 
 from .harness import (

@@ -15,7 +15,7 @@ from podium.engines.model.model_wire import ModelCall
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import Move, ScriptedWire, echo_request
 from podium.store.fault_injection import Fault
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.values.event import Entry, Event, event_kind
 from podium.values.limits import TurnLimits
 

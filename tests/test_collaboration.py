@@ -19,7 +19,7 @@ import anyio
 import pytest
 
 from podium.core.journal_rows import find_chain_break
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.testing import ModelServer
 from podium.values.event import (
     ActionRefused,

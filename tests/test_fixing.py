@@ -15,7 +15,7 @@ import pytest
 from podium import Agent, App, Result, Settings
 from podium.core.journal_rows import find_chain_break
 from podium.store.fault_injection import EXIT_CODE, refuse_after
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.testing import ModelServer
 from podium.values.agent import Permissions
 from podium.values.event import ActionBegan, CallFailed, ModelReplied, RunEnded, ToolAnswered

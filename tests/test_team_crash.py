@@ -12,7 +12,7 @@ import pytest
 
 from podium.core.journal_rows import find_chain_break
 from podium.store.fault_injection import EXIT_CODE
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.values.event import ModelReplied, RunEnded
 
 MODES = ("broadcast", "sequential", "orchestrate", "reflect", "discuss")

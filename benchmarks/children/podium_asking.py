@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from podium.core.timeline import Timeline
-from podium.store.sqlite.mailbox import MailboxMessage
-from podium.store.sqlite.store import SqliteStore
+from podium.store.mailbox import MailboxMessage
+from podium.store.run_store import RunStore
 from podium.values.event import PermissionAnswered
 from podium.workers.wire.wire_message import Handshake, PermissionRequest
 from podium.workers.wire.worker_connection import connect_to_commander
@@ -28,7 +28,7 @@ async def ask(request: dict[str, Any]) -> dict[str, float]:
     failed = 0
     handshake = Handshake(worker=WORKER, token="any")
     async with (
-        SqliteStore(Path(request["store"])) as store,
+        RunStore(Path(request["store"])) as store,
         connect_to_commander(Path(request["where"]), handshake) as link,
     ):
         timeline = await _open_timeline(store)
@@ -46,7 +46,7 @@ async def ask(request: dict[str, Any]) -> dict[str, float]:
     return make_quantile_sample(taken, request["share"], failed)
 
 
-async def _open_timeline(store: SqliteStore) -> Timeline:
+async def _open_timeline(store: RunStore) -> Timeline:
     """Open the worker's timeline, to which messages in the mailbox are moved as they arrive."""
     rows = await store.read_rows(WORKER)
     lease = await store.claim_run(WORKER) if rows else store.begin_run(WORKER)

@@ -10,8 +10,8 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 from podium.core.timeline import Timeline
-from podium.store.sqlite.reader import StoreReader
-from podium.store.sqlite.store import SqliteStore
+from podium.store.reader import StoreReader
+from podium.store.run_store import RunStore
 
 from ..child import Clock, serve
 from ..sample_timelines import STREAMED, MemoryLease
@@ -29,7 +29,7 @@ async def append(request: dict[str, Any]) -> dict[str, float]:
 
     with TemporaryDirectory() as folder:
         path = Path(folder, "podium.db")
-        async with SqliteStore(path) as store:
+        async with RunStore(path) as store:
             timelines = [Timeline(str(number), store.begin_run(str(number))) for number in range(runs)]
             for timeline in timelines:
                 await timeline.wait_written()

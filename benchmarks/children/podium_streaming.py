@@ -11,7 +11,7 @@ from podium import Agent, App, Settings
 from podium.core.engine import Engine, EngineSession, EngineSessionSpec, Piece, Text
 from podium.core.scope import Scope
 from podium.engines.engine_choice import Engines
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.values.event import ModelReplied, TextStreamed
 
 from ..child import MODEL, PROMPT, REQUEST

@@ -16,8 +16,8 @@ import aiohttp
 
 from podium.core.timeline import Timeline
 from podium.store.follower import Follower
-from podium.store.sqlite.reader import StoreReader
-from podium.store.sqlite.store import SqliteStore
+from podium.store.reader import StoreReader
+from podium.store.run_store import RunStore
 from podium.values.event import RunStarted
 from podium.values.request import Request
 
@@ -69,7 +69,7 @@ async def follow_run(request: dict[str, Any]) -> dict[str, float]:
     """Append entries at a steady rate, and return the median time until a client has them."""
     delays: list[float] = []
     wanted = request["per_second"] * request["seconds"]
-    async with open_session() as session, SqliteStore(Path(_shared["store"])) as store:
+    async with open_session() as session, RunStore(Path(_shared["store"])) as store:
         timeline = begin_run(store)
         await timeline.wait_written()
         async with session.get("/api/events", params={"runs": timeline.run}) as reply:
@@ -85,7 +85,7 @@ async def follow_store(request: dict[str, Any]) -> dict[str, float]:
     delays: list[float] = []
     wanted = request["per_second"] * request["seconds"]
     path = Path(_shared["store"])
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         timeline = begin_run(store)
         await timeline.wait_written()
         with Follower(path, timeline.run, after=1) as entries:
@@ -116,7 +116,7 @@ async def collect_delays(reply: aiohttp.ClientResponse, delays: list[float], wan
 
 async def write_run(request: dict[str, Any]) -> dict[str, float]:
     """Append entries at a steady rate, durable, and return the time of the whole run."""
-    async with SqliteStore(Path(_shared["store"])) as store:
+    async with RunStore(Path(_shared["store"])) as store:
         timeline = begin_run(store)
         await timeline.wait_written()
         with Clock() as clock:
@@ -160,7 +160,7 @@ async def leave(request: dict[str, Any]) -> dict[str, float]:
     return NOTHING
 
 
-def begin_run(store: SqliteStore) -> Timeline:
+def begin_run(store: RunStore) -> Timeline:
     """Begin another run."""
     run = f"watched{next(_numbers)}"
     timeline = Timeline(run, store.begin_run(run))

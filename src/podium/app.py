@@ -28,7 +28,7 @@ from .setup.call_options import find_call_options
 from .setup.engine_lookup import find_engine
 from .setup.settings import Settings
 from .store.fault_injection import Fault, parse_fault
-from .store.sqlite.store import SqliteStore
+from .store.run_store import RunStore
 from .values.agent import Agent, Budget, as_budget
 from .values.event import RunStarted
 from .values.limits import Unattended
@@ -62,7 +62,7 @@ class App:
 
     async def __aenter__(self) -> App:
         async with AsyncExitStack() as opening:
-            store = await opening.enter_async_context(SqliteStore(self.settings.store, fault=self._fault))
+            store = await opening.enter_async_context(RunStore(self.settings.store, fault=self._fault))
             engines = Engines(
                 self.settings.add_provider_addresses(self._environ),
                 self._custom_engines,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from podium import Agent
 from podium.roster.agent_file import parse_agent_file
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.store.wakeup import ensure_socket_folder
 from podium.values.errors import PodiumError, StoreFailed
 from podium.values.event import ActionBegan, ToolAnswered

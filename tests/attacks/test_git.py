@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.store.sqlite.worktree_ledger import Ledger
+from podium.store.worktree_ledger import Ledger
 from podium.values.errors import Mistake, OutsideFailed
 from podium.workspace.git.branch import advance_branch
 from podium.workspace.git.repository import Checkout, Repository, call_git, read_git_output

@@ -12,7 +12,7 @@ import pytest
 
 from podium.roster.discovery import load_roster
 from podium.setup.worktree_setup import make_worktree_hook
-from podium.store.sqlite.worktree_ledger import Ledger
+from podium.store.worktree_ledger import Ledger
 from podium.values.event import ToolAnswered
 from podium.workspace.git.repository import Repository
 from podium.workspace.worktrees.worktree import Worktrees

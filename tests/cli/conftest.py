@@ -18,7 +18,7 @@ from click.testing import CliRunner
 from click.testing import Result as Invoked
 
 from podium.cli.root import podium
-from podium.store.sqlite.reader import RunSummary, StoreReader
+from podium.store.reader import RunSummary, StoreReader
 
 from ..conftest import PROVIDER_VARIABLES
 

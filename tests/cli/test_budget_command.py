@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from podium.cli.commands.budget import describe_effective_time
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.values.agent import Budget
 from podium.values.event import BudgetChanged
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from podium.store.fault_injection import EXIT_CODE
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.values.event import DecisionCommitted, DecisionProposed, QuestionAsked, RunEnded, VoteClosed
 
 from .conftest import Desk

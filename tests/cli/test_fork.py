@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.values.event import ModelReplied
 
 from .conftest import SLOW, Desk, wait_for

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.testing.served_model import ServedModel, serve_model
 from podium.values.event import Entry, ModelReplied, RunStarted, ToolAnswered
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from podium.store.sqlite.mailbox import post_to_mailbox
-from podium.store.sqlite.reader import StoreReader
+from podium.store.mailbox import post_to_mailbox
+from podium.store.reader import StoreReader
 from podium.values.event import Event, PermissionAnswered, PermissionAsked
 
 from .conftest import Desk
@@ -242,9 +242,9 @@ def test_bad_input_gets_one_sentence(parked_desk: Desk, arguments: tuple[str, ..
 ANSWER_ALL = """
 import random, sys
 from pathlib import Path
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.values.event import Event, PermissionAnswered, PermissionAsked
-from podium.store.sqlite.mailbox import post_to_mailbox
+from podium.store.mailbox import post_to_mailbox
 
 store, run, by = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 ids = [f"{n:04d}" for n in range(1000)]

@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from podium.runs.run_listing import MOST_ENDED, filter_recent_runs
-from podium.store.sqlite.reader import RunSummary
+from podium.store.reader import RunSummary
 from podium.values.event import SCHEMA
 
 from .conftest import SLOW, Desk, read_until_exit, wait_for

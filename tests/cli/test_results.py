@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from podium.patterns.report_synthesis import MAX_CHARACTERS
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.values.event import RunStarted
 from podium.views.quoted_markdown import escape_inline, quote_block
 

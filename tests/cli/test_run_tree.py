@@ -12,7 +12,7 @@ from podium.cli.terminal.run_tree import (
     choose_symbols,
     format_plain_row,
 )
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.values.event import Entry
 from podium.views.run_view import RunView
 

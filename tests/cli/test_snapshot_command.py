@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.values.event import RunStarted, SnapshotTaken
 
 from .conftest import SLOW, Desk, wait_for

@@ -13,8 +13,8 @@ from textual.pilot import Pilot
 from textual.widgets import OptionList, Static
 
 from podium.cli.terminal.status_screen import GUARD_SECONDS, StatusScreen
-from podium.store.sqlite.open_requests import list_open_requests
-from podium.store.sqlite.reader import StoreReader
+from podium.store.open_requests import list_open_requests
+from podium.store.reader import StoreReader
 from podium.values.event import PlanStepReviewed, QuestionAnswered, QuestionAsked
 
 from ..collaboration import make_plan, make_step

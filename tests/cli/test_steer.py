@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.values.event import MessageReceived, TurnStarted
 
 from .conftest import SLOW, Desk, read_until_exit, wait_for

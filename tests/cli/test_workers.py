@@ -14,7 +14,7 @@ from podium.cli.workers.resume import resume_workers
 from podium.core.placement import WorkerOptions
 from podium.core.timeline import Timeline
 from podium.runs.worker_lookup import RepoContext
-from podium.store.sqlite.store import SqliteStore
+from podium.store.run_store import RunStore
 from podium.values.errors import Mistake, RunOver
 from podium.values.event import RunEnded, RunPaused, RunResumed, WorkerReturned, WorkerSent
 from podium.views.worker_state import WorkerState, WorkerStateBuilder
@@ -387,7 +387,7 @@ async def test_all_workers_of_a_repository_are_summed_up_by_the_agent_worker(lab
 
 async def append_events(lab: WorkerLab, run: str, *events: WorkerSent | WorkerReturned) -> None:
     """Append events to a run's timeline, as its own process would."""
-    async with SqliteStore(lab.store) as store:
+    async with RunStore(lab.store) as store:
         lease = await store.claim_run(run)
         timeline = Timeline(run, lease)
         timeline.load(await store.read_rows(run))

@@ -10,7 +10,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from podium.store.sqlite.worktree_ledger import Ledger
+from podium.store.worktree_ledger import Ledger
 from podium.workspace.git.repository import Checkout, Repository
 from podium.workspace.worktrees.worktree import Worktrees
 

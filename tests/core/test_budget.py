@@ -14,7 +14,7 @@ from podium.engines.model.model_caller import BUDGET_WAIT_SECONDS, Model, RetryP
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire
 from podium.store.fault_injection import refuse_after
-from podium.store.sqlite.mailbox import post_to_mailbox
+from podium.store.mailbox import post_to_mailbox
 from podium.values.agent import Advisors, Budget, Member, Team
 from podium.values.errors import Mistake
 from podium.values.event import BudgetChanged, ModelReplied, Noticed, TurnStarted

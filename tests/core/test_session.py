@@ -25,8 +25,8 @@ from podium.core.scope import Scope
 from podium.core.session import MAX_QUEUED_PROMPTS, Session
 from podium.core.timeline import Timeline
 from podium.store.follower import Follower
-from podium.store.sqlite.reader import StoreReader
-from podium.store.sqlite.store import SqliteStore
+from podium.store.reader import StoreReader
+from podium.store.run_store import RunStore
 from podium.values.agent import Agent
 from podium.values.errors import AgentFailed, OutsideFailed
 from podium.values.event import SessionRevived, TextStreamed, TextSuperseded, ToolUse, TurnEnded
@@ -97,7 +97,7 @@ class Bench:
 
     @asynccontextmanager
     async def session(self) -> AsyncIterator[Session]:
-        async with SqliteStore(self.path) as store, create_task_group() as group:
+        async with RunStore(self.path) as store, create_task_group() as group:
             self.timeline = Timeline("r", store.begin_run("r"))
             scope = Scope(self.timeline, "worker", operation="worker", digest="d")
             spec = EngineSessionSpec(agent=Agent(name="worker"), system="You work.")

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from podium.core.journal_rows import GENESIS, JournalRow, chain_hash, compute_digest, find_chain_break
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
-from podium.store.sqlite.reader import StoreReader
-from podium.store.sqlite.store import SqliteStore
+from podium.store.reader import StoreReader
+from podium.store.run_store import RunStore
 from podium.values.errors import JournalMismatch
 from podium.values.event import HandedOff, ModelReplied, Noticed, Routed
 from podium.values.usage import Usage
@@ -21,7 +21,7 @@ def make_root_scope(timeline: Timeline, about: str = "d") -> Scope:
     return Scope(timeline, "lead", operation="lead", digest=about)
 
 
-async def load_timeline(store: SqliteStore, run: str = "r") -> Timeline:
+async def load_timeline(store: RunStore, run: str = "r") -> Timeline:
     """Load the timeline as the next owner finds it."""
     timeline = Timeline(run, await store.claim_run(run))
     timeline.load(await store.read_rows(run))
@@ -40,7 +40,7 @@ async def test_a_step_with_an_outcome_is_not_carried_out_again(tmp_path: Path) -
         done.append("once")
         return Noticed(text="it happened")
 
-    async with SqliteStore(tmp_path / "s.db") as store:
+    async with RunStore(tmp_path / "s.db") as store:
         first = (
             await make_root_scope(Timeline("r", lease := store.begin_run("r"))).next_child("call").step(act, Noticed)
         )
@@ -61,7 +61,7 @@ async def test_parallel_branches_get_their_own_outcomes_whatever_the_order_they_
 
     first: dict[str, str] = {}
     second: dict[str, str] = {}
-    async with SqliteStore(tmp_path / "s.db") as store:
+    async with RunStore(tmp_path / "s.db") as store:
         scope = make_root_scope(Timeline("r", lease := store.begin_run("r")))
         async with create_task_group() as group:
             for name in ("a", "b", "c"):
@@ -77,7 +77,7 @@ async def test_parallel_branches_get_their_own_outcomes_whatever_the_order_they_
 
 
 async def test_the_same_key_with_another_input_is_an_error_that_names_both(tmp_path: Path) -> None:
-    async with SqliteStore(tmp_path / "s.db") as store:
+    async with RunStore(tmp_path / "s.db") as store:
         timeline = Timeline("r", store.begin_run("r"))
         make_root_scope(timeline, "first-input").next_child("call").record_outcome(Noticed(text="x"))
 
@@ -86,7 +86,7 @@ async def test_the_same_key_with_another_input_is_an_error_that_names_both(tmp_p
 
 
 async def test_a_key_that_holds_another_kind_of_event_is_an_error(tmp_path: Path) -> None:
-    async with SqliteStore(tmp_path / "s.db") as store:
+    async with RunStore(tmp_path / "s.db") as store:
         scope = make_root_scope(Timeline("r", store.begin_run("r")))
         scope.child("call#1").record_outcome(Noticed(text="x"))
 
@@ -95,7 +95,7 @@ async def test_a_key_that_holds_another_kind_of_event_is_an_error(tmp_path: Path
 
 
 async def test_a_fact_is_recorded_once_however_often_the_code_runs(tmp_path: Path) -> None:
-    async with SqliteStore(tmp_path / "s.db") as store:
+    async with RunStore(tmp_path / "s.db") as store:
         lease = store.begin_run("r")
         timeline = Timeline("r", lease)
         make_root_scope(timeline).record(HandedOff(sender="a", receiver="b"))
@@ -109,7 +109,7 @@ async def test_a_fact_is_recorded_once_however_often_the_code_runs(tmp_path: Pat
 
 
 async def test_keys_count_inside_their_parent_and_attempts_are_told_apart(tmp_path: Path) -> None:
-    async with SqliteStore(tmp_path / "s.db") as store:
+    async with RunStore(tmp_path / "s.db") as store:
         scope = make_root_scope(Timeline("r", store.begin_run("r")))
 
         paths = [scope.next_child("turn").path, scope.next_child("turn").path, scope.next_child("advice:legal").path]
@@ -120,7 +120,7 @@ async def test_keys_count_inside_their_parent_and_attempts_are_told_apart(tmp_pa
 
 
 async def test_a_digest_covers_the_input_of_a_scope_and_of_the_scopes_above_it(tmp_path: Path) -> None:
-    async with SqliteStore(tmp_path / "s.db") as store:
+    async with RunStore(tmp_path / "s.db") as store:
         timeline = Timeline("r", store.begin_run("r"))
 
         plain, about = make_root_scope(timeline).child("x"), make_root_scope(timeline).child("x", "this")
@@ -131,7 +131,7 @@ async def test_a_digest_covers_the_input_of_a_scope_and_of_the_scopes_above_it(t
 
 
 async def test_usage_is_summed_by_operation_and_survives_a_new_owner(tmp_path: Path) -> None:
-    async with SqliteStore(tmp_path / "s.db") as store:
+    async with RunStore(tmp_path / "s.db") as store:
         lease = store.begin_run("r")
         timeline = Timeline("r", lease)
         for path in ("lead", "lead/advice:legal#1", "lead/advice:legal#10"):

@@ -11,7 +11,7 @@ from anyio import create_task_group
 from podium import Agent, App, Settings
 from podium.config.model_role import Role
 from podium.config.settings_document import ProviderLimits
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.testing import ModelServer
 from podium.values.agent import Budget
 from podium.values.errors import Mistake

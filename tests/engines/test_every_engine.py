@@ -23,8 +23,8 @@ from podium.engines.model.openai_wire import OpenAIWire
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire
 from podium.store.follower import Follower
-from podium.store.sqlite.reader import StoreReader
-from podium.store.sqlite.store import SqliteStore
+from podium.store.reader import StoreReader
+from podium.store.run_store import RunStore
 from podium.testing import ModelServer
 from podium.values.agent import Agent
 from podium.values.errors import AgentFailed
@@ -58,7 +58,7 @@ class EngineLab:
 
     @asynccontextmanager
     async def session(self, script: Sequence[Any], *, turn_limits: TurnLimits | None = None) -> AsyncIterator[Session]:
-        async with self.engine(script) as engine, SqliteStore(self.store) as store, create_task_group() as group:
+        async with self.engine(script) as engine, RunStore(self.store) as store, create_task_group() as group:
             exists = self.has_run()
             lease = await store.claim_run("r") if exists else store.begin_run("r")
             timeline = Timeline("r", lease)

@@ -29,7 +29,7 @@ from podium.engines.model.openai_wire import OpenAIReplyFormat, OpenAIWire
 from podium.engines.model.stream_events import LONGEST_LINE, ReplyParser
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import Move, ScriptedWire, ToolCall
-from podium.store.sqlite.store import SqliteStore
+from podium.store.run_store import RunStore
 from podium.testing import ModelServer
 from podium.values.errors import Mistake, OutsideFailed
 from podium.values.event import ModelReplied, ToolUse
@@ -663,7 +663,7 @@ async def test_the_engine_finishes_a_reply_that_was_cut_off_with_that_reason(
     async with (
         serve_replies([reply, reply]) as raw_server,
         open_wire(api, raw_server.url) as wire,
-        SqliteStore(tmp_path / "s.db") as store,
+        RunStore(tmp_path / "s.db") as store,
     ):
         turn = Scope(Timeline("r", store.begin_run("r")), "lead", operation="lead", digest="d")
         spec = EngineSessionSpec(agent=Agent(name="lead"), system="You lead.")

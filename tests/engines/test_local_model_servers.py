@@ -17,7 +17,7 @@ from podium.engines.model.model_caller import Model
 from podium.engines.model.provider_throttle import ProviderThrottle
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.testing import ModelServer
 from podium.values.event import CallFailed, Event, Noticed, TurnStarted
 from podium.values.limits import TurnLimits

@@ -10,7 +10,7 @@ import pytest
 
 from podium.core.journal_rows import find_chain_break
 from podium.store.fault_injection import refuse_after
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.values.event import ActionBegan, ArtifactStored, Checked, DecisionCommitted, ModelReplied, SnapshotTaken
 
 from ..collaboration import Play, add_team, make_plan, make_step, use_tool

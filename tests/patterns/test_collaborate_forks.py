@@ -15,7 +15,7 @@ from podium.engines.model.model_wire import ModelCall
 from podium.engines.script import Move, last_request
 from podium.runs.decision_lookup import find_decision, list_decisions
 from podium.runs.fork_position import HOW_DECIDED
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.testing import ModelServer
 from podium.values.event import (
     DecisionCommitted,

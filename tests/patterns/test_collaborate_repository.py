@@ -13,7 +13,7 @@ from podium.core.redaction import Redaction
 from podium.engines.model.providers import KEY_NAMES
 from podium.engines.script import Move
 from podium.store.fault_injection import refuse_after
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.values.agent import Permissions
 from podium.values.event import (
     ActionRefused,

@@ -18,7 +18,7 @@ from msgspec import structs
 from podium import Agent, App, Result, Settings
 from podium.cli.root import podium
 from podium.store.follower import Follower
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.testing import ModelServer
 from podium.values.agent import Member, Permissions, Team
 from podium.values.event import (

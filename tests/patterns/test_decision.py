@@ -16,8 +16,8 @@ from podium.core.timeline import Timeline
 from podium.patterns.ballot import Ballot, cast_ballot, match_option, parse_ballot
 from podium.patterns.member_tasks import as_reader
 from podium.store.fault_injection import Fault, refuse_after
-from podium.store.sqlite.mailbox import post_to_mailbox
-from podium.store.sqlite.store import SqliteStore
+from podium.store.mailbox import post_to_mailbox
+from podium.store.run_store import RunStore
 from podium.values.agent import Agent, Member, Team
 from podium.values.errors import Mistake
 from podium.values.event import (
@@ -426,7 +426,7 @@ async def test_replaying_a_vote_that_timed_out_waits_for_nobody(studio: Studio) 
 
 async def test_the_ballot_of_a_stranger_is_refused_and_recorded_once(tmp_path: Path) -> None:
     proposal = DecisionProposed(id="d1", topic="Which?", options=("tea", "coffee"), eligible=("ada",))
-    async with SqliteStore(tmp_path / "s.db") as store:
+    async with RunStore(tmp_path / "s.db") as store:
         timeline = Timeline("r", store.begin_run("r"))
         place = Scope(timeline, "lead/tool#1", operation="lead", digest="d")
         for _ in range(2):

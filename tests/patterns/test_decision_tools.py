@@ -14,7 +14,7 @@ from podium.engines.model.model_wire import ModelCall
 from podium.engines.script import Move, ToolCall
 from podium.roster.agent_file import parse_agent_file
 from podium.store.fault_injection import refuse_after
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.tools.toolset import Toolbox
 from podium.values.agent import Agent, Member, Team
 from podium.values.event import (

@@ -18,9 +18,9 @@ from msgspec import structs
 from podium import Agent, App, Settings
 from podium.store.fault_injection import refuse_after
 from podium.store.follower import Follower
-from podium.store.sqlite.mailbox import post_to_mailbox
-from podium.store.sqlite.reader import StoreReader
-from podium.store.sqlite.worker_index import WorkerIndex
+from podium.store.mailbox import post_to_mailbox
+from podium.store.reader import StoreReader
+from podium.store.worker_index import WorkerIndex
 from podium.testing import ModelServer
 from podium.values.agent import Budget, Member, Permissions, Team
 from podium.values.errors import Mistake

@@ -11,7 +11,7 @@ from msgspec import structs
 
 from podium import Result
 from podium.store.fault_injection import refuse_after
-from podium.store.sqlite.mailbox import post_to_mailbox
+from podium.store.mailbox import post_to_mailbox
 from podium.values.agent import Budget, Permissions
 from podium.values.errors import Mistake
 from podium.values.event import (

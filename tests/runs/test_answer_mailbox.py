@@ -5,9 +5,9 @@ from __future__ import annotations
 from podium import Agent
 from podium.core.timeline import Timeline
 from podium.runs.inbox import AnswerMailbox
-from podium.store.sqlite.mailbox import read_mailbox
+from podium.store.mailbox import read_mailbox
+from podium.store.run_store import RunStore
 from podium.store.sqlite.schema import open_connection
-from podium.store.sqlite.store import SqliteStore
 from podium.values.event import QuestionAnswered, QuestionAsked, RunStarted
 from podium.values.request import Request
 
@@ -17,7 +17,7 @@ from ..studio import Studio
 async def test_an_answer_is_bound_to_the_text_that_was_shown(studio: Studio) -> None:
     path = studio.settings.store
     asked = QuestionAsked(id="q1", text="Approve?", kind="plan", shown="The plan", digest="d1")
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         timeline = Timeline("r1", store.begin_run("r1"))
         timeline.append(RunStarted(agent="lead", request=Request(text="go"), agents=(Agent(name="lead"),)), scope="")
         timeline.append(asked, scope="lead", operation="lead")

@@ -9,8 +9,8 @@ import pytest
 
 from podium import Agent
 from podium.runs.decision_context import MOST_CHARACTERS
+from podium.store.decision_rows import SELECT_DECISIONS
 from podium.store.fault_injection import refuse_after
-from podium.store.sqlite.decision_rows import SELECT_DECISIONS
 from podium.values.event import DecisionProposed, RunStarted, ToolAnswered, encode_entry
 from podium.values.worker_task import WorkerTask
 

@@ -16,7 +16,7 @@ from podium.core.scope import Scope
 from podium.runs.fork_checkout import create_fork_checkout
 from podium.runs.run_lookup import find_main_folder
 from podium.store.fault_injection import refuse_after
-from podium.store.sqlite.worktree_ledger import Ledger
+from podium.store.worktree_ledger import Ledger
 from podium.values.errors import StoreFailed
 from podium.values.event import Noticed, RunStarted, SnapshotTaken, ToolAnswered, WorkerReturned, WorkerSent
 from podium.workspace.git.snapshot import take_snapshot

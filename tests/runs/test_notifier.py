@@ -10,7 +10,7 @@ import pytest
 
 from podium.config.settings_document import NotifyCommand, NotifyTarget
 from podium.runs.notifier import open_notifier
-from podium.store.sqlite.run_leases import read_process_start
+from podium.store.run_leases import read_process_start
 from podium.views.notification import Notification
 
 from ..webhook import serve_webhook

@@ -19,8 +19,8 @@ from podium.engines.model.model_caller import Model
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire
 from podium.store.fault_injection import refuse_after
-from podium.store.sqlite.mailbox import post_to_mailbox
-from podium.store.sqlite.reader import StoreReader
+from podium.store.mailbox import post_to_mailbox
+from podium.store.reader import StoreReader
 from podium.testing import ModelServer
 from podium.values.agent import Advisors, Member, Router, Team
 from podium.values.errors import BadAgent, Mistake, NoSuchRun, RunHeld

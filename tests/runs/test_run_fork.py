@@ -16,7 +16,7 @@ from podium.core.engine import EngineSession, EngineSessionSpec, Finished, Piece
 from podium.core.journal_rows import find_chain_break
 from podium.core.scope import Scope
 from podium.runs.fork_position import HOW_DECIDED
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.testing import ModelServer
 from podium.values.agent import Budget, Member, Team
 from podium.values.errors import NoSuchRun, StoreCorrupt

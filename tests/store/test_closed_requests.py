@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from podium.core.timeline import Timeline
-from podium.store.sqlite.open_requests import find_open_request
-from podium.store.sqlite.store import SqliteStore
+from podium.store.open_requests import find_open_request
+from podium.store.run_store import RunStore
 from podium.values.action import Action
 from podium.values.errors import AlreadyAnswered, Mistake, RequestClosed
 from podium.values.event import (
@@ -44,7 +44,7 @@ def make_denial(
 @asynccontextmanager
 async def working_run(path: Path, *events: Event) -> AsyncIterator[None]:
     """Write a run that this process works on during the block."""
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         timeline = Timeline("r", store.begin_run("r"))
         for event in (RunStarted(agent="lead", request=Request(text="go")), *events):
             timeline.append(event, scope="" if isinstance(event, RunEnded) else "lead", operation="lead")

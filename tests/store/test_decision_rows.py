@@ -8,15 +8,15 @@ from pathlib import Path
 
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
-from podium.store.sqlite.decision_rows import SELECT_DECISIONS
-from podium.store.sqlite.reader import StoreReader
-from podium.store.sqlite.store import SqliteStore
+from podium.store.decision_rows import SELECT_DECISIONS
+from podium.store.reader import StoreReader
+from podium.store.run_store import RunStore
 from podium.values.event import BallotCast, DecisionCommitted, DecisionProposed, Noticed, VoteClosed
 
 
 async def test_the_decisions_of_all_runs_are_read_through_an_index_of_their_own(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         for run in ("b", "a"):
             place = Scope(Timeline(run, store.begin_run(run)), "lead", operation="lead", digest="d")
             place.record(Noticed(text="hello"))
@@ -38,7 +38,7 @@ async def test_the_decisions_of_all_runs_are_read_through_an_index_of_their_own(
 
 async def test_entries_are_inserted_without_a_temporary_table(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    async with SqliteStore(path):
+    async with RunStore(path):
         pass
 
     with closing(sqlite3.connect(path)) as connection:

@@ -9,7 +9,7 @@ import pytest
 
 from podium import App, Settings
 from podium.core.journal_rows import find_chain_break
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.values.event import ModelReplied, OperationEnded, decode_entry
 
 SAMPLES = sorted((Path(__file__).parents[1] / "samples").glob("store-*.sql"))

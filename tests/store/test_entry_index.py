@@ -13,9 +13,9 @@ import pytest
 
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
-from podium.store.sqlite.entry_index import BATCH, PAGE, EntryIndex, build_newest_query
-from podium.store.sqlite.reader import StoreReader
-from podium.store.sqlite.store import SqliteStore
+from podium.store.entry_index import BATCH, PAGE, EntryIndex, build_newest_query
+from podium.store.reader import StoreReader
+from podium.store.run_store import RunStore
 from podium.values.agent import Agent
 from podium.values.event import Entry, Noticed, PlanStepStarted, RunStarted, TurnEnded, TurnStarted, decode_entry
 from podium.values.request import Request
@@ -55,7 +55,7 @@ def record_work(timeline: Timeline, *, shared: int = 0) -> None:
 
 
 async def write_runs(path: Path, *runs: str) -> None:
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         for run in runs:
             timeline = Timeline(run, store.begin_run(run))
             record_work(timeline)
@@ -101,7 +101,7 @@ async def test_entries_are_found_from_a_time_and_after_a_position(path: Path) ->
 
 
 async def test_entries_that_are_written_later_are_found_at_the_next_query(path: Path) -> None:
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         timeline = Timeline("a", store.begin_run("a"))
         for number in range(3):
             timeline.append(Noticed(text=str(number)), scope="")
@@ -120,7 +120,7 @@ async def test_writing_entries_does_not_touch_the_index(path: Path) -> None:
 
 async def test_a_long_run_is_indexed_in_several_transactions_and_listed_in_pages(path: Path) -> None:
     count = BATCH + PAGE + 5
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         timeline = Timeline("a", store.begin_run("a"))
         for number in range(count):
             timeline.append(Noticed(text=str(number)), scope="")
@@ -134,7 +134,7 @@ async def test_a_long_run_is_indexed_in_several_transactions_and_listed_in_pages
 
 async def test_entries_that_a_fork_shares_are_listed_once_in_all_runs(path: Path) -> None:
     await write_runs(path, "a")
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         fork = Timeline("fork", store.begin_run("fork"))
         record_work(fork, shared=10)
         await fork.wait_written()
@@ -183,7 +183,7 @@ async def test_a_damaged_entry_is_returned_only_where_its_kind_is_wanted(path: P
 async def test_entries_on_a_read_only_file_system_are_found(path: Path, tmp_path: Path) -> None:
     await write_runs(path, "a")
     program = (
-        "import pathlib, sys\nfrom podium.store.sqlite.entry_index import EntryIndex\n"
+        "import pathlib, sys\nfrom podium.store.entry_index import EntryIndex\n"
         "from podium.views.entry_filter import EntryFilter\nwanted = EntryFilter(kinds=('turn_ended',))\n"
         "with EntryIndex(pathlib.Path(sys.argv[1])) as index:\n"
         "    print(len(index.find_lines('a', wanted)), len(list(index.iter_newest_lines(wanted))))\n"

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from podium.core.timeline import Timeline
-from podium.store.sqlite.group_rows import Groups
-from podium.store.sqlite.reader import StoreReader
+from podium.store.group_rows import Groups
+from podium.store.reader import StoreReader
+from podium.store.run_store import RunStore
 from podium.store.sqlite.schema import APPLICATION, MIGRATIONS
-from podium.store.sqlite.store import SqliteStore
-from podium.store.sqlite.worker_index import WorkerIndex, build_worker_insert
+from podium.store.worker_index import WorkerIndex, build_worker_insert
 from podium.values.agent import Agent, Member, Team
 from podium.values.errors import Mistake, NoSuchRun
 from podium.values.event import RunEnded, RunStarted
@@ -31,7 +31,7 @@ async def record_runs(
     path: Path, *runs: str, repo: Path | str = "", agent: Agent = ALONE, is_over: bool = True, parent: str = ""
 ) -> None:
     """Record runs that start, and that end if the test says so."""
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         for run in runs:
             task = WorkerTask(root=str(repo), path=str(repo), branch=run, parent=parent) if parent else None
             timeline = Timeline(run, store.begin_run(run, None if task is None else build_worker_insert(run, task)))
@@ -300,7 +300,7 @@ async def test_runs_and_ids_of_a_deleted_team_never_come_back_but_timelines_stay
 
 LOOK = """
 import pathlib, sys
-from podium.store.sqlite.group_rows import Groups
+from podium.store.group_rows import Groups
 
 with Groups(pathlib.Path(sys.argv[1])) as groups:
     print("ready", flush=True)
@@ -341,7 +341,7 @@ async def test_several_processes_that_look_at_once_make_one_arrangement(path: Pa
 
 DIE = """
 import os, pathlib, sys
-from podium.store.sqlite.group_rows import Groups
+from podium.store.group_rows import Groups
 
 left = int(sys.argv[2])
 
@@ -450,7 +450,7 @@ async def test_runs_are_listed_at_once_while_another_process_is_writing(path: Pa
 async def test_runs_on_a_read_only_file_system_can_be_listed(path: Path, tmp_path: Path) -> None:
     await record_runs(path, "aa")
     program = (
-        "import pathlib, sys\nfrom podium.store.sqlite.group_rows import Groups\n"
+        "import pathlib, sys\nfrom podium.store.group_rows import Groups\n"
         "with Groups(pathlib.Path(sys.argv[1])) as groups:\n    print(*groups.load_arrangement().grouped_runs)\n"
     )
     script = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && exec "$2" -c "$3" "$4"'

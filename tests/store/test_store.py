@@ -19,12 +19,12 @@ from anyio.lowlevel import checkpoint
 from podium import __version__
 from podium.core.journal_rows import find_chain_break
 from podium.core.timeline import Timeline
+from podium.store import run_leases
 from podium.store.follower import PAGE, Follower
-from podium.store.sqlite import run_leases
-from podium.store.sqlite.mailbox import MailboxMessage, post_to_mailbox
-from podium.store.sqlite.reader import StoreReader
+from podium.store.mailbox import MailboxMessage, post_to_mailbox
+from podium.store.reader import StoreReader
+from podium.store.run_store import RunStore
 from podium.store.sqlite.schema import APPLICATION, MIGRATIONS, open_connection
-from podium.store.sqlite.store import SqliteStore
 from podium.store.wakeup import ensure_socket_folder
 from podium.values.errors import LeaseLost, NoSuchRun, RunHeld, StoreCorrupt, StoreFailed
 from podium.values.event import Noticed, RunEnded, RunPaused, RunStarted, StopAsked
@@ -41,7 +41,7 @@ def count_rows(path: Path, run: str = "r") -> int:
 
 
 async def test_written_entries_are_visible_to_every_other_process(tmp_path: Path) -> None:
-    async with SqliteStore(tmp_path / "s.db") as store:
+    async with RunStore(tmp_path / "s.db") as store:
         timeline = Timeline("r", store.begin_run("r"))
         for number in range(300):
             append_notice(timeline, str(number))
@@ -51,7 +51,7 @@ async def test_written_entries_are_visible_to_every_other_process(tmp_path: Path
             [
                 sys.executable,
                 "-c",
-                "import sys, pathlib\nfrom podium.store.sqlite.reader import StoreReader\n"
+                "import sys, pathlib\nfrom podium.store.reader import StoreReader\n"
                 "print(len(StoreReader(pathlib.Path(sys.argv[1])).read_rows('r')))",
                 str(store.path),
             ],
@@ -64,7 +64,7 @@ async def test_written_entries_are_visible_to_every_other_process(tmp_path: Path
 
 
 async def test_a_thousand_runs_share_transactions_and_keep_their_order(tmp_path: Path) -> None:
-    async with SqliteStore(tmp_path / "s.db") as store:
+    async with RunStore(tmp_path / "s.db") as store:
 
         async def work(name: str) -> None:
             timeline = Timeline(name, store.begin_run(name))
@@ -82,7 +82,7 @@ async def test_a_thousand_runs_share_transactions_and_keep_their_order(tmp_path:
 
 
 async def test_a_run_that_a_live_process_owns_is_not_taken_and_its_owner_is_named(tmp_path: Path) -> None:
-    async with SqliteStore(tmp_path / "s.db") as one, SqliteStore(tmp_path / "s.db") as two:
+    async with RunStore(tmp_path / "s.db") as one, RunStore(tmp_path / "s.db") as two:
         timeline = Timeline("r", one.begin_run("r"))
         append_notice(timeline)
         await timeline.wait_written()
@@ -92,7 +92,7 @@ async def test_a_run_that_a_live_process_owns_is_not_taken_and_its_owner_is_name
 
 
 async def test_of_many_stores_that_claim_a_run_one_gets_it(tmp_path: Path) -> None:
-    async with SqliteStore(tmp_path / "s.db") as first:
+    async with RunStore(tmp_path / "s.db") as first:
         timeline = Timeline("r", lease := first.begin_run("r"))
         append_notice(timeline)
         first.release_run(lease)
@@ -100,7 +100,7 @@ async def test_of_many_stores_that_claim_a_run_one_gets_it(tmp_path: Path) -> No
     got: list[int] = []
 
     async def claim() -> None:
-        async with SqliteStore(tmp_path / "s.db") as store:
+        async with RunStore(tmp_path / "s.db") as store:
             try:
                 got.append((await store.claim_run("r")).epoch)
             except RunHeld:
@@ -130,7 +130,7 @@ def expire_leases(path: Path) -> Iterator[None]:
 
 
 async def test_of_several_claims_on_a_run_in_one_process_one_succeeds(tmp_path: Path) -> None:
-    async with SqliteStore(tmp_path / "s.db") as store:
+    async with RunStore(tmp_path / "s.db") as store:
         lease = store.begin_run("r")
         append_notice(Timeline("r", lease))
         store.release_run(lease)
@@ -152,7 +152,7 @@ async def test_of_several_claims_on_a_run_in_one_process_one_succeeds(tmp_path: 
 
 
 async def test_a_released_run_has_no_owner_once_the_release_is_written(tmp_path: Path) -> None:
-    async with SqliteStore(tmp_path / "s.db") as store:
+    async with RunStore(tmp_path / "s.db") as store:
         lease = store.begin_run("r")
         append_notice(Timeline("r", lease))
         await lease.wait_written()
@@ -166,12 +166,12 @@ async def test_a_released_run_has_no_owner_once_the_release_is_written(tmp_path:
 
 async def test_a_late_writer_with_an_old_epoch_is_refused_and_writes_nothing_more(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    async with SqliteStore(path) as slow:
+    async with RunStore(path) as slow:
         late = Timeline("r", slow.begin_run("r"))
         append_notice(late)
         await late.wait_written()
         with expire_leases(path):
-            async with SqliteStore(path) as quick:
+            async with RunStore(path) as quick:
                 lease = await quick.claim_run("r")
                 timeline = Timeline("r", lease)
                 timeline.load(await quick.read_rows("r"))
@@ -195,7 +195,7 @@ async def test_a_late_writer_with_an_old_epoch_is_refused_and_writes_nothing_mor
 
 async def test_an_error_of_one_run_does_not_affect_another(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         lost, fine = Timeline("lost", store.begin_run("lost")), Timeline("fine", store.begin_run("fine"))
         append_notice(lost)
         append_notice(fine)
@@ -220,9 +220,9 @@ async def test_a_run_of_an_exited_process_can_be_claimed_at_once(tmp_path: Path)
         "import asyncio, os, pathlib, sys\n"
         "from podium.values.event import Noticed\n"
         "from podium.core.timeline import Timeline\n"
-        "from podium.store.sqlite.store import SqliteStore\n"
+        "from podium.store.run_store import RunStore\n"
         "async def main():\n"
-        "    async with SqliteStore(pathlib.Path(sys.argv[1])) as store:\n"
+        "    async with RunStore(pathlib.Path(sys.argv[1])) as store:\n"
         "        timeline = Timeline('r', store.begin_run('r'))\n"
         "        timeline.append(Noticed(text='x'), scope='')\n"
         "        await timeline.wait_written()\n"
@@ -231,7 +231,7 @@ async def test_a_run_of_an_exited_process_can_be_claimed_at_once(tmp_path: Path)
     )
     subprocess.run([sys.executable, "-c", script, str(path)], check=False)
 
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         lease = await store.claim_run("r")
 
     assert lease.epoch == 2
@@ -247,7 +247,7 @@ async def test_a_lease_that_is_not_renewed_ends_by_itself_on_another_machine(tmp
 async def test_a_mailbox_message_reaches_the_owner_at_once_and_is_taken_with_its_entry(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     received: list[MailboxMessage] = []
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         lease = store.begin_run("r")
         timeline = Timeline("r", lease)
         append_notice(timeline)
@@ -273,7 +273,7 @@ async def test_a_mailbox_message_reaches_the_owner_at_once_and_is_taken_with_its
 
 async def test_a_mailbox_message_to_a_run_without_an_owner_waits_for_the_next_one(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         lease = store.begin_run("r")
         timeline = Timeline("r", lease)
         append_notice(timeline)
@@ -282,7 +282,7 @@ async def test_a_mailbox_message_to_a_run_without_an_owner_waits_for_the_next_on
     post_to_mailbox(path, "r", StopAsked(by="me"))
 
     received: list[MailboxMessage] = []
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         lease = await store.claim_run("r")
         lease.deliver = received.append
         store.deliver_mail(lease)
@@ -292,7 +292,7 @@ async def test_a_mailbox_message_to_a_run_without_an_owner_waits_for_the_next_on
 
 async def test_of_two_answers_to_one_question_the_first_is_the_decision(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         append_notice(timeline := Timeline("r", store.begin_run("r")))
         await timeline.wait_written()
 
@@ -303,7 +303,7 @@ async def test_of_two_answers_to_one_question_the_first_is_the_decision(tmp_path
 async def test_a_follower_sees_past_and_new_entries_until_the_end(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     seen: list[str] = []
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         timeline = Timeline("r", store.begin_run("r"))
         append_notice(timeline, "before")
         await timeline.wait_written()
@@ -326,7 +326,7 @@ async def test_a_follower_sees_past_and_new_entries_until_the_end(tmp_path: Path
 async def test_many_followers_that_come_at_any_moment_miss_nothing(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
     counts: list[int] = []
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         timeline = Timeline("r", store.begin_run("r"))
         append_notice(timeline)
         await timeline.wait_written()
@@ -351,7 +351,7 @@ async def test_a_follower_of_a_resumed_run_does_not_take_an_old_pause_for_the_en
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = tmp_path / "s.db"
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         timeline = Timeline("r", store.begin_run("r"))
         for number in range(PAGE - 1):
             append_notice(timeline, str(number))
@@ -368,7 +368,7 @@ async def test_a_follower_of_a_resumed_run_does_not_take_an_old_pause_for_the_en
 
 async def test_an_unreadable_entry_is_reported_as_corruption(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         append_notice(timeline := Timeline("r", store.begin_run("r")))
         await timeline.wait_written()
     connection = sqlite3.connect(path)
@@ -387,7 +387,7 @@ async def test_an_unreadable_entry_is_reported_as_corruption(tmp_path: Path) -> 
 
 async def test_an_entry_of_a_newer_release_names_its_run_and_what_to_do(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         append_notice(timeline := Timeline("r", store.begin_run("r")))
         await timeline.wait_written()
     connection = sqlite3.connect(path)
@@ -409,7 +409,7 @@ async def test_an_entry_of_a_newer_release_names_its_run_and_what_to_do(tmp_path
 async def test_a_store_whose_path_is_too_long_for_a_socket_works(tmp_path: Path) -> None:
     path = tmp_path / ("x" * 90) / "s.db"
 
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         append_notice(timeline := Timeline("r", store.begin_run("r")))
         timeline.append(RunEnded(outcome="succeeded"), scope="")
         await timeline.wait_written()
@@ -435,7 +435,7 @@ def test_a_file_of_another_program_is_left_as_it_is(tmp_path: Path, version: int
 
 async def test_a_deleted_lease_is_restored_by_the_next_renewal(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         append_notice(timeline := Timeline("r", store.begin_run("r")))
         await timeline.wait_written()
         connection = sqlite3.connect(path)
@@ -447,7 +447,7 @@ async def test_a_deleted_lease_is_restored_by_the_next_renewal(tmp_path: Path) -
         append_notice(timeline)
         await timeline.wait_written()
 
-        async with SqliteStore(path) as other:
+        async with RunStore(path) as other:
             with pytest.raises(RunHeld):
                 await other.claim_run("r")
 
@@ -462,7 +462,7 @@ async def test_a_process_in_another_pid_namespace_is_judged_by_its_lease_alone(t
 
 async def test_a_mailbox_message_waits_until_the_lease_accepts_messages(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         lease = store.begin_run("r")
         append_notice(timeline := Timeline("r", lease))
         await timeline.wait_written()
@@ -478,7 +478,7 @@ async def test_a_mailbox_message_waits_until_the_lease_accepts_messages(tmp_path
 
 async def test_an_unreadable_mailbox_message_does_not_block_the_next(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         lease = store.begin_run("r")
         append_notice(timeline := Timeline("r", lease))
         await timeline.wait_written()
@@ -495,7 +495,7 @@ async def test_an_unreadable_mailbox_message_does_not_block_the_next(tmp_path: P
 
 
 async def test_a_closed_store_refuses_instead_of_waiting_for_ever(tmp_path: Path) -> None:
-    async with SqliteStore(tmp_path / "s.db") as store:
+    async with RunStore(tmp_path / "s.db") as store:
         timeline = Timeline("r", store.begin_run("r"))
 
     with pytest.raises(StoreFailed, match="closed"):
@@ -505,7 +505,7 @@ async def test_a_closed_store_refuses_instead_of_waiting_for_ever(tmp_path: Path
 async def test_the_store_is_for_its_owner_alone(tmp_path: Path) -> None:
     before = os.umask(0)
     try:
-        async with SqliteStore(tmp_path / "home" / "s.db") as store:
+        async with RunStore(tmp_path / "home" / "s.db") as store:
             append_notice(timeline := Timeline("r", store.begin_run("r")))
             await timeline.wait_written()
             files = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "home").iterdir() if path.is_file()}
@@ -534,7 +534,7 @@ def test_a_file_that_is_no_store_is_left_as_it_is(tmp_path: Path) -> None:
 )
 async def test_a_store_of_a_newer_release_says_which_one_wrote_it(tmp_path: Path, release: str, writer: str) -> None:
     path = tmp_path / "s.db"
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         timeline = Timeline("r", store.begin_run("r"))
         timeline.append(RunStarted(agent="a", request=Request(text="go"), version=release), scope="")
         await timeline.wait_written()
@@ -572,10 +572,7 @@ def test_an_older_store_on_a_read_only_file_system_says_that_it_must_be_updated(
     connection.execute("PRAGMA user_version = 4")
     connection.execute("PRAGMA journal_mode = DELETE")
     connection.close()
-    program = (
-        "import pathlib, sys\nfrom podium.store.sqlite.reader import StoreReader\n"
-        "StoreReader(pathlib.Path(sys.argv[1]))"
-    )
+    program = "import pathlib, sys\nfrom podium.store.reader import StoreReader\nStoreReader(pathlib.Path(sys.argv[1]))"
     script = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && exec "$2" -c "$3" "$4"'
     arguments = ["sh", str(tmp_path), sys.executable, program, str(path)]
 
@@ -597,7 +594,7 @@ def test_reading_a_missing_store_does_not_create_it(tmp_path: Path) -> None:
 
 async def test_a_run_is_found_by_the_beginning_of_its_id(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         for name in ("abc1", "abd2"):
             append_notice(timeline := Timeline(name, store.begin_run(name)))
             await timeline.wait_written()
@@ -614,7 +611,7 @@ async def test_a_run_is_found_by_the_beginning_of_its_id(tmp_path: Path) -> None
 
 async def test_entries_cannot_be_changed_through_the_store(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         append_notice(timeline := Timeline("r", store.begin_run("r")))
         await timeline.wait_written()
     connection = sqlite3.connect(path)
@@ -626,7 +623,7 @@ async def test_entries_cannot_be_changed_through_the_store(tmp_path: Path) -> No
 
 async def test_a_full_disk_refuses_before_anything_follows_and_recovers(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         lease = store.begin_run("r")
         timeline = Timeline("r", lease)
         append_notice(timeline)
@@ -640,7 +637,7 @@ async def test_a_full_disk_refuses_before_anything_follows_and_recovers(tmp_path
         with pytest.raises(StoreFailed, match="disk is full"):
             await timeline.wait_written()
 
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         lease = await store.claim_run("r")
         again = Timeline("r", lease)
         again.load(await store.read_rows("r"))

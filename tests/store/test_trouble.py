@@ -15,8 +15,8 @@ import pytest
 
 from podium.core.journal_rows import find_chain_break
 from podium.core.timeline import Timeline
-from podium.store.sqlite.reader import StoreReader
-from podium.store.sqlite.store import SqliteStore
+from podium.store.reader import StoreReader
+from podium.store.run_store import RunStore
 from podium.values.errors import StoreFailed
 from podium.values.event import Noticed
 
@@ -24,10 +24,10 @@ WRITER = """
 import asyncio, pathlib, sys
 from podium.values.event import Noticed, StopAsked
 from podium.core.timeline import Timeline
-from podium.store.sqlite.store import SqliteStore
+from podium.store.run_store import RunStore
 
 async def main(path, run):
-    async with SqliteStore(pathlib.Path(path)) as store:
+    async with RunStore(pathlib.Path(path)) as store:
         timeline = Timeline(run, store.begin_run(run))
         while True:
             for _ in range(7):
@@ -105,7 +105,7 @@ async def test_a_process_that_sleeps_past_its_lease_is_refused_when_it_wakes(tmp
     sleeper = start_writer(path, "r")
     suspend_past_lease(sleeper, path)
 
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         timeline = Timeline("r", await store.claim_run("r"))
         timeline.load(await store.read_rows("r"))
         timeline.append(Noticed(text="taken over"), scope="")
@@ -166,14 +166,14 @@ async def test_a_store_that_cannot_be_written_is_refused_before_anything_begins(
     blocked.write_text("a file")
 
     with pytest.raises(StoreFailed, match="cannot create or open the store"):
-        await SqliteStore(blocked / "s.db").__aenter__()
+        await RunStore(blocked / "s.db").__aenter__()
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to become somebody else")
 def test_a_store_of_another_user_is_reported_in_one_sentence() -> None:
     program = (
         "import os, sys, pathlib\n"
-        "from podium.values.errors import StoreFailed\nfrom podium.store.sqlite.reader import StoreReader\n"
+        "from podium.values.errors import StoreFailed\nfrom podium.store.reader import StoreReader\n"
         "os.setuid(65534)\n"
         "try:\n    StoreReader(pathlib.Path(sys.argv[1]))\nexcept StoreFailed as error:\n    print(error)\n"
     )

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from podium import Agent, App, Settings
-from podium.store.sqlite.mailbox import post_to_mailbox
-from podium.store.sqlite.worker_index import WorkerIndex
+from podium.store.mailbox import post_to_mailbox
+from podium.store.worker_index import WorkerIndex
 from podium.values.event import PauseAsked, StopAsked
 from podium.values.worker_task import WorkerTask
 from podium.workers.delegate import enqueue_worker_run

@@ -9,7 +9,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from podium.store.sqlite.worktree_ledger import Ledger, WorktreeRow
+from podium.store.worktree_ledger import Ledger, WorktreeRow
 
 
 @pytest.fixture
@@ -74,7 +74,7 @@ async def test_one_process_at_a_time_holds_the_lock_and_a_killed_one_releases_it
     code = f"""
 import anyio
 from pathlib import Path
-from podium.store.sqlite.worktree_ledger import Ledger
+from podium.store.worktree_ledger import Ledger
 async def main():
     async with Ledger(Path({str(ledger.store)!r})).hold_worktree_lock():
         print("alone", flush=True)

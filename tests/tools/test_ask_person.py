@@ -11,8 +11,8 @@ from anyio.lowlevel import checkpoint
 from podium.core.engine import Tool, ToolAnswer
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
-from podium.store.sqlite.reader import StoreReader
-from podium.store.sqlite.store import SqliteStore
+from podium.store.reader import StoreReader
+from podium.store.run_store import RunStore
 from podium.tools.ask_person import NOBODY, ask_person_tool, report_status_tool
 from podium.values.event import QuestionAnswered, QuestionAsked, StatusReported, ToolUse
 
@@ -44,7 +44,7 @@ async def wait_question(path: Path) -> QuestionAsked:
 
 async def test_a_question_waits_for_its_answer_while_every_limit_is_paused(tmp_path: Path) -> None:
     said: list[ToolAnswer] = []
-    async with SqliteStore(tmp_path / "s.db") as store:
+    async with RunStore(tmp_path / "s.db") as store:
         timeline = Timeline("r", store.begin_run("r"))
 
         async def ask() -> None:
@@ -67,7 +67,7 @@ async def test_a_question_waits_for_its_answer_while_every_limit_is_paused(tmp_p
 
 async def test_a_resumed_run_waits_on_the_same_question_and_knows_its_answer(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         timeline = Timeline("r", lease := store.begin_run("r"))
         async with create_task_group() as group:
             group.start_soon(lambda: call_tool(ask_person_tool(None), make_scope(timeline), question="Which?"))
@@ -87,7 +87,7 @@ async def test_a_resumed_run_waits_on_the_same_question_and_knows_its_answer(tmp
 
 
 async def test_in_an_unattended_run_the_agent_decides_itself(tmp_path: Path) -> None:
-    async with SqliteStore(tmp_path / "s.db") as store:
+    async with RunStore(tmp_path / "s.db") as store:
         timeline = Timeline("r", store.begin_run("r"))
 
         answer = await call_tool(ask_person_tool("deny"), make_scope(timeline), question="Which?")
@@ -98,7 +98,7 @@ async def test_in_an_unattended_run_the_agent_decides_itself(tmp_path: Path) -> 
 
 async def test_a_status_is_recorded_once(tmp_path: Path) -> None:
     path = tmp_path / "s.db"
-    async with SqliteStore(path) as store:
+    async with RunStore(path) as store:
         timeline = Timeline("r", store.begin_run("r"))
 
         first = await call_tool(report_status_tool(), make_scope(timeline), text="half done")
@@ -110,7 +110,7 @@ async def test_a_status_is_recorded_once(tmp_path: Path) -> None:
 
 
 async def test_a_question_without_text_is_refused(tmp_path: Path) -> None:
-    async with SqliteStore(tmp_path / "s.db") as store:
+    async with RunStore(tmp_path / "s.db") as store:
         scope = make_scope(Timeline("r", store.begin_run("r")))
 
         assert (await call_tool(ask_person_tool(None), scope)).text == (

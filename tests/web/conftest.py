@@ -19,9 +19,9 @@ from playwright.sync_api import Browser, ConsoleMessage, Page, expect, sync_play
 
 from podium import Result
 from podium.core.timeline import Timeline
-from podium.store.sqlite.mailbox import post_to_mailbox
-from podium.store.sqlite.open_requests import OpenRequest, list_open_requests
-from podium.store.sqlite.store import SqliteStore
+from podium.store.mailbox import post_to_mailbox
+from podium.store.open_requests import OpenRequest, list_open_requests
+from podium.store.run_store import RunStore
 from podium.values.event import Decision, Event, PermissionAnswered, RunEnded
 from podium.web.serving import RunningServer, ServeOptions, open_server
 
@@ -79,7 +79,7 @@ class Site:
         """Write a run entry by entry. No process works on it."""
 
         async def write() -> None:
-            async with SqliteStore(self.store) as store:
+            async with RunStore(self.store) as store:
                 timeline = Timeline(run, store.begin_run(run))
                 for number, event in enumerate(events):
                     own = "" if number == 0 or isinstance(event, RunEnded) else scope

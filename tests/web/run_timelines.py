@@ -10,7 +10,7 @@ from typing import NamedTuple
 import anyio
 
 from podium.core.timeline import Timeline
-from podium.store.sqlite.store import SqliteStore
+from podium.store.run_store import RunStore
 from podium.values.action import Action
 from podium.values.agent import Agent
 from podium.values.event import (
@@ -132,7 +132,7 @@ def write_timeline(site: Site, run: str, steps: Iterable[Step]) -> int:
 
     async def write() -> None:
         nonlocal now
-        async with SqliteStore(site.store) as store:
+        async with RunStore(site.store) as store:
             timeline = Timeline(run, store.begin_run(run), clock=lambda: now)
             for at, operation, event in listed:
                 now = begin + at
@@ -153,7 +153,7 @@ async def write_live_run(site: Site, run: str, *, before: int, entries: int, rat
     """Write a run, then go on with so many more entries at a rate per second, and end it."""
     steps = iter_busy_run(agents, seconds=1 / rate)
     batch = max(1, rate // 50)
-    async with SqliteStore(site.store) as store:
+    async with RunStore(site.store) as store:
         timeline = Timeline(run, store.begin_run(run))
         for _, operation, event in islice(steps, before):
             timeline.append(event, scope=operation, operation=operation)

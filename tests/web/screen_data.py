@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from podium import Agent
-from podium.store.sqlite.worker_index import build_worker_insert
+from podium.store.worker_index import build_worker_insert
 from podium.values.errors import Failure
 from podium.values.event import (
     ArtifactStored,

@@ -15,7 +15,7 @@ import schemathesis
 from hypothesis import HealthCheck, given, settings
 
 from podium import Agent
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.testing import calls
 from podium.values.event import (
     BudgetChanged,

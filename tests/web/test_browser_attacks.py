@@ -13,7 +13,7 @@ import pytest
 from playwright.sync_api import Browser, Page
 
 from podium import Agent
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.values.action import Action
 from podium.values.event import PermissionAsked, RunStarted
 from podium.values.request import Request

@@ -7,7 +7,7 @@ from itertools import islice
 
 import pytest
 
-from podium.store.sqlite.entry_feed import EntryFeed
+from podium.store.entry_feed import EntryFeed
 from podium.values.errors import Mistake
 from podium.values.event import Noticed, RunEnded, RunStarted
 from podium.values.request import Request

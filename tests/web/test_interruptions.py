@@ -13,7 +13,7 @@ from anyio.from_thread import start_blocking_portal
 from playwright.sync_api import Page, expect
 
 from podium.core.timeline import Timeline
-from podium.store.sqlite.store import SqliteStore
+from podium.store.run_store import RunStore
 from podium.values.event import Noticed, OperationStarted, RunStarted
 from podium.values.request import Request
 
@@ -30,7 +30,7 @@ def write_run(store: Path) -> Iterator[Callable[[int, int], None]]:
     request = Request(text="Count")
     with (
         start_blocking_portal() as portal,
-        portal.wrap_async_context_manager(SqliteStore(store)) as opened,
+        portal.wrap_async_context_manager(RunStore(store)) as opened,
     ):
 
         async def begin() -> Timeline:

@@ -29,9 +29,9 @@ from click.testing import Result as Invoked
 
 from podium.cli.root import podium
 from podium.runs.run_lookup import derive_run_state
+from podium.store.command_keys import claim_command_key
 from podium.store.follower import Follower
-from podium.store.sqlite.command_keys import claim_command_key
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.values.event import Entry, Event, MessageReceived, PermissionAnswered, PermissionAsked, TurnStarted
 from podium.web.api.access_tokens import TokenFile
 from podium.web.remote_command import RemoteCommand, read_frames

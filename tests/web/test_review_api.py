@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from podium.store.sqlite.mailbox import read_mailbox
-from podium.store.sqlite.reader import StoreReader
+from podium.store.mailbox import read_mailbox
+from podium.store.reader import StoreReader
 from podium.values.event import MessageReceived, RunStarted
 
 from . import screen_data as data

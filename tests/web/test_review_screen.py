@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from podium.store.sqlite.mailbox import read_mailbox
+from podium.store.mailbox import read_mailbox
 
 from . import screen_data as data
 from .conftest import PHONE, Site, Visitor, find_sideways_scroll

@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
-from podium.store.sqlite.group_rows import Groups
+from podium.store.group_rows import Groups
 
 from . import screen_data as data
 from .api_client import ApiClient

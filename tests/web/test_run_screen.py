@@ -13,7 +13,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe  # type: ignore[import-untyped] # it has no types
 from playwright.sync_api import Locator, Page, expect
 
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.values.event import BudgetChanged, Entry, MessageReceived, PermissionAsked, RunStarted, StopAsked
 from podium.views.run_view import OperationNode, RunView
 from podium.views.run_view_fields import run_view_fields

@@ -7,7 +7,7 @@ import re
 import pytest
 from playwright.sync_api import Page, expect
 
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 
 from . import screen_data as data
 from .conftest import PHONE, Site, Visitor

@@ -9,7 +9,7 @@ import time
 import pytest
 
 from podium.store.answering_clients import list_clients, register_client
-from podium.store.sqlite.open_requests import find_open_request
+from podium.store.open_requests import find_open_request
 from podium.values.errors import RequestClosed
 from podium.values.event import PermissionAnswered, ToolAnswered
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from podium.core.placement import WorkerOptions
-from podium.store.sqlite.worker_index import WorkerIndex
+from podium.store.worker_index import WorkerIndex
 from podium.values.event import WorkerPlaced
 
 from ..workspace.merging import LINES, replace_line

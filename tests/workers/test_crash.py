@@ -12,8 +12,8 @@ from anyio import create_task_group
 from podium import App
 from podium.runs.run_handle import drive_run
 from podium.store.fault_injection import refuse_after
-from podium.store.sqlite.worktree_ledger import Ledger
 from podium.store.wakeup import ensure_socket_folder
+from podium.store.worktree_ledger import Ledger
 from podium.values.event import PermissionAsked, RunEnded, RunPaused, RunResumed, ToolAnswered, WorkCommitted
 from podium.workers.commander import Commander
 from podium.workers.wire.link import LinkLimits

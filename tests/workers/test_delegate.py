@@ -10,8 +10,8 @@ from anyio import CancelScope, create_task_group
 
 from podium import App
 from podium.core.placement import WorkerOptions
-from podium.store.sqlite.reader import StoreReader
-from podium.store.sqlite.worker_index import WorkerIndex
+from podium.store.reader import StoreReader
+from podium.store.worker_index import WorkerIndex
 from podium.values.errors import Mistake
 from podium.values.event import RunStarted
 from podium.values.worker_task import WorkerTask

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from podium.core.placement import WorkerOptions
-from podium.store.sqlite.open_requests import list_open_requests
+from podium.store.open_requests import list_open_requests
 from podium.store.wakeup import ensure_socket_folder
 from podium.testing import ModelServer
 from podium.values.event import PermissionAsked, ToolAnswered

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from anyio import to_thread
 
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.values.event import PermissionAnswered, RunEnded, ToolAnswered, WorkerSent
 
 from ..cli.conftest import Desk

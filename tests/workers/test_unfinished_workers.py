@@ -7,7 +7,7 @@ from contextlib import closing
 
 from podium import App
 from podium.core.placement import WorkerOptions
-from podium.store.sqlite.worker_index import WorkerIndex
+from podium.store.worker_index import WorkerIndex
 from podium.workers.unfinished_workers import load_unfinished_workers
 
 from .worker_lab import WorkerLab

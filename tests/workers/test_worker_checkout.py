@@ -6,7 +6,7 @@ import json
 import re
 
 from podium.core.placement import WorkerOptions
-from podium.store.sqlite.worktree_ledger import Ledger
+from podium.store.worktree_ledger import Ledger
 from podium.values.event import WorkerPlaced
 
 from .worker_lab import WorkerLab, write

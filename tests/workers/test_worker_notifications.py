@@ -6,7 +6,7 @@ from functools import partial
 
 from anyio import to_thread
 
-from podium.store.sqlite.mailbox import post_to_mailbox
+from podium.store.mailbox import post_to_mailbox
 from podium.values.event import QuestionAnswered, QuestionAsked
 
 from ..webhook import serve_webhook

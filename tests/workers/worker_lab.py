@@ -20,11 +20,11 @@ from podium import Agent, App, Settings
 from podium.core.journal_rows import find_chain_break
 from podium.runs.notifier import Notifier, open_notifier
 from podium.store.follower import Follower
-from podium.store.sqlite.mailbox import post_to_mailbox
-from podium.store.sqlite.reader import StoreReader
-from podium.store.sqlite.run_leases import read_process_start
-from podium.store.sqlite.worker_index import WorkerIndex
+from podium.store.mailbox import post_to_mailbox
+from podium.store.reader import StoreReader
+from podium.store.run_leases import read_process_start
 from podium.store.wakeup import ensure_socket_folder
+from podium.store.worker_index import WorkerIndex
 from podium.testing import ModelServer
 from podium.values.agent import Permissions
 from podium.values.event import (

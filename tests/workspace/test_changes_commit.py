@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.store.sqlite.worktree_ledger import Ledger
+from podium.store.worktree_ledger import Ledger
 from podium.workers.work_commit import commit_work
 from podium.workspace.git.repository import Checkout, Repository
 from podium.workspace.worktrees.worktree import Worktrees

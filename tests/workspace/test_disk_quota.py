@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.store.sqlite.worktree_ledger import Ledger
+from podium.store.worktree_ledger import Ledger
 from podium.values.errors import Mistake
 from podium.workspace.git.repository import Repository
 from podium.workspace.worktrees.cleanup import clean_up_worktrees, list_worktrees

@@ -13,7 +13,7 @@ from pathlib import Path
 import anyio
 import pytest
 
-from podium.store.sqlite.worktree_ledger import Ledger
+from podium.store.worktree_ledger import Ledger
 from podium.values.errors import Mistake, OutsideFailed
 from podium.workspace.git.repository import Checkout, Repository
 from podium.workspace.worktrees.cleanup import clean_up_worktrees, list_worktrees
@@ -557,7 +557,7 @@ async def test_forced_cleanup_saves_first(worktrees: Worktrees, repo: Path) -> N
 CRASHING_PROGRAM = """
 import anyio, os, sys
 from pathlib import Path
-from podium.store.sqlite.worktree_ledger import Ledger
+from podium.store.worktree_ledger import Ledger
 from podium.workspace.git.repository import Repository
 from podium.workspace.worktrees.worktree import Worktrees
 
@@ -708,7 +708,7 @@ async def test_nothing_is_repaired_while_git_still_runs_for_a_killed_process(wor
     code = f"""
 import anyio
 from pathlib import Path
-from podium.store.sqlite.worktree_ledger import Ledger
+from podium.store.worktree_ledger import Ledger
 from podium.workspace.git.repository import Repository, call_git
 async def main():
     async with Ledger(Path({str(worktrees.ledger.store)!r})).hold_worktree_lock() as lock:

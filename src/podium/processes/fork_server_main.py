@@ -33,7 +33,7 @@ PRELOADED_MODULES = (
     "podium.engines.model.openai_wire",
     "podium.policy.shell_command",
     "podium.workers.local_placement",
-    "podium.store.sqlite.worktree_ledger",
+    "podium.store.worktree_ledger",
     "podium.tools.toolset",
     "podium.setup.sandbox_choice",
     "podium.workers.work_commit",

@@ -10,7 +10,7 @@ import time
 from pathlib import Path
 
 from ..config.always_allow_rules import AllowedRule, identify_repo, save_allowed_rule
-from ..store.sqlite.reader import StoreReader
+from ..store.reader import StoreReader
 from ..values.event import RunStarted
 
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
-from ..store.sqlite.reader import RunSummary, StoreReader
+from ..store.reader import RunSummary, StoreReader
 from ..values.agent import Budget
 from ..values.event import RunStarted, decode_entry
 from ..values.plain_text import format_count

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from ..core.decision_state import DECISION_EVENTS
-from ..store.sqlite.reader import StoreReader
+from ..store.reader import StoreReader
 from ..values.errors import Mistake
 from ..values.event import KINDS, Entry, decode_entry
 from ..views.decision_record import DecisionRecord, collect_decisions

@@ -11,7 +11,7 @@ from ..engines.model.model_prices import calculate_cost
 from ..engines.model.providers import REHEARSAL, parse_model
 from ..setup.engine_lookup import list_models
 from ..setup.settings import Settings
-from ..store.sqlite.reader import StoreReader
+from ..store.reader import StoreReader
 from ..values.agent import Agent
 from ..values.errors import Mistake, NoSuchRun
 from ..values.event import Entry, WorkerReturned

@@ -15,7 +15,7 @@ from anyio import CancelScope, to_thread
 
 from ..setup.settings import Settings
 from ..setup.worktree_setup import make_worktree_hook
-from ..store.sqlite.worktree_ledger import Ledger
+from ..store.worktree_ledger import Ledger
 from ..values.errors import Mistake, OutsideFailed
 from ..values.event import ActionBegan, Entry, SnapshotTaken, WorkerReturned, WorkerSent
 from ..workspace.git.branch import HEADS

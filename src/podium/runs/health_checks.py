@@ -23,7 +23,7 @@ from ..engines.local_model_servers import find_coding_agents, find_servers, list
 from ..engines.model.providers import LOCAL, PROVIDERS, REHEARSAL, without_credentials
 from ..roster.discovery import load_roster
 from ..setup.settings import Settings
-from ..store.sqlite.reader import StoreReader
+from ..store.reader import StoreReader
 from ..system.child_process import OutputBuffer, build_environment, run_process
 from ..system.locations import find_home_folder, find_repo
 from ..values.byte_size import format_size

@@ -16,11 +16,11 @@ from anyio import sleep, to_thread, wait_readable
 
 from ..core.open_requests import Answered, Asked, describe_closing
 from ..store.answering_clients import register_client
-from ..store.sqlite.mailbox import post_to_mailbox
-from ..store.sqlite.open_requests import OpenRequest, list_open_requests
-from ..store.sqlite.reader import RunSummary, StoreReader
-from ..store.sqlite.worker_index import WorkerIndex
+from ..store.mailbox import post_to_mailbox
+from ..store.open_requests import OpenRequest, list_open_requests
+from ..store.reader import RunSummary, StoreReader
 from ..store.wakeup import WakeupSocket, ensure_socket_folder, send_wakeup
+from ..store.worker_index import WorkerIndex
 from ..values.errors import Mistake
 from ..values.event import (
     Channel,

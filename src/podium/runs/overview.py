@@ -12,8 +12,8 @@ from typing import Any
 
 from msgspec import structs
 
-from ..store.sqlite.open_requests import OpenRequest, list_run_requests
-from ..store.sqlite.reader import RunSummary, StoreReader
+from ..store.open_requests import OpenRequest, list_run_requests
+from ..store.reader import RunSummary, StoreReader
 from ..values.errors import StoreCorrupt
 from ..values.event import SCHEMA, Entry, ModelReplied, RunStarted, WorkCommitted, WorkerSent
 from ..values.usage import NO_USAGE, Usage, sum_usage

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..store.sqlite.open_requests import OpenRequest
+from ..store.open_requests import OpenRequest
 from ..values.event import PermissionAsked, RunStarted
 from ..values.operation_path import parse_agent_name
 from ..views.request_text import (

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from msgspec import structs
 
-from ..store.sqlite.reader import RunSummary, StoreReader
+from ..store.reader import RunSummary, StoreReader
 from ..values.event import SCHEMA, RunStarted, decode_entry
 from ..values.usage import Usage, sum_usage
 from ..views.run_view import USAGE_KINDS, OperationNode, RunView, usage_of_event

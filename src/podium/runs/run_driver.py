@@ -23,8 +23,8 @@ from ..core.engine import CUT_OFF_MARK
 from ..core.operation import RunContext
 from ..setup.preflight import require_prices, validate_budget
 from ..store.follower import Follower
-from ..store.sqlite.mailbox import MailboxMessage
-from ..store.sqlite.store import SqliteLease, SqliteStore
+from ..store.mailbox import MailboxMessage
+from ..store.run_store import RunLease, RunStore
 from ..values.agent import Agent, Budget, collect_agent_names
 from ..values.errors import AgentFailed, Failure, Mistake, PodiumError, find_first_error
 from ..values.event import (
@@ -55,8 +55,8 @@ class RunDriver:
 
     def __init__(
         self,
-        store: SqliteStore,
-        lease: SqliteLease,
+        store: RunStore,
+        lease: RunLease,
         *,
         first: Entry,
         context: RunContext,

@@ -16,8 +16,8 @@ from anyio import to_thread
 from msgspec import structs
 
 from ..setup.preflight import validate_request
+from ..store.reader import StoreReader
 from ..store.sqlite.progress_files import require_intact_run
-from ..store.sqlite.reader import StoreReader
 from ..values.agent import Budget
 from ..values.errors import Mistake
 from ..values.event import (

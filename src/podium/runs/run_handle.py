@@ -15,7 +15,7 @@ from pathlib import Path
 from anyio import create_task_group, get_cancelled_exc_class, to_thread
 
 from ..store.follower import Follower
-from ..store.sqlite.mailbox import MailboxEvent, post_to_mailbox
+from ..store.mailbox import MailboxEvent, post_to_mailbox
 from ..values.agent import Budget
 from ..values.attachment import AttachedFile, read_attachments
 from ..values.errors import Mistake, PodiumError

@@ -43,13 +43,13 @@ from ..setup.preflight import (
 from ..setup.run_agents import RunAgents, extract_functions
 from ..setup.run_tools import RunTools, wrap_functions
 from ..setup.settings import Settings
-from ..store.sqlite.attachment_rows import build_attachment_copy
-from ..store.sqlite.mailbox import post_to_mailbox
+from ..store.attachment_rows import build_attachment_copy
+from ..store.mailbox import post_to_mailbox
+from ..store.reader import RunSummary, StoreReader
+from ..store.run_store import RunLease, RunStore
 from ..store.sqlite.progress_files import require_intact_run
-from ..store.sqlite.reader import RunSummary, StoreReader
-from ..store.sqlite.store import SqliteLease, SqliteStore
-from ..store.sqlite.worker_index import build_worker_insert
-from ..store.sqlite.writer import Statement
+from ..store.worker_index import build_worker_insert
+from ..store.writer import Statement
 from ..system.locations import find_repo
 from ..values.agent import Agent, Budget, as_budget
 from ..values.errors import RunHeld, RunIsPaused, RunOver, StoreFailed
@@ -75,7 +75,7 @@ class RunLauncher:
     def __init__(
         self,
         settings: Settings,
-        store: SqliteStore,
+        store: RunStore,
         background_tasks: TaskGroup,
         environ: Mapping[str, str],
         *,
@@ -266,7 +266,7 @@ class RunLauncher:
 
     def _write_run_start(
         self, started: RunStarted, id: str, notices: Iterable[str], *, beside: Statement | None = None
-    ) -> tuple[SqliteLease, Timeline, Entry]:
+    ) -> tuple[RunLease, Timeline, Entry]:
         """Write a new run's start and notices to the timeline. `beside` is executed in the same transaction.
 
         For a worker's run, the worker is inserted instead of `beside`.
@@ -348,7 +348,7 @@ class RunLauncher:
 
     def _build_run(
         self,
-        lease: SqliteLease,
+        lease: RunLease,
         timeline: Timeline,
         first: Entry,
         settings: Settings,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Any
 
-from ..store.sqlite.reader import RunSummary
+from ..store.reader import RunSummary
 from ..values.event import RunStarted
 from ..views.run_groups import Arrangement, Group
 from .run_lookup import derive_run_state, is_over

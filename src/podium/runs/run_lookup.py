@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Literal
 
-from ..store.sqlite.reader import RunSummary, StoreReader
+from ..store.reader import RunSummary, StoreReader
 from ..system.locations import find_repo
 from ..values.agent import collect_agent_names
 from ..values.errors import Mistake, NoSuchRun
@@ -38,7 +38,7 @@ def find_run_id(store: Path, name: str) -> str:
 
 def find_worker_run(store: Path, name: str) -> str:
     """Return the run of the newest worker with this branch or name in this repository, or an empty string."""
-    from ..store.sqlite.worker_index import WorkerIndex  # for start-up time: most commands do not look up workers
+    from ..store.worker_index import WorkerIndex  # for start-up time: most commands do not look up workers
     from ..workspace.git.repository import Repository
 
     try:

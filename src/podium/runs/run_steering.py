@@ -8,8 +8,8 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from ..store.sqlite.mailbox import post_to_mailbox
-from ..store.sqlite.reader import RunSummary, StoreReader
+from ..store.mailbox import post_to_mailbox
+from ..store.reader import RunSummary, StoreReader
 from ..values.agent import Budget
 from ..values.attachment import AttachedFile
 from ..values.errors import Mistake, RunHeld

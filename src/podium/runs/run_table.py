@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 from msgspec import Struct, structs
 
-from ..store.sqlite.group_rows import Groups
-from ..store.sqlite.reader import RunSummary, StoreReader
+from ..store.group_rows import Groups
+from ..store.reader import RunSummary, StoreReader
 from ..values.event import SCHEMA, RunStarted
 from ..values.usage import sum_usage
 from ..views.run_groups import Arrangement, build_sections

@@ -7,7 +7,7 @@ from pathlib import Path
 from anyio import move_on_after, to_thread
 
 from ..store.follower import Follower
-from ..store.sqlite.reader import StoreReader
+from ..store.reader import StoreReader
 from ..values.event import RunEnded, RunPaused
 from .run_lookup import derive_run_state
 

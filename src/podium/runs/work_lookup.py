@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ..patterns.work_board import make_result_branch
-from ..store.sqlite.reader import StoreReader
+from ..store.reader import StoreReader
 from ..values.errors import NoSuchRun
 from ..values.event import KINDS, Entry, RunStarted, WorkEnded, WorkerSent, decode_entry
 from ..values.operation_path import parse_agent_name

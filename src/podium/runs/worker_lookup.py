@@ -12,9 +12,9 @@ from msgspec import structs
 
 from ..setup.settings import Settings
 from ..setup.worktree_setup import make_worktree_hook
-from ..store.sqlite.reader import StoreReader
-from ..store.sqlite.worker_index import WorkerIndex, WorkerRow
-from ..store.sqlite.worktree_ledger import Ledger
+from ..store.reader import StoreReader
+from ..store.worker_index import WorkerIndex, WorkerRow
+from ..store.worktree_ledger import Ledger
 from ..system.locations import find_repo
 from ..values.errors import Mistake, PodiumError
 from ..values.event import decode_entry

@@ -10,8 +10,8 @@ from typing import Any
 import anyio
 from msgspec import structs
 
-from ..store.sqlite.reader import StoreReader
-from ..store.sqlite.worker_index import WorkerIndex
+from ..store.reader import StoreReader
+from ..store.worker_index import WorkerIndex
 from ..values.errors import PodiumError
 from ..values.event import KINDS, Entry, WorkerReturned, WorkerSent, decode_entry
 from ..views.workers_summary import SentWorker, WorkersSummary, list_sent_workers

@@ -9,7 +9,7 @@ from types import TracebackType
 from anyio import to_thread, wait_readable
 
 from ..values.event import Entry, RunEnded, RunPaused, decode_entry
-from .sqlite.reader import StoreReader
+from .reader import StoreReader
 from .wakeup import WakeupSocket, ensure_socket_folder, send_wakeup
 
 PAGE = 1000

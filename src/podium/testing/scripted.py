@@ -26,7 +26,7 @@ from ..engines.script import Move, Moves, stream_move
 from ..roster.discovery import load_roster
 from ..setup.settings import Settings
 from ..store.fault_injection import refuse_after
-from ..store.sqlite.reader import StoreReader
+from ..store.reader import StoreReader
 from ..store.sqlite.schema import open_connection
 from ..values.agent import Agent
 from ..values.errors import Mistake, OutsideFailed, PodiumError

@@ -14,7 +14,7 @@ import uvicorn
 from anyio import Event, create_task_group, open_signal_receiver
 
 from ..setup.settings import Settings
-from ..store.sqlite.worker_index import WorkerIndex
+from ..store.worker_index import WorkerIndex
 from ..values.errors import Mistake
 from ..workers.delegate import start_commander
 from .api.access_tokens import SCOPES, Scope, TokenFile

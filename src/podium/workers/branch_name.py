@@ -7,7 +7,7 @@ from itertools import count
 
 from anyio import to_thread
 
-from ..store.sqlite.worker_index import WorkerIndex
+from ..store.worker_index import WorkerIndex
 from ..workspace.git.branch import list_branches
 from ..workspace.git.repository import Repository
 

@@ -23,9 +23,9 @@ from ..config.settings_document import NotifyTarget
 from ..engines.model.providers import KEY_NAMES
 from ..runs.notifier import Notifier, open_notifier
 from ..runs.run_launcher import RunLauncher
-from ..store.sqlite.reader import StoreReader
-from ..store.sqlite.worker_index import WorkerIndex
+from ..store.reader import StoreReader
 from ..store.wakeup import WakeupSocket, ensure_socket_folder, send_wakeup
+from ..store.worker_index import WorkerIndex
 from ..values.errors import OutsideFailed, PodiumError, RunHeld, RunOver
 from ..values.plain_text import escape_unprintable
 from .active_worker import ActiveWorker

@@ -16,7 +16,7 @@ from typing import Unpack
 from ..core.placement import WorkerOptions
 from ..runs.run_launcher import RunLauncher
 from ..runs.run_options import RunOptions
-from ..store.sqlite.worker_index import WorkerIndex
+from ..store.worker_index import WorkerIndex
 from ..values.agent import Agent
 from ..values.errors import Mistake
 from ..values.plain_text import escape_unprintable, fence_output

@@ -18,10 +18,10 @@ from ..core.placement import DEFAULT_OPTIONS, WorkerOptions
 from ..runs.run_launcher import RunLauncher
 from ..runs.run_options import RunOptions
 from ..setup.settings import Settings
-from ..store.sqlite.reader import RunSummary, StoreReader
-from ..store.sqlite.worker_index import WorkerIndex
-from ..store.sqlite.worktree_ledger import Ledger
+from ..store.reader import RunSummary, StoreReader
 from ..store.wakeup import ensure_socket_folder, send_wakeup
+from ..store.worker_index import WorkerIndex
+from ..store.worktree_ledger import Ledger
 from ..values.agent import Agent
 from ..values.errors import Mistake, StoreCorrupt
 from ..values.event import RunEnded

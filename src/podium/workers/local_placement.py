@@ -22,8 +22,8 @@ from ..runs.run_launcher import RunLauncher
 from ..setup.local_server_consent import require_consent
 from ..setup.settings import Settings
 from ..store.follower import Follower
-from ..store.sqlite.mailbox import post_to_mailbox
-from ..store.sqlite.reader import StoreReader
+from ..store.mailbox import post_to_mailbox
+from ..store.reader import StoreReader
 from ..values.agent import Agent, Permissions
 from ..values.errors import Mistake
 from ..values.event import (

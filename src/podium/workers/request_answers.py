@@ -15,8 +15,8 @@ from pathlib import Path
 from anyio import to_thread
 
 from ..core.open_requests import describe_timeout
-from ..store.sqlite.mailbox import post_to_mailbox
-from ..store.sqlite.open_requests import find_open_permission
+from ..store.mailbox import post_to_mailbox
+from ..store.open_requests import find_open_permission
 from ..values.errors import PodiumError
 from ..values.event import PermissionAnswered, PermissionAsked
 from .active_worker import ActiveWorker

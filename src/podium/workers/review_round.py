@@ -14,8 +14,8 @@ from ..runs.run_steering import send_message
 from ..runs.worker_diff import require_own_branch
 from ..runs.worker_lookup import load_worker_states
 from ..setup.settings import Settings
-from ..store.sqlite.reader import StoreReader
-from ..store.sqlite.worker_index import WorkerIndex
+from ..store.reader import StoreReader
+from ..store.worker_index import WorkerIndex
 from ..values.errors import RunOver
 from ..values.plain_text import escape_unprintable, fence_output
 from ..views.worker_state import WorkerState

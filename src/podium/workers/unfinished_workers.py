@@ -10,8 +10,8 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..store.sqlite.reader import RunSummary, StoreReader
-from ..store.sqlite.worker_index import WorkerIndex
+from ..store.reader import RunSummary, StoreReader
+from ..store.worker_index import WorkerIndex
 from ..values.errors import StoreCorrupt
 from ..values.event import KINDS, Entry, RunEnded, RunPaused, RunResumed, RunStarted, decode_entry
 from ..values.request import describe_outcome

@@ -10,7 +10,7 @@ from anyio import CancelScope, to_thread
 
 from ..core.timeline import Timeline
 from ..setup.settings import Settings
-from ..store.sqlite.worktree_ledger import Ledger
+from ..store.worktree_ledger import Ledger
 from ..values.errors import OutsideFailed, PodiumError
 from ..values.event import KINDS, Noticed, RunStarted, WorkCommitted, WorkerPlaced
 from ..values.plain_text import escape_unprintable, truncate_text

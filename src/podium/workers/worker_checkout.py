@@ -9,7 +9,7 @@ from pathlib import Path
 from ..runs.run_launcher import RunLauncher
 from ..setup.settings import Settings
 from ..setup.worktree_setup import make_worktree_hook
-from ..store.sqlite.worktree_ledger import Ledger
+from ..store.worktree_ledger import Ledger
 from ..values.errors import Mistake, PodiumError
 from ..values.event import RunStarted, WorkCommitted, WorkerPlaced
 from ..values.worker_task import WorkerTask

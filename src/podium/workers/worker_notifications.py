@@ -12,7 +12,7 @@ from pathlib import Path
 from anyio import to_thread
 
 from ..runs.notifier import Notifier
-from ..store.sqlite.reader import StoreReader
+from ..store.reader import StoreReader
 from ..values.errors import PodiumError
 from ..values.event import RunStarted
 from ..views.notification import Notification, notify_of_end

@@ -10,7 +10,7 @@ from pathlib import Path
 from ..core.timeline import Timeline
 from ..setup.preflight import require_not_ended
 from ..setup.settings import Settings
-from ..store.sqlite.store import SqliteStore
+from ..store.run_store import RunStore
 from ..store.wakeup import ensure_socket_folder, send_wakeup
 from ..values.errors import Mistake
 from ..values.event import RunResumed, decode_entry
@@ -36,7 +36,7 @@ async def resume_workers(settings: Settings, workers: Iterable[WorkerState]) -> 
 
 async def mark_runs_resumed(store: Path, runs: list[str]) -> None:
     """Record that paused runs are resumed, and release them for a commander. Raise RunOver if one has ended."""
-    async with SqliteStore(store) as opened:
+    async with RunStore(store) as opened:
         for run in runs:
             lease = await opened.claim_run(run)
             try:

@@ -20,7 +20,7 @@ import anyio
 from ...roster.discovery import load_roster
 from ...roster.team_definition import is_team
 from ...setup.settings import Settings
-from ...store.sqlite.open_requests import list_open_requests
+from ...store.open_requests import list_open_requests
 from ...values.errors import Mistake, PodiumError
 from ...workspace.git.branch import list_branches
 from ...workspace.git.repository import Repository

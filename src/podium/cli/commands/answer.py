@@ -6,7 +6,7 @@ import click
 
 from ...runs.inbox import resolve_choice
 from ...setup.settings import Settings
-from ...store.sqlite.open_requests import find_open_request
+from ...store.open_requests import find_open_request
 from ...values.errors import Mistake
 from ...values.event import QuestionAnswered, QuestionAsked
 from ..terminal.answer_report import get_channel, get_username, submit_answer

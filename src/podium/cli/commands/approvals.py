@@ -11,7 +11,7 @@ import click
 
 from ...runs.run_lookup import derive_run_state
 from ...setup.settings import Settings
-from ...store.sqlite.open_requests import OpenRequest, find_open_request, list_open_requests
+from ...store.open_requests import OpenRequest, find_open_request, list_open_requests
 from ...values.event import SCHEMA, PermissionAsked
 from ...values.operation_path import parse_agent_name
 from ...views.request_text import escape_hidden_text

@@ -15,8 +15,8 @@ from ...runs.run_lookup import derive_run_state, find_run_id, is_over, is_worker
 from ...runs.run_wait import POLL_SECONDS
 from ...setup.settings import Settings
 from ...store.follower import Follower
-from ...store.sqlite.mailbox import post_to_mailbox
-from ...store.sqlite.reader import RunSummary, StoreReader
+from ...store.mailbox import post_to_mailbox
+from ...store.reader import RunSummary, StoreReader
 from ...values.agent import Budget
 from ...values.errors import Mistake
 from ...values.event import SCHEMA, BudgetChanged, Entry, Noticed, RunEnded

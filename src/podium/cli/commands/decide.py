@@ -13,7 +13,7 @@ from ...roster.discovery import load_roster
 from ...runs.decision_lookup import find_decision, find_decision_repo
 from ...runs.run_lookup import open_reader
 from ...setup.settings import Settings
-from ...store.sqlite.open_requests import list_run_requests
+from ...store.open_requests import list_run_requests
 from ...system.locations import find_repo
 from ...values.agent import Agent
 from ...values.errors import Mistake

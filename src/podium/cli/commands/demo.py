@@ -26,7 +26,7 @@ from ...engines.model.providers import REHEARSAL
 from ...roster.discovery import load_roster
 from ...roster.workflow_graph import render_tree as graph
 from ...store.fault_injection import EXIT_CODE
-from ...store.sqlite.reader import StoreReader
+from ...store.reader import StoreReader
 from ...store.wakeup import ensure_socket_folder
 from ...system.locations import find_home_folder
 from ...values.event import (

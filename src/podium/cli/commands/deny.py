@@ -7,7 +7,7 @@ import time
 import click
 
 from ...setup.settings import Settings
-from ...store.sqlite.open_requests import find_open_request
+from ...store.open_requests import find_open_request
 from ...values.errors import Mistake
 from ...values.event import Decision, PermissionAnswered, PermissionAsked
 from ..terminal.answer_report import get_channel, get_username, submit_answer

@@ -15,7 +15,7 @@ from ...runs.run_notices import RunNotices
 from ...runs.run_wait import POLL_SECONDS
 from ...setup.settings import Settings
 from ...store.follower import Follower
-from ...store.sqlite.reader import StoreReader
+from ...store.reader import StoreReader
 from ...views.run_view import RunView
 from ..terminal.follow_run import REFRESH_SECONDS, RunEnding
 from ..terminal.outcome_text import result_fields

@@ -18,7 +18,7 @@ import click
 from ...runs.run_listing import group_fields
 from ...runs.run_lookup import NO_RUNS
 from ...setup.settings import Settings
-from ...store.sqlite.group_rows import Groups
+from ...store.group_rows import Groups
 from ...values.errors import Mistake, NoSuchRun
 from ...values.event import SCHEMA
 from ...values.plain_text import format_count
@@ -258,7 +258,7 @@ def end_runs_and_wait(settings: Settings, runs: Sequence[str]) -> None:
     from ...app import App  # imported here for start-up time: only deleting a group ends runs
     from ...runs.run_lookup import is_over
     from ...runs.run_wait import wait_for_end_or_pause
-    from ...store.sqlite.reader import StoreReader
+    from ...store.reader import StoreReader
     from ...values.event import RunEnded
 
     async def end_run(app: App, run: str, limiter: anyio.CapacityLimiter) -> None:

@@ -15,9 +15,9 @@ import click
 from ...runs.run_lookup import NO_RUNS, derive_run_state, open_reader
 from ...runs.run_notices import RunNotices
 from ...setup.settings import Settings
+from ...store.entry_index import EntryIndex
 from ...store.follower import Follower
-from ...store.sqlite.entry_index import EntryIndex
-from ...store.sqlite.reader import StoreReader
+from ...store.reader import StoreReader
 from ...values.errors import NoSuchRun, StoreCorrupt
 from ...values.event import KINDS, Entry, decode_entry
 from ...views.entry_filter import EntryFilter

@@ -8,7 +8,7 @@ import click
 from ...runs.run_lookup import derive_run_state, find_run_id, is_over, open_reader
 from ...runs.run_wait import wait_for_end_or_pause
 from ...setup.settings import Settings
-from ...store.sqlite.mailbox import post_to_mailbox
+from ...store.mailbox import post_to_mailbox
 from ...values.errors import Mistake, RunHeld
 from ...values.event import PauseAsked, RunEnded, RunPaused
 from ..terminal.text import print_to_stderr

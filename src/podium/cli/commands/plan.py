@@ -13,7 +13,7 @@ from ...runs.plan_document import find_team_members, parse_plan_document, render
 from ...runs.run_lookup import open_reader
 from ...runs.work_lookup import WorkRun, iter_work_runs
 from ...setup.settings import Settings
-from ...store.sqlite.open_requests import OpenRequest, list_run_requests
+from ...store.open_requests import OpenRequest, list_run_requests
 from ...values.errors import Mistake
 from ...values.event import SCHEMA, QuestionAnswered, QuestionAsked
 from ...values.operation_path import parse_agent_name

@@ -12,8 +12,8 @@ import click
 from ...runs.run_listing import MOST_ENDED, filter_recent_runs, group_fields, run_group_fields, run_summary_fields
 from ...runs.run_lookup import NO_RUNS, open_reader
 from ...setup.settings import Settings
-from ...store.sqlite.group_rows import Groups
-from ...store.sqlite.reader import RunList, RunSummary
+from ...store.group_rows import Groups
+from ...store.reader import RunList, RunSummary
 from ...system.locations import format_path
 from ...values.event import SCHEMA
 from ...views.run_groups import Arrangement, Group, GroupedRun, GroupSection, build_sections

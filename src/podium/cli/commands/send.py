@@ -9,8 +9,8 @@ import click
 
 from ...runs.run_lookup import derive_run_state, find_worker_run, open_reader, resolve_recipient
 from ...setup.settings import Settings
-from ...store.sqlite.mailbox import post_to_mailbox
-from ...store.sqlite.reader import StoreReader
+from ...store.mailbox import post_to_mailbox
+from ...store.reader import StoreReader
 from ...values.attachment import read_attachments
 from ...values.event import MessageReceived
 from ..terminal.command_options import read_text_argument

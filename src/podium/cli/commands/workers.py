@@ -15,7 +15,7 @@ import anyio
 import click
 
 from ...runs.worker_lookup import RepoContext, load_worker_states, read_worktree_statuses, worker_fields
-from ...store.sqlite.worker_index import WorkerIndex
+from ...store.worker_index import WorkerIndex
 from ...system.locations import format_path
 from ...values.event import SCHEMA
 from ...values.worker_task import WorkerTask

@@ -14,8 +14,8 @@ from ...roster.squad_agents import is_model_name
 from ...roster.team_definition import change_team_member, find_team
 from ...runs.run_lookup import derive_run_state, open_reader, resolve_recipient
 from ...setup.settings import Settings
-from ...store.sqlite.mailbox import post_to_mailbox
-from ...store.sqlite.reader import RunSummary
+from ...store.mailbox import post_to_mailbox
+from ...store.reader import RunSummary
 from ...system.locations import format_path
 from ...values.agent import collect_agent_names
 from ...values.errors import Mistake

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from ...core.open_requests import Answered
 from ...runs.run_lookup import derive_run_state
-from ...store.sqlite.closed_requests import as_answered_error
-from ...store.sqlite.open_requests import OpenRequest, answer_request
+from ...store.closed_requests import as_answered_error
+from ...store.open_requests import OpenRequest, answer_request
 from ...values.event import Channel
 from . import exit_codes
 from .terminal_input import is_called_remotely

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ...runs.overview import Overview, RunStatus
 from ...runs.request_fields import describe_kind, describe_request
-from ...store.sqlite.open_requests import OpenRequest
+from ...store.open_requests import OpenRequest
 from ...values.plain_text import format_count
 from .request_prompt import format_asker
 from .text import (

@@ -13,7 +13,7 @@ import click
 from ...runs.run_listing import run_summary_fields
 from ...runs.run_lookup import derive_run_state, is_worker_run, open_reader
 from ...runs.worker_lookup import load_worker_states
-from ...store.sqlite.reader import RunSummary
+from ...store.reader import RunSummary
 from ...system.locations import format_path
 from ...values.plain_text import format_count
 from ...views.worker_state import INACTIVE_STATUSES, WorkerState

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from ...core.open_requests import Answered
 from ...runs.inbox import resolve_choice
-from ...store.sqlite.closed_requests import as_answered_error
-from ...store.sqlite.open_requests import OpenRequest, answer_request
+from ...store.closed_requests import as_answered_error
+from ...store.open_requests import OpenRequest, answer_request
 from ...values.errors import Mistake, PodiumError
 from ...values.event import Channel, PermissionAnswered, PermissionAsked, QuestionAnswered, QuestionAsked
 from ...values.plain_text import truncate_text

@@ -19,7 +19,7 @@ from textual.widgets.option_list import Option
 
 from ...core.open_requests import Answered
 from ...runs.overview import Overview, OverviewReader, RunStatus
-from ...store.sqlite.open_requests import OpenRequest
+from ...store.open_requests import OpenRequest
 from ...store.wakeup import WakeupSocket, ensure_socket_folder
 from ...values.errors import Mistake
 from ...values.event import PermissionAsked, QuestionAsked

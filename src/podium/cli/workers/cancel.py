@@ -6,7 +6,7 @@ import anyio
 import click
 
 from ...runs.worker_lookup import RepoContext, load_worker_states
-from ...store.sqlite.worker_index import WorkerIndex
+from ...store.worker_index import WorkerIndex
 from ...values.errors import Mistake, RunOver
 from ...views.worker_state import WorkerState
 from ..commands.stop import stop_run_and_wait

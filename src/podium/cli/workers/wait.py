@@ -11,9 +11,9 @@ from anyio import current_time, move_on_after, to_thread, wait_readable
 
 from ...runs.worker_lookup import RepoContext, worker_fields
 from ...setup.settings import Settings
-from ...store.sqlite.reader import StoreReader
-from ...store.sqlite.worker_index import WorkerIndex
+from ...store.reader import StoreReader
 from ...store.wakeup import WakeupSocket, ensure_socket_folder, send_wakeup
+from ...store.worker_index import WorkerIndex
 from ...values.errors import OutsideFailed
 from ...values.event import SCHEMA, decode_entry
 from ...views.notification import Notification, NotificationEvent

@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from anyio import to_thread
 
-from ...store.sqlite.command_keys import claim_command_key, store_command_reply
+from ...store.command_keys import claim_command_key, store_command_reply
 
 Reply = dict[str, Any]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from anyio import sleep, to_thread, wait_readable
 
-from ...store.sqlite.entry_feed import EntryFeed, FeedRow
+from ...store.entry_feed import EntryFeed, FeedRow
 from ...store.wakeup import WakeupSocket, ensure_socket_folder, send_wakeup
 
 PAGE = 1000

@@ -16,7 +16,7 @@ import msgspec
 from anyio import move_on_after, sleep, to_thread
 
 from ...store.answering_clients import register_client
-from ...store.sqlite.entry_feed import EntryFeed, FeedRow, unknown_cursor
+from ...store.entry_feed import EntryFeed, FeedRow, unknown_cursor
 from .entry_hub import EntryHub
 
 HEARTBEAT_SECONDS = 15.0

@@ -9,7 +9,7 @@ from litestar import get
 from litestar.response import Response
 
 from ...runs.run_lookup import derive_run_state
-from ...store.sqlite.reader import StoreReader
+from ...store.reader import StoreReader
 from .route_parameters import Server
 from .scopes import may_read
 from .server_context import ServerContext

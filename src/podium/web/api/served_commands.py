@@ -33,7 +33,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStre
 from litestar.exceptions import ClientException, ServiceUnavailableException
 
 from ...setup.settings import Settings
-from ...store.sqlite.command_keys import claim_command_key, store_command_reply
+from ...store.command_keys import claim_command_key, store_command_reply
 from ...system.process_group import ProgramNotStarted, start_process
 from ...values.errors import PodiumError
 from ..remote_command import EXIT, HEARTBEAT, STDERR, STDOUT, RemoteCommand, encode_frame

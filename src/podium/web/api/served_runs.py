@@ -20,7 +20,7 @@ from ...runs.run_handle import Run
 from ...runs.run_lookup import find_main_folder
 from ...runs.run_notices import NoDisplay, RunNotices
 from ...setup.settings import Settings
-from ...store.sqlite.reader import StoreReader
+from ...store.reader import StoreReader
 from ...values.errors import PodiumError, find_first_error
 from ...values.event import RunStarted
 

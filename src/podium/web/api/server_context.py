@@ -20,7 +20,7 @@ from ...runs.run_lookup import is_worker_run
 from ...runs.run_table import RunTableReader
 from ...runs.worker_lookup import load_worker_state
 from ...setup.settings import Settings
-from ...store.sqlite.reader import StoreReader
+from ...store.reader import StoreReader
 from ...system.locations import find_repo
 from ...values.errors import Mistake, PodiumError
 from ...views.worker_state import WorkerState

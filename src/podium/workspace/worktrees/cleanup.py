@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ...store.sqlite.worktree_ledger import WorktreeRow
+from ...store.worktree_ledger import WorktreeRow
 from ...values.errors import PodiumError
 from ..git.branch import list_git_worktrees
 from ..git.snapshot import PREFIX

@@ -15,8 +15,8 @@ from pathlib import Path
 
 from anyio import move_on_after, to_thread
 
-from ...store.sqlite.worker_index import WorkerIndex
-from ...store.sqlite.worktree_ledger import Ledger, WorktreeRow
+from ...store.worker_index import WorkerIndex
+from ...store.worktree_ledger import Ledger, WorktreeRow
 from ...values.byte_size import format_size
 from ...values.errors import Mistake
 

@@ -11,7 +11,7 @@ from ....runs.cost_overview import cost_overview_fields
 from ....runs.run_cost import RunCost, costs_fields
 from ....runs.run_listing import run_summary_fields
 from ....runs.run_lookup import derive_run_state, open_reader
-from ....store.sqlite.reader import StoreReader
+from ....store.reader import StoreReader
 from ....values.event import SCHEMA
 from ..route_parameters import RunPrefix, Server
 from ..scopes import may_read

@@ -10,8 +10,8 @@ from msgspec import UNSET, Struct, UnsetType
 
 from ....runs.run_listing import group_fields, run_group_fields
 from ....runs.run_lookup import NO_RUNS
-from ....store.sqlite.group_rows import Groups
-from ....store.sqlite.reader import StoreReader
+from ....store.group_rows import Groups
+from ....store.reader import StoreReader
 from ....values.errors import Mistake, NoSuchRun
 from ....values.event import SCHEMA
 from ....views.run_groups import describe_target

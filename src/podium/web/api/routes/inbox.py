@@ -13,8 +13,8 @@ from ....core.open_requests import Answered
 from ....runs.always_answer import save_always_answer
 from ....runs.inbox import resolve_choice
 from ....runs.request_fields import whole_request_fields
-from ....store.sqlite.closed_requests import as_answered_error
-from ....store.sqlite.open_requests import OpenRequest, answer_request, find_open_request
+from ....store.closed_requests import as_answered_error
+from ....store.open_requests import OpenRequest, answer_request, find_open_request
 from ....values.errors import Mistake
 from ....values.event import (
     SCHEMA,

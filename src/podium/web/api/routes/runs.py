@@ -18,8 +18,8 @@ from ....runs.run_lookup import derive_run_state, is_worker_run, open_reader
 from ....runs.run_steering import pause_run, post_budget_change, send_message
 from ....runs.run_table import RunFilter
 from ....setup.settings import Settings
-from ....store.sqlite.entry_feed import EntryFeed
-from ....store.sqlite.reader import RunSummary
+from ....store.entry_feed import EntryFeed
+from ....store.reader import RunSummary
 from ....values.agent import Budget, Mode
 from ....values.attachment import as_attached_files
 from ....values.errors import Mistake, NoSuchRun

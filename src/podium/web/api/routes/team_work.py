@@ -13,7 +13,7 @@ from litestar.response import Response
 from ....runs.decision_lookup import find_decision, find_decision_repo, list_decisions
 from ....runs.run_lookup import open_reader
 from ....runs.work_lookup import iter_work_runs
-from ....store.sqlite.reader import StoreReader
+from ....store.reader import StoreReader
 from ....values.errors import Mistake, NoSuchRun, StoreCorrupt
 from ....values.event import KINDS, SCHEMA, ArtifactStored, TeamFormed
 from ....views.decision_fields import decision_fields, whole_decision_fields

@@ -17,7 +17,7 @@ from ....runs.merge_candidates import MergeCandidate, find_merge_candidates
 from ....runs.worker_lookup import RepoContext, load_worker_states, read_worktree_statuses, worker_fields
 from ....runs.worktree_listing import worktree_fields
 from ....setup.settings import Settings
-from ....store.sqlite.worker_index import WorkerIndex
+from ....store.worker_index import WorkerIndex
 from ....tools.shell import SHELL
 from ....values.agent import Budget
 from ....values.event import SCHEMA

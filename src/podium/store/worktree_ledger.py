@@ -16,7 +16,7 @@ from typing import Literal, TypeVar
 
 from anyio import to_thread
 
-from .schema import open_connection, translate_sqlite_errors
+from .sqlite.schema import open_connection, translate_sqlite_errors
 from .store_lock import hold_lock
 
 WorktreeState = Literal["making", "ready", "removing", "gone"]

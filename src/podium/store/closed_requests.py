@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import datetime
 from pathlib import Path
 
-from ...core.open_requests import Answered, Asked, describe_answerer, is_automatic_denial, is_expired, is_timeout_denial
-from ...values.errors import AlreadyAnswered, PodiumError, RequestClosed
-from ...values.event import KINDS, Entry, PermissionAnswered, PermissionAsked, QuestionAsked, RunEnded
-from ...values.plain_text import escape_unprintable, truncate_text
+from ..core.open_requests import Answered, Asked, describe_answerer, is_automatic_denial, is_expired, is_timeout_denial
+from ..values.errors import AlreadyAnswered, PodiumError, RequestClosed
+from ..values.event import KINDS, Entry, PermissionAnswered, PermissionAsked, QuestionAsked, RunEnded
+from ..values.plain_text import escape_unprintable, truncate_text
 from .reader import RunSummary, StoreReader
 
 ASKED_KINDS = (KINDS[PermissionAsked], KINDS[QuestionAsked])

@@ -11,8 +11,8 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import NamedTuple
 
-from ...values.worker_task import WorkerTask
-from .schema import open_connection, open_for_reading, translate_sqlite_errors
+from ..values.worker_task import WorkerTask
+from .sqlite.schema import open_connection, open_for_reading, translate_sqlite_errors
 from .store_lock import hold_lock
 from .writer import Statement
 

@@ -17,8 +17,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from ...values.attachment import AttachedFile
-from ...values.event import (
+from ..values.attachment import AttachedFile
+from ..values.event import (
     BudgetChanged,
     MemberChanged,
     MessageReceived,
@@ -27,9 +27,9 @@ from ...values.event import (
     QuestionAnswered,
     StopAsked,
 )
-from ..wakeup import ensure_socket_folder, send_wakeup
 from .attachment_rows import insert_attachments
-from .schema import open_connection, translate_sqlite_errors
+from .sqlite.schema import open_connection, translate_sqlite_errors
+from .wakeup import ensure_socket_folder, send_wakeup
 
 MailboxEvent = (
     StopAsked | PauseAsked | BudgetChanged | MemberChanged | MessageReceived | PermissionAnswered | QuestionAnswered

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterable
 
-from ...values.attachment import AttachedFile
+from ..values.attachment import AttachedFile
 from .writer import Statement
 
 

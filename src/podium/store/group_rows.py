@@ -16,9 +16,9 @@ from types import TracebackType
 
 from msgspec.structs import replace
 
-from ...values.errors import Mistake, StoreCorrupt, StoreFailed
-from ...values.event import Event, RunStarted, decode_entry
-from ...views.run_groups import (
+from ..values.errors import Mistake, StoreCorrupt, StoreFailed
+from ..values.event import Event, RunStarted, decode_entry
+from ..views.run_groups import (
     Arrangement,
     Group,
     GroupChanges,
@@ -29,7 +29,7 @@ from ...views.run_groups import (
     reconcile_groups,
     validate_name,
 )
-from .schema import LOCK_SECONDS, open_connection, open_for_reading, translate_sqlite_errors
+from .sqlite.schema import LOCK_SECONDS, open_connection, open_for_reading, translate_sqlite_errors
 
 LONGEST_MARK = 4096
 WORKER = "-worker-"

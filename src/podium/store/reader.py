@@ -8,14 +8,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from ...core.journal_rows import JournalRow
-from ...core.open_requests import REQUEST_KINDS, RunRequests
-from ...values.errors import NoSuchRun, StoreCorrupt
-from ...values.event import Entry, decode_entry
+from ..core.journal_rows import JournalRow
+from ..core.open_requests import REQUEST_KINDS, RunRequests
+from ..values.errors import NoSuchRun, StoreCorrupt
+from ..values.event import Entry, decode_entry
 from .decision_rows import select_decision_entries
-from .progress_files import find_recorded_run
 from .run_leases import Owner
-from .schema import open_for_reading, translate_sqlite_errors
+from .sqlite.progress_files import find_recorded_run
+from .sqlite.schema import open_for_reading, translate_sqlite_errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from ...core.open_requests import Answered, Asked, is_automatic_denial
-from ...values.errors import Mistake, StoreCorrupt
-from ...values.event import (
+from ..core.open_requests import Answered, Asked, is_automatic_denial
+from ..values.errors import Mistake, StoreCorrupt
+from ..values.event import (
     KINDS,
     Entry,
     PermissionAsked,
@@ -26,7 +26,7 @@ from ...values.event import (
 from .closed_requests import as_answered_error, explain_closed_request
 from .mailbox import post_to_mailbox
 from .reader import RunSummary, StoreReader
-from .schema import open_connection, translate_sqlite_errors
+from .sqlite.schema import open_connection, translate_sqlite_errors
 
 
 class OpenRequest(NamedTuple):

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from anyio import sleep
 
-from ...values.errors import StoreFailed
-from .schema import LOCK_SECONDS
+from ..values.errors import StoreFailed
+from .sqlite.schema import LOCK_SECONDS
 
 
 @asynccontextmanager

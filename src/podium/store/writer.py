@@ -19,10 +19,10 @@ from operator import attrgetter
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-from ...core.journal_rows import JournalRow
-from ...values.errors import LeaseLost, PodiumError, StoreCorrupt, StoreFailed
-from .progress_files import Progress, record_progress
-from .schema import open_connection, translate_sqlite_errors
+from ..core.journal_rows import JournalRow
+from ..values.errors import LeaseLost, PodiumError, StoreCorrupt, StoreFailed
+from .sqlite.progress_files import Progress, record_progress
+from .sqlite.schema import open_connection, translate_sqlite_errors
 
 SMALL_BATCH_WRITES = 128
 MAX_INLINE_BATCHES = 256

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from ...values.errors import NoSuchRun, RunHeld
+from ..values.errors import NoSuchRun, RunHeld
 
 LEASE_SECONDS = 30.0
 

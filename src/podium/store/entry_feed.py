@@ -11,8 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
-from ...values.errors import Mistake
-from .schema import open_for_reading, translate_sqlite_errors
+from ..values.errors import Mistake
+from .sqlite.schema import open_for_reading, translate_sqlite_errors
 
 
 class FeedRow(NamedTuple):

@@ -18,25 +18,25 @@ from types import TracebackType
 
 from anyio import CancelScope, to_thread
 
-from ...core.journal_rows import JournalRow
-from ...values.errors import PodiumError, RunHeld
-from ...values.event import Entry
-from ..wakeup import WakeupSender, WakeupSocket, ensure_socket_folder
+from ..core.journal_rows import JournalRow
+from ..values.errors import PodiumError, RunHeld
+from ..values.event import Entry
 from .attachment_rows import build_attachment_delete, select_attachment
 from .decision_rows import select_decision_entries
 from .mailbox import MailboxMessage, find_runs_with_mail, read_mailbox
 from .reader import StoreReader
 from .run_leases import LEASE_SECONDS, build_lease_renewal, register_owner, take_over_run
-from .schema import open_connection, translate_sqlite_errors
+from .sqlite.schema import open_connection, translate_sqlite_errors
+from .wakeup import WakeupSender, WakeupSocket, ensure_socket_folder
 from .writer import Batch, Statement, StoreWriter, Write
 
 FEW_RUNS = 8
 
 
-class SqliteLease:
+class RunLease:
     """The right to write to a run until another process takes over the run."""
 
-    def __init__(self, store: SqliteStore, run: str, epoch: int) -> None:
+    def __init__(self, store: RunStore, run: str, epoch: int) -> None:
         self.run = run
         self.epoch = epoch
         self.error: PodiumError | None = None
@@ -71,17 +71,17 @@ class SqliteLease:
             raise self.error
 
 
-class SqliteStore:
+class RunStore:
     """A store opened for writing. Within its block, leases are renewed and mailbox messages delivered."""
 
     def __init__(self, path: Path, *, fault: Callable[[], None] | None = None) -> None:
         self.path = path
         self._fault = fault
         self._owner = secrets.token_hex(8)
-        self._leases: dict[str, SqliteLease] = {}
+        self._leases: dict[str, RunLease] = {}
         self._claiming: set[str] = set()
 
-    async def __aenter__(self) -> SqliteStore:
+    async def __aenter__(self) -> RunStore:
         self._connection = open_connection(self.path, create=True)
         with translate_sqlite_errors(self.path):
             register_owner(self._connection, self._owner)
@@ -114,14 +114,14 @@ class SqliteStore:
         """Whether so few runs are active that it is not worth waiting for other writes to share a transaction."""
         return len(self._leases) <= FEW_RUNS
 
-    def begin_run(self, run: str, beside: Statement | None = None) -> SqliteLease:
+    def begin_run(self, run: str, beside: Statement | None = None) -> RunLease:
         """Create a run owned by this process; the statement `beside` is executed in the same transaction."""
-        lease = self._leases[run] = SqliteLease(self, run, epoch=1)
+        lease = self._leases[run] = RunLease(self, run, epoch=1)
         insert_run = "INSERT INTO run (id, created, owner, epoch) VALUES (?, ?, ?, 1)"
         lease.queue_write(Write(lease, before=(insert_run, (run, time.time(), self._owner)), after=beside))
         return lease
 
-    async def claim_run(self, run: str) -> SqliteLease:
+    async def claim_run(self, run: str) -> RunLease:
         """Take over a run. Raise RunHeld if a live process owns it, and NoSuchRun if there is no such run."""
         if run in self._leases or run in self._claiming:
             raise RunHeld(run, host=socket.gethostname(), pid=os.getpid())
@@ -136,10 +136,10 @@ class SqliteStore:
             epoch = await to_thread.run_sync(take_over)
         finally:
             self._claiming.discard(run)
-        lease = self._leases[run] = SqliteLease(self, run, epoch)
+        lease = self._leases[run] = RunLease(self, run, epoch)
         return lease
 
-    def release_run(self, lease: SqliteLease, *, is_over: bool = False) -> None:
+    def release_run(self, lease: RunLease, *, is_over: bool = False) -> None:
         """Release a run, so that another process can claim it once this is committed. With `is_over`, write nothing."""
         self._leases.pop(lease.run, None)
         if not is_over:
@@ -152,11 +152,11 @@ class SqliteStore:
         with translate_sqlite_errors(self.path):
             return select_attachment(self._connection, run, digest)
 
-    def drop_attachments(self, lease: SqliteLease, message: str) -> None:
+    def drop_attachments(self, lease: RunLease, message: str) -> None:
         """Delete the attachments of a message that no agent received."""
         lease.queue_write(Write(lease, after=build_attachment_delete(lease.run, message)))
 
-    def store_artifact(self, lease: SqliteLease, digest: str, data: bytes) -> None:
+    def store_artifact(self, lease: RunLease, digest: str, data: bytes) -> None:
         """Store the content of an artifact under its digest. Content that already exists is not stored again."""
         insert = "INSERT OR IGNORE INTO artifact (digest, data) VALUES (?, ?)"
         lease.queue_write(Write(lease, after=(insert, (digest, data))))
@@ -182,7 +182,7 @@ class SqliteStore:
 
     # Mailbox messages
 
-    def deliver_mail(self, lease: SqliteLease) -> None:
+    def deliver_mail(self, lease: RunLease) -> None:
         """Deliver the messages in a run's mailbox."""
         with translate_sqlite_errors(self.path):
             waiting = read_mailbox(self._connection, lease.run, lease.last_message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 
-from ...values.event import Entry, decode_entry
+from ..values.event import Entry, decode_entry
 
 # SQLite can use a partial index only if the query repeats the condition of the index word for word. Without INDEXED
 # BY, SQLite would read all entries in the order of their rowid.

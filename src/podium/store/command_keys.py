@@ -12,8 +12,8 @@ from contextlib import closing
 from pathlib import Path
 from typing import NamedTuple
 
-from ...values.errors import Mistake
-from .schema import open_connection, translate_sqlite_errors
+from ..values.errors import Mistake
+from .sqlite.schema import open_connection, translate_sqlite_errors
 
 KEY_SECONDS = 24 * 3600.0
 """How long a key is remembered."""

@@ -15,10 +15,10 @@ from typing import Any
 import msgspec
 from msgspec import Struct
 
-from ...values.errors import StoreCorrupt, StoreFailed
-from ...values.operation_path import parse_agent_name
-from ...views.entry_filter import EntryFilter, find_step
-from .schema import open_connection, open_for_reading, translate_sqlite_errors
+from ..values.errors import StoreCorrupt, StoreFailed
+from ..values.operation_path import parse_agent_name
+from ..views.entry_filter import EntryFilter, find_step
+from .sqlite.schema import open_connection, open_for_reading, translate_sqlite_errors
 
 BATCH = 2000
 """How many entries are indexed in one transaction."""
