@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, closing
 from pathlib import Path
 from typing import Any
 
@@ -16,20 +15,20 @@ from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import Move, ScriptedWire, echo_request
 from podium.store.fault_injection import Fault
 from podium.store.reader import StoreReader
+from podium.store.store_connection import open_connection
 from podium.values.event import Entry, Event, event_kind
 from podium.values.limits import TurnLimits
+from podium.values.store_address import StoreAddress
 
 
 async def skip_sleep(seconds: float) -> None:
     """Return at once instead of waiting before the next attempt."""
 
 
-def expire_leases(store: Path) -> None:
+def expire_leases(store: StoreAddress) -> None:
     """Let the leases of a store expire, as if their owners were gone."""
-    connection = sqlite3.connect(store)
-    connection.execute("UPDATE owner SET until = 0")
-    connection.commit()
-    connection.close()
+    with closing(open_connection(store, create=False)) as connection:
+        connection.execute("UPDATE owner SET until = 0")
 
 
 class Studio:

@@ -19,6 +19,7 @@ from podium.store.reader import StoreReader
 from podium.testing import ModelServer
 from podium.values.agent import Permissions
 from podium.values.event import ActionBegan, CallFailed, ModelReplied, RunEnded, ToolAnswered
+from podium.values.store_address import StoreAddress
 from podium.views.run_view import RunView
 
 from .studio import expire_leases
@@ -79,7 +80,7 @@ def settings(home: Path, url: str) -> Settings:
     )
 
 
-def read_tool_answers(store: Path, run: str) -> list[str]:
+def read_tool_answers(store: StoreAddress, run: str) -> list[str]:
     with StoreReader(store) as reader:
         return [entry.event.text for entry in reader.read_entries(run) if isinstance(entry.event, ToolAnswered)]
 

@@ -13,6 +13,7 @@ from podium import App, Settings
 from podium.roster.discovery import load_roster
 from podium.store.follower import Follower
 from podium.values.event import RunEnded
+from podium.values.store_address import StoreAddress
 from podium.workers.delegate import delegate_to_worker
 
 from ..child import REQUEST, serve
@@ -59,7 +60,7 @@ async def _delegate(app: App, request: dict[str, Any], branch: str, task: str) -
     return await delegate_to_worker(app.launcher, agent, task, at=repo, branch=branch, agents=others)
 
 
-async def _wait_for_success(store: Path, run: str) -> bool:
+async def _wait_for_success(store: StoreAddress, run: str) -> bool:
     """Wait until a worker ends, and return whether it succeeded."""
     with Follower(store, run) as entries:
         events = [entry.event async for entry in entries]

@@ -11,7 +11,7 @@ import sys
 from contextlib import closing
 from pathlib import Path
 
-from podium.store.sqlite.schema import open_connection
+from podium.store.store_connection import open_connection
 
 
 def main(folder: Path) -> None:

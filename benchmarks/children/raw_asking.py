@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from podium.store.sqlite.schema import open_connection
+from podium.store.store_connection import open_connection
 
 from ..child import serve
 from ..heap import warm_up_heap

@@ -12,7 +12,8 @@ from typing import Any
 
 from podium.core.journal_rows import JournalRow
 from podium.core.timeline import Timeline
-from podium.store.sqlite.schema import open_connection
+from podium.store.sql_connection import SqlConnection
+from podium.store.store_connection import open_connection
 
 from ..child import Clock, serve
 from ..sample_timelines import STREAMED, MemoryLease
@@ -39,7 +40,7 @@ async def append(request: dict[str, Any]) -> dict[str, float]:
     return clock.as_sample(len(rows), failed=len(rows) - written)
 
 
-def _make_insert(connection: sqlite3.Connection) -> Callable[[list[JournalRow]], None]:
+def _make_insert(connection: SqlConnection) -> Callable[[list[JournalRow]], None]:
     """Build one statement for many rows, which is faster than many statements."""
     statements = {size: INSERT + ",".join([PLACEHOLDERS] * size) for size in (1, 10, LONGEST_INSERT)}
 

@@ -7,7 +7,7 @@ from podium.core.timeline import Timeline
 from podium.runs.inbox import AnswerMailbox
 from podium.store.mailbox import read_mailbox
 from podium.store.run_store import RunStore
-from podium.store.sqlite.schema import open_connection
+from podium.store.store_connection import open_connection
 from podium.values.event import QuestionAnswered, QuestionAsked, RunStarted
 from podium.values.request import Request
 

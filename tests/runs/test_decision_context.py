@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from podium import Agent
 from podium.runs.decision_context import MOST_CHARACTERS
-from podium.store.decision_rows import SELECT_DECISIONS
+from podium.store.decision_rows import build_decision_query
 from podium.store.fault_injection import refuse_after
 from podium.values.event import DecisionProposed, RunStarted, ToolAnswered, encode_entry
 from podium.values.worker_task import WorkerTask
@@ -171,11 +172,13 @@ async def test_without_decisions_a_run_costs_one_query_of_an_empty_index(studio:
     statements: list[str] = []
     async with studio.app() as app:
         connection = app.launcher._store._connection
+        assert isinstance(connection, sqlite3.Connection)
+        query = build_decision_query(connection)
         connection.set_trace_callback(statements.append)
         result = await app.run(Agent(name="worker", engine="scripted"), "go", repo=repo)
         connection.set_trace_callback(None)
-        found = connection.execute(SELECT_DECISIONS).fetchall()
+        found = connection.execute(query).fetchall()
 
-    assert [one for one in statements if "decision" in one] == [SELECT_DECISIONS]
+    assert [one for one in statements if "decision" in one] == [query]
     assert found == []
     assert b'"decisions"' not in encode_entry(studio.entries(result)[0])

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections import Counter
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, aclosing, asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
@@ -17,6 +16,7 @@ from podium.core.journal_rows import find_chain_break
 from podium.core.scope import Scope
 from podium.runs.fork_position import HOW_DECIDED
 from podium.store.reader import StoreReader
+from podium.store.store_connection import open_connection
 from podium.testing import ModelServer
 from podium.values.agent import Budget, Member, Team
 from podium.values.errors import NoSuchRun, StoreCorrupt
@@ -381,11 +381,9 @@ async def test_a_run_whose_first_agent_has_answered_has_nothing_left_to_do(lab: 
 
 async def test_a_run_that_was_altered_is_not_copied(lab: Lab) -> None:
     source = await lab.run(*team())
-    connection = sqlite3.connect(lab.settings.store)
-    with connection:
+    with closing(open_connection(lab.settings.store, create=False)) as connection:
         connection.execute("DROP TRIGGER entry_stays")
         connection.execute("UPDATE entry SET line = CAST(replace(line, 'no tax', 'tax') AS BLOB)")
-    connection.close()
 
     async with lab.app() as app:
         with pytest.raises(StoreCorrupt, match="altered or damaged"):

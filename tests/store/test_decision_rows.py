@@ -8,9 +8,10 @@ from pathlib import Path
 
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
-from podium.store.decision_rows import SELECT_DECISIONS
+from podium.store.decision_rows import build_decision_query
 from podium.store.reader import StoreReader
 from podium.store.run_store import RunStore
+from podium.store.store_connection import open_connection
 from podium.values.event import BallotCast, DecisionCommitted, DecisionProposed, Noticed, VoteClosed
 
 
@@ -31,8 +32,9 @@ async def test_the_decisions_of_all_runs_are_read_through_an_index_of_their_own(
         found = reader.read_decision_entries()
     assert found == own
     assert [(entry.run, entry.seq) for entry in found] == [("b", 2), ("b", 4), ("b", 5), ("a", 2), ("a", 4), ("a", 5)]
-    with closing(sqlite3.connect(path)) as connection:
-        plan = " ".join(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {SELECT_DECISIONS}"))
+    with closing(open_connection(path, create=False)) as connection:
+        query = build_decision_query(connection)
+        plan = " ".join(row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {query}"))
         assert "entry USING INDEX entry_decision" in plan
 
 

@@ -24,7 +24,9 @@ from podium.store.follower import PAGE, Follower
 from podium.store.mailbox import MailboxMessage, post_to_mailbox
 from podium.store.reader import StoreReader
 from podium.store.run_store import RunStore
-from podium.store.sqlite.schema import APPLICATION, MIGRATIONS, open_connection
+from podium.store.sqlite.commit import SqliteCommitter
+from podium.store.sqlite.schema import APPLICATION, MIGRATIONS
+from podium.store.store_connection import open_connection
 from podium.store.wakeup import ensure_socket_folder
 from podium.values.errors import LeaseLost, NoSuchRun, RunHeld, StoreCorrupt, StoreFailed
 from podium.values.event import Noticed, RunEnded, RunPaused, RunStarted, StopAsked
@@ -510,7 +512,7 @@ async def test_the_store_is_for_its_owner_alone(tmp_path: Path) -> None:
             await timeline.wait_written()
             files = {stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "home").iterdir() if path.is_file()}
             folders = {
-                stat.S_IMODE(path.stat().st_mode) for path in (store.path.parent, ensure_socket_folder(store.path))
+                stat.S_IMODE(path.stat().st_mode) for path in (tmp_path / "home", ensure_socket_folder(store.path))
             }
     finally:
         os.umask(before)
@@ -628,7 +630,8 @@ async def test_a_full_disk_refuses_before_anything_follows_and_recovers(tmp_path
         timeline = Timeline("r", lease)
         append_notice(timeline)
         await timeline.wait_written()
-        full = store.writer
+        full = store.writer._committer
+        assert isinstance(full, SqliteCommitter)
         pages = full._loop_connection.execute("PRAGMA page_count").fetchone()[0]
         for connection in (full._loop_connection, full._thread_connection):
             connection.execute(f"PRAGMA max_page_count = {pages}")

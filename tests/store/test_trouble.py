@@ -123,7 +123,7 @@ async def test_a_process_that_sleeps_past_its_lease_is_refused_when_it_wakes(tmp
 
 OPENER = """
 import pathlib, sys
-from podium.store.sqlite.schema import open_connection
+from podium.store.store_connection import open_connection
 
 sys.stdin.readline()
 open_connection(pathlib.Path(sys.argv[1]), create=True).execute("SELECT count(*) FROM run").fetchone()

@@ -10,6 +10,7 @@ import anyio
 import pytest
 
 from podium.store.worktree_ledger import Ledger, WorktreeRow
+from podium.values.store_address import find_local_folder
 
 
 @pytest.fixture
@@ -67,13 +68,14 @@ async def test_worktrees_are_listed_by_repository_the_oldest_first(ledger: Ledge
 
 async def test_looking_makes_no_store(ledger: Ledger) -> None:
     assert await ledger.list_worktrees() == []
-    assert not ledger.store.parent.exists()
+    assert not find_local_folder(ledger.store).exists()
 
 
 async def test_one_process_at_a_time_holds_the_lock_and_a_killed_one_releases_it(ledger: Ledger) -> None:
     code = f"""
 import anyio
 from pathlib import Path
+from podium.values.store_address import find_local_folder
 from podium.store.worktree_ledger import Ledger
 async def main():
     async with Ledger(Path({str(ledger.store)!r})).hold_worktree_lock():

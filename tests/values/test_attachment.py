@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from contextlib import closing
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import pytest
 from podium import Agent, App, Settings
 from podium.runs.run_handle import Run
 from podium.store.fault_injection import refuse_after
+from podium.store.store_connection import open_connection
 from podium.testing import ModelServer
 from podium.values.attachment import MAX_ATTACHMENT_BYTES, MAX_ATTACHMENT_CHARACTERS, Image, read_attachments
 from podium.values.errors import Mistake
@@ -54,7 +54,7 @@ async def wait_for_message(run: Run) -> None:
 
 def count_attachments(settings: Settings) -> int:
     """Return the number of attachments in the store."""
-    with closing(sqlite3.connect(settings.store)) as connection:
+    with closing(open_connection(settings.store, create=False)) as connection:
         return int(connection.execute("SELECT count(*) FROM attachment").fetchone()[0])
 
 

@@ -52,7 +52,9 @@ class Site:
 
     @property
     def store(self) -> Path:
-        return self.studio.settings.store
+        store = self.studio.settings.store
+        assert isinstance(store, Path)
+        return store
 
     def start_run(self, agent: str, request: str = "go", **options: Any) -> str:
         """Start a run that asks for permission and waits, and return its id. It ends with the server."""

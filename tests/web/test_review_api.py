@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
 from typing import Any
@@ -11,6 +10,7 @@ import pytest
 
 from podium.store.mailbox import read_mailbox
 from podium.store.reader import StoreReader
+from podium.store.store_connection import open_connection
 from podium.values.event import MessageReceived, RunStarted
 
 from . import screen_data as data
@@ -111,7 +111,7 @@ def test_a_read_token_neither_reviews_nor_merges(site: Site, client: ApiClient) 
 
 def read_messages(site: Site, run: str) -> list[MessageReceived]:
     """Return the messages in the mailbox of a run that no process works on."""
-    with closing(sqlite3.connect(site.store)) as connection:
+    with closing(open_connection(site.store, create=False)) as connection:
         posted = [one.event for one in read_mailbox(connection, run, 0)]
     return [one for one in posted if isinstance(one, MessageReceived)]
 

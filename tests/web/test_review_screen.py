@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sqlite3
 from contextlib import closing
 from typing import Any
 
@@ -11,6 +10,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from podium.store.mailbox import read_mailbox
+from podium.store.store_connection import open_connection
 
 from . import screen_data as data
 from .conftest import PHONE, Site, Visitor, find_sideways_scroll
@@ -111,7 +111,7 @@ def test_a_diff_that_is_out_of_date_is_not_merged_and_its_changed_files_are_not_
 
 def read_messages(site: Site, run: str) -> list[str]:
     """Return the texts in the mailbox of a run that no process works on."""
-    with closing(sqlite3.connect(site.store)) as connection:
+    with closing(open_connection(site.store, create=False)) as connection:
         return [getattr(one.event, "text", "") for one in read_mailbox(connection, run, 0)]
 
 

@@ -12,10 +12,11 @@ from pathlib import Path
 from ..config.always_allow_rules import AllowedRule, identify_repo, save_allowed_rule
 from ..store.reader import StoreReader
 from ..values.event import RunStarted
+from ..values.store_address import StoreAddress
 
 
 def save_always_answer(
-    home: Path, store: Path, *, rule: str, run: str, by: str, is_everywhere: bool = False
+    home: Path, store: StoreAddress, *, rule: str, run: str, by: str, is_everywhere: bool = False
 ) -> AllowedRule | None:
     """Save the rule of an "always" answer, and return the saved rule; None if the run has no repository."""
     repo = "" if is_everywhere else _find_run_repo(store, run)
@@ -26,7 +27,7 @@ def save_always_answer(
     return saved
 
 
-def _find_run_repo(store: Path, run: str) -> str:
+def _find_run_repo(store: StoreAddress, run: str) -> str:
     """Return the repository of a run. For a worker, this is the repository to which its checkout belongs."""
     with StoreReader(store) as reader:
         started = reader.read_summary(run).first.event

@@ -18,6 +18,7 @@ from ..store.run_store import RunStore
 from ..values.event import RunStarted
 from ..values.plain_text import cut_middle, format_count, truncate_text
 from ..values.request import quote_lines
+from ..values.store_address import StoreAddress
 from ..views.decision_record import DecisionRecord, render_decision
 from .decision_lookup import find_decision, find_decision_repo, list_decisions, select_decisions
 
@@ -63,7 +64,7 @@ def format_decision_line(record: DecisionRecord) -> str:
     return neutralise(truncate_text(f"{day} ({record.id}) {topic} -> {made.option} ({made.how})", LONGEST_DECISION))
 
 
-def make_repository_decisions(store: Path, started: RunStarted) -> RepositoryDecisions:
+def make_repository_decisions(store: StoreAddress, started: RunStarted) -> RepositoryDecisions:
     """Return the recorded description of the decisions, and functions that find the repository and read its decisions.
 
     If the run has no repository, there are no decisions.
@@ -78,7 +79,7 @@ def make_repository_decisions(store: Path, started: RunStarted) -> RepositoryDec
     )
 
 
-async def read_decisions(store: Path, folder: Path, id: str) -> str:
+async def read_decisions(store: StoreAddress, folder: Path, id: str) -> str:
     """List the decisions in force in a folder's repository, one per line, or describe the decision `id` in full.
 
     A long list is cut in the middle. Raise Mistake unless exactly one decision matches `id`.

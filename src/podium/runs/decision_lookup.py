@@ -9,6 +9,7 @@ from ..core.decision_state import DECISION_EVENTS
 from ..store.reader import StoreReader
 from ..values.errors import Mistake
 from ..values.event import KINDS, Entry, decode_entry
+from ..values.store_address import StoreAddress
 from ..views.decision_record import DecisionRecord, collect_decisions
 
 
@@ -30,7 +31,7 @@ def select_decisions(entries: Iterable[Entry], repo: str) -> list[DecisionRecord
     return [one for one in collect_decisions(entries) if one.state.proposal.repo == repo]
 
 
-def list_decisions(store: Path, repo: str) -> list[DecisionRecord]:
+def list_decisions(store: StoreAddress, repo: str) -> list[DecisionRecord]:
     """Return the decisions of a repository, oldest first, without their ballots."""
     if not store.exists():
         return []
@@ -50,7 +51,7 @@ def _without_shared(decisions: list[DecisionRecord], reader: StoreReader) -> lis
     return [one for one in decisions if (one.run, one.id) in kept]
 
 
-def find_decision(store: Path, repo: str, prefix: str) -> DecisionRecord:
+def find_decision(store: StoreAddress, repo: str, prefix: str) -> DecisionRecord:
     """Return the decision in a repository whose id is `prefix` or starts with it, with its ballots.
 
     If several runs have decisions with the same id, `prefix` must have the form `RUN/ID`. Raise Mistake unless exactly

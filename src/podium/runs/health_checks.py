@@ -30,6 +30,7 @@ from ..values.byte_size import format_size
 from ..values.diagnostic import filter_errors
 from ..values.errors import Mistake, PodiumError
 from ..values.plain_text import format_count
+from ..values.store_address import StoreAddress
 from .ability_summary import describe_test
 from .model_choice import default_model_fields
 from .run_lookup import derive_run_state
@@ -81,9 +82,9 @@ def collect_facts(environ: Mapping[str, str], folder: Path) -> Iterator[Fact]:
     yield check_agents(repo, settings.home)
 
 
-def check_store(store: Path) -> Iterator[Fact]:
+def check_store(store: StoreAddress) -> Iterator[Fact]:
     """Check whether the store can be opened and written, and whether it has resumable runs."""
-    if not store.exists():
+    if isinstance(store, Path) and not store.exists():
         above = next(place for place in store.absolute().parents if place.exists())
         if os.access(above, os.W_OK):
             yield Fact("store", "fine", f"{store} does not exist yet; the first run creates it")
@@ -96,7 +97,7 @@ def check_store(store: Path) -> Iterator[Fact]:
     except PodiumError as error:
         yield Fact("store", "problem", str(error))
         return
-    if not os.access(store, os.W_OK) or not os.access(store.parent, os.W_OK):
+    if isinstance(store, Path) and not (os.access(store, os.W_OK) and os.access(store.parent, os.W_OK)):
         yield Fact("store", "problem", f"{store} is not writable; check its permissions, or set PODIUM_HOME")
     else:
         yield Fact("store", "fine", f"{store}, {format_count(len(runs), 'run')}")

@@ -9,7 +9,6 @@ import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from functools import partial
-from pathlib import Path
 from typing import Protocol
 
 from anyio import sleep, to_thread, wait_readable
@@ -33,6 +32,7 @@ from ..values.event import (
 )
 from ..values.plain_text import truncate_text
 from ..values.request import replace_surrogates
+from ..values.store_address import StoreAddress
 
 LOOK_SECONDS = 0.5
 """The minimum time between two scans of all runs, however often workers write to the store."""
@@ -41,7 +41,7 @@ LOOK_SECONDS = 0.5
 class AnswerMailbox:
     """Posts each answer to the run that made the request."""
 
-    def __init__(self, store: Path) -> None:
+    def __init__(self, store: StoreAddress) -> None:
         self._store = store
         self._runs: dict[str, str] = {}
         self._digests: dict[str, str] = {}
@@ -114,7 +114,7 @@ class WorkerRequestWatcher:
     """Passes the requests from all workers of a store, or from one run's workers, to a listener."""
 
     def __init__(
-        self, store: Path, listener: RequestListener, answer_mailbox: AnswerMailbox, *, sent_by: str = ""
+        self, store: StoreAddress, listener: RequestListener, answer_mailbox: AnswerMailbox, *, sent_by: str = ""
     ) -> None:
         self._store = store
         self._sent_by = sent_by

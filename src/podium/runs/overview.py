@@ -6,7 +6,6 @@ from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from itertools import islice
-from pathlib import Path
 from threading import Lock
 from typing import Any
 
@@ -16,6 +15,7 @@ from ..store.open_requests import OpenRequest, list_run_requests
 from ..store.reader import RunSummary, StoreReader
 from ..values.errors import StoreCorrupt
 from ..values.event import SCHEMA, Entry, ModelReplied, RunStarted, WorkCommitted, WorkerSent
+from ..values.store_address import StoreAddress
 from ..values.usage import NO_USAGE, Usage, sum_usage
 from ..views.run_view import OperationNode, RunView, usage_of_event
 from ..views.work_progress import TeamWork, TeamWorkBuilder
@@ -85,7 +85,7 @@ class Overview:
         return sum_usage(one.usage for one in self.active)
 
 
-def load_overview(store: Path, *, now: float, most_ended: int = MOST_ENDED) -> Overview:
+def load_overview(store: StoreAddress, *, now: float, most_ended: int = MOST_ENDED) -> Overview:
     """Read the overview from a store; it is empty if there is no store yet."""
     return OverviewReader(store).load(now=now, most_ended=most_ended)
 
@@ -93,7 +93,7 @@ def load_overview(store: Path, *, now: float, most_ended: int = MOST_ENDED) -> O
 class OverviewReader:
     """Reads the overview of a store again and again. Each time, it reads only the entries that are new."""
 
-    def __init__(self, store: Path) -> None:
+    def __init__(self, store: StoreAddress) -> None:
         self._store = store
         self._builders: dict[str, RunStatusBuilder] = {}
         self._team_workers: dict[str, RunStatusBuilder | None] = {}

@@ -32,6 +32,7 @@ from ..values.event import (
     RunStarted,
     decode_entry,
 )
+from ..values.store_address import StoreAddress
 from ..views.run_view import map_member_names
 from .fork_checkout import ForkCheckout, create_fork_checkout, remove_fork_checkout
 from .fork_position import DecisionChange, find_decision_change, find_fork_position, find_retry_position
@@ -180,7 +181,7 @@ async def _write_fork(
     return ForkedRun(id=id, source=source, at=at, forked=forked, checkout=checkout)
 
 
-def _find_directory(store: Path, started: RunStarted) -> Path:
+def _find_directory(store: StoreAddress, started: RunStarted) -> Path:
     """Return the folder of a run. If a fork's checkout was removed, return the folder of the original run."""
     with StoreReader(store) as reader:
         while started.forked_from and not Path(started.repo).exists():

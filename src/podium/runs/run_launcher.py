@@ -47,9 +47,9 @@ from ..store.attachment_rows import build_attachment_copy
 from ..store.mailbox import post_to_mailbox
 from ..store.reader import RunSummary, StoreReader
 from ..store.run_store import RunLease, RunStore
+from ..store.sql_connection import Statement
 from ..store.sqlite.progress_files import require_intact_run
 from ..store.worker_index import build_worker_insert
-from ..store.writer import Statement
 from ..system.locations import find_repo
 from ..values.agent import Agent, Budget, as_budget
 from ..values.errors import RunHeld, RunIsPaused, RunOver, StoreFailed

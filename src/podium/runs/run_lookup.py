@@ -13,12 +13,13 @@ from ..values.agent import collect_agent_names
 from ..values.errors import Mistake, NoSuchRun
 from ..values.event import Noticed, RunEnded, RunPaused, RunStarted
 from ..values.request import Outcome
+from ..values.store_address import StoreAddress
 
 NO_RUNS = 'no runs yet; start one with: podium run AGENT "request"'
 
 
 @contextmanager
-def open_reader(store: Path) -> Iterator[StoreReader]:
+def open_reader(store: StoreAddress) -> Iterator[StoreReader]:
     """Open the store for reading. Raise NoSuchRun if the store does not exist yet."""
     if not store.exists():
         raise NoSuchRun(NO_RUNS)
@@ -26,7 +27,7 @@ def open_reader(store: Path) -> Iterator[StoreReader]:
         yield reader
 
 
-def find_run_id(store: Path, name: str) -> str:
+def find_run_id(store: StoreAddress, name: str) -> str:
     """Return the id of a run, given the branch or name of a worker in this repository, or a prefix of the id.
 
     Raise NoSuchRun unless exactly one run matches.
@@ -36,7 +37,7 @@ def find_run_id(store: Path, name: str) -> str:
         return find_worker_run(store, name) or reader.find_run(name)
 
 
-def find_worker_run(store: Path, name: str) -> str:
+def find_worker_run(store: StoreAddress, name: str) -> str:
     """Return the run of the newest worker with this branch or name in this repository, or an empty string."""
     from ..store.worker_index import WorkerIndex  # for start-up time: most commands do not look up workers
     from ..workspace.git.repository import Repository

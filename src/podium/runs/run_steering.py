@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from pathlib import Path
 
 from anyio import to_thread
 
@@ -14,12 +13,13 @@ from ..values.agent import Budget
 from ..values.attachment import AttachedFile
 from ..values.errors import Mistake, RunHeld
 from ..values.event import BudgetChanged, MessageReceived, PauseAsked
+from ..values.store_address import StoreAddress
 from .run_launcher import RunLauncher
 from .run_lookup import derive_run_state, is_over, is_worker_run, resolve_recipient
 
 
 def send_message(
-    store: Path,
+    store: StoreAddress,
     summary: RunSummary,
     agent: str,
     text: str,
@@ -65,7 +65,7 @@ async def pause_run(launcher: RunLauncher, run: str, *, by: str = "") -> str:
     return f"pausing run {run}; its current steps finish first"
 
 
-def post_budget_change(store: Path, summary: RunSummary, limits: Budget, *, by: str = "") -> BudgetChanged:
+def post_budget_change(store: StoreAddress, summary: RunSummary, limits: Budget, *, by: str = "") -> BudgetChanged:
     """Request new limits for a run, and return the request. Raise Mistake if the run has ended."""
     if is_over(summary):
         again = (
@@ -82,6 +82,6 @@ def post_budget_change(store: Path, summary: RunSummary, limits: Budget, *, by: 
     return change
 
 
-def _read_summary(store: Path, run: str) -> RunSummary:
+def _read_summary(store: StoreAddress, run: str) -> RunSummary:
     with StoreReader(store) as reader:
         return reader.read_summary(run)

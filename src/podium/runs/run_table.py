@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from msgspec import Struct, structs
@@ -12,6 +11,7 @@ from msgspec import Struct, structs
 from ..store.group_rows import Groups
 from ..store.reader import RunSummary, StoreReader
 from ..values.event import SCHEMA, RunStarted
+from ..values.store_address import StoreAddress
 from ..values.usage import sum_usage
 from ..views.run_groups import Arrangement, build_sections
 from .cost_overview import CostHistoryReader
@@ -39,7 +39,7 @@ class RunFilter(Struct, frozen=True, kw_only=True):
 class RunTableReader(NamedTuple):
     """Reads the list of runs of a store."""
 
-    store: Path
+    store: StoreAddress
     costs: CostHistoryReader
 
     def read(

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 from anyio import move_on_after, to_thread
 
 from ..store.follower import Follower
 from ..store.reader import StoreReader
 from ..values.event import RunEnded, RunPaused
+from ..values.store_address import StoreAddress
 from .run_lookup import derive_run_state
 
 POLL_SECONDS = 1.0
 
 
-async def wait_for_end_or_pause(store: Path, run: str) -> RunEnded | RunPaused | None:
+async def wait_for_end_or_pause(store: StoreAddress, run: str) -> RunEnded | RunPaused | None:
     """Return the event that ends or pauses the run, or None if no process is working on the run any more."""
     with StoreReader(store) as reader:
         while True:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from ..patterns.work_board import make_result_branch
 from ..store.reader import StoreReader
 from ..values.errors import NoSuchRun
 from ..values.event import KINDS, Entry, RunStarted, WorkEnded, WorkerSent, decode_entry
 from ..values.operation_path import parse_agent_name
+from ..values.store_address import StoreAddress
 from ..views.work_progress import TeamWork, read_team_work
 
 
@@ -46,7 +46,7 @@ class TeamResult:
     ended: WorkEnded
 
 
-def find_team_result(store: Path, branch: str) -> TeamResult | None:
+def find_team_result(store: StoreAddress, branch: str) -> TeamResult | None:
     """Return the result of a collaborating team that is on a branch, or None if the branch is not a result branch."""
     _, _, run = branch.removesuffix("/result").rpartition("/")
     if branch != make_result_branch(run) or not store.exists():

@@ -18,6 +18,7 @@ from ..store.worktree_ledger import Ledger
 from ..system.locations import find_repo
 from ..values.errors import Mistake, PodiumError
 from ..values.event import decode_entry
+from ..values.store_address import StoreAddress
 from ..views.worker_state import RELEVANT_KINDS, WorkerState, build_worker_state
 from ..workspace.git.repository import Repository
 from ..workspace.worktrees.worktree import Worktrees
@@ -63,7 +64,7 @@ class RepoContext:
         return Settings.load(repo=self.folder)
 
     @property
-    def store(self) -> Path:
+    def store(self) -> StoreAddress:
         return self.settings.store
 
     @cached_property
@@ -91,7 +92,7 @@ class RepoContext:
         return load_worker_states(self.store, [find_newest_worker(WorkerIndex(self.store), self.root, name).run])[0]
 
 
-def load_worker_states(store: Path, runs: Iterable[str]) -> list[WorkerState]:
+def load_worker_states(store: StoreAddress, runs: Iterable[str]) -> list[WorkerState]:
     """Return the state of the worker of each of these runs."""
     run_ids = list(runs)
     if not run_ids:
@@ -107,7 +108,7 @@ def load_worker_state(reader: StoreReader, run: str) -> WorkerState:
     return build_worker_state(entries, owner is not None and owner.is_alive, posted=reader.read_mailbox_refs(run))
 
 
-async def read_worktree_statuses(store: Path, workers: Iterable[WorkerState]) -> dict[str, WorktreeStatus]:
+async def read_worktree_statuses(store: StoreAddress, workers: Iterable[WorkerState]) -> dict[str, WorktreeStatus]:
     """Return the checkout status of workers that have not ended, keyed by run.
 
     Checkouts that cannot be read are omitted.

@@ -14,6 +14,7 @@ from ..store.reader import StoreReader
 from ..store.worker_index import WorkerIndex
 from ..values.errors import PodiumError
 from ..values.event import KINDS, Entry, WorkerReturned, WorkerSent, decode_entry
+from ..values.store_address import StoreAddress
 from ..views.workers_summary import SentWorker, WorkersSummary, list_sent_workers
 from ..workspace.merging.overlap_forecast import Forecast
 from ..workspace.worktrees.worktree_status import WorktreeStatus
@@ -43,7 +44,7 @@ class WorkersReport:
         return bool(self.not_started) or any(worker.state != "queued" for worker in self.summary.workers)
 
 
-def build_sent_workers_report(store: Path, entries: Iterable[Entry]) -> WorkersReport:
+def build_sent_workers_report(store: StoreAddress, entries: Iterable[Entry]) -> WorkersReport:
     """Report on all workers that a run started, directly or through other workers."""
     known_runs = {worker_row.run for worker_row in WorkerIndex(store).list_all()}
     sent_workers = list_sent_workers(entries)
@@ -63,7 +64,7 @@ def build_sent_workers_report(store: Path, entries: Iterable[Entry]) -> WorkersR
 
 
 def build_workers_report(
-    store: Path, runs: Iterable[str], *, not_started: tuple[SentWorker, ...] = ()
+    store: StoreAddress, runs: Iterable[str], *, not_started: tuple[SentWorker, ...] = ()
 ) -> WorkersReport:
     """Report on the workers of these runs."""
     summary = WorkersSummary.from_workers(load_worker_states(store, runs))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
+from ..values.store_address import StoreAddress
 from ..workspace.worktrees.cleanup import WorktreeSummary
 from .run_lookup import is_over, open_reader
 
@@ -32,7 +32,7 @@ def worktree_fields(one: WorktreeSummary) -> dict[str, Any]:
     }
 
 
-def list_unfinished_runs(store: Path) -> set[str]:
+def list_unfinished_runs(store: StoreAddress) -> set[str]:
     """Return the runs that have not ended."""
     if not store.exists():
         return set()

@@ -9,6 +9,7 @@ from pathlib import Path
 from ..core.gate import InvalidCall
 from ..tools.command_sandbox import CommandSandbox
 from ..values.errors import Mistake
+from ..values.store_address import StoreAddress
 from ..workspace.sandbox.bubblewrap import Sandbox
 
 NO_SANDBOX_NOTICE = "Commands run without a sandbox: every command that is allowed can access everything that you can."
@@ -17,7 +18,7 @@ NO_SANDBOX_NOTICE = "Commands run without a sandbox: every command that is allow
 async def choose_sandbox(
     checkout: Path,
     home: Path,
-    store: Path,
+    store: StoreAddress,
     *,
     is_wanted: bool = True,
     is_read_only: bool = False,
@@ -34,7 +35,7 @@ async def choose_sandbox(
         found = await Sandbox.find(
             checkout,
             home=home,
-            store=store,
+            store=store if isinstance(store, Path) else None,
             profile="read-only" if is_read_only else "workspace",
             report=report,
         )

@@ -47,6 +47,7 @@ from ..values.agent import Agent, Budget, Permissions
 from ..values.errors import Mistake
 from ..values.limits import DEFAULT_TURN_LIMITS, TurnLimits, Unattended
 from ..values.mcp_server import McpServer
+from ..values.store_address import StoreAddress
 
 Origin = Literal["default", "repository file", "confirmed server", "user file", "environment", "local model", "flag"]
 
@@ -64,7 +65,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     """
 
     home: Path
-    store: Path
+    store: StoreAddress
     model: str = ""
     base_url: str = ""
     patience: TurnLimits = DEFAULT_TURN_LIMITS

@@ -9,6 +9,7 @@ from ..core.gate import InvalidCall
 from ..tools.shell import CommandOutput, run_command_line
 from ..values.errors import Mistake
 from ..values.plain_text import escape_unprintable, truncate_text
+from ..values.store_address import StoreAddress
 from ..workspace.git.repository import Checkout
 from .sandbox_choice import choose_sandbox
 
@@ -19,7 +20,7 @@ WorktreeHook = Callable[[Checkout], Awaitable[None]]
 
 
 def make_worktree_hook(
-    argv: tuple[str, ...], *, what: str, home: Path, store: Path, is_sandboxed: bool = True
+    argv: tuple[str, ...], *, what: str, home: Path, store: StoreAddress, is_sandboxed: bool = True
 ) -> WorktreeHook | None:
     """Return a hook that runs a command in a worktree, or None if there is no command.
 

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
+from ..values.store_address import StoreAddress
 from .wakeup import WakeupSocket, ensure_socket_folder, send_wakeup
 
 
 @contextmanager
-def register_client(store: Path) -> Iterator[None]:
+def register_client(store: StoreAddress) -> Iterator[None]:
     """Register this process as a client until the block ends, and wake the owners of runs."""
     folder = ensure_socket_folder(store)
     wakeup = WakeupSocket(folder, "client")
@@ -25,7 +25,7 @@ def register_client(store: Path) -> Iterator[None]:
         wakeup.close()
 
 
-def list_clients(store: Path) -> set[str]:
+def list_clients(store: StoreAddress) -> set[str]:
     """Return the names of the connected clients."""
     folder = ensure_socket_folder(store)
     send_wakeup(folder, "client")

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-import sqlite3
 from collections.abc import Iterable
 
 from ..values.attachment import AttachedFile
-from .writer import Statement
+from .sql_connection import SqlConnection, Statement
 
 
-def insert_attachments(connection: sqlite3.Connection, run: str, message: str, files: Iterable[AttachedFile]) -> None:
+def insert_attachments(connection: SqlConnection, run: str, message: str, files: Iterable[AttachedFile]) -> None:
     """Insert a message's attachments."""
     connection.executemany(
-        "INSERT OR IGNORE INTO attachment (run, message, digest, data) VALUES (?, ?, ?, ?)",
+        "INSERT INTO attachment (run, message, digest, data) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
         [(run, message, one.attachment.digest, one.data) for one in files],
     )
 
 
-def select_attachment(connection: sqlite3.Connection, run: str, digest: str) -> bytes | None:
+def select_attachment(connection: SqlConnection, run: str, digest: str) -> bytes | None:
     """Return the data of a run's attachment, or None if the run has no attachment with this digest."""
     found = connection.execute(
         "SELECT data FROM attachment WHERE run = ? AND digest = ? LIMIT 1", (run, digest)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from datetime import datetime
-from pathlib import Path
 
 from ..core.open_requests import Answered, Asked, describe_answerer, is_automatic_denial, is_expired, is_timeout_denial
 from ..values.errors import AlreadyAnswered, PodiumError, RequestClosed
 from ..values.event import KINDS, Entry, PermissionAnswered, PermissionAsked, QuestionAsked, RunEnded
 from ..values.plain_text import escape_unprintable, truncate_text
+from ..values.store_address import StoreAddress
 from .reader import RunSummary, StoreReader
 
 ASKED_KINDS = (KINDS[PermissionAsked], KINDS[QuestionAsked])
 
 
-def explain_closed_request(store: Path, prefix: str, posted: Answered | None, *, now: float) -> PodiumError | None:
+def explain_closed_request(
+    store: StoreAddress, prefix: str, posted: Answered | None, *, now: float
+) -> PodiumError | None:
     """Return the error for a late answer to a request, or None if `prefix` does not identify exactly one request.
 
     `prefix` is the request's id or the start of it. `posted` is an earlier answer that may not be on the timeline yet.

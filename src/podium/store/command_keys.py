@@ -9,11 +9,11 @@ from __future__ import annotations
 import secrets
 import time
 from contextlib import closing
-from pathlib import Path
 from typing import NamedTuple
 
 from ..values.errors import Mistake
-from .sqlite.schema import open_connection, translate_sqlite_errors
+from ..values.store_address import StoreAddress
+from .store_connection import open_connection, translate_errors
 
 KEY_SECONDS = 24 * 3600.0
 """How long a key is remembered."""
@@ -28,7 +28,7 @@ class CommandKey(NamedTuple):
     reply: bytes | None
 
 
-def claim_command_key(store: Path, key: str, digest: str, *, id: str = "") -> CommandKey:
+def claim_command_key(store: StoreAddress, key: str, digest: str, *, id: str = "") -> CommandKey:
     """Store a key with a new id, unless it is stored already, and return what is stored for it.
 
     Raise Mistake if the key has an invalid length or was used for another command. `digest` identifies the command and
@@ -37,11 +37,11 @@ def claim_command_key(store: Path, key: str, digest: str, *, id: str = "") -> Co
     if not 0 < len(key) <= LONGEST_KEY:
         raise Mistake(f"an idempotency key must have 1 to {LONGEST_KEY} characters, got {len(key)}")
     now = time.time()
-    with closing(open_connection(store, create=True)) as connection, translate_sqlite_errors(store):
-        connection.execute("BEGIN IMMEDIATE")
+    with closing(open_connection(store, create=True)) as connection, translate_errors(store):
+        connection.begin_write("command_key")
         connection.execute("DELETE FROM command_key WHERE at < ?", (now - KEY_SECONDS,))
         connection.execute(
-            "INSERT OR IGNORE INTO command_key (key, digest, id, at) VALUES (?, ?, ?, ?)",
+            "INSERT INTO command_key (key, digest, id, at) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
             (key, digest, id or secrets.token_hex(6), now),
         )
         found = connection.execute("SELECT digest, id, reply FROM command_key WHERE key = ?", (key,)).fetchone()
@@ -51,7 +51,7 @@ def claim_command_key(store: Path, key: str, digest: str, *, id: str = "") -> Co
     return CommandKey(key, found[1], found[2])
 
 
-def store_command_reply(store: Path, key: str, reply: bytes) -> None:
+def store_command_reply(store: StoreAddress, key: str, reply: bytes) -> None:
     """Store the result of a command, which later attempts with the same key return."""
-    with closing(open_connection(store, create=False)) as connection, translate_sqlite_errors(store):
+    with closing(open_connection(store, create=False)) as connection, translate_errors(store):
         connection.execute("UPDATE command_key SET reply = ? WHERE key = ?", (reply, key))

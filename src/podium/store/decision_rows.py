@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-import sqlite3
-
 from ..values.event import Entry, decode_entry
+from .sql_connection import SqlConnection
 
-# SQLite can use a partial index only if the query repeats the condition of the index word for word. Without INDEXED
-# BY, SQLite would read all entries in the order of their rowid.
-SELECT_DECISIONS = (
-    "SELECT line FROM entry INDEXED BY entry_decision"
-    " WHERE (kind = 'decision_proposed' OR kind = 'vote_closed' OR kind = 'decision_committed') ORDER BY rowid"
-)
+# SQLite can use a partial index only if the query repeats the condition of the index word for word.
+IS_DECISION = "(kind = 'decision_proposed' OR kind = 'vote_closed' OR kind = 'decision_committed')"
 
 
-def select_decision_entries(connection: sqlite3.Connection) -> list[Entry]:
+def select_decision_entries(connection: SqlConnection) -> list[Entry]:
     """Return the entries that record proposals, ends of votes and outcomes, in the order in which they were written."""
-    return [decode_entry(row[0]) for row in connection.execute(SELECT_DECISIONS)]
+    return [decode_entry(row[0]) for row in connection.execute(build_decision_query(connection))]
+
+
+def build_decision_query(connection: SqlConnection) -> str:
+    """Return the query for the lines of all decisions."""
+    order = ", ".join(connection.entry_order)
+    return f"SELECT line FROM {connection.decision_entries} WHERE {IS_DECISION} ORDER BY {order}"

@@ -2,17 +2,19 @@
 
 A cursor names the last entry that its owner has seen, as `RUN:SEQ`. SQLite has one writer at a time, so the row ids of
 entries are in commit order, and entries are never deleted. A cursor does not contain a row id, because VACUUM can
-change row ids; it keeps their order.
+change row ids; it keeps their order. PostgreSQL has many writers at a time: entries are in the order of their
+transactions, and an entry is in the feed once every earlier transaction has ended.
 """
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Sequence
 from types import TracebackType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from ..values.errors import Mistake
-from .sqlite.schema import open_for_reading, translate_sqlite_errors
+from ..values.store_address import StoreAddress
+from .store_connection import open_for_reading, translate_errors
 
 
 class FeedRow(NamedTuple):
@@ -33,9 +35,10 @@ class FeedRow(NamedTuple):
 class EntryFeed:
     """The entries of a store, in commit order."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: StoreAddress) -> None:
         self.path = path
         self._connection = open_for_reading(path)
+        self._order = self._connection.entry_order
 
     def __enter__(self) -> EntryFeed:
         return self
@@ -50,11 +53,13 @@ class EntryFeed:
 
     def find_end(self) -> FeedRow | None:
         """Return the last entry of the store, or None if there is none."""
-        with translate_sqlite_errors(self.path):
+        with translate_errors(self.path):
             found = self._connection.execute(
-                "SELECT rowid, run, seq, kind, line FROM entry ORDER BY rowid DESC LIMIT 1"
+                f"SELECT {', '.join(self._order)}, run, seq, kind, line FROM entry"
+                f" WHERE {self._connection.settled_entries}"
+                f" ORDER BY {', '.join(f'{column} DESC' for column in self._order)} LIMIT 1"
             ).fetchone()
-        return None if found is None else FeedRow._make(found)
+        return None if found is None else self._make_row(found)
 
     def find_position(self, cursor: str) -> int:
         """Return the position of a cursor; an empty cursor is before the first entry.
@@ -65,26 +70,46 @@ class EntryFeed:
             return 0
         run, _, seq = cursor.rpartition(":")
         if run and seq.isdecimal() and len(seq) < 19:
-            with translate_sqlite_errors(self.path):
+            with translate_errors(self.path):
                 found = self._connection.execute(
-                    "SELECT rowid FROM entry WHERE run = ? AND seq = ?", (run, int(seq))
+                    f"SELECT {', '.join(self._order)} FROM entry WHERE run = ? AND seq = ?", (run, int(seq))
                 ).fetchone()
             if found is not None:
-                return int(found[0])
+                return pack_position(found)
         raise unknown_cursor(cursor)
 
     def read_after(self, position: int, most: int) -> list[FeedRow]:
         """Return the entries after a position, at most `most` of them."""
-        with translate_sqlite_errors(self.path):
+        with translate_errors(self.path):
+            columns, marks = ", ".join(self._order), ", ".join("?" * len(self._order))
             found = self._connection.execute(
-                "SELECT rowid, run, seq, kind, line FROM entry WHERE rowid > ? ORDER BY rowid LIMIT ?", (position, most)
+                f"SELECT {columns}, run, seq, kind, line FROM entry WHERE ({columns}) > ({marks})"
+                f" AND {self._connection.settled_entries} ORDER BY {columns} LIMIT ?",
+                (*unpack_position(position, len(self._order)), most),
             )
-            return [FeedRow._make(row) for row in found]
+            return [self._make_row(row) for row in found]
+
+    def _make_row(self, found: Sequence[Any]) -> FeedRow:
+        size = len(self._order)
+        return FeedRow(pack_position(found[:size]), *found[size:])
 
     def find_last_mail(self) -> int:
         """Return the number of the newest mailbox message of any run, or 0."""
-        with translate_sqlite_errors(self.path):
+        with translate_errors(self.path):
             return int(self._connection.execute("SELECT coalesce(max(id), 0) FROM mail").fetchone()[0])
+
+
+def pack_position(values: Sequence[int]) -> int:
+    """Return one number that orders entries like these values, each of which is below 2**64."""
+    position = 0
+    for value in values:
+        position = position << 64 | value
+    return position
+
+
+def unpack_position(position: int, size: int) -> list[int]:
+    """Return the values that `pack_position` was given."""
+    return [position >> 64 * place & 2**64 - 1 for place in reversed(range(size))]
 
 
 def unknown_cursor(cursor: str) -> Mistake:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -17,14 +17,16 @@ from msgspec import Struct
 
 from ..values.errors import StoreCorrupt, StoreFailed
 from ..values.operation_path import parse_agent_name
+from ..values.store_address import StoreAddress
 from ..views.entry_filter import EntryFilter, find_step
-from .sqlite.schema import open_connection, open_for_reading, translate_sqlite_errors
+from .sql_connection import read_transaction, write_transaction
+from .store_connection import open_connection, open_for_reading, translate_errors
 
 BATCH = 2000
 """How many entries are indexed in one transaction."""
 PAGE = 200
 """How many entries each query returns when the entries of all runs are read."""
-LOCK_MILLISECONDS = 500
+LOCK_SECONDS = 0.5
 """How long a query waits for other writers before it uses a temporary index."""
 
 Query = tuple[str, tuple[Any, ...]]
@@ -35,16 +37,16 @@ Position = tuple[float, int, int]
 class EntryIndex:
     """The index of a store's entries."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: StoreAddress) -> None:
         self.path = path
-        self._begin = "BEGIN IMMEDIATE"
+        self._is_temporary = False
         try:
             self._connection = open_connection(path, create=False)
         except StoreCorrupt:
             raise
         except StoreFailed:
             self._connection = open_for_reading(path)  # on a read-only medium, entries can still be found
-        self._connection.execute(f"PRAGMA busy_timeout = {LOCK_MILLISECONDS}")
+        self._connection.set_lock_timeout(LOCK_SECONDS)
 
     def __enter__(self) -> EntryIndex:
         return self
@@ -58,7 +60,7 @@ class EntryIndex:
         """Return, in order, the lines of a run's entries that follow a sequence number and meet all criteria."""
         self._add_new_entries(run)
         criteria, values = build_criteria(wanted)
-        with translate_sqlite_errors(self.path):
+        with translate_errors(self.path):
             found = self._connection.execute(
                 f"{SELECT_LINES} WHERE indexed_run.run = ? AND indexed_entry.seq > ?{criteria}"
                 " ORDER BY indexed_entry.seq",
@@ -75,7 +77,7 @@ class EntryIndex:
         last: Position | None = None
         while True:
             # Each page is a separate query, so a slow reader keeps no transaction open.
-            with translate_sqlite_errors(self.path):
+            with translate_errors(self.path):
                 found = self._connection.execute(*build_newest_query(wanted, before=last)).fetchall()
             for row in found:
                 yield str(row[-2]), bytes(row[-1])
@@ -96,14 +98,10 @@ class EntryIndex:
             self._index_runs(run)
 
     def _use_temporary_tables(self) -> None:
-        """Create empty tables in temporary storage, which hide those of the store until the connection is closed."""
-        with translate_sqlite_errors(self.path):
-            tables = self._connection.execute(
-                "SELECT sql FROM main.sqlite_master WHERE type = 'table' AND name IN ('indexed_run', 'indexed_entry')"
-            ).fetchall()
-            for (statement,) in tables:
-                self._connection.execute(statement.replace("CREATE TABLE", "CREATE TEMP TABLE", 1))
-        self._begin = "BEGIN"  # the store is only read
+        """Keep the index in empty temporary tables until the connection is closed."""
+        with translate_errors(self.path):
+            self._connection.create_temporary_copies("indexed_run", "indexed_entry")
+        self._is_temporary = True
 
     def _index_runs(self, run: str) -> None:
         behind = self._list_outdated_runs(run)
@@ -119,7 +117,7 @@ class EntryIndex:
     def _list_outdated_runs(self, run: str) -> list[str]:
         """Return the runs that have entries which are not in the index."""
         which = " AND run.id = ?" if run else ""
-        with translate_sqlite_errors(self.path):
+        with translate_errors(self.path):
             found = self._connection.execute(
                 "SELECT run.id FROM run LEFT JOIN indexed_run ON indexed_run.run = run.id WHERE"
                 f" (SELECT max(seq) FROM entry WHERE entry.run = run.id) > coalesce(indexed_run.seq, 0){which}",
@@ -155,15 +153,10 @@ class EntryIndex:
 
     @contextmanager
     def _open_transaction(self) -> Iterator[None]:
-        with translate_sqlite_errors(self.path):
-            self._connection.execute(self._begin)
-            try:
-                yield
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
+        is_temporary = self._is_temporary  # then the store is only read
+        begin = read_transaction if is_temporary else partial(write_transaction, lock="entry_index")
+        with translate_errors(self.path), begin(self._connection):
+            yield
 
 
 class _IndexedEvent(Struct):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from pathlib import Path
 from types import TracebackType
 
 from anyio import to_thread, wait_readable
 
 from ..values.event import Entry, RunEnded, RunPaused, decode_entry
+from ..values.store_address import StoreAddress
 from .reader import StoreReader
 from .wakeup import WakeupSocket, ensure_socket_folder, send_wakeup
 
@@ -21,7 +21,7 @@ class Follower:
     It waits on a wakeup socket and never polls. A slow reader delays only itself.
     """
 
-    def __init__(self, path: Path, run: str, after: int = 0) -> None:
+    def __init__(self, path: StoreAddress, run: str, after: int = 0) -> None:
         self._run = run
         self._after = after
         self._waiting: deque[Entry] = deque()

@@ -18,6 +18,7 @@ from msgspec.structs import replace
 
 from ..values.errors import Mistake, StoreCorrupt, StoreFailed
 from ..values.event import Event, RunStarted, decode_entry
+from ..values.store_address import StoreAddress
 from ..views.run_groups import (
     Arrangement,
     Group,
@@ -29,7 +30,8 @@ from ..views.run_groups import (
     reconcile_groups,
     validate_name,
 )
-from .sqlite.schema import LOCK_SECONDS, open_connection, open_for_reading, translate_sqlite_errors
+from .sql_connection import LOCK_SECONDS, read_transaction, write_transaction
+from .store_connection import open_connection, open_for_reading, translate_errors
 
 LONGEST_MARK = 4096
 WORKER = "-worker-"
@@ -39,7 +41,7 @@ WORKER = "-worker-"
 class Groups:
     """The groups in one store. `load_arrangement` assigns a group to every run that has none."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: StoreAddress) -> None:
         self.path = path
         try:
             self._connection = open_connection(path, create=False)
@@ -64,7 +66,7 @@ class Groups:
 
         If the store cannot be written, the new assignments are returned but not stored.
         """
-        with self._open_transaction("BEGIN"):
+        with translate_errors(self.path), read_transaction(self._connection):
             now, new = self._read_arrangement(), self._find_ungrouped_runs()
         if not new:
             return now
@@ -78,19 +80,19 @@ class Groups:
 
     def read_start_times(self) -> dict[str, float]:
         """Return the creation time of each run, keyed by run id, newest first."""
-        with translate_sqlite_errors(self.path):
+        with translate_errors(self.path):
             return dict(self._connection.execute("SELECT id, created FROM run ORDER BY created DESC, id").fetchall())
 
     def list_runs(self, group: Group) -> list[str]:
         """Return the runs in a group."""
-        with translate_sqlite_errors(self.path):
+        with translate_errors(self.path):
             inside = self._connection.execute("SELECT run FROM placement WHERE place = ?", (group.id,)).fetchall()
         return [run for (run,) in inside]
 
     def list_unfinished(self, group: Group) -> list[str]:
         """Return the runs in a group that have not ended."""
         inside = self.list_runs(group)
-        with translate_sqlite_errors(self.path):
+        with translate_errors(self.path):
             return [run for run in inside if not self._has_ended(run)]
 
     # Changes by the user
@@ -203,28 +205,16 @@ class Groups:
 
         A change by the user is synced to disk at commit; assignments that can be computed again are not.
         """
-        with translate_sqlite_errors(self.path):
-            self._connection.execute(f"PRAGMA synchronous = {'FULL' if is_lasting else 'NORMAL'}")
+        with translate_errors(self.path):
+            self._connection.set_durable(is_lasting)
             # Listing groups must not wait long for another process that is writing.
-            self._connection.execute(f"PRAGMA busy_timeout = {1000 * LOCK_SECONDS if is_lasting else 100:.0f}")
-        with self._open_transaction("BEGIN IMMEDIATE"):
+            self._connection.set_lock_timeout(LOCK_SECONDS if is_lasting else 0.1)
+        with translate_errors(self.path), write_transaction(self._connection, "groups"):
             now = self._read_arrangement()
             # Read under the lock: another process may have assigned groups meanwhile, and no run can be added now.
             changes = reconcile_groups(self._find_ungrouped_runs(), now, next_id=self._next_group_id())
             self._write_changes(changes)
             yield now.with_changes(changes)
-
-    @contextmanager
-    def _open_transaction(self, begin: str) -> Iterator[None]:
-        with translate_sqlite_errors(self.path):
-            self._connection.execute(begin)
-            try:
-                yield
-                self._connection.execute("COMMIT")
-            except BaseException:
-                if self._connection.in_transaction:
-                    self._connection.execute("ROLLBACK")
-                raise
 
     def _read_arrangement(self) -> Arrangement:
         groups = self._connection.execute(
@@ -267,8 +257,10 @@ class Groups:
             [(one.id, *one.home, one.name, one.position, one.is_pinned, one.is_archived) for one in changes.groups],
         )
         self._connection.executemany(
-            "INSERT OR REPLACE INTO placement (run, place, name, position, pinned, archived, manual)"
-            " VALUES (?, ?, ?, ?, ?, ?, ?)",
+            "INSERT INTO placement (run, place, name, position, pinned, archived, manual)"
+            " VALUES (?, ?, ?, ?, ?, ?, ?) ON CONFLICT (run) DO UPDATE SET place = excluded.place,"
+            " name = excluded.name, position = excluded.position, pinned = excluded.pinned,"
+            " archived = excluded.archived, manual = excluded.manual",
             [
                 (one.run, one.group, one.name, one.position, one.is_pinned, one.is_archived, one.is_manual)
                 for one in changes.grouped_runs
@@ -292,8 +284,7 @@ class Groups:
 
     def _next_group_id(self) -> int:
         """Return an id that has never been used for a group."""
-        row = self._connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'run_group'").fetchone()
-        return 1 if row is None else int(row[0]) + 1
+        return self._connection.read_last_group_id() + 1
 
     def _has_ended(self, run: str) -> bool:
         last = self._connection.execute("SELECT kind FROM entry WHERE run = ? ORDER BY seq DESC LIMIT 1", (run,))

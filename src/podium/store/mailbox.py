@@ -8,11 +8,9 @@ question, only the first answer is posted, and the second sender is told that it
 from __future__ import annotations
 
 import secrets
-import sqlite3
 import time
 from collections.abc import Sequence
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -27,8 +25,10 @@ from ..values.event import (
     QuestionAnswered,
     StopAsked,
 )
+from ..values.store_address import StoreAddress
 from .attachment_rows import insert_attachments
-from .sqlite.schema import open_connection, translate_sqlite_errors
+from .sql_connection import SqlConnection
+from .store_connection import open_connection, translate_errors
 from .wakeup import ensure_socket_folder, send_wakeup
 
 MailboxEvent = (
@@ -48,7 +48,7 @@ class MailboxMessage(NamedTuple):
 
 
 def post_to_mailbox(
-    path: Path, run: str, event: MailboxEvent, *, ref: str = "", files: Sequence[AttachedFile] = ()
+    path: StoreAddress, run: str, event: MailboxEvent, *, ref: str = "", files: Sequence[AttachedFile] = ()
 ) -> bool:
     """Post a message to a run's mailbox and wake the owners of runs.
 
@@ -57,11 +57,12 @@ def post_to_mailbox(
     """
     connection = open_connection(path, create=False)
     try:
-        with translate_sqlite_errors(path):
-            connection.execute("PRAGMA synchronous = FULL")
-            connection.execute("BEGIN IMMEDIATE")
+        with translate_errors(path):
+            connection.set_durable(True)
+            # Messages of one run get their ids in the order in which they are committed.
+            connection.begin_write(f"mail {run}")
             posted = connection.execute(
-                "INSERT OR IGNORE INTO mail (run, ref, at, line) VALUES (?, ?, ?, ?)",
+                "INSERT INTO mail (run, ref, at, line) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
                 (run, ref or secrets.token_hex(8), time.time(), msgspec.json.encode(event)),
             ).rowcount
             if posted == 1 and files and isinstance(event, MessageReceived):
@@ -73,7 +74,7 @@ def post_to_mailbox(
     return posted == 1
 
 
-def read_mailbox(connection: sqlite3.Connection, run: str, after: int) -> list[MailboxMessage]:
+def read_mailbox(connection: SqlConnection, run: str, after: int) -> list[MailboxMessage]:
     """Return a run's messages that are not taken and have an id greater than `after`, in order of arrival.
 
     A message that this release cannot decode, because a newer release posted it, stays in the mailbox.
@@ -88,6 +89,6 @@ def read_mailbox(connection: sqlite3.Connection, run: str, after: int) -> list[M
     return readable
 
 
-def find_runs_with_mail(connection: sqlite3.Connection) -> list[str]:
+def find_runs_with_mail(connection: SqlConnection) -> list[str]:
     """Return the runs that have messages that are not taken."""
     return [run for (run,) in connection.execute("SELECT DISTINCT run FROM mail WHERE taken IS NULL")]

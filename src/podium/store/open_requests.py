@@ -6,10 +6,8 @@ request's id as its `ref`, so only the first answer is accepted.
 
 from __future__ import annotations
 
-import glob
 import time
 from contextlib import suppress
-from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
@@ -23,10 +21,11 @@ from ..values.event import (
     RunEnded,
     RunStarted,
 )
+from ..values.store_address import StoreAddress
 from .closed_requests import as_answered_error, explain_closed_request
 from .mailbox import post_to_mailbox
 from .reader import RunSummary, StoreReader
-from .sqlite.schema import open_connection, translate_sqlite_errors
+from .store_connection import open_connection, translate_errors
 
 
 class OpenRequest(NamedTuple):
@@ -43,7 +42,7 @@ class OpenRequest(NamedTuple):
         return started.errand.worker_name if isinstance(started, RunStarted) and started.errand is not None else ""
 
 
-def list_open_requests(store: Path) -> list[OpenRequest]:
+def list_open_requests(store: StoreAddress) -> list[OpenRequest]:
     """Return all open requests, oldest first. Those of a run that cannot be read are left out."""
     found: list[OpenRequest] = []
     with StoreReader(store) as reader:
@@ -54,7 +53,7 @@ def list_open_requests(store: Path) -> list[OpenRequest]:
     return sorted(found, key=lambda one: one.entry.at)
 
 
-def find_open_request(store: Path, prefix: str) -> OpenRequest:
+def find_open_request(store: StoreAddress, prefix: str) -> OpenRequest:
     """Return the open request whose id is `prefix`, or the only open request whose id starts with it.
 
     Raise AlreadyAnswered if a person has answered the request, RequestClosed if it was denied automatically, expired
@@ -79,7 +78,7 @@ def find_open_request(store: Path, prefix: str) -> OpenRequest:
     )
 
 
-def answer_request(store: Path, one: OpenRequest, answered: Answered) -> Answered:
+def answer_request(store: StoreAddress, one: OpenRequest, answered: Answered) -> Answered:
     """Answer a request, and return the answer that counts: this answer, or an earlier answer by somebody else."""
     if post_to_mailbox(store, one.summary.id, answered, ref=answered.id):
         return answered
@@ -92,7 +91,7 @@ def list_run_requests(reader: StoreReader, summary: RunSummary) -> list[OpenRequ
     return [OpenRequest(summary, entry, entry.event) for entry in found.values() if isinstance(entry.event, Asked)]
 
 
-def find_open_permission(store: Path, run: str, id: str) -> PermissionAsked | None:
+def find_open_permission(store: StoreAddress, run: str, id: str) -> PermissionAsked | None:
     """Return a run's open permission request with this id, or None if there is none."""
     with StoreReader(store) as reader:
         # A long run has many requests, so read only the entries from this request on.
@@ -104,13 +103,13 @@ def find_open_permission(store: Path, run: str, id: str) -> PermissionAsked | No
     return asked if isinstance(asked, PermissionAsked) else None
 
 
-def _find_posted_answer(store: Path, prefix: str, *, run: str = "*") -> Answered | None:
+def _find_posted_answer(store: StoreAddress, prefix: str, *, run: str = "") -> Answered | None:
     """Return the posted answer to the request that `prefix` identifies, in `run` or in all runs, or None."""
     connection = open_connection(store, create=False)
     try:
-        with translate_sqlite_errors(store):
+        with translate_errors(store):
             found = connection.execute(
-                "SELECT line FROM mail WHERE ref GLOB ? AND run GLOB ?", (f"{glob.escape(prefix)}*", run)
+                "SELECT line FROM mail WHERE substr(ref, 1, ?) = ? AND ? IN ('', run)", (len(prefix), prefix, run)
             )
             rows = found.fetchall()
     finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import NamedTuple
 
@@ -12,10 +11,12 @@ from ..core.journal_rows import JournalRow
 from ..core.open_requests import REQUEST_KINDS, RunRequests
 from ..values.errors import NoSuchRun, StoreCorrupt
 from ..values.event import Entry, decode_entry
+from ..values.store_address import StoreAddress
 from .decision_rows import select_decision_entries
-from .run_leases import Owner
+from .run_leases import OWNER_COLUMNS, Owner, make_owner
+from .sql_connection import ALL_ROWS
 from .sqlite.progress_files import find_recorded_run
-from .sqlite.schema import open_for_reading, translate_sqlite_errors
+from .store_connection import open_for_reading, translate_errors
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +46,7 @@ class RunList(NamedTuple):
 class StoreReader:
     """Read-only queries on a store."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: StoreAddress) -> None:
         self.path = path
         self._connection = open_for_reading(path)
 
@@ -60,12 +61,12 @@ class StoreReader:
     def close(self) -> None:
         self._connection.close()
 
-    def read_rows(self, run: str, after: int = 0, most: int = -1) -> list[JournalRow]:
+    def read_rows(self, run: str, after: int = 0, most: int = ALL_ROWS) -> list[JournalRow]:
         """Return the rows of a run's timeline after a sequence number, in order.
 
-        `most` limits their number; -1 means all.
+        `most` limits their number.
         """
-        with translate_sqlite_errors(self.path):
+        with translate_errors(self.path):
             found = self._connection.execute(
                 "SELECT run, seq, epoch, kind, key, line, hash FROM entry"
                 " WHERE run = ? AND seq > ? ORDER BY seq LIMIT ?",
@@ -79,7 +80,7 @@ class StoreReader:
 
     def read_rows_of_kinds(self, run: str, kinds: Sequence[str], after: int = 0) -> list[JournalRow]:
         """Return the rows of these kinds in a run's timeline after a sequence number, in order."""
-        with translate_sqlite_errors(self.path):
+        with translate_errors(self.path):
             found = self._connection.execute(
                 "SELECT run, seq, epoch, kind, key, line, hash FROM entry"
                 f" WHERE run = ? AND seq > ? AND kind IN ({','.join('?' * len(kinds))}) ORDER BY seq",
@@ -96,36 +97,36 @@ class StoreReader:
 
     def read_decision_entries(self) -> list[Entry]:
         """Return the entries that record proposals, ends of votes and outcomes of decisions, oldest first."""
-        with translate_sqlite_errors(self.path):
+        with translate_errors(self.path):
             return select_decision_entries(self._connection)
 
     def find_last_entry(self, run: str, kind: str, *, containing: str) -> int | None:
         """Return the sequence number of a run's last entry that is of this kind and contains this string, or None."""
-        with translate_sqlite_errors(self.path):
+        with translate_errors(self.path):
             found = self._connection.execute(
-                "SELECT seq FROM entry WHERE run = ? AND kind = ? AND instr(line, ?) ORDER BY seq DESC LIMIT 1",
+                "SELECT seq FROM entry WHERE run = ? AND kind = ? AND instr(line, ?) > 0 ORDER BY seq DESC LIMIT 1",
                 (run, kind, containing.encode()),
             ).fetchone()
         return None if found is None else int(found[0])
 
     def find_entries(self, kinds: Sequence[str], *, containing: str) -> list[Entry]:
         """Return the entries of these kinds, in all runs, that contain this string. This reads the whole store."""
-        with translate_sqlite_errors(self.path):
+        with translate_errors(self.path):
             found = self._connection.execute(
-                f"SELECT line FROM entry WHERE kind IN ({','.join('?' * len(kinds))}) AND instr(line, ?)",
+                f"SELECT line FROM entry WHERE kind IN ({','.join('?' * len(kinds))}) AND instr(line, ?) > 0",
                 (*kinds, containing.encode()),
             )
             return [decode_entry(line) for (line,) in found]
 
     def has_message(self, run: str, ref: str) -> bool:
         """Return whether a run's mailbox has a message with this `ref`, taken or not."""
-        with translate_sqlite_errors(self.path):
+        with translate_errors(self.path):
             found = self._connection.execute("SELECT 1 FROM mail WHERE run = ? AND ref = ?", (run, ref))
             return found.fetchone() is not None
 
     def read_mailbox_refs(self, run: str) -> set[str]:
         """Return the `ref` of every message in a run's mailbox, taken or not."""
-        with translate_sqlite_errors(self.path):
+        with translate_errors(self.path):
             return {str(row[0]) for row in self._connection.execute("SELECT ref FROM mail WHERE run = ?", (run,))}
 
     def read_summary(self, run: str) -> RunSummary:
@@ -145,18 +146,16 @@ class StoreReader:
         return RunList(readable, [run for run in runs if isinstance(run, DamagedRun)])
 
     def _query_summaries(self, which: str, values: tuple[str, ...]) -> Iterator[RunSummary | DamagedRun]:
-        with translate_sqlite_errors(self.path):
+        with translate_errors(self.path):
             found = self._connection.execute(
-                "SELECT run.id, owner.id, owner.host, owner.boot, owner.pid, owner.born, owner.until,"
+                f"SELECT run.id, {OWNER_COLUMNS},"
                 " (SELECT line FROM entry WHERE entry.run = run.id ORDER BY seq LIMIT 1),"
                 " (SELECT line FROM entry WHERE entry.run = run.id ORDER BY seq DESC LIMIT 1)"
                 f" FROM run LEFT JOIN owner ON owner.id = run.owner {which}",
                 values,
             ).fetchall()
-        for id, owner_id, host, boot, pid, process_start, until, first, last in found:
-            owner = None
-            if owner_id is not None:
-                owner = Owner(id=owner_id, host=host, boot=boot, pid=pid, process_start=process_start, until=until)
+        for id, *owner_values, first, last in found:
+            owner = make_owner(*owner_values)
             try:
                 first_entry, last_entry = decode_entry(first, run=id), decode_entry(last, run=id)
             except StoreCorrupt as error:
@@ -166,13 +165,13 @@ class StoreReader:
 
     def read_artifact(self, digest: str) -> bytes | None:
         """Return the content of an artifact, or None if it is not in the store."""
-        with translate_sqlite_errors(self.path):
+        with translate_errors(self.path):
             found = self._connection.execute("SELECT data FROM artifact WHERE digest = ?", (digest,)).fetchone()
         return None if found is None else bytes(found[0])
 
     def list_run_ids(self) -> list[str]:
         """Return the ids of all runs, newest first."""
-        with translate_sqlite_errors(self.path):
+        with translate_errors(self.path):
             return [str(row[0]) for row in self._connection.execute("SELECT id FROM run ORDER BY created DESC, id")]
 
     def find_run(self, prefix: str) -> str:
@@ -180,7 +179,7 @@ class StoreReader:
 
         Raise NoSuchRun if there is none or more than one, and StoreCorrupt if the store has lost the run.
         """
-        with translate_sqlite_errors(self.path):
+        with translate_errors(self.path):
             found = [
                 str(row[0])
                 for row in self._connection.execute(

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import os
 import socket
-import sqlite3
 import time
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 from ..values.errors import NoSuchRun, RunHeld
+from .sql_connection import SqlConnection, write_transaction
 
 LEASE_SECONDS = 30.0
+
+OWNER_COLUMNS = "owner.id, owner.host, owner.boot, owner.pid, owner.born, owner.until - clock_seconds()"
+"""The columns that `make_owner` takes. The time left counts, because machines that share a store differ in clocks."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,49 +36,49 @@ class Owner:
         return self.until > time.time() and (not is_here or read_process_start(self.pid) == self.process_start)
 
 
-def register_owner(connection: sqlite3.Connection, id: str) -> None:
+def register_owner(connection: SqlConnection, id: str) -> None:
     """Register this process as an owner, and delete owners whose leases expired long ago."""
-    connection.execute("DELETE FROM owner WHERE until < ?", (time.time() - 10 * LEASE_SECONDS,))
+    connection.execute("DELETE FROM owner WHERE until < clock_seconds() - ?", (10 * LEASE_SECONDS,))
     connection.execute(*build_lease_renewal(id))
 
 
 def build_lease_renewal(id: str) -> tuple[str, tuple[object, ...]]:
     """Return the statement that starts or extends an owner's lease, even if the owner was deleted in the meantime."""
-    until = time.time() + LEASE_SECONDS
     return (
-        "INSERT INTO owner (id, host, boot, pid, born, until) VALUES (?, ?, ?, ?, ?, ?)"
+        "INSERT INTO owner (id, host, boot, pid, born, until) VALUES (?, ?, ?, ?, ?, clock_seconds() + ?)"
         " ON CONFLICT (id) DO UPDATE SET until = excluded.until",
-        (id, socket.gethostname(), read_boot_id(), os.getpid(), read_process_start(os.getpid()), until),
+        (id, socket.gethostname(), read_boot_id(), os.getpid(), read_process_start(os.getpid()), LEASE_SECONDS),
     )
 
 
-def find_owner(connection: sqlite3.Connection, run: str) -> Owner | None:
+def find_owner(connection: SqlConnection, run: str) -> Owner | None:
     """Return a run's owner, alive or not, or None if the run has none. Raise NoSuchRun if there is no such run."""
     found = connection.execute(
-        "SELECT owner.id, owner.host, owner.boot, owner.pid, owner.born, owner.until"
-        " FROM run LEFT JOIN owner ON owner.id = run.owner WHERE run.id = ?",
+        f"SELECT {OWNER_COLUMNS} FROM run LEFT JOIN owner ON owner.id = run.owner WHERE run.id = ?",
         (run,),
     ).fetchone()
     if found is None:
         raise NoSuchRun(f"run {run!r} not found")
-    id, host, boot, pid, process_start, until = found
-    return None if id is None else Owner(id=id, host=host, boot=boot, pid=pid, process_start=process_start, until=until)
+    return make_owner(*found)
 
 
-def take_over_run(connection: sqlite3.Connection, run: str, id: str) -> int:
+def make_owner(id: str | None, host: str, boot: str, pid: int, process_start: str, seconds_left: float) -> Owner | None:
+    """Return the owner whose columns these are, or None if they are empty."""
+    if id is None:
+        return None
+    until = time.time() + seconds_left
+    return Owner(id=id, host=host, boot=boot, pid=pid, process_start=process_start, until=until)
+
+
+def take_over_run(connection: SqlConnection, run: str, id: str) -> int:
     """Take over a run and return its new epoch. Raise NoSuchRun, or RunHeld if another live process owns the run."""
-    connection.execute("BEGIN IMMEDIATE")
-    try:
+    with write_transaction(connection, f"run {run}"):
         owner = find_owner(connection, run)
         if owner is not None and owner.id != id and owner.is_alive:
             raise RunHeld(run, host=owner.host, pid=owner.pid)
-        connection.execute("UPDATE run SET owner = ?, epoch = epoch + 1 WHERE id = ?", (id, run))
-        epoch = connection.execute("SELECT epoch FROM run WHERE id = ?", (run,)).fetchone()[0]
-        connection.execute("COMMIT")
-    except BaseException:
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
+        [epoch] = connection.execute(
+            "UPDATE run SET owner = ?, epoch = epoch + 1 WHERE id = ? RETURNING epoch", (id, run)
+        ).fetchone()
     return int(epoch)
 
 

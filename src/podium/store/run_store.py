@@ -1,4 +1,4 @@
-"""Open a SQLite store for writing, in a process that owns runs.
+"""Open a store for writing, in a process that owns runs.
 
 Each lease has an epoch: taking over a run increments it, and a transaction with an older epoch is rejected. Mailbox
 messages are delivered when another process sends a wakeup and, in case a wakeup is lost, when leases are renewed.
@@ -13,7 +13,6 @@ import socket
 import time
 from collections.abc import Callable
 from contextlib import closing, suppress
-from pathlib import Path
 from types import TracebackType
 
 from anyio import CancelScope, to_thread
@@ -21,14 +20,17 @@ from anyio import CancelScope, to_thread
 from ..core.journal_rows import JournalRow
 from ..values.errors import PodiumError, RunHeld
 from ..values.event import Entry
+from ..values.store_address import StoreAddress
 from .attachment_rows import build_attachment_delete, select_attachment
 from .decision_rows import select_decision_entries
 from .mailbox import MailboxMessage, find_runs_with_mail, read_mailbox
 from .reader import StoreReader
 from .run_leases import LEASE_SECONDS, build_lease_renewal, register_owner, take_over_run
-from .sqlite.schema import open_connection, translate_sqlite_errors
+from .sql_connection import Statement
+from .store_connection import open_committer, open_connection, translate_errors
+from .store_write import Write
 from .wakeup import WakeupSender, WakeupSocket, ensure_socket_folder
-from .writer import Batch, Statement, StoreWriter, Write
+from .writer import Batch, StoreWriter
 
 FEW_RUNS = 8
 
@@ -74,7 +76,7 @@ class RunLease:
 class RunStore:
     """A store opened for writing. Within its block, leases are renewed and mailbox messages delivered."""
 
-    def __init__(self, path: Path, *, fault: Callable[[], None] | None = None) -> None:
+    def __init__(self, path: StoreAddress, *, fault: Callable[[], None] | None = None) -> None:
         self.path = path
         self._fault = fault
         self._owner = secrets.token_hex(8)
@@ -83,12 +85,14 @@ class RunStore:
 
     async def __aenter__(self) -> RunStore:
         self._connection = open_connection(self.path, create=True)
-        with translate_sqlite_errors(self.path):
+        with translate_errors(self.path):
             register_owner(self._connection, self._owner)
         folder = ensure_socket_folder(self.path)
         self._wakeup = WakeupSocket(folder, "owner")
         self._follower_wakeups = WakeupSender(folder, "follower")
-        self.writer = StoreWriter(self.path, on_written=self._follower_wakeups.wake_all, fault=self._fault)
+        self.writer = StoreWriter(
+            open_committer(self.path), on_written=self._follower_wakeups.wake_all, fault=self._fault
+        )
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._wakeup, self._on_wakeup)
         self._renewal = self._loop.call_later(LEASE_SECONDS / 3, self._renew_leases)
@@ -127,7 +131,7 @@ class RunStore:
             raise RunHeld(run, host=socket.gethostname(), pid=os.getpid())
 
         def take_over() -> int:
-            with translate_sqlite_errors(self.path), closing(open_connection(self.path, create=False)) as connection:
+            with translate_errors(self.path), closing(open_connection(self.path, create=False)) as connection:
                 return take_over_run(connection, run, self._owner)
 
         # The store distinguishes owner processes, but not two claims within one process.
@@ -149,7 +153,7 @@ class RunStore:
 
     def read_attachment(self, run: str, digest: str) -> bytes | None:
         """Return the data of a run's attachment, or None if the run does not have it."""
-        with translate_sqlite_errors(self.path):
+        with translate_errors(self.path):
             return select_attachment(self._connection, run, digest)
 
     def drop_attachments(self, lease: RunLease, message: str) -> None:
@@ -158,12 +162,12 @@ class RunStore:
 
     def store_artifact(self, lease: RunLease, digest: str, data: bytes) -> None:
         """Store the content of an artifact under its digest. Content that already exists is not stored again."""
-        insert = "INSERT OR IGNORE INTO artifact (digest, data) VALUES (?, ?)"
+        insert = "INSERT INTO artifact (digest, data) VALUES (?, ?) ON CONFLICT DO NOTHING"
         lease.queue_write(Write(lease, after=(insert, (digest, data))))
 
     def read_decision_entries(self) -> list[Entry]:
         """Return the entries that record proposals, ends of votes and outcomes of decisions, oldest first."""
-        with translate_sqlite_errors(self.path):
+        with translate_errors(self.path):
             return select_decision_entries(self._connection)
 
     async def read_rows(self, run: str) -> list[JournalRow]:
@@ -184,7 +188,7 @@ class RunStore:
 
     def deliver_mail(self, lease: RunLease) -> None:
         """Deliver the messages in a run's mailbox."""
-        with translate_sqlite_errors(self.path):
+        with translate_errors(self.path):
             waiting = read_mailbox(self._connection, lease.run, lease.last_message)
         for message in waiting:
             if lease.deliver is not None:
@@ -200,7 +204,7 @@ class RunStore:
 
     def _deliver_all_mail(self) -> None:
         # Messages that cannot be delivered now stay in the mailbox for the run's next owner.
-        with suppress(PodiumError), translate_sqlite_errors(self.path):
+        with suppress(PodiumError), translate_errors(self.path):
             for run in find_runs_with_mail(self._connection):
                 if run in self._leases:
                     self.deliver_mail(self._leases[run])

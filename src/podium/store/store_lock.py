@@ -1,4 +1,4 @@
-"""Lock a store for tasks that only one process can do at a time. Each lock is a file next to the store."""
+"""Lock a store for tasks that only one process can do at a time. Each lock is a file on this machine."""
 
 from __future__ import annotations
 
@@ -12,18 +12,19 @@ from pathlib import Path
 from anyio import sleep
 
 from ..values.errors import StoreFailed
-from .sqlite.schema import LOCK_SECONDS
+from ..values.store_address import StoreAddress, make_local_path
+from .sql_connection import LOCK_SECONDS
 
 
 @asynccontextmanager
-async def hold_lock(store: Path, what: str, *, doing: str) -> AsyncIterator[int]:
+async def hold_lock(store: StoreAddress, what: str, *, doing: str) -> AsyncIterator[int]:
     """Hold the lock `what` until the block ends, and yield its descriptor.
 
     Raise StoreFailed if another process holds it for too long; `doing` describes that process's work in the message.
     """
-    name = store.with_name(f"{store.name}-{what}.lock")
+    name = make_local_path(store, f"{what}.lock")
     try:
-        store.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        name.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         lock = os.open(name, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     except OSError as error:
         raise StoreFailed(f"cannot open {name} ({error.strerror}); check its permissions") from error

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..values.errors import StoreFailed
+from ..values.store_address import StoreAddress, make_local_path
 
 LONGEST_FOLDER = 70
 """The maximum length of a directory's path in bytes: socket paths are limited to 107, and file names need up to 34."""
@@ -99,15 +100,15 @@ def send_wakeup(folder: Path, kind: WaiterKind) -> None:
     sender.close()
 
 
-def ensure_socket_folder(store: Path) -> Path:
+def ensure_socket_folder(store: StoreAddress) -> Path:
     """Return the private directory for a store's wakeup sockets, creating it if needed.
 
     It is next to the store, or in /tmp if that path is too long for a socket. It does not depend on the environment,
     because all processes that use the store must find the same directory. Raise StoreFailed if it cannot be created or
     is not private.
     """
-    whole = store.resolve()
-    folders = [whole.parent / f"{whole.name}-bells"]
+    whole = store.resolve() if isinstance(store, Path) else store.folder.resolve()
+    folders = [make_local_path(whole if isinstance(store, Path) else store, "bells")]
     if len(os.fsencode(folders[0])) > LONGEST_FOLDER:
         shared = Path("/tmp", f"podium-{os.getuid()}")
         folders = [shared, shared / sha256(os.fsencode(whole)).hexdigest()[:12]]

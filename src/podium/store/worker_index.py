@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
-from pathlib import Path
 from typing import NamedTuple
 
+from ..values.store_address import StoreAddress
 from ..values.worker_task import WorkerTask
-from .sqlite.schema import open_connection, open_for_reading, translate_sqlite_errors
+from .sql_connection import Statement
+from .store_connection import open_connection, open_for_reading, translate_errors
 from .store_lock import hold_lock
-from .writer import Statement
 
-STOP = '{"type":"stop_asked"%'
+STOP = b'{"type":"stop_asked"'
 
 
 class WorkerRow(NamedTuple):
@@ -42,7 +42,7 @@ def build_worker_insert(run: str, worker_task: WorkerTask) -> Statement:
 class WorkerIndex:
     """The workers in a store."""
 
-    def __init__(self, store: Path) -> None:
+    def __init__(self, store: StoreAddress) -> None:
         self._store = store
 
     @asynccontextmanager
@@ -53,7 +53,7 @@ class WorkerIndex:
 
     def list_open(self) -> list[WorkerRow]:
         """Return the workers whose end is not recorded, in the order in which they were started."""
-        return self._query_rows("WHERE worker.is_open", ())
+        return self._query_rows("WHERE worker.is_open = 1", ())
 
     def list_all(self, root: str | None = None) -> list[WorkerRow]:
         """Return every worker, in one repository or in all, in the order in which they were started."""
@@ -74,23 +74,23 @@ class WorkerIndex:
 
     def mark_closed(self, run: str) -> None:
         """Record that a worker's run has ended."""
-        with translate_sqlite_errors(self._store), closing(open_connection(self._store, create=False)) as connection:
+        with translate_errors(self._store), closing(open_connection(self._store, create=False)) as connection:
             connection.execute("UPDATE worker SET is_open = 0 WHERE run = ?", (run,))
 
     def list_stop_requested(self) -> set[str]:
         """Return the runs of the open workers that somebody has asked to stop."""
-        with translate_sqlite_errors(self._store), closing(open_for_reading(self._store)) as connection:
+        with translate_errors(self._store), closing(open_for_reading(self._store)) as connection:
             asked = connection.execute(
                 "SELECT DISTINCT worker.run FROM worker JOIN mail ON mail.run = worker.run"
-                " WHERE worker.is_open AND CAST(mail.line AS TEXT) LIKE ?",
-                (STOP,),
+                " WHERE worker.is_open = 1 AND substr(mail.line, 1, ?) = ?",
+                (len(STOP), STOP),
             )
             return {str(row[0]) for row in asked}
 
     def _query_rows(self, which: str, values: tuple[str, ...]) -> list[WorkerRow]:
         if not self._store.exists():
             return []
-        with translate_sqlite_errors(self._store), closing(open_for_reading(self._store)) as connection:
+        with translate_errors(self._store), closing(open_for_reading(self._store)) as connection:
             rows = connection.execute(
                 "SELECT worker.run, worker.root, worker.branch, worker.is_open FROM worker"
                 f" JOIN run ON run.id = worker.run {which} ORDER BY run.created, worker.run",

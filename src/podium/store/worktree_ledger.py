@@ -6,7 +6,6 @@ that a crash never leaves an unknown folder. The ledger does not record the stat
 
 from __future__ import annotations
 
-import sqlite3
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, closing
@@ -16,7 +15,9 @@ from typing import Literal, TypeVar
 
 from anyio import to_thread
 
-from .sqlite.schema import open_connection, translate_sqlite_errors
+from ..values.store_address import StoreAddress
+from .sql_connection import SqlConnection
+from .store_connection import open_connection, translate_errors
 from .store_lock import hold_lock
 
 WorktreeState = Literal["making", "ready", "removing", "gone"]
@@ -51,7 +52,7 @@ class WorktreeRow:
 class Ledger:
     """The worktrees in a store. Every change is on disk when the call returns."""
 
-    def __init__(self, store: Path) -> None:
+    def __init__(self, store: StoreAddress) -> None:
         self.store = store
 
     async def record_new(
@@ -59,15 +60,15 @@ class Ledger:
     ) -> WorktreeRow | None:
         """Record that a worktree is about to be created, and return its row; None if its path or branch is taken."""
 
-        def insert_row(connection: sqlite3.Connection) -> WorktreeRow | None:
+        def insert_row(connection: SqlConnection) -> WorktreeRow | None:
             values = (str(path), str(repository), branch, base, run, is_new_branch, time.time())
             # A conflict is not a store error: the return value reports it.
             made = connection.execute(
-                "INSERT OR IGNORE INTO worktree (path, repository, branch, base, run, git_dir, is_new_branch, state,"
-                " created, size) VALUES (?, ?, ?, ?, ?, '', ?, 'making', ?, 0)",
+                "INSERT INTO worktree (path, repository, branch, base, run, git_dir, is_new_branch, state,"
+                " created, size) VALUES (?, ?, ?, ?, ?, '', ?, 'making', ?, 0) ON CONFLICT DO NOTHING RETURNING id",
                 values,
-            )
-            return _query_worktrees(connection, "id = ?", (made.lastrowid,))[0] if made.rowcount == 1 else None
+            ).fetchone()
+            return None if made is None else _query_worktrees(connection, "id = ?", made)[0]
 
         return await self._run_in_thread(insert_row, create=True)
 
@@ -76,7 +77,7 @@ class Ledger:
     ) -> WorktreeRow:
         """Record a worktree's new state, and return its updated row."""
 
-        def update_state(connection: sqlite3.Connection) -> WorktreeRow:
+        def update_state(connection: SqlConnection) -> WorktreeRow:
             connection.execute(
                 "UPDATE worktree SET state = ?, git_dir = coalesce(?, git_dir), size = coalesce(?, size) WHERE id = ?",
                 (state, None if git_dir is None else str(git_dir), size, worktree.id),
@@ -88,7 +89,7 @@ class Ledger:
     async def record_size(self, worktree: WorktreeRow, size: int) -> None:
         """Record a worktree's current size, unless it is being created or removed."""
 
-        def update_size(connection: sqlite3.Connection) -> None:
+        def update_size(connection: SqlConnection) -> None:
             connection.execute("UPDATE worktree SET size = ? WHERE id = ? AND state = 'ready'", (size, worktree.id))
 
         await self._run_in_thread(update_size, create=False)
@@ -98,7 +99,7 @@ class Ledger:
         if not self.store.exists():
             return []
 
-        def select_rows(connection: sqlite3.Connection) -> list[WorktreeRow]:
+        def select_rows(connection: SqlConnection) -> list[WorktreeRow]:
             if repository is None:
                 return _query_worktrees(connection, "state != 'gone'", ())
             return _query_worktrees(connection, "state != 'gone' AND repository = ?", (str(repository),))
@@ -115,16 +116,16 @@ class Ledger:
         async with hold_lock(self.store, "worktrees", doing="creating or removing worktrees") as lock:
             yield lock
 
-    async def _run_in_thread(self, work: Callable[[sqlite3.Connection], T], *, create: bool) -> T:
+    async def _run_in_thread(self, work: Callable[[SqlConnection], T], *, create: bool) -> T:
         def run_work() -> T:
-            with translate_sqlite_errors(self.store), closing(open_connection(self.store, create=create)) as connection:
-                connection.execute("PRAGMA synchronous = FULL")
+            with translate_errors(self.store), closing(open_connection(self.store, create=create)) as connection:
+                connection.set_durable(True)
                 return work(connection)
 
         return await to_thread.run_sync(run_work)
 
 
-def _query_worktrees(connection: sqlite3.Connection, where: str, values: tuple[object, ...]) -> list[WorktreeRow]:
+def _query_worktrees(connection: SqlConnection, where: str, values: tuple[object, ...]) -> list[WorktreeRow]:
     rows = connection.execute(f"SELECT {COLUMNS} FROM worktree WHERE {where} ORDER BY id", values)
     return [
         WorktreeRow(

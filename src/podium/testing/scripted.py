@@ -27,7 +27,7 @@ from ..roster.discovery import load_roster
 from ..setup.settings import Settings
 from ..store.fault_injection import refuse_after
 from ..store.reader import StoreReader
-from ..store.sqlite.schema import open_connection
+from ..store.store_connection import open_connection
 from ..values.agent import Agent
 from ..values.errors import Mistake, OutsideFailed, PodiumError
 from ..values.event import Entry, Event, RunStarted, event_kind

@@ -9,12 +9,12 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from math import inf
-from pathlib import Path
 
 from anyio import Event, move_on_after, to_thread
 
 from ..core.open_requests import compute_seconds_left
 from ..store.answering_clients import list_clients
+from ..values.store_address import StoreAddress
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,7 +30,7 @@ class PendingRequest:
 class ApprovalDeadlines:
     """The deadlines of all requests from one store's workers."""
 
-    def __init__(self, store: Path) -> None:
+    def __init__(self, store: StoreAddress) -> None:
         self._store = store
         self._open: dict[str, PendingRequest] = {}
         self._clients_since: dict[str, float] = {}

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from ..store.wakeup import ensure_socket_folder
 from ..values.errors import PodiumError
+from ..values.store_address import StoreAddress
 
 SOCKET_NAME = "commander"
 BACKLOG = 128
@@ -27,7 +28,7 @@ class SocketInUse(PodiumError):
     """The socket cannot be opened, usually because another commander owns it."""
 
 
-def commander_socket_path(store: Path) -> Path:
+def commander_socket_path(store: StoreAddress) -> Path:
     """Return the path of a commander's socket. Create its folder, accessible only to its owner, if necessary."""
     return ensure_socket_folder(store) / SOCKET_NAME
 

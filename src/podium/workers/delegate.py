@@ -25,6 +25,7 @@ from ..store.worktree_ledger import Ledger
 from ..values.agent import Agent
 from ..values.errors import Mistake, StoreCorrupt
 from ..values.event import RunEnded
+from ..values.store_address import StoreAddress, format_store_setting
 from ..values.worker_task import WorkerTask
 from ..workspace.git.branch import must_not_overlap_branches
 from ..workspace.git.repository import Repository
@@ -90,7 +91,7 @@ async def delegate_to_worker(
 
 
 async def _place_checkout(
-    store: Path,
+    store: StoreAddress,
     worker_index: WorkerIndex,
     repository: Repository,
     worker_task: WorkerTask,
@@ -141,7 +142,7 @@ async def enqueue_worker_run(
 
 
 async def _choose_checkout_path(
-    store: Path, worker_index: WorkerIndex, of: Worktrees, branch: str, base: str, *, is_shared: bool
+    store: StoreAddress, worker_index: WorkerIndex, of: Worktrees, branch: str, base: str, *, is_shared: bool
 ) -> Path:
     """Return the path for a worker's checkout, which its team may share. Raise Mistake if it cannot be created."""
     root = str(of.repository.main_folder)
@@ -159,7 +160,7 @@ async def _choose_checkout_path(
     return path
 
 
-def _find_shared_checkout(store: Path, worker_index: WorkerIndex, root: str, branch: str) -> Path | None:
+def _find_shared_checkout(store: StoreAddress, worker_index: WorkerIndex, root: str, branch: str) -> Path | None:
     """Return the path of the checkout that workers on a branch share, or None. The checkout may not exist yet."""
     with StoreReader(store) as reader:
         worker_tasks = [
@@ -171,7 +172,7 @@ def _find_shared_checkout(store: Path, worker_index: WorkerIndex, root: str, bra
     )
 
 
-def _is_branch_taken(store: Path, worker_index: WorkerIndex, root: str, branch: str) -> bool:
+def _is_branch_taken(store: StoreAddress, worker_index: WorkerIndex, root: str, branch: str) -> bool:
     """Return whether a branch belongs to a worker that has not ended. The worker may not have started yet."""
     with StoreReader(store) as reader:
         return any(
@@ -187,7 +188,7 @@ def _is_on_branch(summary: RunSummary) -> bool:
     return worker_task is not None and worker_task.has_checkout and not isinstance(summary.last.event, RunEnded)
 
 
-def _list_other_tasks(store: Path, worker_index: WorkerIndex, root: str, branch: str) -> list[WorkerTask]:
+def _list_other_tasks(store: StoreAddress, worker_index: WorkerIndex, root: str, branch: str) -> list[WorkerTask]:
     """Return the tasks of unfinished workers that use, or will use, a checkout of another branch or repository."""
     found: list[WorkerTask] = []
     with StoreReader(store) as reader:
@@ -236,7 +237,7 @@ def start_commander(
         sys.executable,
         # Without -P, a module in the current folder could shadow one of Podium's.
         [sys.executable, "-P", "-m", "podium.processes.commander_main", *([delivery.run] if delivery else [])],
-        {**environ, "PODIUM_HOME": str(settings.home), "PODIUM_STORE": str(settings.store)},
+        {**environ, "PODIUM_HOME": str(settings.home), "PODIUM_STORE": format_store_setting(settings.store)},
         file_actions=[
             (os.POSIX_SPAWN_DUP2, delivery.descriptor, 0)
             if delivery

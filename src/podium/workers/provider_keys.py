@@ -24,6 +24,7 @@ from msgspec import Struct
 
 from ..store.wakeup import ensure_socket_folder
 from ..values.errors import OutsideFailed
+from ..values.store_address import StoreAddress
 from .commander_socket import commander_socket_path
 
 MAX_KEYS_BYTES = 65536
@@ -42,7 +43,7 @@ class ProviderKeys(Struct, frozen=True):
     environ: dict[str, str]
 
 
-def send_keys(store: Path, run: str, environ: Mapping[str, str]) -> bool:
+def send_keys(store: StoreAddress, run: str, environ: Mapping[str, str]) -> bool:
     """Send a run's keys to the commander of a store. Return whether a running commander has received them."""
     path = _keys_socket_path(store)
     with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ours:
@@ -57,7 +58,7 @@ def send_keys(store: Path, run: str, environ: Mapping[str, str]) -> bool:
 class KeyReceiver:
     """Receives keys for a commander. Only the process that owns the commander's socket may open a receiver."""
 
-    def __init__(self, store: Path) -> None:
+    def __init__(self, store: StoreAddress) -> None:
         self._store = store
         self._path = _keys_socket_path(store)
         self._keys: dict[str, dict[str, str]] = {}
@@ -109,7 +110,7 @@ class KeyReceiver:
                     self._keys[keys.run] = keys.environ
 
 
-def _keys_socket_path(store: Path) -> Path:
+def _keys_socket_path(store: StoreAddress) -> Path:
     return commander_socket_path(store).with_suffix(".keys")
 
 
@@ -121,7 +122,7 @@ class KeyDelivery(NamedTuple):
 
 
 @contextmanager
-def announce_keys(store: Path, run: str = "") -> Iterator[KeyDelivery]:
+def announce_keys(store: StoreAddress, run: str = "") -> Iterator[KeyDelivery]:
     """Register a delivery of keys for a run until the block ends. The run need not exist yet."""
     run = run or secrets.token_hex(6)
     path = _delivery_lock_path(store, run)
@@ -136,7 +137,7 @@ def announce_keys(store: Path, run: str = "") -> Iterator[KeyDelivery]:
         os.close(descriptor)
 
 
-def is_delivery_pending(store: Path, run: str) -> bool:
+def is_delivery_pending(store: StoreAddress, run: str) -> bool:
     """Return whether a delivery of keys is registered for a run."""
     path = _delivery_lock_path(store, run)
     try:
@@ -154,12 +155,12 @@ def is_delivery_pending(store: Path, run: str) -> bool:
         os.close(descriptor)
 
 
-def finish_delivery(store: Path, run: str) -> None:
+def finish_delivery(store: StoreAddress, run: str) -> None:
     """Unregister the key delivery that this process inherited."""
     with Path(os.devnull).open() as nothing:
         os.dup2(nothing.fileno(), 0)
     _delivery_lock_path(store, run).unlink(missing_ok=True)
 
 
-def _delivery_lock_path(store: Path, run: str) -> Path:
+def _delivery_lock_path(store: StoreAddress, run: str) -> Path:
     return ensure_socket_folder(store) / f"keys-{run}"

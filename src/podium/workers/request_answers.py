@@ -10,7 +10,6 @@ from __future__ import annotations
 import time
 from functools import partial
 from math import inf
-from pathlib import Path
 
 from anyio import to_thread
 
@@ -19,6 +18,7 @@ from ..store.mailbox import post_to_mailbox
 from ..store.open_requests import find_open_permission
 from ..values.errors import PodiumError
 from ..values.event import PermissionAnswered, PermissionAsked
+from ..values.store_address import StoreAddress
 from .active_worker import ActiveWorker
 from .answer_deadlines import ApprovalDeadlines
 from .current_rules import COMMANDER, decide_by_rules
@@ -31,7 +31,7 @@ class RequestAnswers:
     """Answers the requests from one commander's workers."""
 
     def __init__(
-        self, store: Path, settings_cache: SettingsCache, logs: WorkerLogs, notifications: WorkerNotifications
+        self, store: StoreAddress, settings_cache: SettingsCache, logs: WorkerLogs, notifications: WorkerNotifications
     ) -> None:
         self._store = store
         self._notifications = notifications

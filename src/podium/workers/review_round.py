@@ -18,6 +18,7 @@ from ..store.reader import StoreReader
 from ..store.worker_index import WorkerIndex
 from ..values.errors import RunOver
 from ..values.plain_text import escape_unprintable, fence_output
+from ..values.store_address import StoreAddress
 from ..views.worker_state import WorkerState
 from ..workspace.git.repository import Repository
 from ..workspace.git.revision import branch_tip
@@ -37,7 +38,7 @@ class SentReview:
     text: str
 
 
-def send_review(store: Path, worker: WorkerState, review: str, *, by: str = "", ref: str = "") -> SentReview:
+def send_review(store: StoreAddress, worker: WorkerState, review: str, *, by: str = "", ref: str = "") -> SentReview:
     """Send a review to a worker that has not ended. A review with a known `ref` is not sent again.
 
     Raise RunOver if the worker has ended.

@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 
 from ..store.reader import RunSummary, StoreReader
 from ..store.worker_index import WorkerIndex
 from ..values.errors import StoreCorrupt
 from ..values.event import KINDS, Entry, RunEnded, RunPaused, RunResumed, RunStarted, decode_entry
 from ..values.request import describe_outcome
+from ..values.store_address import StoreAddress
 from .worker_queue import Job, RunStatus, StartPlan, plan_worker_starts
 
 
@@ -48,7 +48,9 @@ class UnfinishedWorkers:
         return any(self.statuses[run] == "taken" for run in self.started)
 
 
-def load_unfinished_workers(store: Path, *, ours: Collection[str], excluded: Collection[str] = ()) -> UnfinishedWorkers:
+def load_unfinished_workers(
+    store: StoreAddress, *, ours: Collection[str], excluded: Collection[str] = ()
+) -> UnfinishedWorkers:
     """Load the unfinished workers. `ours` are the runs of this commander's workers; runs in `excluded` are ignored.
 
     Workers that turn out to have ended are marked as closed in the index.
@@ -79,7 +81,7 @@ def load_unfinished_workers(store: Path, *, ours: Collection[str], excluded: Col
     return UnfinishedWorkers(started=started, statuses=statuses, end_texts=end_texts, stop_requested=stop_requested)
 
 
-def has_work(store: Path, excluded: Collection[str] = ()) -> bool:
+def has_work(store: StoreAddress, excluded: Collection[str] = ()) -> bool:
     """Return whether a commander is needed, because a worker must be started, stopped, ended as failed or watched."""
     unfinished = load_unfinished_workers(store, ours=(), excluded=excluded)
     return any(unfinished.plan_starts(most=1)) or unfinished.has_taken_runs or bool(unfinished.stop_requested)
@@ -111,7 +113,7 @@ def derive_run_status(last: Entry) -> RunStatus:
             return "open"
 
 
-def was_paused_by(store: Path, run: str, pid: int) -> bool:
+def was_paused_by(store: StoreAddress, run: str, pid: int) -> bool:
     """Return whether the run was paused after process `pid` resumed it, even if it was resumed again later."""
     is_paused = False
     with StoreReader(store) as reader:

@@ -12,6 +12,7 @@ from ..setup.worktree_setup import make_worktree_hook
 from ..store.worktree_ledger import Ledger
 from ..values.errors import Mistake, PodiumError
 from ..values.event import RunStarted, WorkCommitted, WorkerPlaced
+from ..values.store_address import StoreAddress
 from ..values.worker_task import WorkerTask
 from ..workspace.git.repository import Checkout, Repository
 from ..workspace.git.revision import branch_tips, contains_commit, must_contain_commits
@@ -59,7 +60,7 @@ async def ensure_worker_checkout(
     return await of.create(worker_task.branch, base=base, at=Path(worker_task.path), run=owner, setup=setup)
 
 
-async def record_checkout_size(store: Path, checkout: Checkout | None) -> None:
+async def record_checkout_size(store: StoreAddress, checkout: Checkout | None) -> None:
     """Record the disk usage of a worker's checkout after the worker has finished."""
     if checkout is None:
         return

@@ -7,7 +7,6 @@ follow the worker.
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 from anyio import to_thread
 
@@ -15,6 +14,7 @@ from ..runs.notifier import Notifier
 from ..store.reader import StoreReader
 from ..values.errors import PodiumError
 from ..values.event import RunStarted
+from ..values.store_address import StoreAddress
 from ..views.notification import Notification, notify_of_end
 from .worker_logs import WorkerLogs
 
@@ -22,7 +22,7 @@ from .worker_logs import WorkerLogs
 class WorkerNotifications:
     """Sends notifications about a commander's workers."""
 
-    def __init__(self, store: Path, notifier: Notifier, logs: WorkerLogs) -> None:
+    def __init__(self, store: StoreAddress, notifier: Notifier, logs: WorkerLogs) -> None:
         self._store = store
         self._notifier = notifier
         self._logs = logs

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterable
-from pathlib import Path
 
 from ..core.timeline import Timeline
 from ..setup.preflight import require_not_ended
@@ -14,6 +13,7 @@ from ..store.run_store import RunStore
 from ..store.wakeup import ensure_socket_folder, send_wakeup
 from ..values.errors import Mistake
 from ..values.event import RunResumed, decode_entry
+from ..values.store_address import StoreAddress
 from ..views.worker_state import INACTIVE_STATUSES, WorkerState
 from .delegate import start_commander
 
@@ -34,7 +34,7 @@ async def resume_workers(settings: Settings, workers: Iterable[WorkerState]) -> 
     return selected
 
 
-async def mark_runs_resumed(store: Path, runs: list[str]) -> None:
+async def mark_runs_resumed(store: StoreAddress, runs: list[str]) -> None:
     """Record that paused runs are resumed, and release them for a commander. Raise RunOver if one has ended."""
     async with RunStore(store) as opened:
         for run in runs:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import anyio
@@ -20,6 +19,7 @@ from ...store.reader import RunSummary, StoreReader
 from ...values.agent import Budget
 from ...values.errors import Mistake
 from ...values.event import SCHEMA, BudgetChanged, Entry, Noticed, RunEnded
+from ...values.store_address import StoreAddress
 from ...views.run_report import Report
 from ..terminal.budget_text import BudgetParamType, format_limits
 from ..terminal.text import as_json, format_duration, format_usage, print_to_stderr
@@ -47,7 +47,7 @@ def budget_command(run: str, limits: Budget | None, is_json: bool) -> None:
         click.echo(as_json(budget_fields(report)) if is_json else format_budget(report))
 
 
-def change_budget(store: Path, summary: RunSummary, limits: Budget) -> str:
+def change_budget(store: StoreAddress, summary: RunSummary, limits: Budget) -> str:
     """Change the limits of a run and return a message for the user. Raise Mistake if they cannot be changed."""
     run = summary.id
     if is_over(summary):
@@ -91,7 +91,7 @@ def describe_effective_time(limits: Budget) -> str:
 
 
 async def wait_for_reply(
-    store: Path, run: str, after: int, change: BudgetChanged
+    store: StoreAddress, run: str, after: int, change: BudgetChanged
 ) -> BudgetChanged | Noticed | RunEnded | None:
     """Wait until the run's process replies to a change. Return None if the process exits without a reply."""
     with StoreReader(store) as reader:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 import anyio
 import click
@@ -16,6 +15,7 @@ from ...runs.run_wait import POLL_SECONDS
 from ...setup.settings import Settings
 from ...store.follower import Follower
 from ...store.reader import StoreReader
+from ...values.store_address import StoreAddress
 from ...views.run_view import RunView
 from ..terminal.follow_run import REFRESH_SECONDS, RunEnding
 from ..terminal.outcome_text import result_fields
@@ -51,7 +51,9 @@ def follow_command(run: str, **output: bool) -> int:
     return code
 
 
-async def follow_until_end(store: Path, run: str, run_view: RunView, view: ProgressView, notices: RunNotices) -> None:
+async def follow_until_end(
+    store: StoreAddress, run: str, run_view: RunView, view: ProgressView, notices: RunNotices
+) -> None:
     """Show the entries of a run until it ends or pauses, or until no process is working on it any more."""
     begun = time.time()
 

@@ -7,7 +7,6 @@ import time
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from difflib import get_close_matches
-from pathlib import Path
 
 import anyio
 import click
@@ -20,6 +19,7 @@ from ...store.follower import Follower
 from ...store.reader import StoreReader
 from ...values.errors import NoSuchRun, StoreCorrupt
 from ...values.event import KINDS, Entry, decode_entry
+from ...values.store_address import StoreAddress
 from ...views.entry_filter import EntryFilter
 from ..terminal.entry_text import format_entry, format_entry_json
 from ..terminal.terminal_notifier import make_terminal_notifier
@@ -101,7 +101,7 @@ def select_entries(reader: StoreReader, run: str, wanted: EntryFilter, *, after:
         return map(decode_entry, index.find_lines(run, wanted, after=after))
 
 
-def print_newest_entries(store: Path, wanted: EntryFilter, *, most: int, is_jsonl: bool) -> None:
+def print_newest_entries(store: StoreAddress, wanted: EntryFilter, *, most: int, is_jsonl: bool) -> None:
     """Print the newest entries of all runs. Raise StoreCorrupt at the end if one of them is damaged."""
     if not store.exists():
         raise NoSuchRun(NO_RUNS)
@@ -126,7 +126,7 @@ def print_newest_entries(store: Path, wanted: EntryFilter, *, most: int, is_json
 
 
 async def follow_timeline(
-    store: Path, run: str, after: int, show: Callable[[Entry], None], notices: RunNotices
+    store: StoreAddress, run: str, after: int, show: Callable[[Entry], None], notices: RunNotices
 ) -> None:
     """Show the existing entries and then each new entry. Only new entries can cause notifications."""
     begun = time.time()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import click
@@ -18,6 +17,7 @@ from ...values.errors import Mistake
 from ...values.event import SCHEMA, QuestionAnswered, QuestionAsked
 from ...values.operation_path import parse_agent_name
 from ...values.plan import WorkPlan
+from ...values.store_address import StoreAddress, find_local_folder
 from ...views.plan_text import format_plan
 from ...views.work_fields import work_fields
 from ...views.work_progress import TeamWork
@@ -70,7 +70,7 @@ def _is_plan(one: OpenRequest) -> bool:
     return isinstance(one.asked, QuestionAsked) and one.asked.kind == "plan" and one.asked.plan is not None
 
 
-def edit_plan(store: Path, run: WorkRun, one: OpenRequest) -> int:
+def edit_plan(store: StoreAddress, run: WorkRun, one: OpenRequest) -> int:
     """Open a waiting plan of a run in the editor, and approve the plan that the user saves. Return the exit code.
 
     Raise Mistake, and keep the text in a file, if the edited plan is invalid.
@@ -89,7 +89,7 @@ def edit_plan(store: Path, run: WorkRun, one: OpenRequest) -> int:
     try:
         changed = parse_plan_document(edited, plan.goal, members, done=done)
     except Mistake as error:
-        kept = store.parent / f"plan-{run.id}.yaml"
+        kept = find_local_folder(store) / f"plan-{run.id}.yaml"
         kept.write_text(edited, encoding="utf-8")
         raise Mistake(f"{error}; your changes are kept in {kept}, and the plan still waits for approval") from None
     answered = QuestionAnswered(

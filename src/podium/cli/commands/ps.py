@@ -16,6 +16,7 @@ from ...store.group_rows import Groups
 from ...store.reader import RunList, RunSummary
 from ...system.locations import format_path
 from ...values.event import SCHEMA
+from ...values.store_address import StoreAddress
 from ...views.run_groups import Arrangement, Group, GroupedRun, GroupSection, build_sections
 from ..terminal import exit_codes
 from ..terminal.text import (
@@ -68,7 +69,7 @@ def ps_command(is_all: bool, is_flat: bool, is_json: bool) -> int:
     return exit_codes.INTEGRITY if damaged else 0
 
 
-def _read_runs(store: Path) -> tuple[RunList, Arrangement]:
+def _read_runs(store: StoreAddress) -> tuple[RunList, Arrangement]:
     if not store.exists():
         return RunList([], []), Arrangement()
     with open_reader(store) as reader, Groups(store) as groups:

@@ -15,6 +15,7 @@ from ...store.sqlite.progress_files import accept_lost_entries, require_intact_r
 from ...values.errors import RunHeld
 from ...values.event import SCHEMA, RunStarted
 from ...values.plain_text import format_count
+from ...values.store_address import StoreAddress
 from ...views.worker_state import WorkerState
 from ..terminal import exit_codes
 from ..terminal.command_options import build_overrides, no_sandbox_option, park_option, permissions_option
@@ -86,7 +87,7 @@ def resume_command(
     return code
 
 
-def _require_intact_run(store: Path, run: str, *, accepts_loss: bool) -> None:
+def _require_intact_run(store: StoreAddress, run: str, *, accepts_loss: bool) -> None:
     """Raise StoreCorrupt if a run was altered or has lost entries. With `accepts_loss`, lost entries are accepted."""
     with open_reader(store) as reader:
         rows = reader.read_rows(run)
@@ -120,7 +121,7 @@ def load_run_settings(settings: Settings, started: RunStarted, overrides: dict[s
     return Settings.load(repo=Path(find_main_folder(started)), store=settings.store, **overrides)
 
 
-def _load_workers(store: Path, runs: list[str]) -> list[WorkerState]:
+def _load_workers(store: StoreAddress, runs: list[str]) -> list[WorkerState]:
     """Return the states of the workers among the given runs."""
     if not runs:
         return []

@@ -17,6 +17,7 @@ from ...setup.settings import Settings
 from ...system.locations import find_repo
 from ...values.agent import Budget, Mode
 from ...values.event import SCHEMA
+from ...values.store_address import StoreAddress
 from ..terminal import exit_codes
 from ..terminal.budget_text import BudgetParamType
 from ..terminal.command_options import (
@@ -122,7 +123,7 @@ def follow_new_run(
     return _print_ending(shown, ending, settings.store, real_settings)
 
 
-def _print_ending(shown: OutputOptions, ending: RunEnding, store: Path, real_settings: Settings | None) -> int:
+def _print_ending(shown: OutputOptions, ending: RunEnding, store: StoreAddress, real_settings: Settings | None) -> int:
     """Print how a run ended and return the exit code. With `real_settings`, also print what the real run would cost."""
     code = shown.print_ending(ending)
     fields = result_fields(ending.result)

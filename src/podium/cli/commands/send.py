@@ -13,6 +13,7 @@ from ...store.mailbox import post_to_mailbox
 from ...store.reader import StoreReader
 from ...values.attachment import read_attachments
 from ...values.event import MessageReceived
+from ...values.store_address import StoreAddress
 from ..terminal.command_options import read_text_argument
 from ..terminal.text import print_to_stderr
 
@@ -53,7 +54,7 @@ def send_command(run: str, text: str, paths: tuple[Path, ...]) -> None:
         )
 
 
-def find_run_and_agent(store: Path, reader: StoreReader, recipient: str) -> tuple[str, str]:
+def find_run_and_agent(store: StoreAddress, reader: StoreReader, recipient: str) -> tuple[str, str]:
     """Return the run id and the agent in `RUN/AGENT` or `BRANCH/AGENT`. The agent is empty if it is not given."""
     branch, _, last = recipient.rpartition("/")
     if id := find_worker_run(store, recipient):

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import getpass
-from pathlib import Path
 
 from ...core.open_requests import Answered
 from ...runs.run_lookup import derive_run_state
 from ...store.closed_requests import as_answered_error
 from ...store.open_requests import OpenRequest, answer_request
 from ...values.event import Channel
+from ...values.store_address import StoreAddress
 from . import exit_codes
 from .terminal_input import is_called_remotely
 from .text import print_to_stderr
 
 
-def submit_answer(store: Path, one: OpenRequest, new_answer: Answered) -> int:
+def submit_answer(store: StoreAddress, one: OpenRequest, new_answer: Answered) -> int:
     """Submit an answer, print a confirmation and return the exit code. Raise AlreadyAnswered if it is not the first."""
     counts = answer_request(store, one, new_answer)
     if counts != new_answer:

@@ -37,6 +37,7 @@ from ...values.event import (
 )
 from ...values.operation_path import parse_agent_name
 from ...values.plain_text import format_count
+from ...values.store_address import StoreAddress
 from ...views.request_text import escape_hidden_text, escape_in_line, format_request_lines
 from .answer_report import get_username
 from .run_display import ProgressView
@@ -129,7 +130,7 @@ class RequestPrompter:
         keyboard: Keyboard,
         *,
         home: Path,
-        store: Path,
+        store: StoreAddress,
         tell: Callable[[str], object] | None = None,
         channel: Channel = "terminal",
     ) -> None:

@@ -16,6 +16,7 @@ from ...runs.worker_lookup import load_worker_states
 from ...store.reader import RunSummary
 from ...system.locations import format_path
 from ...values.plain_text import format_count
+from ...values.store_address import StoreAddress
 from ...views.worker_state import INACTIVE_STATUSES, WorkerState
 from .text import escape_for_terminal, fit_columns, format_age, print_to_stderr
 
@@ -43,7 +44,7 @@ class ResumableRuns(NamedTuple):
         return ResumableRuns(own=self.own[number - 1 : number]) if number <= len(self.own) else self._replace(own=())
 
 
-def find_resumable_runs(store: Path) -> ResumableRuns:
+def find_resumable_runs(store: StoreAddress) -> ResumableRuns:
     """Return the runs that have not ended and on which no process is working, except those that cannot be read."""
     if not store.exists():
         return ResumableRuns()

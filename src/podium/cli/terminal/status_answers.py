@@ -6,7 +6,6 @@ An answer to a plan, decision or review contains the digest of the text that was
 from __future__ import annotations
 
 import time
-from pathlib import Path
 
 from ...core.open_requests import Answered
 from ...runs.inbox import resolve_choice
@@ -15,6 +14,7 @@ from ...store.open_requests import OpenRequest, answer_request
 from ...values.errors import Mistake, PodiumError
 from ...values.event import Channel, PermissionAnswered, PermissionAsked, QuestionAnswered, QuestionAsked
 from ...values.plain_text import truncate_text
+from ...values.store_address import StoreAddress
 from .answer_report import get_username
 
 CHANNEL: Channel = "terminal"
@@ -80,7 +80,7 @@ def _make_answer(asked: QuestionAsked, text: str) -> QuestionAnswered:
     return QuestionAnswered(id=asked.id, text=text, by=get_username(), digest=asked.digest, channel=CHANNEL)
 
 
-def submit_on_screen(store: Path, one: OpenRequest, given: Answered) -> str:
+def submit_on_screen(store: StoreAddress, one: OpenRequest, given: Answered) -> str:
     """Submit an answer, and return the message to show."""
     try:
         counts = answer_request(store, one, given)

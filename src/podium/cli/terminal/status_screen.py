@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from time import monotonic
 from typing import ClassVar, Literal, NamedTuple, NoReturn
 
@@ -24,6 +23,7 @@ from ...store.wakeup import WakeupSocket, ensure_socket_folder
 from ...values.errors import Mistake
 from ...values.event import PermissionAsked, QuestionAsked
 from ...values.plain_text import format_count
+from ...values.store_address import StoreAddress
 from ...views.request_text import escape_hidden_text
 from ..commands.approvals import format_request
 from .overview_text import NOTHING, format_statuses, format_waiting
@@ -80,7 +80,7 @@ class StatusScreen(App[None]):
         Binding("q", "quit", "quit"),
     ]
 
-    def __init__(self, store: Path, *, clock: Callable[[], float] = monotonic) -> None:
+    def __init__(self, store: StoreAddress, *, clock: Callable[[], float] = monotonic) -> None:
         super().__init__()
         self._store = store
         self._reader = OverviewReader(store)

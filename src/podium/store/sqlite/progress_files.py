@@ -2,7 +2,8 @@
 
 SQLite drops damaged transactions at the end of its write-ahead log without an error. A run resumed from the remaining
 entries would repeat the actions in the lost entries. So the position of the last entry that must survive power loss is
-also written to a separate small file, after the entry and before anything acts on it.
+also written to a separate small file, after the entry and before anything acts on it. A PostgreSQL server reports
+damage itself, so its stores have no such files.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from urllib.parse import quote, unquote
 from ...core.journal_rows import GENESIS, JournalRow, find_chain_break
 from ...values.errors import StoreCorrupt, StoreFailed
 from ...values.event import KINDS, ActionBegan
+from ...values.store_address import StoreAddress, make_local_path
 
 NO_PROGRESS_NOTICE = (
     "the progress file of this run is missing, for example because the store was restored from a copy; "
@@ -31,7 +33,7 @@ class Progress(NamedTuple):
     lost: int = 0
 
 
-def record_progress(store: Path, run: str, progress: Progress) -> None:
+def record_progress(store: StoreAddress, run: str, progress: Progress) -> None:
     """Write a run's progress file. Raise StoreFailed if it cannot be written."""
     path = _progress_path(store, run)
     line = f"{progress.seq:020} {progress.hash.hex()} {progress.lost:020}\n".encode()
@@ -49,7 +51,7 @@ def record_progress(store: Path, run: str, progress: Progress) -> None:
         raise StoreFailed(f"cannot write {path}: {error.strerror}; fix that, then resume the run") from error
 
 
-def read_progress(store: Path, run: str) -> Progress | None:
+def read_progress(store: StoreAddress, run: str) -> Progress | None:
     """Return the recorded progress of a run, or None if its file is missing or cannot be read."""
     try:
         seq, digest, lost = _progress_path(store, run).read_text().split()
@@ -58,7 +60,7 @@ def read_progress(store: Path, run: str) -> Progress | None:
         return None
 
 
-def find_recorded_run(store: Path, prefix: str) -> str | None:
+def find_recorded_run(store: StoreAddress, prefix: str) -> str | None:
     """Return a run id that starts with `prefix` and has a progress file, even if the store lost the run."""
     try:
         names = [unquote(path.name) for path in _progress_path(store, "").iterdir()]
@@ -78,13 +80,15 @@ def find_lost_entries(progress: Progress, rows: Sequence[JournalRow]) -> str | N
     return None
 
 
-def require_intact_run(store: Path, run: str, rows: Sequence[JournalRow]) -> str:
+def require_intact_run(store: StoreAddress, run: str, rows: Sequence[JournalRow]) -> str:
     """Raise StoreCorrupt if a run's entries were changed or lost. Return a notice for the user, or an empty string."""
     if (chain_break := find_chain_break(rows)) is not None:
         raise StoreCorrupt(
             f"run {run} has been altered or damaged: {chain_break}; it was not resumed, and nothing was changed. "
             f"Restore the store from a copy, or end the run with: podium stop {run}"
         )
+    if not isinstance(store, Path):
+        return ""
     progress = read_progress(store, run)
     if progress is None:
         is_recorded = any(row.kind == KINDS[ActionBegan] for row in rows)
@@ -100,13 +104,15 @@ def require_intact_run(store: Path, run: str, rows: Sequence[JournalRow]) -> str
     return ""
 
 
-def accept_lost_entries(store: Path, run: str, rows: Sequence[JournalRow]) -> None:
+def accept_lost_entries(store: StoreAddress, run: str, rows: Sequence[JournalRow]) -> None:
     """Record that a run continues without its lost entries."""
+    if not isinstance(store, Path):
+        return
     progress = read_progress(store, run)
     seq, digest = (rows[-1].seq, rows[-1].hash) if rows else (0, GENESIS)
     lost = 0 if progress is None else max(progress.seq - seq, 1)
     record_progress(store, run, Progress(seq, digest, lost))
 
 
-def _progress_path(store: Path, run: str) -> Path:
-    return store.with_name(f"{store.name}-progress") / quote(run, safe="")
+def _progress_path(store: StoreAddress, run: str) -> Path:
+    return make_local_path(store, "progress") / quote(run, safe="")

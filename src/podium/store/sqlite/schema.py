@@ -1,24 +1,19 @@
-"""Define the schema of a SQLite store, open connections to it, and migrate stores that an older release created."""
+"""Define the schema of a SQLite store, and migrate the schema of a store that an older release created."""
 
 from __future__ import annotations
 
-import os
 import re
 import sqlite3
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from pathlib import Path
-from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
 
 from ... import __version__
-from ...values.errors import LeaseLost, StoreCorrupt, StoreFailed
-from .progress_files import find_recorded_run
+from ...values.errors import StoreCorrupt, StoreFailed
 
-LOCK_SECONDS = 30.0
 APPLICATION = 0x506F6469
 """The application id that marks a SQLite file as a Podium store: "Podi"."""
 
@@ -171,94 +166,7 @@ MIGRATIONS = (
 )
 
 
-def open_connection(path: Path, *, create: bool) -> sqlite3.Connection:
-    """Open a connection to a store, and migrate the store if needed.
-
-    If there is no store, it is created. Without `create`, StoreFailed is raised instead.
-    """
-    try:
-        if not path.exists():
-            if not create:
-                raise StoreFailed(f"no store at {path} yet; the first run creates it")
-            path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
-    except OSError as error:
-        raise StoreFailed(f"cannot create or open the store {path}: {error.strerror}") from error
-    with translate_sqlite_errors(path):
-        connection = sqlite3.connect(path, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False)
-        try:
-            # Read before writing anything: a file from another program or a newer release is not changed.
-            version = _read_store_version(connection, path)
-            _require_known_version(connection, version, path)
-            _prepare_for_writing(connection, version, path)
-        except BaseException:
-            connection.close()
-            raise
-        return connection
-
-
-def open_for_reading(path: Path) -> sqlite3.Connection:
-    """Open a connection for reading. An older store is migrated first.
-
-    Raise StoreFailed if there is no store, and StoreCorrupt if the store has lost its content.
-    """
-    if not path.exists():
-        raise StoreFailed(f"no store at {path} yet; the first run creates it")
-    with translate_sqlite_errors(path):
-        connection = _connect_read_only(path)
-        try:
-            version = _read_store_version(connection, path)
-            _require_known_version(connection, version, path)
-            if version == 0 and find_recorded_run(path, "") is not None:
-                raise StoreCorrupt(
-                    f"{path} is empty, although runs were written to it: its write-ahead log is damaged; nothing was "
-                    "changed. Restore the store from a copy, or move its files out of the way to start with a new one"
-                )
-        except BaseException:
-            connection.close()
-            raise
-    if version < len(MIGRATIONS):
-        connection.close()
-        return open_connection(path, create=False)
-    return connection
-
-
-def _connect_read_only(path: Path) -> sqlite3.Connection:
-    """Connect for reading. On a read-only medium, SQLite needs to know that the file does not change."""
-    address = f"file:{quote(str(path.absolute()))}?mode=ro"
-    connection = sqlite3.connect(address, uri=True, timeout=LOCK_SECONDS, isolation_level=None, check_same_thread=False)
-    try:
-        connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.OperationalError as error:
-        connection.close()
-        if "unable to open" not in str(error) or os.access(path.parent, os.W_OK):
-            raise
-        return sqlite3.connect(f"{address}&immutable=1", uri=True, isolation_level=None, check_same_thread=False)
-    return connection
-
-
-def _prepare_for_writing(connection: sqlite3.Connection, version: int, path: Path) -> None:
-    """Set up a connection for writing, and migrate an older store. Raise StoreFailed if that store is read-only."""
-    try:
-        _enable_wal(connection)
-        connection.execute("PRAGMA synchronous = NORMAL")
-        if version < len(MIGRATIONS):
-            _migrate_schema(connection)
-    except sqlite3.OperationalError as error:
-        if not 0 < version < len(MIGRATIONS) or not _is_read_only(error):
-            raise
-        raise StoreFailed(
-            f"{path} was written by an older Podium (store version {version}); this is Podium {__version__}, which "
-            f"must update it to version {len(MIGRATIONS)} first, but it cannot be written; make it writable, or copy "
-            "it and set PODIUM_STORE to the copy"
-        ) from error
-
-
-def _is_read_only(error: sqlite3.Error) -> bool:
-    return any(words in str(error) for words in ("readonly", "unable to open"))
-
-
-def _require_known_version(connection: sqlite3.Connection, version: int, path: Path) -> None:
+def require_known_version(connection: sqlite3.Connection, version: int, path: Path) -> None:
     """Raise StoreFailed if the store was written by a newer Podium."""
     if version > len(MIGRATIONS):
         raise StoreFailed(
@@ -295,7 +203,7 @@ def _parse_release(release: str) -> tuple[int, ...]:
     return tuple(int(number) for number in re.findall(r"\d+", release)[:3])
 
 
-def _read_store_version(connection: sqlite3.Connection, path: Path) -> int:
+def read_store_version(connection: sqlite3.Connection, path: Path) -> int:
     """Return the store's version, or 0 for an empty file. Raise StoreCorrupt if another program made the file."""
     connection.execute("BEGIN")
     try:
@@ -309,28 +217,12 @@ def _read_store_version(connection: sqlite3.Connection, path: Path) -> int:
     return version
 
 
-def _enable_wal(connection: sqlite3.Connection) -> None:
-    """Switch to write-ahead logging, retrying while other processes open the same new file.
-
-    SQLite ignores the busy timeout for this statement.
-    """
-    give_up = time.monotonic() + LOCK_SECONDS
-    while True:
-        try:
-            connection.execute("PRAGMA journal_mode = WAL")
-        except sqlite3.OperationalError as error:
-            if "locked" not in str(error) or time.monotonic() > give_up:
-                raise
-            time.sleep(0.01)
-        else:
-            return
-
-
 def _read_user_version(connection: sqlite3.Connection) -> int:
     return int(connection.execute("PRAGMA user_version").fetchone()[0])
 
 
-def _migrate_schema(connection: sqlite3.Connection) -> None:
+def migrate_schema(connection: sqlite3.Connection) -> None:
+    """Apply the migrations that the store does not have yet."""
     connection.execute("BEGIN IMMEDIATE")
     try:
         # Read again under the lock: another process may have migrated the store in the meantime.
@@ -354,25 +246,3 @@ def _split_statements(script: str) -> Iterator[str]:
         if sqlite3.complete_statement(statement):
             yield statement
             statement = ""
-
-
-@contextmanager
-def translate_sqlite_errors(path: Path) -> Iterator[None]:
-    """Translate SQLite's errors into LeaseLost, StoreCorrupt and StoreFailed."""
-    try:
-        yield
-    except sqlite3.IntegrityError as error:
-        raise LeaseLost(
-            f"another process has taken over the run; this process can no longer write to it ({error})"
-        ) from error
-    except sqlite3.DatabaseError as error:
-        said = str(error)
-        if "malformed" in said or "not a database" in said:
-            raise StoreCorrupt(
-                f"{path} is not a readable store ({said}) and was not changed; restore it from a copy"
-            ) from error
-        if "full" in said:
-            raise StoreFailed(f"cannot write to {path}: the disk is full; free some space and resume") from error
-        if _is_read_only(error):
-            raise StoreFailed(f"cannot open or write to {path} ({said}); check its permissions") from error
-        raise StoreFailed(f"SQLite failed on {path}: {said}") from error

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from hashlib import sha256
-from pathlib import Path
 from typing import Any
 
 import msgspec
 from anyio import to_thread
 
 from ...store.command_keys import claim_command_key, store_command_reply
+from ...values.store_address import StoreAddress
 
 Reply = dict[str, Any]
 
 
 async def run_once(
-    store: Path, key: str | None, arguments: object, command: Callable[[str], Awaitable[Reply]]
+    store: StoreAddress, key: str | None, arguments: object, command: Callable[[str], Awaitable[Reply]]
 ) -> Reply:
     """Run a command and return its result, or return the stored result if the command has already run with this key.
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 from asyncio import Event as Flag
 from bisect import bisect_right
 from collections import deque
-from pathlib import Path
 
 from anyio import sleep, to_thread, wait_readable
 
 from ...store.entry_feed import EntryFeed, FeedRow
 from ...store.wakeup import WakeupSocket, ensure_socket_folder, send_wakeup
+from ...values.store_address import StoreAddress
 
 PAGE = 1000
 MOST_KEPT = 4000
@@ -28,7 +28,7 @@ PAUSE_SECONDS = 0.02
 class EntryHub:
     """The newest entries of a store, for all streams of this server."""
 
-    def __init__(self, store: Path) -> None:
+    def __init__(self, store: StoreAddress) -> None:
         self._store = store
         self._rows: deque[FeedRow] = deque()
         self._size = 0

@@ -10,13 +10,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
 from contextlib import nullcontext
-from pathlib import Path
 
 import msgspec
 from anyio import move_on_after, sleep, to_thread
 
 from ...store.answering_clients import register_client
 from ...store.entry_feed import EntryFeed, FeedRow, unknown_cursor
+from ...values.store_address import StoreAddress
 from .entry_hub import EntryHub
 
 HEARTBEAT_SECONDS = 15.0
@@ -27,7 +27,7 @@ LARGEST_EVENT = 512 * 1024
 
 
 async def stream_entries(
-    store: Path,
+    store: StoreAddress,
     hub: EntryHub,
     position: int,
     *,
@@ -109,7 +109,7 @@ def encode_event(name: str, data: bytes) -> bytes:
     return b"event: %s\ndata: %s\n\n" % (name.encode(), data)
 
 
-async def find_position(store: Path, hub: EntryHub, cursor: str | None) -> int:
+async def find_position(store: StoreAddress, hub: EntryHub, cursor: str | None) -> int:
     """Return the position of a client's cursor; without a cursor, the end of the store.
 
     An empty cursor is the beginning of the store. Raise Mistake if the cursor is unknown.

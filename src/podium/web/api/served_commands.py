@@ -36,6 +36,7 @@ from ...setup.settings import Settings
 from ...store.command_keys import claim_command_key, store_command_reply
 from ...system.process_group import ProgramNotStarted, start_process
 from ...values.errors import PodiumError
+from ...values.store_address import format_store_setting
 from ..remote_command import EXIT, HEARTBEAT, STDERR, STDOUT, RemoteCommand, encode_frame
 
 PROGRAM = "podium.cli.remote_main"
@@ -145,7 +146,7 @@ def build_environment(environ: Mapping[str, str], settings: Settings) -> dict[st
     PODIUM_SERVER is removed, so that the command does not call another server.
     """
     kept = {name: value for name, value in environ.items() if name not in ("PODIUM_SERVER", "PODIUM_DEBUG")}
-    return kept | {"PODIUM_HOME": str(settings.home), "PODIUM_STORE": str(settings.store)}
+    return kept | {"PODIUM_HOME": str(settings.home), "PODIUM_STORE": format_store_setting(settings.store)}
 
 
 async def run_program(

@@ -23,6 +23,7 @@ from ...setup.settings import Settings
 from ...store.reader import StoreReader
 from ...system.locations import find_repo
 from ...values.errors import Mistake, PodiumError
+from ...values.store_address import StoreAddress
 from ...views.worker_state import WorkerState
 from ...workers.worker_resumption import resume_workers
 from .access_tokens import LoginCodes, TokenFile
@@ -55,7 +56,7 @@ class ServerContext:
         self.served_commands: ServedCommands
 
     @property
-    def store(self) -> Path:
+    def store(self) -> StoreAddress:
         return self.settings.store
 
     def is_valid_token(self, id: str) -> bool:

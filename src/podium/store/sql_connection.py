@@ -1,0 +1,113 @@
+"""The connection that the queries of a store use, whichever database holds the store.
+
+Queries are written once, in the SQL that SQLite and PostgreSQL share, with `?` for values. Both databases have the
+functions `instr` for binary values and `clock_seconds`, which returns the time that leases are measured in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+Statement = tuple[str, tuple[Any, ...]]
+"""A query and its values."""
+
+LOCK_SECONDS = 30.0
+"""How long a statement waits for other processes before it fails, unless this is set."""
+
+ALL_ROWS = 2**62
+"""The limit of a query that returns all rows."""
+
+
+class SqlRows(Protocol):
+    """The result of a query. `rowcount` is the number of rows that an INSERT, UPDATE or DELETE has changed."""
+
+    @property
+    def rowcount(self) -> int: ...
+
+    def fetchone(self) -> Any: ...
+
+    def fetchall(self) -> list[Any]: ...
+
+    def __iter__(self) -> Iterator[Any]: ...
+
+
+class SqlConnection(Protocol):
+    """A connection to the database of a store. Outside a transaction, each statement is committed immediately."""
+
+    @property
+    def entry_order(self) -> tuple[str, ...]:
+        """The columns of `entry` that order all entries as they were committed."""
+        ...
+
+    @property
+    def settled_entries(self) -> str:
+        """The condition for entries that no entry committed later can precede in `entry_order`."""
+        ...
+
+    @property
+    def decision_entries(self) -> str:
+        """The table that decisions are selected from, with the index to use if the database has to be told."""
+        ...
+
+    @property
+    def in_transaction(self) -> bool: ...
+
+    def execute(self, sql: str, values: Sequence[Any] = (), /) -> SqlRows: ...
+
+    def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> object: ...
+
+    def close(self) -> None: ...
+
+    def begin_read(self) -> None:
+        """Begin a transaction whose queries all see the same state."""
+        ...
+
+    def begin_write(self, lock: str) -> None:
+        """Begin a transaction that excludes other transactions with the same lock until it ends."""
+        ...
+
+    def set_durable(self, is_durable: bool) -> None:
+        """Set whether transactions survive power loss once they are committed."""
+        ...
+
+    def set_lock_timeout(self, seconds: float) -> None:
+        """Set how long a statement waits for other processes before it fails."""
+        ...
+
+    def read_last_group_id(self) -> int:
+        """Return the highest id that a group of runs has ever had."""
+        ...
+
+    def create_temporary_copies(self, *tables: str) -> None:
+        """Create empty temporary tables, which hide those of the store until the connection is closed."""
+        ...
+
+
+@contextmanager
+def read_transaction(connection: SqlConnection) -> Iterator[None]:
+    """Run the queries of the block on the same state of the store."""
+    connection.begin_read()
+    with finish_transaction(connection):
+        yield
+
+
+@contextmanager
+def write_transaction(connection: SqlConnection, lock: str) -> Iterator[None]:
+    """Run the block in a transaction that excludes others with the same lock."""
+    connection.begin_write(lock)
+    with finish_transaction(connection):
+        yield
+
+
+@contextmanager
+def finish_transaction(connection: SqlConnection) -> Iterator[None]:
+    """Commit the open transaction when the block ends, and roll it back if the block or the commit fails."""
+    try:
+        yield
+        connection.execute("COMMIT")
+    except BaseException:
+        if connection.in_transaction:
+            connection.execute("ROLLBACK")
+        raise

@@ -1,0 +1,46 @@
+"""The address of a store: the path of a SQLite file, or the URL of a PostgreSQL database."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresAddress:
+    """A PostgreSQL database, and the folder on this machine for the sockets, locks and logs of its processes.
+
+    The URL may contain a password, so messages show the address as text, which contains none.
+    """
+
+    url: str
+    folder: Path
+
+    def exists(self) -> bool:
+        """Return whether there is a store; opening a database creates the store in it."""
+        return True
+
+    def __str__(self) -> str:
+        without_password = re.sub(r"(?<=://)([^/?#@:]*):[^/?#]*@", r"\1@", self.url)
+        return re.sub(r"([?&]password=)[^&#]*", r"\1***", without_password)
+
+    __repr__ = __str__
+
+
+StoreAddress = Path | PostgresAddress
+
+
+def make_local_path(store: StoreAddress, name: str) -> Path:
+    """Return the path of a file or folder of a store on this machine: next to a SQLite file, or in the folder."""
+    return store.with_name(f"{store.name}-{name}") if isinstance(store, Path) else store.folder / name
+
+
+def find_local_folder(store: StoreAddress) -> Path:
+    """Return the folder on this machine that has the files of a store."""
+    return store.parent if isinstance(store, Path) else store.folder
+
+
+def format_store_setting(store: StoreAddress) -> str:
+    """Return the value of PODIUM_STORE for a process that uses the same store. It may contain a password."""
+    return str(store) if isinstance(store, Path) else store.url
