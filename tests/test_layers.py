@@ -42,6 +42,7 @@ STARTING_PROCESSES = {
     "workers/fork_server.py": "forks itself, without another program",
     "engines/local/engine_start.py": "starts an engine, which outlives this process",
     "workers/delegate.py": "starts a commander, which outlives this process",
+    "testing/postgres_cluster.py": "starts a PostgreSQL server for tests, as another user if needed",
     "cli/commands/demo.py": "runs podium in the foreground, where Ctrl-C reaches both",
 }
 """The modules that start a process, and why."""
