@@ -97,6 +97,23 @@ def test_a_run_is_read_with_its_tree_its_costs_and_its_entries(site: Site, clien
     assert [one["id"] for one in client.read("/api/runs", text="say it", state="succeeded")["runs"]] == [run]
 
 
+def test_one_entry_is_read_with_its_hash_and_the_hash_before_it(site: Site, client: ApiClient) -> None:
+    site.studio.agent("chained", says=("It is done.",))
+    run = site.run("chained").run_id
+    with StoreReader(site.store) as reader:
+        rows = reader.read_rows(run)
+
+    read = [client.read(f"/api/runs/{run[:8]}/entries/{row.seq}") for row in rows]
+
+    assert [one["entry"] for one in read] == client.read(f"/api/runs/{run}/entries")["entries"]
+    assert [one["hash"] for one in read] == [row.hash.hex() for row in rows]
+    assert [one["previous_hash"] for one in read] == ["0" * 64, *(one["hash"] for one in read[:-1])]
+    late = client.get(f"/api/runs/{run}/entries/{len(rows) + 1}")
+    assert (late.status_code, late.json()["detail"]) == (404, f"run {run} has no entry {len(rows) + 1}")
+    assert client.get(f"/api/runs/{run}/entries/0").status_code == 400
+    assert client.get(f"/api/runs/{run}/entries/{2**63}").status_code == 400
+
+
 def test_a_request_is_answered_for_exactly_what_was_shown_and_only_once(site: Site, client: ApiClient) -> None:
     write_asking_agent(site)
     run = site.start_run("asker")

@@ -113,6 +113,18 @@ def test_an_entry_opens_in_a_drawer_with_its_output_and_its_json(site: Site, vis
     assert page.url.endswith(f"#/run/{BUSY}")
 
 
+def test_the_drawer_shows_the_hash_of_an_entry_and_the_one_before_it(site: Site, visitor: Visitor) -> None:
+    with StoreReader(site.store) as reader:
+        first, second = (row.hash.hex() for row in reader.read_rows(BUSY, most=2))
+    page = visitor.open(site, f"/run/{BUSY}?entry=2")
+    hashes = page.locator(".run-drawer .facts .hash")
+
+    expect(hashes).to_have_text([second, first])
+
+    page.locator(".run-drawer").get_by_role("button", name="Previous entry").click()
+    expect(hashes).to_have_text([first, "0" * 64])
+
+
 def test_the_timeline_zooms_and_a_click_opens_the_entry_below_it(site: Site, visitor: Visitor) -> None:
     page = visitor.open(site, f"/run/{BUSY}")
     canvas, span = page.locator(".run-lanes canvas"), page.locator(".run-span")

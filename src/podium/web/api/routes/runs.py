@@ -7,10 +7,12 @@ from collections import Counter
 from typing import Annotated, Any
 
 from litestar import get, post
-from litestar.params import FromQuery, JSONBody, QueryParameter
+from litestar.exceptions import NotFoundException
+from litestar.params import FromQuery, JSONBody, PathParameter, QueryParameter
 from litestar.response import Response
-from msgspec import Struct
+from msgspec import Raw, Struct
 
+from ....core.journal_rows import GENESIS
 from ....runs.run_cost import cost_tree_fields
 from ....runs.run_fork import fork_run, retry_run
 from ....runs.run_listing import run_summary_fields
@@ -32,6 +34,7 @@ from ..scopes import may_act, may_read
 from ..server_context import ServerContext
 
 MOST_ENTRIES = 20_000
+LARGEST_SEQ = 2**53
 MOST_RUNS = 200
 MOST_LISTED_RUNS = 5000
 
@@ -159,6 +162,31 @@ def read_entries(
         lines,
     )
     return Response(body, media_type="application/json")
+
+
+@get("/api/runs/{run:str}/entries/{seq:int}", guards=[may_read], sync_to_thread=True)
+def read_entry(
+    run: RunPrefix, seq: Annotated[int, PathParameter(ge=1, le=LARGEST_SEQ)], server: Server
+) -> dict[str, Any]:
+    """Return one entry of a run, with its hash and the hash of the entry before it.
+
+    A hash covers its entry and all entries before it. Before the first entry, it is all zeros.
+    """
+    with open_reader(server.store) as reader:
+        id = reader.find_run(run)
+        rows = reader.read_rows(id, max(seq - 2, 0), 2)
+    hashes = {0: GENESIS} | {row.seq: row.hash for row in rows}
+    for wanted in (seq, seq - 1):
+        if wanted not in hashes:
+            raise NotFoundException(f"run {id} has no entry {wanted}")
+    line = next(row.line for row in rows if row.seq == seq)
+    return {
+        "schema": SCHEMA,
+        "run": id,
+        "hash": hashes[seq].hex(),
+        "previous_hash": hashes[seq - 1].hex(),
+        "entry": Raw(line),
+    }
 
 
 @post("/api/runs", guards=[may_act])
@@ -308,6 +336,7 @@ ROUTES = (
     list_runs,
     read_run,
     read_entries,
+    read_entry,
     start_run,
     send,
     pause,

@@ -10,6 +10,7 @@ import { Icon } from "./icons.mjs";
 import { describeEvent, subjectOf } from "./run_entry_text.mjs";
 import { Code, useEntry } from "./run_operation.mjs";
 import { useKeys } from "./keys.mjs";
+import { useLoaded } from "./loaded.mjs";
 
 const TABS = ["Summary", "Diff", "Output", "JSON"];
 
@@ -66,9 +67,18 @@ function Summary({ log, entry, onOpen }) {
       <dt>Operation</dt><dd>${entry.operation ? html`<code>${entry.operation}</code>` : "the run itself"}</dd>
       ${Object.entries(event).filter(isShort).map(([name, value]) => html`<dt key=${name}>${name.replaceAll("_", " ")}</dt>
         <dd class="pre"><${Value} name=${name} value=${value} event=${event} /></dd>`)}
+      <${Hashes} run=${log.id} seq=${entry.seq} />
     </dl>
     ${Number.isFinite(other) && html`<button type="button" class="button small" onClick=${() => onOpen(other)}>
       ${other > entry.seq ? "Go to the result" : "Go to the call"}</button>`}`;
+}
+
+/** The hashes that connect an entry to all entries before it. They are loaded only here, so that long runs open quickly. */
+function Hashes({ run, seq }) {
+  const { data, problem } = useLoaded(`/api/runs/${encodeURIComponent(run)}/entries/${seq}`, { isFixed: true });
+  const show = (hash) => (hash ? html`<code>${hash}</code>` : html`<span class="quiet">${problem ? problem.message : "Loading the hash…"}</span>`);
+  return html`<dt>Hash</dt><dd class="hash">${show(data?.hash)}</dd>
+    <dt>Previous hash</dt><dd class="hash">${show(data?.previous_hash)}</dd>`;
 }
 
 function Value({ name, value, event }) {
