@@ -35,6 +35,7 @@ from podium.values.event import (
     RunStarted,
     SnapshotTaken,
     TeamFormed,
+    TurnStarted,
     VoteClosed,
     WorkCommitted,
     WorkerPlaced,
@@ -187,8 +188,12 @@ def write_worker(
     fails: str = "",
     answer: str | None = "It is done.",
     checks: tuple[bool, ...] = (),
+    context: int = 0,
 ) -> None:
-    """Write the run of a worker; without an answer, it has not ended. Its branch, if it has one, exists already."""
+    """Write the run of a worker; without an answer, it has not ended. Its branch, if it has one, exists already.
+
+    `context` is the number of tokens in its conversation with a model that has a known window.
+    """
     base = git(site.repo, "rev-parse", "main")
     worker_task = WorkerTask(root=str(site.repo), path=str(site.repo / ".none"), branch=branch, name=name, base=base)
     events = start(site, task, "worker", errand=worker_task, agents=(Agent(name="worker", engine="scripted"),))
@@ -202,6 +207,9 @@ def write_worker(
     if answer is None:
         events.append(RunResumed(host="elsewhere", pid=1))
     events.append(reply(calls=1, input_tokens=100, output_tokens=50, usd=0.5))
+    if context:
+        turn = TurnStarted(agent="worker", engine="openai:gpt-4o", prompt=task)
+        events += [turn, ModelReplied(model="gpt-4o", usage=Usage(calls=1, input_tokens=context))]
     if fails:
         failure = Failure(kind="failed", agent="worker", message=fails)
         events += [OperationEnded(outcome="failed", failure=failure), RunEnded(outcome="failed", failure=failure)]
@@ -240,7 +248,7 @@ def write_workers(site: Site) -> None:
     git(repo, "commit", "-qm", "Start")
     make_branch(repo, "feat/csv", {"app.py": "def export():\n    return 'a,b'\n", "notes.md": "# Notes\r\nשלום\n"})
     make_branch(repo, "feat/tsv", {"app.py": "def export():\n    return 'a\\tb'\n"})
-    write_worker(site, CSV_RUN, "feat/csv", "Export to CSV", change=(3, 1), checks=(True, True))
+    write_worker(site, CSV_RUN, "feat/csv", "Export to CSV", change=(3, 1), checks=(True, True), context=96_000)
     write_worker(site, TSV_RUN, "feat/tsv", "Export to TSV", change=(1, 1))
     write_worker(site, READER_RUN, "", "Read the docs", name="reader", fails="the model refused")
 

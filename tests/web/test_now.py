@@ -8,8 +8,9 @@ from playwright.sync_api import expect
 
 from podium import Agent
 from podium.testing import calls
-from podium.values.event import ModelReplied, RunStarted, WorkCommitted
+from podium.values.event import ModelReplied, RunStarted, TurnStarted, WorkCommitted
 from podium.values.request import Request
+from podium.values.usage import Usage
 from podium.values.worker_task import WorkerTask
 
 from .conftest import DESKTOP, PHONE, Site, Visitor, find_sideways_scroll
@@ -54,7 +55,8 @@ def test_a_worker_and_many_runs_fit_on_every_screen(site: Site, visitor: Visitor
     site.write_run(
         "first",
         started,
-        ModelReplied(model="small-model"),
+        TurnStarted(agent="builder", engine="openai:gpt-4o", prompt="Build it"),
+        ModelReplied(model="gpt-4o", usage=Usage(calls=1, input_tokens=60_000, output_tokens=4_000)),
         WorkCommitted(branch=task.branch, commit="c", added=61, removed=3),
     )
     for number in range(60):
@@ -64,7 +66,12 @@ def test_a_worker_and_many_runs_fit_on_every_screen(site: Site, visitor: Visitor
     cards = page.get_by_role("region", name="Working").get_by_role("article").filter(has_text=task.branch)
 
     expect(cards).to_have_count(61)
-    expect(cards.filter(has_text="small-model")).to_contain_text("+61 −3")
+    busy = cards.filter(has_text="gpt-4o")
+    expect(busy).to_contain_text("+61 −3")
+    expect(busy.get_by_text("context 50% full")).to_have_attribute(
+        "title", "builder: 64,000 of 128,000 tokens in the context window of openai:gpt-4o"
+    )
+    expect(cards.filter(has_text="context")).to_have_count(1)
     expect(cards.first.get_by_role("link", name="from run p1")).to_have_attribute("href", "#/run/p1")
     expect(cards.first).to_contain_text("queued")
     for size in (PHONE, DESKTOP):

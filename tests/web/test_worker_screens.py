@@ -30,9 +30,11 @@ def test_the_list_of_workers_says_who_needs_a_person(site: Site, visitor: Visito
 
     finished = page.locator("section", has=page.get_by_role("heading", name="Finished"))
     expect(finished.get_by_role("link", name="feat/csv")).to_have_text(
-        re.compile(r"complete.*Export to CSV.*\+3 −1.*2 of 2 checks passed.*\$0.50")
+        re.compile(r"complete.*Export to CSV.*\+3 −1.*2 of 2 checks passed.*\$0.50.*context 75% full")
     )
-    expect(finished.get_by_role("link", name=re.compile("reader"))).to_contain_text("the model refused")
+    reader = finished.get_by_role("link", name=re.compile("reader"))
+    expect(reader).to_contain_text("the model refused")
+    expect(reader).not_to_contain_text("context")
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     expect(page.get_by_role("heading", name="Worker", exact=True)).to_be_visible()

@@ -17,6 +17,7 @@ from ..values.errors import StoreCorrupt
 from ..values.event import SCHEMA, Entry, ModelReplied, RunStarted, WorkCommitted, WorkerSent
 from ..values.store_address import StoreAddress
 from ..values.usage import NO_USAGE, Usage, sum_usage
+from ..views.context_use import ContextUse, ContextUseBuilder
 from ..views.run_view import OperationNode, RunView, usage_of_event
 from ..views.work_progress import TeamWork, TeamWorkBuilder
 from .request_fields import waiting_fields
@@ -47,6 +48,7 @@ class RunStatus:
 
     For a worker, `worker` is its name, `parent` is the run that started it, and `added` and `removed` count the lines
     in its commits. `activity` counts the entries of the last three minutes in parts of equal length, oldest first.
+    `context` is the largest conversation of its agents.
     """
 
     id: str
@@ -64,6 +66,7 @@ class RunStatus:
     added: int = 0
     removed: int = 0
     activity: tuple[int, ...] = ()
+    context: ContextUse | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -178,6 +181,7 @@ class RunStatusBuilder:
         self._usage = NO_USAGE
         self._model = ""
         self._committed: WorkCommitted | None = None
+        self._context = ContextUseBuilder()
         self._entry_times: deque[float] = deque(maxlen=MOST_ENTRY_TIMES)
         self.workers: list[str] = []
         """The runs of the workers that the run started."""
@@ -199,6 +203,7 @@ class RunStatusBuilder:
             case WorkCommitted() as committed:
                 self._committed = committed
         self._work.apply(entry)
+        self._context.apply(entry)
         # Entries that a fork shares with another run, and the results of workers, are counted in their own runs.
         if self.view.started is not None and entry.seq > 1 + self.view.started.shared:
             self._usage += usage_of_event(entry.event)
@@ -225,6 +230,7 @@ class RunStatusBuilder:
             added=0 if self._committed is None else self._committed.added,
             removed=0 if self._committed is None else self._committed.removed,
             activity=count_activity(self._entry_times, now=now) if is_working else (),
+            context=self._context.largest,
         )
 
 
@@ -264,4 +270,5 @@ def overview_fields(overview: Overview) -> dict[str, Any]:
 
 
 def _status_fields(one: RunStatus) -> dict[str, Any]:
-    return asdict(one) | {"usage": structs.asdict(one.usage)}
+    context = None if one.context is None else structs.asdict(one.context)
+    return asdict(one) | {"usage": structs.asdict(one.usage), "context": context}

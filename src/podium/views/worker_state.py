@@ -42,6 +42,7 @@ from ..values.event import (
 )
 from ..values.usage import NO_USAGE, Usage
 from ..values.worker_task import WorkerTask
+from .context_use import ContextUse, ContextUseBuilder
 from .run_view import RunView
 
 WorkerStatus = Literal[
@@ -92,7 +93,8 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     `waiting_since` is the time of the oldest unanswered request or question, or 0 if there is none; `waiting_for`
     lists the ids of all unanswered ones. `base` is set when the worker gets its checkout; `commit`, `commits`, `files`,
     `added` and `removed` are set when its work is committed. `counts` lists the runs of workers that this worker
-    started and that have returned. `usage` includes the usage of these runs.
+    started and that have returned. `usage` includes the usage of these runs. `context` is the largest conversation of
+    its agents.
     """
 
     run: str
@@ -118,6 +120,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     begun_at: float = 0.0
     at: float = 0.0
     restarts: int = 0
+    context: ContextUse | None = None
 
     @property
     def name(self) -> str:
@@ -164,6 +167,7 @@ class WorkerStateBuilder:
     """The running checks, keyed by the scopes of their calls; denied checks are not included."""
     _checks: list[CheckRun] = field(default_factory=list)
     _counts: dict[str, None] = field(default_factory=dict)
+    _context: ContextUseBuilder = field(default_factory=ContextUseBuilder)
 
     @property
     def seq(self) -> int:
@@ -173,6 +177,7 @@ class WorkerStateBuilder:
     def apply(self, entry: Entry) -> None:
         """Apply the next entry."""
         self.view.apply(entry)
+        self._context.apply(entry)
         match entry.event:
             case RunResumed():
                 self._apply_resume(entry.at)
@@ -258,6 +263,7 @@ class WorkerStateBuilder:
             begun_at=self._begun_at,
             at=view.at,
             restarts=self._restarts,
+            context=self._context.largest,
         )
 
     def _derive_status(self, owner_alive: bool, *, is_waiting: bool) -> WorkerStatus:

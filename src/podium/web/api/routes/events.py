@@ -9,6 +9,7 @@ from litestar import get
 from litestar.params import FromQuery, HeaderParameter
 from litestar.response import Stream
 
+from ....runs.context_window import add_context_windows
 from ....runs.overview import overview_fields
 from ..event_stream import find_position, stream_entries
 from ..route_parameters import Server
@@ -48,7 +49,9 @@ async def follow_events(
 def read_overview(server: Server) -> dict[str, Any]:
     """Return what needs the user, which runs are active and which ended last, for all runs."""
     now = time.time()
-    return overview_fields(server.overview.load(now=now)) | {"now": now}
+    fields = overview_fields(server.overview.load(now=now))
+    add_context_windows((*fields["active"], *fields["ended"]), server.settings)
+    return fields | {"now": now}
 
 
 ROUTES = (follow_events, read_overview)

@@ -13,6 +13,7 @@ from msgspec import Struct
 from ....core.placement import WorkerOptions
 from ....roster.discovery import load_roster
 from ....runs.branch_forecast import forecast_branches, forecast_fields, read_current_branch
+from ....runs.context_window import add_context_windows
 from ....runs.merge_candidates import MergeCandidate, find_merge_candidates
 from ....runs.worker_lookup import RepoContext, load_worker_states, read_worktree_statuses, worker_fields
 from ....runs.worktree_listing import worktree_fields
@@ -89,6 +90,7 @@ async def list_workers(server: Server, repo: RepoFolder = "") -> dict[str, Any]:
     workers = await to_thread.run_sync(load)
     statuses = await read_worktree_statuses(server.store, workers)
     fields = [worker_fields(worker, statuses.get(worker.run)) for worker in workers]
+    await to_thread.run_sync(add_context_windows, fields, server.settings)
     return {"schema": SCHEMA, "workers": msgspec.to_builtins(fields)}
 
 

@@ -6,6 +6,7 @@ import { address } from "../router.mjs";
 import { count, duration, money } from "../format.mjs";
 import { Button } from "./button.mjs";
 import { Changed } from "./changed.mjs";
+import { ContextFill } from "./context_fill.mjs";
 import { Dialog } from "./dialog.mjs";
 import { Icon } from "./icons.mjs";
 import { ProblemBanner } from "./notices.mjs";
@@ -60,6 +61,7 @@ function Facts({ worker }) {
     ["Delegated", html`<${Age} at=${worker.hired_at} after=" ago" />${worker.seconds ? html`<span class="quiet">, worked ${duration(worker.seconds)}</span>` : null}`],
     ["Cost", `${money(worker.usd)}, ${count(worker.tokens)} tokens${worker.usage.rehearsed_calls ? `, ${count(worker.usage.rehearsed_calls)} rehearsed calls` : ""}`],
   ];
+  if (worker.context?.window) facts.push(["Context", html`<${ContextFill} context=${worker.context} />`]);
   if (worker.branch && !worker.reader) facts.splice(1, 0, ["Branch", html`<code>${revealLine(worker.branch)}</code>`]);
   if (worker.after.length) facts.push(["After", worker.after.map(revealLine).join(", ")]);
   if (worker.parent) facts.push(["Started by", html`<a href=${address("run", worker.parent)}><code>${worker.parent}</code></a>`]);

@@ -7,6 +7,7 @@ import { overview, requests } from "../state.mjs";
 import { count, duration, money, plural } from "../format.mjs";
 import { KindBadge, StateBadge } from "../parts/badge.mjs";
 import { Button } from "../parts/button.mjs";
+import { ContextFill } from "../parts/context_fill.mjs";
 import { Icon } from "../parts/icons.mjs";
 import { Empty, Loading } from "../parts/notices.mjs";
 import { openDialog } from "../parts/open_dialog.mjs";
@@ -69,6 +70,7 @@ function RunCard({ run }) {
     ${run.steps ? html`<${Steps} steps=${run.steps} />` : null}
     <div class="foot">
       <span>${money(run.usage.usd)}</span>${run.usage.input_tokens ? html`<span>${count(run.usage.input_tokens + run.usage.output_tokens)} tokens</span>` : null}
+      <${ContextFill} context=${run.context} />
       ${run.model ? html`<span>${plain(run.model)}</span>` : null}
       ${run.worker ? html`<span>${plain(run.agent)}</span>` : null}
       ${run.added || run.removed ? html`<span class="nowrap">+${count(run.added)} −${count(run.removed)}</span>` : null}

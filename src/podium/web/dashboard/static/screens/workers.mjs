@@ -4,6 +4,7 @@ import { html, useEffect, useState } from "../vendor.mjs";
 import { address, route } from "../router.mjs";
 import { money, plural } from "../format.mjs";
 import { Changed } from "../parts/changed.mjs";
+import { ContextFill } from "../parts/context_fill.mjs";
 import { DelegateForm } from "../parts/delegate_form.mjs";
 import { Forecast } from "../parts/forecast.mjs";
 import { Icon } from "../parts/icons.mjs";
@@ -28,6 +29,7 @@ function WorkerCard({ worker }) {
       <${Changed} added=${worker.added} removed=${worker.removed} />`}
       <${ChecksPassed} checks=${worker.checks} />
       ${worker.usd ? html`<span>${money(worker.usd)}</span>` : null}
+      <${ContextFill} context=${worker.context} />
       ${worker.waiting_since ? html`<span class="tone-needs"><${Age} at=${worker.waiting_since} before="waiting " /></span>` : null}</span></a>`;
 }
 
