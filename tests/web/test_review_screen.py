@@ -64,6 +64,7 @@ def test_lines_are_side_by_side_if_that_is_wanted_and_there_is_room(site: Site, 
     expect(page.get_by_text(data.git(site.repo, "rev-parse", "feat/review^{tree}"))).to_be_visible()
     expect(page.get_by_role("navigation", name="Changed files")).to_contain_text("src/")
 
+    expect(find_file(page, "src/new.py").locator(".syntax-number")).to_have_text(["1", "2"])
     page.get_by_role("button", name="Split").click()
     page.reload()
 
@@ -74,6 +75,7 @@ def test_lines_are_side_by_side_if_that_is_wanted_and_there_is_room(site: Site, 
     expect(find_file(page)).to_contain_text("No newline at end of file")
     added = find_file(page, "src/new.py").locator(".diff-split-row").first
     expect(added.locator("td")).to_have_text(["", "1", re.compile(r"\+"), "x = 1\\r"])
+    expect(added.locator(".syntax-number")).to_have_text("1")
     assert find_serious_problems(page) == []
     assert find_sideways_scroll(page) <= 0
     page.set_viewport_size(PHONE)  # type: ignore[arg-type]

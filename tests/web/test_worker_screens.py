@@ -46,6 +46,7 @@ def test_a_diff_has_its_files_its_lines_and_ticks_that_stay(site: Site, visitor:
     app, notes = page.get_by_role("region", name="app.py"), page.get_by_role("region", name="notes.md")
     expect(app.locator("tr[data-mark='+']")).to_have_text(re.compile(r"2\+ added    return 'a,b'$"))
     expect(app.locator("tr[data-mark='-']")).to_contain_text("return ''")
+    expect(app.locator("tr[data-mark='+'] .syntax-string")).to_have_text("'a,b'")
     expect(notes).to_contain_text("# Notes\\r")
     expect(notes).to_contain_text("שלום")
     app.get_by_label("Viewed").check()

@@ -27,6 +27,7 @@ from ...values.store_address import StoreAddress
 from ...views.worker_state import WorkerState
 from ...workers.worker_resumption import resume_workers
 from .access_tokens import LoginCodes, TokenFile
+from .diff_syntax import DiffSyntax
 from .entry_hub import EntryHub
 from .served_commands import ServedCommands
 from .served_runs import ServedRuns
@@ -49,6 +50,7 @@ class ServerContext:
         self.hub = EntryHub(self.settings.store)
         self.overview = OverviewReader(self.settings.store)
         self.costs = CostHistoryReader()
+        self.diff_syntax = DiffSyntax()
         self.run_table = RunTableReader(self.settings.store, self.costs)
         self.user = _find_username()
         self.launcher: RunLauncher

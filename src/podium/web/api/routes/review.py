@@ -55,13 +55,16 @@ async def read_diff(run: RunPrefix, server: Server) -> dict[str, Any]:
     """Return what a worker changed since its base, as files, hunks and lines.
 
     `is_committed` says whether `commit` and `tree` are those of its branch; otherwise they are a snapshot of its
-    checkout. `digest` identifies exactly these changes.
+    checkout. `digest` identifies exactly these changes. If the language of a file is known, `syntax` of a line lists
+    its keywords, strings and so on: where each begins and ends, in UTF-16 units, and its kind.
     """
     worker = await _load_worker(server, run)
     require_own_branch(worker)
     is_here = await anyio.Path(worker.worker_task.path).is_dir()
     context = _make_context(server, worker)
     diff = await read_worker_diff(context, worker, in_checkout=not worker.is_over and is_here)
+    parsed = await to_thread.run_sync(parse_diff, diff.text)
+    await server.diff_syntax.add_to(parsed["files"])
     return {
         "schema": SCHEMA,
         "run": run,
@@ -71,7 +74,7 @@ async def read_diff(run: RunPrefix, server: Server) -> dict[str, Any]:
         "tree": diff.tree,
         "is_committed": diff.is_committed,
         "digest": diff.digest,
-        **parse_diff(diff.text),
+        **parsed,
     }
 
 

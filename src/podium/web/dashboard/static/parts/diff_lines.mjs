@@ -38,8 +38,20 @@ function Mark({ line, isFirst }) {
     data-side=${side} data-line=${line[side]} aria-label=${`Comment on line ${line[side]}${side === "old" ? " before the change" : ""}`}></button></td>`;
 }
 
+/** Return the text of a line, with its keywords, strings and so on as elements if the server knows its language. */
+function drawText({ text, syntax }) {
+  if (!syntax) return reveal(text);
+  let at = 0;
+  const parts = syntax.map(([first, end, kind]) => {
+    const before = reveal(text.slice(at, first));
+    at = end;
+    return html`${before}<span class=${`syntax-${kind}`}>${reveal(text.slice(first, end))}</span>`;
+  });
+  return [...parts, reveal(text.slice(at))];
+}
+
 function Text({ line }) {
-  return html`<td class="diff-text">${reveal(line.text)}${line.cut ? html`<span class="quiet"> … ${count(line.cut)} more characters</span>` : null}</td>`;
+  return html`<td class="diff-text">${drawText(line)}${line.cut ? html`<span class="quiet"> … ${count(line.cut)} more characters</span>` : null}</td>`;
 }
 
 function UnifiedRow({ line, isFirst }) {
