@@ -7,7 +7,7 @@ processes of the group even if the server itself exits within the grace period, 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 from subprocess import PIPE
@@ -25,6 +25,7 @@ from mcp.shared.message import SessionMessage
 from mcp_types import jsonrpc_message_adapter
 
 from ..system.child_process import ProcessExit
+from ..system.line_stream import iterate_lines
 from ..system.process_group import ChildProcess, start_process
 from ..values.plain_text import escape_unprintable
 
@@ -63,7 +64,7 @@ class ServerProcess:
     async def forward_messages(self) -> None:
         """Forward the program's messages until its output ends. Lines that are not messages count as other output."""
         async with self._to_session:
-            async for line in _iterate_lines(self._process.read_stdout):
+            async for line in iterate_lines(self._process.read_stdout, longest=LONGEST_MESSAGE):
                 if line is None:
                     self._keep_output(f"[a message over {LONGEST_MESSAGE:,} bytes]".encode())
                     break
@@ -135,19 +136,3 @@ async def launch_server_process(
                     await program.stop(grace)
                     program.close()
                 group.cancel_scope.cancel()
-
-
-async def _iterate_lines(read: Callable[[], Awaitable[bytes]]) -> AsyncIterator[bytes | None]:
-    """Yield complete lines that are not blank, or None for a line that is too long."""
-    buffer, searched = bytearray(), 0
-    while chunk := await read():
-        buffer += chunk
-        while (end := buffer.find(b"\n", searched)) >= 0:
-            line = bytes(buffer[:end])
-            del buffer[: end + 1]
-            searched = 0
-            if line.strip():
-                yield line
-        searched = len(buffer)
-        if searched > LONGEST_MESSAGE:
-            yield None
