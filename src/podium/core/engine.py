@@ -6,9 +6,9 @@ process, or a script. Anything that must not happen twice is recorded under the 
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from msgspec import Struct
@@ -117,6 +117,49 @@ class Tool:
     is_polling: bool = False
 
 
+# Actions that an engine takes itself
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EngineAction:
+    """An action that an engine takes itself if it is permitted, such as a tool call of another vendor's agent.
+
+    `tool` and `arguments` are in Podium's own terms where they have an equivalent, because rules are matched against
+    them. `outputs` are the files that the action changes, with the hash of each one's new content, or an empty string
+    if that is not known. `shown` is additional text for the person who is asked, such as a diff. `agent_reason` is what
+    the agent said before the action.
+    """
+
+    tool: str
+    arguments: Mapping[str, Any]
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    shown: str = ""
+    changed_lines: int = 0
+    sandbox: str = ""
+    agent_reason: str = ""
+
+
+class EngineGate(Protocol):
+    """Decides about the actions of an engine that acts itself, by the rules and people that decide about tool calls."""
+
+    @property
+    def directory(self) -> str:
+        """The directory that the agent works in; empty if there is none."""
+        ...
+
+    async def permit(self, place: Scope, wanted: EngineAction) -> str:
+        """Return why an action is refused; an empty string if it is permitted.
+
+        Either is recorded at `place` before this returns. The engine takes exactly this action, and records its end.
+        """
+        ...
+
+    def record_unrequested(self, place: Scope, action: EngineAction) -> None:
+        """Record that an engine has started an action without requesting permission."""
+        ...
+
+
 # Engine sessions
 
 
@@ -153,7 +196,8 @@ class EngineSessionSpec(Struct, frozen=True, kw_only=True):
     """Everything an engine needs to open an engine session. A reopened session gets the same spec, with its history.
 
     `schema` is the JSON schema of the answer, if there is one; `allowance` is the budget for the session's model calls.
-    `reply_format` returns the format of the current turn's reply.
+    `reply_format` returns the format of the current turn's reply. An engine that acts itself, instead of calling
+    `tools`, takes only actions that `gate` permits; without a gate, it takes none. `run` is the id of the run.
     """
 
     agent: Agent
@@ -164,6 +208,8 @@ class EngineSessionSpec(Struct, frozen=True, kw_only=True):
     schema: dict[str, Any] | None = None
     allowance: Allowance | None = None
     reply_format: Callable[[], ReplyFormat | None] = no_reply_format
+    gate: EngineGate | None = None
+    run: str = ""
 
 
 class EngineSession(Protocol):

@@ -3,7 +3,8 @@
 It checks the policy, asks a person if the policy says so, records the intent on the timeline, then
 runs the call. Engine sessions get tools with side effects only through their operation's gate. Podium
 executes exactly what a person approved: the call is prepared again after the answer, and if the result
-differs, the policy is checked again.
+differs, the policy is checked again. An engine that acts itself, such as another vendor's agent, requests permission
+for each action from the same gate.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ from ..values.event import (
 )
 from ..values.limits import Unattended
 from .budget import Allowance
-from .engine import Tool, ToolAnswer
+from .engine import EngineAction, Tool, ToolAnswer
 from .journal_rows import compute_digest
 from .open_requests import compute_expiry, describe_timeout, must_ask_again
 from .scope import Scope
@@ -111,6 +112,9 @@ def make_interrupted_answer(tool: str) -> ToolAnswer:
 LONGEST_REASON = 500
 """How many characters of an agent's own reason a request contains."""
 
+UNREQUESTED = "nobody: the agent did not request permission"
+"""Who allowed an action that an engine took without asking."""
+
 JudgeAction = Callable[[Action, int], Verdict]
 """Returns the rules' verdict on an action that changes this many lines."""
 
@@ -129,9 +133,9 @@ class Gate:
         unattended: Unattended | None,
         approval_seconds: float,
     ) -> None:
+        self.directory = directory
         self._judge = judge
         self._agent = agent
-        self._directory = directory
         self._allowance = allowance
         self._rate_limit = rate_limit
         self._unattended = unattended
@@ -161,7 +165,7 @@ class Gate:
                 return recovered
         try:
             prepared = await acting.prepare(call)
-            if began is None or self._build_action(place, call, prepared).digest != began.action.digest:
+            if began is None or self._build_action(place, call.name, prepared).digest != began.action.digest:
                 return await self.perform(place, acting, call, prepared, is_given=is_given)
             verdict = self._judge(began.action, prepared.changed_lines)
             if verdict.decision == "deny":
@@ -175,11 +179,11 @@ class Gate:
     ) -> ToolAnswer:
         """Execute a call if it is permitted. The caller of the tool records the outcome."""
         await self._rate_limit.acquire()
-        action = self._build_action(place, call, prepared)
+        action = self._build_action(place, call.name, prepared)
         verdict = self._judge(action, prepared.changed_lines)
         allowed_by = verdict.rule or verdict.reason
         while verdict.decision == "ask" and not (is_given and verdict.rule is None):
-            answered, approved = await self.permit(
+            answered, approved = await self._ask_permission(
                 place,
                 action,
                 reason=verdict.reason,
@@ -190,7 +194,7 @@ class Gate:
                 return self._refuse_action(place, approved, _describe_refusal(answered))
             allowed_by = answered.by or "a person"
             prepared = await acting.prepare(call)
-            action = self._build_action(place, call, prepared)
+            action = self._build_action(place, call.name, prepared)
             if action.digest == approved.digest:
                 action = approved
                 break
@@ -202,8 +206,37 @@ class Gate:
             place.record(ActionBegan(action=action, allowed_by=allowed_by, is_repeatable=prepared.is_repeatable))
         return await self._execute_call(place, prepared)
 
-    async def permit(
-        self, place: Scope, action: Action, *, reason: str, shown: str, agent_reason: str = ""
+    async def permit(self, place: Scope, wanted: EngineAction) -> str:
+        """Return why an action that an engine takes itself is refused; an empty string if it is permitted.
+
+        The start of a permitted action is recorded. An action that was interrupted is permitted again without asking.
+        """
+        action = self._build_action(place, wanted.tool, wanted)
+        began = place.child("action_began#1").find_outcome(ActionBegan)
+        is_resumed = began is not None and began.action.digest == action.digest
+        if not is_resumed:
+            await self._rate_limit.acquire()
+        verdict = self._judge(action, wanted.changed_lines)
+        allowed_by = verdict.rule or verdict.reason
+        if verdict.decision == "deny":
+            return self._refuse_action(place, action, verdict.reason).refusal
+        if verdict.decision == "ask" and not is_resumed:
+            answered, action = await self._ask_permission(
+                place, action, reason=verdict.reason, shown=wanted.shown, agent_reason=wanted.agent_reason
+            )
+            if not answered.is_allowed:
+                return self._refuse_action(place, action, _describe_refusal(answered)).refusal
+            allowed_by = answered.by or "a person"
+        self._allowance.require_file_budget(set(wanted.outputs), agent=self._agent)
+        place.record(ActionBegan(action=action, allowed_by=allowed_by))
+        return ""
+
+    def record_unrequested(self, place: Scope, action: EngineAction) -> None:
+        """Record that an engine has started an action without requesting permission."""
+        place.record(ActionBegan(action=self._build_action(place, action.tool, action), allowed_by=UNREQUESTED))
+
+    async def _ask_permission(
+        self, place: Scope, action: Action, *, reason: str, shown: str, agent_reason: str
     ) -> tuple[PermissionAnswered, Action]:
         """Return the answer to a permission request and the requested action. If nobody answers, deny the request."""
         timeline = place.timeline
@@ -265,13 +298,13 @@ class Gate:
         async with place.timeline.effect:
             return await prepared.act()
 
-    def _build_action(self, place: Scope, call: ToolUse, prepared: PreparedCall) -> Action:
+    def _build_action(self, place: Scope, tool: str, prepared: PreparedCall | EngineAction) -> Action:
         return Action(
             run=place.timeline.run,
             agent=self._agent,
-            tool=call.name,
+            tool=tool,
             arguments=dict(prepared.arguments),
-            directory=self._directory,
+            directory=self.directory,
             sandbox=prepared.sandbox,
             inputs=dict(prepared.inputs),
             outputs=dict(prepared.outputs),

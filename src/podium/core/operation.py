@@ -328,6 +328,8 @@ class Operation:
                 max_turns=max_turns or self.agent.max_turns or 50,
                 schema=self.agent.output if isinstance(self.agent.output, dict) else None,
                 allowance=self.allowance,
+                gate=self.gate,
+                run=self.scope.timeline.run,
             )
             try:
                 engine = self._context.engine_for(self.agent)

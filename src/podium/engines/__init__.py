@@ -6,11 +6,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from ..core.engine import Engine, EngineSession, EngineSessionSpec, Finished, Piece, Reasoning, Text
+    from ..core.engine import Engine, EngineAction, EngineSession, EngineSessionSpec, Finished, Piece, Reasoning, Text
     from ..core.scope import Scope
 
 __all__ = [
     "Engine",
+    "EngineAction",
     "EngineSession",
     "EngineSessionSpec",
     "Finished",
@@ -22,6 +23,7 @@ __all__ = [
 
 _MODULES = {
     "Engine": "..core.engine",
+    "EngineAction": "..core.engine",
     "EngineSession": "..core.engine",
     "EngineSessionSpec": "..core.engine",
     "Finished": "..core.engine",
