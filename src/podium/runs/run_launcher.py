@@ -41,6 +41,7 @@ from ..setup.preflight import (
     without_traces,
 )
 from ..setup.run_agents import RunAgents, extract_functions
+from ..setup.run_guidance import build_agent_prompt, read_guidance
 from ..setup.run_tools import RunTools, wrap_functions
 from ..setup.settings import Settings
 from ..store.attachment_rows import build_attachment_copy
@@ -131,6 +132,7 @@ class RunLauncher:
         team, functions, notices = self._select_team(agent, options, place, settings)
         if (decision := options.get("decision")) is not None:
             validate_decision(decision, team)
+        guidance, guidance_notices = await read_guidance(place, settings, self._redaction)
         started = RunStarted(
             agent=team[0].name,
             request=Request(text=self._redaction.redact_text(request)),
@@ -142,9 +144,11 @@ class RunLauncher:
             after=options.get("after", ""),
             decision=decision,
             decisions="" if place is None else describe_decisions_in_force(self._store, place),
+            guidance=guidance,
         )
         bypass_notices = [BYPASS_NOTICE] if settings.permission_mode == "bypass" else []
-        lease, timeline, begun = self._write_run_start(started, id, (*settings.notices, *notices, *bypass_notices))
+        notices = [*settings.notices, *notices, *guidance_notices, *bypass_notices]
+        lease, timeline, begun = self._write_run_start(started, id, notices)
         return self._build_run(
             lease,
             timeline,
@@ -388,7 +392,7 @@ class RunLauncher:
             if started.repo
             else None,
             get_repository=cache(partial(_open_repository, Path(started.repo), timeline.run)) if started.repo else None,
-            build_system_prompt=settings.build_system_prompt,
+            build_system_prompt=partial(build_agent_prompt, settings, started.guidance),
             decisions=make_repository_decisions(self.settings.store, started),
             allowance=Allowance(timeline, "", settings.budget, of=""),
             rules=self._rules if settings is self.settings else settings.build_rules(),

@@ -20,11 +20,12 @@ from anyio.abc import TaskGroup
 from ..core.engine import Tool, ToolAnswer
 from ..core.gate import ActingTool, PreparedCall
 from ..core.operation import Operation
-from ..policy import Rules, check
+from ..policy import Rules
 from ..values.action import Action
 from ..values.agent import Agent
 from ..values.event import ToolUse
 from ..values.limits import Unattended
+from .hidden_files import make_hidden_test
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -111,19 +112,14 @@ class RunTools:
         return self._toolboxes[rules, sandbox]
 
     def _make_toolbox(self, directory: Path | None, rules: Rules, sandbox: CommandSandbox | None) -> Toolbox:
-        from ..tools.file_listing import holds_secrets  # for start-up time: not every run has tools
-        from ..tools.toolset import Toolbox
-
-        def is_hidden(path: str) -> bool:
-            read = Action(run="", agent="", tool="read_file", arguments={"path": path})
-            return holds_secrets(path) or check(read, rules).decision == "deny"
+        from ..tools.toolset import Toolbox  # for start-up time: not every run has tools
 
         return Toolbox(
             directory,
             checks=self._settings.checks,
             functions=self._functions,
             unattended=self._unattended,
-            hidden=is_hidden if rules.deny else holds_secrets,
+            hidden=make_hidden_test(rules),
             sandbox=sandbox,
         )
 

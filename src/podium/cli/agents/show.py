@@ -11,11 +11,15 @@ import anyio
 import click
 import msgspec
 
+from ...core.redaction import Redaction
 from ...roster.discovery import load_roster
 from ...roster.roster_fields import agent_fields
+from ...setup.run_guidance import read_guidance, works_in_checkout
+from ...setup.settings import Settings
 from ...system.locations import find_home_folder, find_repo
 from ...values.agent import Agent
 from ...values.event import SCHEMA
+from ...values.guidance import Guidance
 from ..terminal.command_options import json_option, repo_option
 from ..terminal.text import align_columns, as_json, escape_for_terminal
 
@@ -29,7 +33,7 @@ if TYPE_CHECKING:
 @repo_option
 @json_option
 def agents_show_command(name: str, counts_tokens: bool, repo: Path | None, is_json: bool) -> None:
-    """Show the agent NAME: its source, model, tools and prompt.
+    """Show the agent NAME: its source, model, tools and prompt, and what it is told about the repository.
 
     With --tokens, show instead how many tokens its system prompt and each of its tools take in every model call. These
     are estimates, at four characters per token; providers count differently.
@@ -37,14 +41,18 @@ def agents_show_command(name: str, counts_tokens: bool, repo: Path | None, is_js
     home = find_home_folder()
     folder = (repo or find_repo(Path.cwd(), home=home)).absolute()
     agent = load_roster(folder, home).get(name)
-    tokens = _measure_tokens(agent, folder) if counts_tokens else None
+    settings = Settings.load(os.environ, folder)
+    guidance, notices = anyio.run(read_guidance, folder, settings, Redaction())
+    if not works_in_checkout(agent):
+        guidance = None
+    tokens = _measure_tokens(agent, settings, folder) if counts_tokens else None
     if is_json:
         measured = {"tokens": None if tokens is None else msgspec.to_builtins(tokens)} if counts_tokens else {}
-        click.echo(as_json({"schema": SCHEMA, **show_fields(agent), **measured}))
+        click.echo(as_json({"schema": SCHEMA, **show_fields(agent), **guidance_fields(guidance), **measured}))
     elif counts_tokens:
         click.echo(escape_for_terminal("\n".join(format_tokens(agent, tokens))))
     else:
-        click.echo(escape_for_terminal("\n".join(format_agent(agent))))
+        click.echo(escape_for_terminal("\n".join([*format_agent(agent), *format_guidance(guidance, notices)])))
 
 
 def show_fields(agent: Agent) -> dict[str, Any]:
@@ -74,6 +82,21 @@ def format_agent(agent: Agent) -> Iterator[str]:
     yield agent.prompt.strip()
 
 
+def guidance_fields(guidance: Guidance | None) -> dict[str, Any]:
+    """Return what an agent is told about the repository as JSON fields."""
+    return {"instructions": "" if guidance is None else guidance.instructions}
+
+
+def format_guidance(guidance: Guidance | None, notices: list[str]) -> Iterator[str]:
+    """Yield the lines with what an agent is told about the repository, and what was not read."""
+    if guidance is not None:
+        yield ""
+        yield guidance.instructions
+    for notice in notices:
+        yield ""
+        yield f"notice: {notice}"
+
+
 def format_tokens(agent: Agent, tokens: PromptTokens | None) -> Iterator[str]:
     """Yield the lines about the tokens of an agent's prompt."""
     if tokens is None:
@@ -87,8 +110,7 @@ def format_tokens(agent: Agent, tokens: PromptTokens | None) -> Iterator[str]:
         yield f"not counted, because the MCP servers were not started: {', '.join(tokens.uncounted)}"
 
 
-def _measure_tokens(agent: Agent, repo: Path) -> PromptTokens | None:
-    from ...setup.settings import Settings  # imported here for start-up time: without --tokens, nothing is run
-    from .prompt_tokens import measure_prompt
+def _measure_tokens(agent: Agent, settings: Settings, repo: Path) -> PromptTokens | None:
+    from .prompt_tokens import measure_prompt  # imported here for start-up time: without --tokens, nothing is run
 
-    return anyio.run(measure_prompt, agent, Settings.load(os.environ, repo), repo)
+    return anyio.run(measure_prompt, agent, settings, repo)

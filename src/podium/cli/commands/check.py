@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import anyio
 import click
 
 from ...roster.discovery import CheckReport, check_path
 from ...setup.agent_diagnostics import make_agent_check
+from ...setup.run_guidance import check_guidance
 from ...setup.settings import Settings
 from ...system.locations import find_home_folder, find_repo
 from ...values.diagnostic import filter_errors
@@ -24,14 +27,18 @@ from ..terminal.text import as_json, escape_for_terminal
 def check_command(path: Path | None, repo: Path | None, is_json: bool) -> None:
     """Check the agents at PATH: a repository (default: this one), a folder of agents, or one file.
 
-    Prints all diagnostics: what is wrong in the files, and what a run with the current settings would refuse.
+    Prints all diagnostics: what is wrong in the files, what a run with the current settings would refuse, and which of
+    a repository's instruction files are not read.
     The exit code is 1 if there are errors.
     """
     home = find_home_folder()
     place = path or repo or find_repo(Path.cwd(), home=home)
     inside = find_repo(place if place.is_dir() else place.parent, home=home)
-    check_more = make_agent_check(Settings.load(repo=inside), os.environ, inside)
-    review_result = check_path(place, home, check_more)
+    settings = Settings.load(repo=inside)
+    review_result = check_path(place, home, make_agent_check(settings, os.environ, inside))
+    if place.absolute() == inside:
+        about_files = anyio.run(check_guidance, inside, settings)
+        review_result = replace(review_result, diagnostics=(*review_result.diagnostics, *about_files))
     click.echo(format_review_json(review_result) if is_json else format_review(review_result))
     if filter_errors(review_result.diagnostics):
         sys.exit(1)

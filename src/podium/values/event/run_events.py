@@ -5,6 +5,7 @@ from typing import Any, ClassVar
 from ..agent import Agent, Budget
 from ..attachment import Attachment
 from ..errors import Failure
+from ..guidance import Guidance
 from ..request import Outcome, Part, Request
 from ..worker_task import WorkerTask
 from .base_event import EventBase
@@ -28,6 +29,8 @@ class RunStarted(EventBase, frozen=True, kw_only=True, tag="run_started"):
     """The decision that the run makes, if that is its work."""
     decisions: str = ""
     """The decisions in force in the repository when the run started, as its agents are told about them."""
+    guidance: Guidance | None = None
+    """What the agents are told about the repository, as it was when the run started."""
     forked_from: str = ""
     """If this run is a fork: the run that it was forked from and the position there, as `RUN@SEQ`."""
     shared: int = 0

@@ -1,0 +1,22 @@
+"""Decide which files agents do not see unless a call names them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ..policy import Rules, check
+from ..values.action import Action
+
+
+def make_hidden_test(rules: Rules) -> Callable[[str], bool]:
+    """Return a function that tells whether a path, relative to the checkout, is hidden from agents with these rules.
+
+    Hidden files usually contain secrets, or the rules forbid agents to read them.
+    """
+    from ..tools.file_listing import holds_secrets  # for start-up time: not every run has tools
+
+    def is_hidden(path: str) -> bool:
+        read = Action(run="", agent="", tool="read_file", arguments={"path": path})
+        return holds_secrets(path) or check(read, rules).decision == "deny"
+
+    return is_hidden if rules.deny else holds_secrets
