@@ -87,6 +87,7 @@ maxTurns: 7
 timeout: 1.5
 budget: {usd: 2, tokens: 1_000, seconds: 60, turns: 3, files_changed: 0}
 isolation: worktree
+skills: [pdf, forms]
 """
     )
 
@@ -110,6 +111,7 @@ isolation: worktree
         timeout=1.5,
         budget=Budget(usd=2, tokens=1000, seconds=60, turns=3, files_changed=0),
         isolation="worktree",
+        skills=("pdf", "forms"),
         source="repo",
         path="/repo/planner.md",
     )
@@ -241,16 +243,16 @@ def test_the_end_of_a_discussion_is_understood_in_both_spellings(spelled: str) -
 
 
 def test_keys_of_other_programs_are_kept_and_warned_about() -> None:
-    found = parse_file("skills: [pdf]\nmcpServers: {db: {command: run, when: 2024-01-01}}\ncolor: blue")
+    found = parse_file("effort: high\nmcpServers: {db: {command: run, when: 2024-01-01}}\ncolor: blue")
 
     assert found.agent is not None
     assert found.agent.other == {
-        "skills": ["pdf"],
+        "effort": "high",
         "mcpServers": {"db": {"command": "run", "when": "2024-01-01"}},
         "color": "blue",
     }
     assert get_warnings(found) == [
-        f"{key}: this key has no effect in Podium" for key in ("skills", "mcpServers", "color")
+        f"{key}: this key has no effect in Podium" for key in ("effort", "mcpServers", "color")
     ]
 
 

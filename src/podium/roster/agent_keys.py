@@ -31,7 +31,6 @@ PERMISSION_MODES = {"default": "", "plan": "plan", "dontAsk": "dont-ask", "dont-
 WIDER_MODES = ("acceptEdits", "accept-edits", "bypassPermissions", "bypass", "auto")
 
 FOREIGN_KEYS = (
-    "skills",
     "mcp_servers",
     "effort",
     "color",
@@ -267,6 +266,7 @@ READERS: Readers = {
     "timeout": FieldReader.read_positive_number,
     "budget": read_budget,
     "permission_mode": read_permission_mode,
+    "skills": FieldReader.read_comma_list,
     "isolation": partial(FieldReader.read_choice, words=("shared", "worktree", "process")),
 }
 """The reader for each key. `name` is read separately, because its default is the file name."""

@@ -132,7 +132,7 @@ class RunLauncher:
         team, functions, notices = self._select_team(agent, options, place, settings)
         if (decision := options.get("decision")) is not None:
             validate_decision(decision, team)
-        guidance, guidance_notices = await read_guidance(place, settings, self._redaction)
+        guidance, guidance_notices = await read_guidance(place, team, settings, self._redaction)
         started = RunStarted(
             agent=team[0].name,
             request=Request(text=self._redaction.redact_text(request)),
@@ -379,6 +379,7 @@ class RunLauncher:
             environ=self._environ,
             unattended=unattended,
             notice=record_notice,
+            guidance=started.guidance,
         )
         context = RunContext(
             timeline=timeline,

@@ -24,8 +24,10 @@ from ..policy import Rules
 from ..values.action import Action
 from ..values.agent import Agent
 from ..values.event import ToolUse
+from ..values.guidance import Guidance
 from ..values.limits import Unattended
 from .hidden_files import make_hidden_test
+from .run_guidance import can_load_skills
 from .settings import Settings
 
 if TYPE_CHECKING:
@@ -51,6 +53,7 @@ class RunTools:
         environ: Mapping[str, str],
         unattended: Unattended | None,
         notice: Callable[[str], None],
+        guidance: Guidance | None = None,
     ) -> None:
         self._settings = settings
         self._needs_servers = any(_is_server_tool(entry) for agent in agents for entry in agent.tools or ())
@@ -61,6 +64,7 @@ class RunTools:
         self._environ = environ
         self._unattended = unattended
         self._notice = notice
+        self._skills = () if guidance is None else guidance.skills
         self._toolboxes: dict[tuple[Rules, CommandSandbox | None], Toolbox] = {}
         self._sandbox: CommandSandbox | None = None
         self._sandbox_ready: Event | None = None
@@ -100,7 +104,15 @@ class RunTools:
             *(op.gate.wrap_tool(tool) for tool in acting),
             *(op.gate.wrap_tool(tool, is_given=True) for tool in given),
             *box.select_plain_tools(agent.tools, agent.disallowed_tools),
+            *self._make_skill_tools(op),
         )
+
+    def _make_skill_tools(self, op: Operation) -> tuple[Tool, ...]:
+        if not self._skills or self._directory is None or not can_load_skills(op.agent):
+            return ()
+        from ..tools.load_skill import load_skill_tool  # imported here for start-up time: most runs have no skills
+
+        return (load_skill_tool(self._skills, self._directory, make_hidden_test(op.rules)),)
 
     def _toolbox_for(self, rules: Rules, sandbox: CommandSandbox | None) -> Toolbox:
         """Return the tools for agents with these rules.
@@ -168,6 +180,7 @@ class RunTools:
             settings.store,
             is_wanted=settings.sandbox,
             is_read_only=settings.permission_mode == "plan",
+            readable=[Path(skill.folder) for skill in self._skills if skill.source == "user"],
             report=self._notice,
         )
 

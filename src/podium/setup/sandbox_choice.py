@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from ..core.gate import InvalidCall
@@ -22,11 +22,13 @@ async def choose_sandbox(
     *,
     is_wanted: bool = True,
     is_read_only: bool = False,
+    readable: Sequence[Path] = (),
     report: Callable[[str], None] = lambda text: None,
 ) -> CommandSandbox:
     """Return the sandbox for commands in a checkout.
 
-    If a sandbox is wanted but not available on Linux, all commands are refused. `report` receives notes about a command
+    If a sandbox is wanted but not available on Linux, all commands are refused. `readable` are folders outside the
+    checkout that commands can read. `report` receives notes about a command
     for the user. The notes are also added to the command's output.
     """
     if not is_wanted or sys.platform != "linux":
@@ -37,6 +39,7 @@ async def choose_sandbox(
             home=home,
             store=store if isinstance(store, Path) else None,
             profile="read-only" if is_read_only else "workspace",
+            readable=readable,
             report=report,
         )
     except Mistake as error:

@@ -10,7 +10,7 @@ from ..core.engine import Tool
 from ..core.gate import ActingTool
 from ..values.errors import Mistake
 from ..values.limits import Unattended
-from ..values.tool_names import DECISION_TOOLS, DELEGATING_TOOLS, STEP_TOOLS
+from ..values.tool_names import DECISION_TOOLS, DELEGATING_TOOLS, LOAD_SKILL, STEP_TOOLS
 from .ask_person import ask_person_tool, report_status_tool
 from .command_sandbox import CommandSandbox
 from .edit_file import EditFile
@@ -38,6 +38,7 @@ ALIASES = {
     "Grep": "grep",
     "Bash": "bash",
     "WebFetch": "web_fetch",
+    "Skill": LOAD_SKILL,
 }
 """Other programs' names for tools, and Podium's name for each."""
 
@@ -112,7 +113,7 @@ class Toolbox:
 
     def find_unknown_tools(self, names: Sequence[str]) -> list[str]:
         """Return the entries that are neither known tools nor agents nor MCP tools."""
-        elsewhere = {*DELEGATING_TOOLS, *STEP_TOOLS, *DECISION_TOOLS}
+        elsewhere = {*DELEGATING_TOOLS, *STEP_TOOLS, *DECISION_TOOLS, LOAD_SKILL}
         known = {*elsewhere, *CHECKOUT_TOOLS, *self._acting, *self._plain, *self._functions}
         return [entry for entry in names if (name := resolve_tool_name(entry)) is not None and name not in known]
 

@@ -117,7 +117,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     In code, fields that are mappings in a file, such as `team`, can be given as mappings. `advisors` can be a list
     of names, `router` can be True, and `tools` can contain functions. `fallback_models` are tried in order if
     `model` cannot answer. `max_tokens` limits the length of each reply. With `expects`, work that changed no file
-    has failed.
+    has failed. `skills` are loaded from the start; the agent can load other skills itself.
     """
 
     name: str
@@ -146,6 +146,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     permission_mode: AgentMode = ""
     max_tokens: int | None = None
     expects: Expectation = ""
+    skills: tuple[str, ...] = ()
     other: dict[str, Any] = {}
     source: Source = "code"
     path: str = ""
@@ -181,6 +182,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
             fallback_models: str | Sequence[str] = (),
             max_tokens: int | None = None,
             expects: Expectation = "",
+            skills: str | Sequence[str] = (),
             other: dict[str, Any] = ...,
             source: Source = "code",
             path: str = "",
@@ -189,7 +191,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __post_init__(self) -> None:
         """Convert the short forms that code and files can use to the field types."""
         put = structs.force_setattr
-        for field in ("tools", "disallowed_tools", "capabilities", "agents", "fallback_models"):
+        for field in ("tools", "disallowed_tools", "capabilities", "agents", "fallback_models", "skills"):
             value = getattr(self, field)
             if isinstance(value, list):
                 put(self, field, tuple(value))

@@ -1,6 +1,20 @@
 """Define what the agents of a run are told about the repository that they work in."""
 
+from typing import Literal
+
 from msgspec import Struct
+
+
+class Skill(Struct, frozen=True, kw_only=True):
+    """A folder that says how to do one kind of task.
+
+    The folder of the user's own skill is an absolute path; that of a repository's is relative to the repository.
+    """
+
+    name: str
+    description: str
+    folder: str
+    source: Literal["user", "repo"]
 
 
 class Guidance(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -8,3 +22,7 @@ class Guidance(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     instructions: str = ""
     """The repository's instruction files, quoted and with a heading."""
+    skills: tuple[Skill, ...] = ()
+    """The skills that agents can load."""
+    loaded_skills: dict[str, str] = {}
+    """The texts of the skills that agents get from the start, by name."""

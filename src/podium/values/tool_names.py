@@ -8,3 +8,5 @@ VOTING_TOOLS = ("propose_decision", "cast_ballot")
 """Tools for making a decision with others."""
 DECISION_TOOLS = (*VOTING_TOOLS, "list_decisions")
 """All tools for decisions."""
+LOAD_SKILL = "load_skill"
+"""The tool that reads the files of a skill. Agents have it if there are skills."""

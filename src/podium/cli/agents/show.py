@@ -14,7 +14,7 @@ import msgspec
 from ...core.redaction import Redaction
 from ...roster.discovery import load_roster
 from ...roster.roster_fields import agent_fields
-from ...setup.run_guidance import read_guidance, works_in_checkout
+from ...setup.run_guidance import can_load_skills, describe_guidance, read_guidance, works_in_checkout
 from ...setup.settings import Settings
 from ...system.locations import find_home_folder, find_repo
 from ...values.agent import Agent
@@ -42,17 +42,15 @@ def agents_show_command(name: str, counts_tokens: bool, repo: Path | None, is_js
     folder = (repo or find_repo(Path.cwd(), home=home)).absolute()
     agent = load_roster(folder, home).get(name)
     settings = Settings.load(os.environ, folder)
-    guidance, notices = anyio.run(read_guidance, folder, settings, Redaction())
-    if not works_in_checkout(agent):
-        guidance = None
+    guidance, notices = anyio.run(read_guidance, folder, [agent], settings, Redaction())
     tokens = _measure_tokens(agent, settings, folder) if counts_tokens else None
     if is_json:
         measured = {"tokens": None if tokens is None else msgspec.to_builtins(tokens)} if counts_tokens else {}
-        click.echo(as_json({"schema": SCHEMA, **show_fields(agent), **guidance_fields(guidance), **measured}))
+        click.echo(as_json({"schema": SCHEMA, **show_fields(agent), **guidance_fields(agent, guidance), **measured}))
     elif counts_tokens:
         click.echo(escape_for_terminal("\n".join(format_tokens(agent, tokens))))
     else:
-        click.echo(escape_for_terminal("\n".join([*format_agent(agent), *format_guidance(guidance, notices)])))
+        click.echo(escape_for_terminal("\n".join([*format_agent(agent), *format_guidance(agent, guidance, notices)])))
 
 
 def show_fields(agent: Agent) -> dict[str, Any]:
@@ -82,16 +80,20 @@ def format_agent(agent: Agent) -> Iterator[str]:
     yield agent.prompt.strip()
 
 
-def guidance_fields(guidance: Guidance | None) -> dict[str, Any]:
+def guidance_fields(agent: Agent, guidance: Guidance | None) -> dict[str, Any]:
     """Return what an agent is told about the repository as JSON fields."""
-    return {"instructions": "" if guidance is None else guidance.instructions}
+    skills = () if guidance is None or not can_load_skills(agent) else guidance.skills
+    return {
+        "instructions": guidance.instructions if guidance is not None and works_in_checkout(agent) else "",
+        "skills": msgspec.to_builtins(skills),
+    }
 
 
-def format_guidance(guidance: Guidance | None, notices: list[str]) -> Iterator[str]:
+def format_guidance(agent: Agent, guidance: Guidance | None, notices: list[str]) -> Iterator[str]:
     """Yield the lines with what an agent is told about the repository, and what was not read."""
-    if guidance is not None:
+    for text in describe_guidance(guidance, agent):
         yield ""
-        yield guidance.instructions
+        yield text
     for notice in notices:
         yield ""
         yield f"notice: {notice}"

@@ -225,11 +225,11 @@ class Sandbox:
         return build
 
     def _visible_mounts(self, guards: Sequence[Mount]) -> Iterator[Mount]:
-        """Yield all mounts. They hide the Podium home, except for a checkout inside it."""
+        """Yield all mounts. They hide the Podium home, except for a checkout and readable folders inside it."""
         closed = (*guards, Mount("empty", self.home))
         for mount in (*self._base_mounts, *self._anchor_mounts(closed), *guards):
             is_checkout = mount.place.is_relative_to(self.checkout) and self.checkout.is_relative_to(self.home)
-            if is_checkout or not mount.place.is_relative_to(self.home):
+            if is_checkout or mount.place in self.readable or not mount.place.is_relative_to(self.home):
                 yield mount
         yield Mount("empty", self.home)
 
