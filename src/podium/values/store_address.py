@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +29,11 @@ class PostgresAddress:
     __repr__ = __str__
 
 
-StoreAddress = Path | PostgresAddress
+if TYPE_CHECKING:
+    StoreAddress = Path | PostgresAddress
+else:
+    # msgspec reads the annotations of structs, and supports no union of types that it does not know.
+    StoreAddress = Any
 
 
 def make_local_path(store: StoreAddress, name: str) -> Path:
