@@ -15,6 +15,7 @@ LAYERS = (
     ("web", "protocols", "processes"),
     ("podium",),
     ("workers",),
+    ("fleet",),
     ("runs",),
     ("setup",),
     ("patterns",),
@@ -44,6 +45,8 @@ STARTING_PROCESSES = {
     "workers/delegate.py": "starts a commander, which outlives this process",
     "testing/postgres_cluster.py": "starts a PostgreSQL server for tests, as another user if needed",
     "cli/commands/demo.py": "runs podium in the foreground, where Ctrl-C reaches both",
+    "testing/nats_server.py": "starts a server for tests",
+    "testing/postgres_cluster.py": "starts a server for tests",
 }
 """The modules that start a process, and why."""
 

@@ -10,6 +10,7 @@
     ├── RequestClosed      the request expired, or nothing waits for an answer any more
     ├── AgentFailed        an agent failed; contains the failure recorded on the timeline
     ├── OutsideFailed      a model, an engine or another program failed
+    │   └── PlacementUnavailable  the queue of a fleet cannot be reached now
     ├── DependencyMissing  a package, program or library that is needed is not installed
     ├── ChecksumMismatch   a file from outside does not have the expected content, and was not used
     ├── StoreFailed        the store could not read or write; nothing was partly written
@@ -138,6 +139,13 @@ class OutsideFailed(PodiumError):
         self.is_too_long = is_too_long
         self.is_unknown_model = is_unknown_model
         self.is_silent = is_silent
+
+
+class PlacementUnavailable(OutsideFailed):
+    """The placement engine of a fleet cannot be reached; the same call may succeed later."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, retryable=True)
 
 
 class DependencyMissing(PodiumError):

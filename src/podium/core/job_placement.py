@@ -1,0 +1,67 @@
+"""The job placement interface: how runs are queued for a fleet of hosts, and how hosts claim them.
+
+A placement engine decides which host tries a job next, but its claims are hints: before a host starts to work, it
+must win the run's lease in the store. So an engine may deliver a job twice or forget it. A host that loses the race
+for the lease hands the job back, and a run that is not finished and has no job is queued again.
+
+All methods raise PlacementUnavailable while the engine cannot be reached. They can be called again later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from ..values.fleet_job import FleetJob, HostOffer, JobClaim, JobStatus
+
+
+class JobSubmission(Protocol):
+    """Queues jobs, for the side that wants work done."""
+
+    async def submit(self, job: FleetJob) -> bool:
+        """Queue a job. Return False if the run already has a job, queued or claimed."""
+        ...
+
+    async def cancel(self, run: str) -> bool:
+        """Remove a run's job; a host that has claimed it is told. Return False if the run has no job."""
+        ...
+
+    async def list_jobs(self) -> list[JobStatus]:
+        """Return all jobs that are not finished."""
+        ...
+
+
+class JobClaims(Protocol):
+    """Gives jobs to hosts. A claim lapses unless it is renewed within the placement's lease."""
+
+    @property
+    def lease_seconds(self) -> float:
+        """How long a claim lasts without renewal."""
+        ...
+
+    async def claim(self, offer: HostOffer, free: int) -> list[JobClaim]:
+        """Claim up to `free` jobs that the host accepts, those with the highest priority first."""
+        ...
+
+    async def renew(self, claims: Sequence[JobClaim]) -> frozenset[str]:
+        """Renew claims. Return the runs whose claims are lost because the job was cancelled or claimed again."""
+        ...
+
+    async def hand_back(self, claim: JobClaim, *, delay: float = 0.0) -> bool:
+        """Let other hosts claim the job, after `delay` seconds. Return False if the claim was lost."""
+        ...
+
+    async def finish(self, claim: JobClaim) -> bool:
+        """Remove the job, unless the claim was lost; in that case return False."""
+        ...
+
+    async def wait_for_change(self, timeout: float) -> frozenset[str]:
+        """Wait until there may be jobs to claim, or a job was cancelled. Return the runs of cancelled jobs.
+
+        Only one task can wait at a time.
+        """
+        ...
+
+
+class JobPlacement(JobSubmission, JobClaims, Protocol):
+    """A placement engine: both sides of the interface."""

@@ -1,0 +1,111 @@
+"""A connection to PostgreSQL that is opened again after it was lost.
+
+A statement that fails because the server is gone, or gives no answer in time, raises PlacementUnavailable. The next
+statement opens a new connection. Nothing is repeated on its own: a statement that was sent may have been executed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import socket
+from contextlib import suppress
+from typing import Any
+
+import psycopg
+from psycopg import AsyncConnection, AsyncRawCursor
+from psycopg.rows import dict_row
+
+from ..values.errors import PlacementUnavailable
+
+ANSWER_SECONDS = 10.0
+"""How long a statement may take before its connection is considered dead."""
+
+_OPTIONS: dict[str, Any] = {
+    "application_name": "podium",
+    "connect_timeout": 5,
+    "keepalives_idle": 10,
+    "keepalives_interval": 3,
+    "keepalives_count": 3,
+}
+
+
+class DatabaseConnection:
+    """One connection at a time, opened when it is needed. Statements of several tasks are executed in turn."""
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        self._lock = asyncio.Lock()
+        self._connection: AsyncConnection[Any] | None = None
+
+    async def fetch(self, query: str, *values: object) -> list[dict[str, object]]:
+        """Execute a statement with the parameters $1, $2 and so on, and return its rows."""
+        return (await self._execute(query, values)) or []
+
+    async def execute(self, query: str, *values: object) -> None:
+        """Execute a statement that returns no rows, or whose rows do not matter."""
+        await self._execute(query, values)
+
+    async def open(self) -> tuple[AsyncConnection[Any], bool]:
+        """Return the open connection, and whether it is a new one."""
+        if self._connection is not None and not self._connection.closed:
+            return self._connection, False
+        try:
+            self._connection = await AsyncConnection.connect(self._url, autocommit=True, **_OPTIONS)
+        except psycopg.OperationalError as error:
+            raise PlacementUnavailable(f"cannot connect to the fleet's database: {_first_line(error)}") from error
+        return self._connection, True
+
+    async def aclose(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            await self._connection.close()
+            self._connection = None
+
+    async def _execute(self, query: str, values: tuple[object, ...]) -> list[dict[str, object]] | None:
+        async with self._lock:
+            if self._connection is not None and _has_input(self._connection):
+                await self._connection.close()  # between two statements, a server only says that it ends the session
+            connection, _ = await self.open()
+            # Cancelling a statement waits for the server, which may be the one that does not answer.
+            watchdog = asyncio.get_running_loop().call_later(ANSWER_SECONDS, cut_connection, connection)
+            try:
+                cursor = AsyncRawCursor(connection, row_factory=dict_row)
+                await cursor.execute(query, values or None)
+                return None if cursor.description is None else await cursor.fetchall()
+            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
+                if not connection.closed and not _is_gone(error):
+                    raise
+                await connection.close()
+                message = f"lost the connection to the fleet's database: {_first_line(error)}"
+                raise PlacementUnavailable(message) from error
+            except asyncio.CancelledError:
+                await connection.close()
+                raise
+            finally:
+                watchdog.cancel()
+
+
+def cut_connection(connection: AsyncConnection[Any]) -> None:
+    """Shut the socket of a connection down, so that whatever waits for an answer fails at once."""
+    with suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(connection.fileno())) as raw:
+        raw.shutdown(socket.SHUT_RDWR)
+
+
+def _has_input(connection: AsyncConnection[Any]) -> bool:
+    """Return whether the server has sent something, or has closed the connection."""
+    if connection.closed:
+        return False
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return bool(poll.poll(0))
+
+
+def _is_gone(error: psycopg.Error) -> bool:
+    """Return whether the server ended the session: it shuts down, crashed or is starting up."""
+    return error.sqlstate is None or error.sqlstate.startswith("57P")
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or ["no answer"])[0]

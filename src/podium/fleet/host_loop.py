@@ -1,0 +1,262 @@
+"""The loop of a host: claim jobs, win their leases, work on them, and renew the claims.
+
+The loop never stops work because the placement engine is gone for a while. It stops work on a job when the job was
+cancelled, or when another host has claimed it. What the work may write is decided by the run's lease in the store, not
+by the claim.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+import anyio
+import msgspec
+from anyio import CancelScope, Event, create_task_group, move_on_after
+from anyio.abc import TaskGroup
+
+from ..core.job_placement import JobClaims
+from ..values.errors import PlacementUnavailable
+from ..values.fleet_job import FleetJob, HostOffer, JobClaim
+
+POLL_SECONDS = 0.5
+"""How often to look for jobs without being told of any, such as those of a host that died."""
+
+RETRY_SECONDS = 5.0
+"""How long a job waits that a host could not work on."""
+
+HELD_SECONDS = 0.25
+"""How long a job waits whose run still belongs to the host that had it before."""
+
+FULL_SECONDS = 1.0
+"""How long a job waits whose team or provider reached its limit after the host looked."""
+
+CLEANUP_SECONDS = 10.0
+"""How long to try to finish a job or to hand it back. After that, its claim lapses."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseWon:
+    """The host owns the run, with this epoch."""
+
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeaseRefused:
+    """The host must not work on the run.
+
+    `over`: the run has ended or does not exist. `held`: another process owns it. `full`: a limit of its team or
+    provider is reached. `unfit`: this host may not take it.
+    """
+
+    reason: Literal["over", "held", "full", "unfit"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HandBack:
+    """The host did not finish the job; other hosts can claim it after `delay` seconds."""
+
+    delay: float = 0.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FullLimits:
+    """The teams and providers that are at their limits."""
+
+    teams: frozenset[str] = frozenset()
+    providers: frozenset[str] = frozenset()
+
+
+LeaseAnswer = LeaseWon | LeaseRefused
+WinLease = Callable[[FleetJob], Awaitable[LeaseAnswer]]
+RunJob = Callable[[JobClaim, int], Awaitable[HandBack | None]]
+"""Works on a claimed job, with the epoch of the run's lease. Returns None when the run has ended."""
+
+ReadLimits = Callable[[], Awaitable[FullLimits]]
+
+
+async def read_no_limits() -> FullLimits:
+    """Return that no team and no provider is at its limit."""
+    return FullLimits()
+
+
+@dataclass(slots=True)
+class _Work:
+    """A job that this host works on."""
+
+    claim: JobClaim
+    scope: CancelScope = field(default_factory=CancelScope)
+    is_lost: bool = False
+
+    def stop(self) -> None:
+        """Stop the work because the claim is lost."""
+        self.is_lost = True
+        self.scope.cancel()
+
+
+class HostLoop:
+    """Works on up to `slots` jobs at once, until it is asked to drain.
+
+    `report` is called with one sentence for each thing that went wrong.
+    """
+
+    def __init__(
+        self,
+        placement: JobClaims,
+        offer: HostOffer,
+        *,
+        slots: int,
+        run_job: RunJob,
+        win_lease: WinLease,
+        report: Callable[[str], None],
+        read_limits: ReadLimits = read_no_limits,
+    ) -> None:
+        self._placement = placement
+        self._offer = offer
+        self._slots = slots
+        self._run_job = run_job
+        self._win_lease = win_lease
+        self._report = report
+        self._read_limits = read_limits
+        self._work: dict[str, _Work] = {}
+        self._news = Event()
+        self._draining = Event()
+        self._grace = CancelScope()
+
+    @property
+    def runs(self) -> list[str]:
+        """The runs that this host works on."""
+        return list(self._work)
+
+    def drain(self, *, grace: float = math.inf) -> None:
+        """Claim no more jobs, and end the loop when the current jobs are done.
+
+        After `grace` seconds, the work on the remaining jobs is stopped, and they are handed back. A second call
+        can change the time.
+        """
+        self._grace.deadline = anyio.current_time() + grace
+        self._draining.set()
+        self._news.set()
+
+    async def run(self) -> None:
+        """Work until the loop is drained."""
+        async with create_task_group() as group:
+            async with create_task_group() as jobs:
+                group.start_soon(self._renew_claims)
+                group.start_soon(self._watch_changes)
+                group.start_soon(self._hand_back_after_grace)
+                await self._claim_jobs(jobs)
+            group.cancel_scope.cancel()
+
+    async def _claim_jobs(self, jobs: TaskGroup) -> None:
+        """Claim jobs until the loop is drained, and start the work on them in the group."""
+        while not self._draining.is_set():
+            self._news = Event()
+            claims = await self._try_claim()
+            for claim in claims:
+                work = self._work[claim.job.run] = _Work(claim)
+                jobs.start_soon(self._work_on, work)
+            if not claims:
+                with move_on_after(POLL_SECONDS):
+                    await self._news.wait()
+
+    async def _try_claim(self) -> Sequence[JobClaim]:
+        """Claim jobs for the free slots; none while the placement engine is unavailable."""
+        free = self._slots - len(self._work)
+        if free <= 0:
+            return ()
+        try:
+            full = await self._read_limits()
+            offer = msgspec.structs.replace(self._offer, full_teams=full.teams, full_providers=full.providers)
+            claims = await self._placement.claim(offer, free)
+        except PlacementUnavailable as error:
+            self._report(str(error))
+            return ()
+        return [claim for claim in claims if not self._adopt(claim)]
+
+    def _adopt(self, claim: JobClaim) -> bool:
+        """Go on with the new claim if this host works on the job already, because its old claim lapsed."""
+        if (work := self._work.get(claim.job.run)) is None:
+            return False
+        work.claim = claim
+        return True
+
+    async def _watch_changes(self) -> None:
+        """Look for jobs when there may be some, and stop the work on cancelled jobs."""
+        while True:
+            try:
+                cancelled = await self._placement.wait_for_change(POLL_SECONDS)
+            except PlacementUnavailable:
+                await anyio.sleep(POLL_SECONDS)
+                continue
+            for run in cancelled & self._work.keys():
+                self._work[run].stop()
+            self._news.set()
+
+    async def _renew_claims(self) -> None:
+        while True:
+            await anyio.sleep(self._placement.lease_seconds / 4)
+            if not self._work:
+                continue
+            try:
+                lost = await self._placement.renew([work.claim for work in self._work.values()])
+            except PlacementUnavailable as error:
+                self._report(str(error))
+                continue
+            for run in lost & self._work.keys():
+                self._work[run].stop()
+
+    async def _hand_back_after_grace(self) -> None:
+        await self._draining.wait()
+        with self._grace:
+            await anyio.sleep_forever()
+        for work in self._work.values():
+            work.scope.cancel()
+
+    async def _work_on(self, work: _Work) -> None:
+        """Win the lease, work, and finish the job or hand it back."""
+        outcome: HandBack | None = HandBack()
+        try:
+            with work.scope:
+                outcome = await self._do_job(work.claim)
+        finally:
+            # A lost claim belongs to somebody else, and is neither finished nor handed back.
+            with move_on_after(CLEANUP_SECONDS, shield=True):
+                if not work.is_lost:
+                    await self._settle(work.claim, outcome)
+            del self._work[work.claim.job.run]
+            self._news.set()
+
+    async def _do_job(self, claim: JobClaim) -> HandBack | None:
+        try:
+            match await self._win_lease(claim.job):
+                case LeaseWon(epoch=epoch):
+                    return await self._run_job(claim, epoch)
+                case LeaseRefused(reason="over"):
+                    return None
+                case LeaseRefused(reason="held"):
+                    return HandBack(delay=HELD_SECONDS)
+                case LeaseRefused(reason="full"):
+                    return HandBack(delay=FULL_SECONDS)
+                case LeaseRefused(reason="unfit"):
+                    return HandBack(delay=RETRY_SECONDS)
+        except Exception as error:
+            # A host goes on with its other jobs, whatever happens in one of them.
+            self._report(f"run {claim.job.run} was handed back: {error}")
+        return HandBack(delay=RETRY_SECONDS)
+
+    async def _settle(self, claim: JobClaim, outcome: HandBack | None) -> None:
+        """Finish a job or hand it back. If the engine is gone, the claim lapses, and the next host settles it."""
+        while True:
+            try:
+                if outcome is None:
+                    await self._placement.finish(claim)
+                else:
+                    await self._placement.hand_back(claim, delay=outcome.delay)
+            except PlacementUnavailable:
+                await anyio.sleep(POLL_SECONDS)
+            else:
+                return

@@ -1,0 +1,301 @@
+"""Place jobs with NATS JetStream.
+
+A job is a message in a work queue stream, on a subject of its own: `podium.jobs.CLASS.RUN`. The server accepts one
+message for each subject, so a run that has a job gets no second one. Each class and priority has a consumer, and a host
+pulls from the consumers whose classes it accepts, the highest priority first. `ack_wait` is the lease, `+WPI` renews a
+claim, `-NAK` hands a job back, and a redelivery is a takeover.
+
+JetStream accepts the acknowledgement of a host whose message was redelivered to another host. So each claim is also a
+message in a second stream, `podium.claims.RUN`, which keeps the last claim of each run only. Its sequence number is
+the claim's token: who cannot delete or read that message has lost the claim.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from types import TracebackType
+from typing import Any
+
+import msgspec
+from nats.aio.client import Client
+from nats.aio.msg import Msg
+from nats.errors import Error as NatsError
+from nats.js import JetStreamContext
+from nats.js.api import (
+    AckPolicy,
+    ConsumerConfig,
+    ConsumerInfo,
+    DiscardPolicy,
+    RetentionPolicy,
+    StorageType,
+    StreamConfig,
+)
+from nats.js.errors import APIError, NotFoundError
+
+from ..values.errors import PlacementUnavailable
+from ..values.fleet_job import FleetJob, HostOffer, JobClaim, JobClass, JobStatus, check_job
+
+JOBS = "PODIUM_JOBS"
+CLAIMS = "PODIUM_CLAIMS"
+CHANGES = "podium.changes"
+"""The subject of messages without a memory: there are new jobs, or the named run was cancelled."""
+
+LEASE_SECONDS = 30.0
+ANSWER_SECONDS = 2.0
+RECONNECT_SECONDS = 0.25
+MAX_IN_FLIGHT = 100_000
+LIST_BATCH = 500
+
+_TOO_MANY_FOR_SUBJECT = 10077
+_JOB_STREAM = StreamConfig(
+    name=JOBS,
+    subjects=["podium.jobs.*.*"],
+    retention=RetentionPolicy.WORK_QUEUE,
+    storage=StorageType.FILE,
+    discard=DiscardPolicy.NEW,
+    discard_new_per_subject=True,
+    max_msgs_per_subject=1,
+    allow_direct=True,
+)
+_CLAIM_STREAM = StreamConfig(
+    name=CLAIMS, subjects=["podium.claims.*"], storage=StorageType.FILE, max_msgs_per_subject=1, allow_direct=True
+)
+
+
+class NatsPlacement:
+    """Jobs in a JetStream work queue. `async with` connects, and creates the streams if needed."""
+
+    def __init__(self, url: str, *, lease_seconds: float = LEASE_SECONDS) -> None:
+        self.lease_seconds = lease_seconds
+        self._url = url
+        self._consumers: set[str] = set()
+
+    async def __aenter__(self) -> NatsPlacement:
+        self._client = Client()
+        with _translate_errors():
+            await self._client.connect(
+                self._url,
+                name="podium",
+                max_reconnect_attempts=-1,
+                reconnect_time_wait=RECONNECT_SECONDS,  # type: ignore[arg-type]  # a number, passed to asyncio.sleep
+                error_cb=_ignore_error,
+            )
+            self._stream: JetStreamContext = self._client.jetstream(timeout=ANSWER_SECONDS)
+            for config in (_JOB_STREAM, _CLAIM_STREAM):
+                await self._stream.add_stream(config)
+            self._changes = await self._client.subscribe(CHANGES)
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._client.close()
+
+    # The side that wants work done
+
+    async def submit(self, job: FleetJob) -> bool:
+        check_job(job)
+        with self._reach_server():
+            # The run may have a job of another class, which is on another subject.
+            if (await self._stream.stream_info(JOBS, f"podium.jobs.*.{job.run}")).state.subjects:
+                return False
+            consumer = await self._ensure_consumer(job)
+            try:
+                await self._stream.publish(f"podium.jobs.{consumer}.{job.run}", msgspec.json.encode(job))
+            except APIError as error:
+                if error.err_code == _TOO_MANY_FOR_SUBJECT:
+                    return False
+                raise
+            await self._client.publish(CHANGES)
+        return True
+
+    async def cancel(self, run: str) -> bool:
+        with self._reach_server():
+            purged = await self._purge(JOBS, f"podium.jobs.*.{run}")
+            await self._purge(CLAIMS, f"podium.claims.{run}")
+            await self._client.publish(CHANGES, run.encode())
+        return purged > 0
+
+    async def list_jobs(self) -> list[JobStatus]:
+        with self._reach_server():
+            jobs = [_decode_job(message.data) for message in await self._read_all(JOBS)]
+            claimed = {_get_subject(message).rpartition(".")[2] for message in await self._read_all(CLAIMS)}
+        known = sorted((job for job in jobs if job is not None), key=lambda job: -job.priority)
+        return [JobStatus(job=job, state="claimed" if job.run in claimed else "queued") for job in known]
+
+    # The side that works
+
+    async def claim(self, offer: HostOffer, free: int) -> list[JobClaim]:
+        claims: list[JobClaim] = []
+        with self._reach_server():
+            for consumer in await self._find_consumers(offer):
+                if len(claims) == free:
+                    break
+                request = {"batch": free - len(claims), "no_wait": True}
+                pull = f"$JS.API.CONSUMER.MSG.NEXT.{JOBS}.{consumer}"
+                for message in await self._collect(pull, request, free - len(claims)):
+                    if (claim := await self._record_claim(offer, message)) is not None:
+                        claims.append(claim)
+        return claims
+
+    async def renew(self, claims: Sequence[JobClaim]) -> frozenset[str]:
+        lost = set()
+        with self._reach_server():
+            for claim in claims:
+                try:
+                    await self._stream.get_msg(CLAIMS, seq=int(claim.token), direct=True)
+                except NotFoundError:
+                    lost.add(claim.job.run)
+                else:
+                    await self._client.publish(claim.handle, Msg.Ack.Progress)
+        return frozenset(lost)
+
+    async def hand_back(self, claim: JobClaim, *, delay: float = 0.0) -> bool:
+        answer = Msg.Ack.Nak + (json.dumps({"delay": int(delay * 1e9)}).encode() if delay else b"")
+        with self._reach_server():
+            if not await self._delete_claim(claim):
+                return False
+            await self._client.request(claim.handle, answer, timeout=ANSWER_SECONDS)
+            await self._client.publish(CHANGES)
+        return True
+
+    async def finish(self, claim: JobClaim) -> bool:
+        with self._reach_server():
+            if not await self._delete_claim(claim):
+                return False
+            await self._client.request(claim.handle, Msg.Ack.Ack, timeout=ANSWER_SECONDS)
+        return True
+
+    async def wait_for_change(self, timeout: float) -> frozenset[str]:
+        with self._reach_server():
+            try:
+                messages = [await self._changes.next_msg(timeout=timeout)]
+            except TimeoutError:
+                return frozenset()
+            while self._changes.pending_msgs:
+                messages.append(await self._changes.next_msg(timeout=timeout))
+        return frozenset(message.data.decode(errors="replace") for message in messages if message.data)
+
+    # Messages
+
+    @contextmanager
+    def _reach_server(self) -> Iterator[None]:
+        """Raise PlacementUnavailable at once while the client is not connected, or when the server fails to answer."""
+        if not self._client.is_connected:
+            raise PlacementUnavailable("the NATS server cannot be reached")
+        with _translate_errors():
+            yield
+
+    async def _ensure_consumer(self, job: FleetJob) -> str:
+        """Create the consumer for a job's class and priority, unless this process knows it, and return its name."""
+        key = job.job_class.key
+        name = hashlib.sha256(f"{job.priority} {key}".encode()).hexdigest()[:24]
+        if name not in self._consumers:
+            await self._stream.add_consumer(
+                JOBS,
+                ConsumerConfig(
+                    durable_name=name,
+                    ack_policy=AckPolicy.EXPLICIT,
+                    ack_wait=self.lease_seconds,
+                    max_ack_pending=MAX_IN_FLIGHT,
+                    filter_subject=f"podium.jobs.{name}.*",
+                    metadata={"class": key, "priority": str(job.priority)},
+                ),
+            )
+            self._consumers.add(name)
+        return name
+
+    async def _find_consumers(self, offer: HostOffer) -> list[str]:
+        """Return the consumers that may have jobs for this host, those with the highest priority first."""
+        infos: list[ConsumerInfo] = []
+        while page := await self._stream.consumers_info(JOBS, offset=len(infos)):
+            infos += page
+            if len(page) < 256:
+                break
+        found = [
+            (int(metadata["priority"]), info.name)
+            for info in infos
+            if (metadata := info.config.metadata or {}) and (info.num_pending or info.num_ack_pending)
+            if offer.accepts(JobClass.from_key(metadata["class"]))
+        ]
+        return [name for _, name in sorted(found, reverse=True)]
+
+    async def _record_claim(self, offer: HostOffer, message: Msg) -> JobClaim | None:
+        """Make this claim the last one of its run. A message that is not a job is removed."""
+        job = _decode_job(message.data)
+        if job is None:
+            await message.ack()
+            return None
+        recorded = await self._stream.publish(f"podium.claims.{job.run}", offer.host.encode())
+        return JobClaim(job=job, token=str(recorded.seq), handle=message.reply)
+
+    async def _delete_claim(self, claim: JobClaim) -> bool:
+        """Delete a claim. Return False if it is lost; the server decides, so only one of two deletions succeeds."""
+        try:
+            return await self._stream.delete_msg(CLAIMS, int(claim.token))
+        except (NotFoundError, APIError) as error:
+            if isinstance(error, NotFoundError) or error.err_code in _NO_SUCH_MESSAGE:
+                return False
+            raise
+
+    async def _purge(self, stream: str, subject: str) -> int:
+        """Delete all messages on these subjects, and return their number."""
+        request = json.dumps({"filter": subject}).encode()
+        answer = await self._client.request(f"$JS.API.STREAM.PURGE.{stream}", request, timeout=ANSWER_SECONDS)
+        return int(json.loads(answer.data).get("purged", 0))
+
+    async def _read_all(self, stream: str) -> list[Msg]:
+        messages: list[Msg] = []
+        place = 1
+        while True:
+            request = {"seq": place, "batch": LIST_BATCH, "next_by_subj": ">"}
+            page = await self._collect(f"$JS.API.DIRECT.GET.{stream}", request, LIST_BATCH)
+            messages += page
+            if len(page) < LIST_BATCH:
+                return messages
+            place = int((page[-1].headers or {})["Nats-Sequence"]) + 1
+
+    async def _collect(self, subject: str, request: dict[str, Any], most: int) -> list[Msg]:
+        """Send a request that is answered by several messages, and return them."""
+        inbox = self._client.new_inbox()
+        answers = await self._client.subscribe(inbox)
+        try:
+            await self._client.publish(subject, json.dumps(request).encode(), reply=inbox)
+            messages: list[Msg] = []
+            while len(messages) < most:
+                message = await answers.next_msg(timeout=ANSWER_SECONDS)
+                if "Status" in (message.headers or {}):
+                    break  # there are no more
+                messages.append(message)
+            return messages
+        finally:
+            await answers.unsubscribe()
+
+
+_NO_SUCH_MESSAGE = (10037, 10043, 10057)
+
+
+@contextmanager
+def _translate_errors() -> Iterator[None]:
+    try:
+        yield
+    except NatsError as error:
+        raise PlacementUnavailable(f"the NATS server does not answer: {error}") from error
+
+
+async def _ignore_error(error: Exception) -> None:
+    """Ignore errors of the connection: the calls that they affect fail, and the client connects again."""
+
+
+def _decode_job(data: bytes) -> FleetJob | None:
+    try:
+        return msgspec.json.decode(data, type=FleetJob)
+    except msgspec.MsgspecError:
+        return None
+
+
+def _get_subject(message: Msg) -> str:
+    return (message.headers or {}).get("Nats-Subject", "")

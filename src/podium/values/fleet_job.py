@@ -1,0 +1,121 @@
+"""A job: a run that waits for a host, and what the host must offer.
+
+A host claims jobs of the classes that it accepts. All jobs of one class need the same labels and the same store
+version, and count towards the limits of the same team and provider. A job that only one host can take needs the
+label that this host alone has.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from .errors import Mistake
+
+JobState = Literal["queued", "claimed"]
+
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
+
+
+class JobClass(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What a host must offer for a job, and the limits that the job counts towards. Labels are sorted."""
+
+    labels: tuple[str, ...] = ()
+    store_version: int = 0
+    team: str = ""
+    provider: str = ""
+
+    @property
+    def key(self) -> str:
+        """The class as text, equal for equal classes."""
+        return msgspec.json.encode(self).decode()
+
+    @classmethod
+    def from_key(cls, key: str) -> JobClass:
+        """Return the class with this key. Raise msgspec.MsgspecError for any other text."""
+        return msgspec.json.decode(key, type=cls)
+
+
+class FleetJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A run that a host can claim. `host` names the only host that can take it, and is empty if any host can.
+
+    `repository` is the address from which a host clones the code. Jobs with a higher priority are claimed first.
+    """
+
+    run: str
+    labels: tuple[str, ...] = ()
+    host: str = ""
+    priority: int = 0
+    team: str = ""
+    provider: str = ""
+    repository: str = ""
+    store_version: int = 0
+
+    @property
+    def job_class(self) -> JobClass:
+        """The class of this job."""
+        labels = {*self.labels, *((make_host_label(self.host),) if self.host else ())}
+        return JobClass(
+            labels=tuple(sorted(labels)), store_version=self.store_version, team=self.team, provider=self.provider
+        )
+
+
+class JobClaim(Struct, frozen=True, kw_only=True):
+    """A job that a host has claimed. The token distinguishes this claim from all others of the same job."""
+
+    job: FleetJob
+    token: str
+    handle: str
+    """The job's name within the placement engine."""
+
+
+class JobStatus(Struct, frozen=True, kw_only=True):
+    """A job that has not been finished, and whether a host has claimed it."""
+
+    job: FleetJob
+    state: JobState
+
+
+class HostOffer(Struct, frozen=True, kw_only=True):
+    """What a host offers. It takes no jobs of teams and providers that are at their limits."""
+
+    host: str
+    labels: tuple[str, ...] = ()
+    store_version: int = 0
+    full_teams: frozenset[str] = frozenset()
+    full_providers: frozenset[str] = frozenset()
+
+    def accepts(self, wanted: JobClass) -> bool:
+        """Return whether this host can take jobs of a class now."""
+        return (
+            {*self.labels, make_host_label(self.host)}.issuperset(wanted.labels)
+            and wanted.store_version <= self.store_version
+            and wanted.team not in self.full_teams
+            and wanted.provider not in self.full_providers
+        )
+
+
+def make_host_label(host: str) -> str:
+    """Return the label that only this host has."""
+    return f"host={host}"
+
+
+def check_job(job: FleetJob) -> None:
+    """Raise Mistake if the run, a label or the host of a job is not a plain name."""
+    check_name(job.run, "run")
+    for label in job.labels:
+        check_name(label, "label")
+    if job.host:
+        check_name(job.host, "host")
+
+
+def check_name(name: str, kind: str) -> None:
+    """Raise Mistake if a name is not plain; `kind` says what it names."""
+    if not _NAME.fullmatch(name):
+        raise Mistake(
+            f"{kind} {name!r} is not valid: use at most 63 letters, digits, dashes and underscores, "
+            "beginning with a letter or a digit"
+        )
