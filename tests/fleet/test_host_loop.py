@@ -7,21 +7,35 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import anyio
+import nats
+import psycopg
 import pytest
 from anyio import Event, create_task_group, fail_after
 
 from podium.core.job_placement import JobPlacement
-from podium.fleet.host_loop import FullLimits, HandBack, HostLoop, LeaseAnswer, LeaseRefused, LeaseWon
-from podium.fleet.sweep import queue_missing_jobs
+from podium.fleet.host_loop import (
+    FullLimits,
+    HandBack,
+    HostLoop,
+    LeaseAnswer,
+    LeaseRefused,
+    LeaseWon,
+    ReadLimits,
+    RunJob,
+    RunLeases,
+    read_no_limits,
+)
+from podium.fleet.job_sweep import JobSweep, UnfinishedJobs
+from podium.fleet.nats_placement import CLAIMS
 from podium.values.errors import PlacementUnavailable
 from podium.values.fleet_job import FleetJob, HostOffer, JobClaim
 
-from .engines import PATIENCE, Engine, claim_jobs, submit_runs
+from .engines import PATIENCE, Engine, claim_jobs, get_runs, submit_runs
 
 
 @dataclass
@@ -34,6 +48,7 @@ class Lab:
     stopped: list[str] = field(default_factory=list)
     reports: list[str] = field(default_factory=list)
     most_at_once: int = 0
+    lost: set[str] = field(default_factory=set)
     _at_once: int = 0
     _gates: dict[str, Event] = field(default_factory=dict)
     _changed: Event = field(default_factory=Event)
@@ -60,6 +75,9 @@ class Lab:
     async def win_lease(self, job: FleetJob) -> LeaseAnswer:
         return LeaseRefused(reason="over") if job.run in self.ended else LeaseWon(epoch=1)
 
+    async def holds_lease(self, run: str) -> bool:
+        return run not in self.lost
+
     def report(self, text: str) -> None:
         self.reports.append(text)
         self._note()
@@ -78,11 +96,24 @@ class Lab:
 
     @asynccontextmanager
     async def run_host(
-        self, placement: JobPlacement, name: str = "h", *, slots: int = 4, **rest: Callable[..., Awaitable[object]]
+        self,
+        placement: JobPlacement,
+        *,
+        slots: int = 4,
+        run_job: RunJob | None = None,
+        leases: RunLeases | None = None,
+        read_limits: ReadLimits = read_no_limits,
     ) -> AsyncIterator[HostLoop]:
         """Run a host within the block, and drain it at the end."""
-        options = {"run_job": self.run_job, "win_lease": self.win_lease, **rest}
-        loop = HostLoop(placement, HostOffer(host=name), slots=slots, report=self.report, **options)  # type: ignore[arg-type]
+        loop = HostLoop(
+            placement,
+            HostOffer(host="h"),
+            slots=slots,
+            run_job=run_job or self.run_job,
+            leases=leases or self,
+            report=self.report,
+            read_limits=read_limits,
+        )
         async with create_task_group() as group:
             group.start_soon(loop.run)
             yield loop
@@ -124,23 +155,59 @@ async def test_a_job_that_is_submitted_while_the_host_is_idle_starts_at_once(eng
     assert time.monotonic() - begin < 2.0
 
 
+@dataclass
+class Answers:
+    """Leases that are answered in advance, run by run."""
+
+    answers: dict[str, list[LeaseAnswer]]
+
+    async def win_lease(self, job: FleetJob) -> LeaseAnswer:
+        return self.answers[job.run].pop(0)
+
+    async def holds_lease(self, run: str) -> bool:
+        return True
+
+
 async def test_the_lease_decides_and_not_the_claim(engine: Engine) -> None:
     lab = Lab()
-    answers: dict[str, list[LeaseAnswer]] = {
-        "over": [LeaseRefused(reason="over")],
-        "held": [LeaseRefused(reason="held"), LeaseWon(epoch=7)],
-        "won": [LeaseWon(epoch=1)],
-    }
-
-    async def win_lease(job: FleetJob) -> LeaseAnswer:
-        return answers[job.run].pop(0)
-
+    leases = Answers(
+        {
+            "over": [LeaseRefused(reason="over")],
+            "held": [LeaseRefused(reason="held"), LeaseWon(epoch=7)],
+            "won": [LeaseWon(epoch=1)],
+            "unfit": [LeaseRefused(reason="unfit")],
+        }
+    )
     async with engine.connect() as placement:
-        await submit_runs(placement, "over", "held", "won")
-        async with lab.run_host(placement, win_lease=win_lease):
+        await submit_runs(placement, "over", "held", "won", "unfit")
+        async with lab.run_host(placement, leases=leases):
             await wait_until_empty(placement)
 
     assert lab.started == Counter(held=1, won=1)
+    assert lab.reports == ["run unfit may not run on this host; its job was removed"]
+
+
+async def test_a_lost_claim_stops_the_work_only_if_the_lease_is_lost_too(engine: Engine) -> None:
+    lab = Lab(is_instant=False, lost={"taken"})
+    async with engine.connect(lease=0.6) as placement, engine.connect(lease=0.6) as other:
+        await submit_runs(other, "taken", "kept")
+        async with lab.run_host(placement):
+            await lab.wait_until(lambda: lab.started.total() == 2)
+            await forget_claims(engine)
+            await lab.wait_until(lambda: lab.stopped == ["taken"])
+            lab.release("kept")
+            await lab.wait_until(lambda: lab.ended == ["kept"])
+
+
+async def forget_claims(engine: Engine) -> None:
+    """Make all claims invalid without a notification, as if other hosts had taken the jobs over."""
+    if engine.name == "nats":
+        client = await nats.connect(engine.url)
+        await client.jetstream().purge_stream(CLAIMS)
+        await client.close()
+    else:
+        async with await psycopg.AsyncConnection.connect(engine.url, autocommit=True) as connection:
+            await connection.execute("UPDATE podium_queue.job SET queue_manager_id = gen_random_uuid()")
 
 
 async def test_a_host_takes_no_job_of_a_team_that_is_at_its_limit(engine: Engine) -> None:
@@ -258,8 +325,9 @@ from podium.fleet.host_loop import HostLoop, LeaseWon
 from podium.values.fleet_job import HostOffer
 from tests.fleet.engines import Engine
 
-async def win_lease(job):
-    return LeaseWon(epoch=1)
+class Leases:
+    async def win_lease(self, job):
+        return LeaseWon(epoch=1)
 
 async def run_job(claim, epoch):
     print(claim.job.run, flush=True)
@@ -268,7 +336,7 @@ async def run_job(claim, epoch):
 async def main():
     async with Engine(name=sys.argv[1], url=sys.argv[2]).connect(lease=1.0) as placement:
         offer = HostOffer(host="victim")
-        await HostLoop(placement, offer, slots=1, run_job=run_job, win_lease=win_lease, report=print).run()
+        await HostLoop(placement, offer, slots=1, run_job=run_job, leases=Leases(), report=print).run()
 
 anyio.run(main)
 """
@@ -291,19 +359,37 @@ async def test_the_jobs_of_a_host_that_is_killed_are_taken_over_within_the_lease
 
 
 async def test_an_unfinished_run_without_a_job_is_queued_again(engine: Engine) -> None:
-    async def find_unfinished() -> list[FleetJob]:
-        return [FleetJob(run="queued"), FleetJob(run="claimed"), FleetJob(run="missing", labels=("gpu",), priority=2)]
+    missing = FleetJob(run="missing", labels=("gpu",), priority=2)
+
+    async def find_unfinished() -> UnfinishedJobs:
+        return UnfinishedJobs(jobs=[FleetJob(run="queued"), FleetJob(run="claimed"), missing])
 
     async with engine.connect() as placement:
         await submit_runs(placement, "claimed")
         await claim_jobs(placement)
         await submit_runs(placement, "queued")
+        sweep = JobSweep(placement, find_unfinished)
 
-        assert await queue_missing_jobs(placement, find_unfinished) == ["missing"]
-        assert await queue_missing_jobs(placement, find_unfinished) == []
+        assert await sweep.queue_missing_jobs() == ["missing"]
+        assert await sweep.queue_missing_jobs() == []
 
         [status] = [status for status in await placement.list_jobs() if status.job.run == "missing"]
-        assert status.job == FleetJob(run="missing", labels=("gpu",), priority=2)
+        assert status.job == missing
+
+
+async def test_a_job_that_is_held_without_a_lease_is_queued_again(engine: Engine) -> None:
+    async def find_unfinished() -> UnfinishedJobs:
+        return UnfinishedJobs(jobs=[FleetJob(run="held"), FleetJob(run="working")], running=frozenset({"working"}))
+
+    async with engine.connect() as liar, engine.connect() as other:
+        await submit_runs(liar, "held", "working")
+        claims = await claim_jobs(liar, 2)
+        sweep = JobSweep(other, find_unfinished, stuck_seconds=0)
+
+        assert await sweep.queue_missing_jobs() == ["held"]
+
+        assert await liar.renew(claims) == {"held"}
+        assert get_runs(await claim_jobs(other)) == ["held"]
 
 
 @pytest.mark.slow

@@ -1,16 +1,17 @@
 """The loop of a host: claim jobs, win their leases, work on them, and renew the claims.
 
-The loop never stops work because the placement engine is gone for a while. It stops work on a job when the job was
-cancelled, or when another host has claimed it. What the work may write is decided by the run's lease in the store, not
-by the claim.
+The run's lease in the store decides who works on a run; the claim of the job is a hint. So the loop does not stop work
+because the placement engine is gone, or because the claim is lost while the lease is not. It stops the work on a job
+that was cancelled, and on a run whose lease is lost.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, Protocol
 
 import anyio
 import msgspec
@@ -28,7 +29,7 @@ RETRY_SECONDS = 5.0
 """How long a job waits that a host could not work on."""
 
 HELD_SECONDS = 0.25
-"""How long a job waits whose run still belongs to the host that had it before."""
+"""How long a job waits whose run still belongs to another process; longer each time, up to RETRY_SECONDS."""
 
 FULL_SECONDS = 1.0
 """How long a job waits whose team or provider reached its limit after the host looked."""
@@ -71,9 +72,21 @@ class FullLimits:
 
 
 LeaseAnswer = LeaseWon | LeaseRefused
-WinLease = Callable[[FleetJob], Awaitable[LeaseAnswer]]
 RunJob = Callable[[JobClaim, int], Awaitable[HandBack | None]]
 """Works on a claimed job, with the epoch of the run's lease. Returns None when the run has ended."""
+
+
+class RunLeases(Protocol):
+    """The leases of runs in the store, for one process."""
+
+    async def win_lease(self, job: FleetJob) -> LeaseAnswer:
+        """Take over a run for this process, if it may."""
+        ...
+
+    async def holds_lease(self, run: str) -> bool:
+        """Return whether this process owns a run. Raise PlacementUnavailable if that is unknown now."""
+        ...
+
 
 ReadLimits = Callable[[], Awaitable[FullLimits]]
 
@@ -110,7 +123,7 @@ class HostLoop:
         *,
         slots: int,
         run_job: RunJob,
-        win_lease: WinLease,
+        leases: RunLeases,
         report: Callable[[str], None],
         read_limits: ReadLimits = read_no_limits,
     ) -> None:
@@ -118,10 +131,11 @@ class HostLoop:
         self._offer = offer
         self._slots = slots
         self._run_job = run_job
-        self._win_lease = win_lease
+        self._leases = leases
         self._report = report
         self._read_limits = read_limits
         self._work: dict[str, _Work] = {}
+        self._refused: Counter[str] = Counter()
         self._news = Event()
         self._draining = Event()
         self._grace = CancelScope()
@@ -207,7 +221,14 @@ class HostLoop:
                 self._report(str(error))
                 continue
             for run in lost & self._work.keys():
-                self._work[run].stop()
+                if not await self._holds_lease(run) and run in self._work:
+                    self._work[run].stop()
+
+    async def _holds_lease(self, run: str) -> bool:
+        try:
+            return await self._leases.holds_lease(run)
+        except PlacementUnavailable:
+            return True  # the work goes on until it is known to be in vain
 
     async def _hand_back_after_grace(self) -> None:
         await self._draining.wait()
@@ -232,17 +253,22 @@ class HostLoop:
 
     async def _do_job(self, claim: JobClaim) -> HandBack | None:
         try:
-            match await self._win_lease(claim.job):
+            match await self._leases.win_lease(claim.job):
                 case LeaseWon(epoch=epoch):
+                    del self._refused[claim.job.run]
                     return await self._run_job(claim, epoch)
                 case LeaseRefused(reason="over"):
+                    del self._refused[claim.job.run]
+                    return None
+                case LeaseRefused(reason="unfit"):
+                    # The job is not what the store says of the run. Without it, the run is queued as it should be.
+                    self._report(f"run {claim.job.run} may not run on this host; its job was removed")
                     return None
                 case LeaseRefused(reason="held"):
-                    return HandBack(delay=HELD_SECONDS)
+                    self._refused[claim.job.run] += 1
+                    return HandBack(delay=min(RETRY_SECONDS, HELD_SECONDS * self._refused[claim.job.run]))
                 case LeaseRefused(reason="full"):
                     return HandBack(delay=FULL_SECONDS)
-                case LeaseRefused(reason="unfit"):
-                    return HandBack(delay=RETRY_SECONDS)
         except Exception as error:
             # A host goes on with its other jobs, whatever happens in one of them.
             self._report(f"run {claim.job.run} was handed back: {error}")

@@ -42,10 +42,12 @@ class JobClass(Struct, frozen=True, kw_only=True, omit_defaults=True):
 class FleetJob(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A run that a host can claim. `host` names the only host that can take it, and is empty if any host can.
 
+    `parent` is the run that delegated to this run, or is empty.
     `repository` is the address from which a host clones the code. Jobs with a higher priority are claimed first.
     """
 
     run: str
+    parent: str = ""
     labels: tuple[str, ...] = ()
     host: str = ""
     priority: int = 0

@@ -1,0 +1,86 @@
+"""Queue runs that are not finished and have no job, and renew jobs that nobody works on.
+
+A job can be missing because the process that created the run died before it queued the job, because the placement
+engine lost it, or because a host deleted it. A host that lies can also hold a job without working on it, or put it
+off for years. A job that is queued needlessly does no harm: the host that claims it does not get the lease of a run
+that has ended or belongs to another process.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+
+import anyio
+
+from ..core.job_placement import JobSubmission
+from ..values.errors import PlacementUnavailable
+from ..values.fleet_job import FleetJob
+
+SWEEP_SECONDS = 10.0
+STUCK_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UnfinishedJobs:
+    """The jobs of the runs that have not ended, the oldest first, and the runs that a live process owns."""
+
+    jobs: Sequence[FleetJob]
+    running: frozenset[str] = frozenset()
+
+
+FindUnfinished = Callable[[], Awaitable[UnfinishedJobs]]
+
+
+class JobSweep:
+    """Compares the unfinished runs with the jobs in the queue.
+
+    A job whose run belongs to no live process for `stuck_seconds` is removed and queued again, behind jobs of the same
+    priority. For a job that only waits for a free host, this changes nothing, since all of these are renewed in order.
+    """
+
+    def __init__(
+        self, placement: JobSubmission, find_unfinished: FindUnfinished, *, stuck_seconds: float = STUCK_SECONDS
+    ) -> None:
+        self._placement = placement
+        self._find_unfinished = find_unfinished
+        self._stuck_seconds = stuck_seconds
+        self._waiting_since: dict[str, float] = {}
+
+    async def queue_missing_jobs(self) -> list[str]:
+        """Queue missing and stuck jobs once, and return their runs."""
+        # Runs first: a run that ends between the two calls is queued needlessly, and none is overlooked.
+        unfinished = await self._find_unfinished()
+        known = {status.job.run for status in await self._placement.list_jobs()}
+        queued = []
+        for job in self._find_due(unfinished, known):
+            if job.run in known:
+                await self._placement.cancel(job.run)
+            if await self._placement.submit(job):
+                queued.append(job.run)
+        return queued
+
+    def _find_due(self, unfinished: UnfinishedJobs, known: set[str]) -> list[FleetJob]:
+        """Return the jobs that are missing or stuck. A run that a live process owns needs no job."""
+        now = time.monotonic()
+        waiting = [job for job in unfinished.jobs if job.run not in unfinished.running]
+        self._waiting_since = {job.run: self._waiting_since.get(job.run, now) for job in waiting}
+        due = [
+            job for job in waiting if job.run not in known or now - self._waiting_since[job.run] >= self._stuck_seconds
+        ]
+        for job in due:
+            self._waiting_since[job.run] = now
+        return due
+
+    async def run(self, *, report: Callable[[str], None]) -> None:
+        """Queue missing and stuck jobs again and again, until the task is cancelled."""
+        while True:
+            try:
+                queued = await self.queue_missing_jobs()
+            except PlacementUnavailable as error:
+                report(str(error))
+            else:
+                for run in queued:
+                    report(f"run {run} had no job, or nobody worked on it for a long time; it was queued again")
+            await anyio.sleep(SWEEP_SECONDS)

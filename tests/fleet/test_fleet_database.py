@@ -1,0 +1,415 @@
+"""What hosts can do in the database of a fleet with their own logins, and what they cannot."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import msgspec
+import psycopg
+import pytest
+from anyio import create_task_group
+from psycopg.errors import InsufficientPrivilege
+
+from podium.fleet.fleet_database import FleetDatabase
+from podium.fleet.host_loop import FullLimits, HandBack, HostLoop, LeaseAnswer, LeaseRefused, LeaseWon
+from podium.fleet.job_sweep import JobSweep
+from podium.fleet.pgqueuer_placement import PgQueuerPlacement
+from podium.testing.postgres_cluster import PostgresCluster
+from podium.values.errors import StoreFailed
+from podium.values.event import Entry, Event, Noticed, PermissionAnswered, RunEnded, StopAsked, encode_entry
+from podium.values.fleet_job import FleetJob, HostOffer, JobClaim
+
+from .fleet_tables import create_fleet_tables
+
+HOSTS = ("honest", "liar")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fleet:
+    """A database with the tables of a fleet and two hosts, and a connection of the administrator."""
+
+    admin: psycopg.Connection
+    urls: dict[str, str]
+
+    def add_run(self, job: FleetJob) -> None:
+        self.admin.execute("INSERT INTO podium.run (id, created, owner, epoch) VALUES (%s, 0, NULL, 0)", (job.run,))
+        asyncio.run(self._add_job(job))
+
+    async def _add_job(self, job: FleetJob) -> None:
+        async with FleetDatabase(self.urls["admin"], "") as database:
+            await database.add_job(job)
+
+    def connect(self, host: str) -> psycopg.Connection:
+        return psycopg.connect(self.urls[host], autocommit=True)
+
+    def read(self, query: str, *values: object) -> list[tuple[object, ...]]:
+        return self.admin.execute(query.encode(), values).fetchall()
+
+    @property
+    def refusals(self) -> list[tuple[object, ...]]:
+        """Who was refused what, and why."""
+        return self.read("SELECT substr(login, 13), act, run, reason FROM podium.refusal ORDER BY first")
+
+
+@pytest.fixture(scope="module")
+def fleet_urls(postgres_cluster: PostgresCluster) -> dict[str, str]:
+    url = postgres_cluster.create_database("fleet")
+    create_fleet_tables(url)
+    logins = {}
+    with psycopg.connect(url, autocommit=True) as connection:
+        for host in HOSTS:
+            [login] = connection.execute("SELECT podium.create_host_login(%s, 'secret')", (host,)).fetchone() or [""]
+            logins[host] = postgres_cluster.make_url("fleet", user=login, password="secret")
+    return {"admin": url, **logins}
+
+
+@pytest.fixture
+def fleet(fleet_urls: dict[str, str]) -> Iterator[Fleet]:
+    with psycopg.connect(fleet_urls["admin"], autocommit=True) as admin:
+        admin.execute(
+            "TRUNCATE podium.run, podium.job, podium.owner, podium.entry, podium.mail, podium.refusal,"
+            " podium.fleet_limit, podium.provider_rate, podium_queue.job"
+        )
+        for host in HOSTS:
+            with psycopg.connect(fleet_urls[host], autocommit=True) as connection:
+                connection.execute("SELECT podium.register_host('{gpu}', 4, '1.0', 1, now())")
+                connection.execute("SELECT podium.renew_owner(%s, 'm', '', 1, '', 30)", (f"{host}-1",))
+        yield Fleet(admin=admin, urls=fleet_urls)
+
+
+def claim(connection: psycopg.Connection, run: str, owner: str) -> tuple[object, ...]:
+    return connection.execute("SELECT epoch, refusal FROM podium.claim_run(%s, %s)", (run, owner)).fetchone() or ()
+
+
+def append(
+    connection: psycopg.Connection,
+    event: Event,
+    *,
+    owner: str,
+    epoch: int,
+    seq: int = 1,
+    mail: int = 0,
+    line: bytes = b"",
+) -> object:
+    """Append one entry to the run r1, and return why it was refused."""
+    written = line or encode_entry(Entry(run="r1", seq=seq, at=0.0, scope="", event=event))
+    kind = msgspec.to_builtins(event)["type"]
+    row = connection.execute(
+        "SELECT podium.append_entries('r1', %s, %s, %s, %s, '{\"\"}', %s, %s, %s)",
+        (owner, epoch, [seq], [kind], [written], [b"hash"], [mail]),
+    ).fetchone()
+    return None if row is None else row[0]
+
+
+NOTICE = Noticed(text="hello")
+APPROVAL = PermissionAnswered(id="q1", decision="once", by="alice")
+
+
+def test_a_host_registers_and_learns_that_it_should_drain(fleet: Fleet) -> None:
+    async def register() -> list[bool]:
+        async with FleetDatabase(fleet.urls["honest"], "honest-1") as database:
+            offer = HostOffer(host="honest", labels=("gpu", "linux"), store_version=3)
+            await database.register_host(offer, slots=8, version="1.2")
+            before = await database.report_state("active")
+            fleet.admin.execute("UPDATE podium.host SET is_drain_asked = true WHERE name = 'honest'")
+            return [before, await database.report_state("draining")]
+
+    assert asyncio.run(register()) == [False, True]
+    [row] = fleet.read(
+        "SELECT labels, slots, version, state, abs(clock_offset) < 5 FROM podium.host WHERE name = 'honest'"
+    )
+    assert row == (["gpu", "linux"], 8, "1.2", "draining", True)
+
+
+def test_a_login_that_is_no_host_cannot_register(fleet: Fleet) -> None:
+    async def register() -> None:
+        async with FleetDatabase(fleet.urls["admin"], "x") as database:
+            await database.register_host(HostOffer(host="x"), slots=1, version="1")
+
+    with pytest.raises(StoreFailed, match="this login belongs to no host"):
+        asyncio.run(register())
+
+
+def test_a_host_wins_the_lease_of_a_run_and_writes_to_its_timeline(fleet: Fleet) -> None:
+    fleet.add_run(FleetJob(run="r1", labels=("gpu",)))
+    with fleet.connect("honest") as host:
+        assert claim(host, "r1", "honest-1") == (1, None)
+
+        assert append(host, NOTICE, owner="honest-1", epoch=1) is None
+        assert append(host, RunEnded(outcome="succeeded"), owner="honest-1", epoch=1, seq=2) is None
+
+        assert claim(host, "r1", "honest-1") == (None, "over")
+    assert fleet.read("SELECT seq, epoch, kind FROM podium.entry") == [(1, 1, "noticed"), (2, 1, "run_ended")]
+    assert fleet.read("SELECT is_over FROM podium.job") == [(True,)]
+    assert fleet.refusals == []
+
+
+def test_the_claim_of_another_host_is_refused_and_recorded(fleet: Fleet) -> None:
+    fleet.add_run(FleetJob(run="r1"))
+    with fleet.connect("honest") as honest, fleet.connect("liar") as liar:
+        claim(honest, "r1", "honest-1")
+
+        assert claim(liar, "r1", "liar-1") == (None, "held")
+        assert claim(liar, "r1", "honest-1") == (None, "forged")
+        assert append(liar, NOTICE, owner="honest-1", epoch=1) == "lease"
+        assert liar.execute("SELECT podium.release_run('r1', 'honest-1', 1)").fetchone() == (False,)
+        assert liar.execute("SELECT podium.renew_owner('honest-1', 'm', '', 1, '', 0)").fetchone() == (
+            "the process belongs to another login",
+        )
+
+        assert append(honest, NOTICE, owner="honest-1", epoch=1) is None
+    assert fleet.refusals == [
+        ("liar", "claim", "r1", "held"),
+        ("liar", "claim", "r1", "forged"),
+        ("liar", "append", "r1", "lease"),
+        ("liar", "renew", "", "the process belongs to another login"),
+    ]
+
+
+def test_an_old_epoch_is_refused_and_recorded(fleet: Fleet) -> None:
+    fleet.add_run(FleetJob(run="r1"))
+    with fleet.connect("honest") as honest, fleet.connect("liar") as late:
+        claim(late, "r1", "liar-1")
+        late.execute("SELECT podium.renew_owner('liar-1', 'm', '', 1, '', -1)")
+        assert claim(honest, "r1", "honest-1") == (2, None)
+        late.execute("SELECT podium.renew_owner('liar-1', 'm', '', 1, '', 30)")
+
+        assert append(late, NOTICE, owner="liar-1", epoch=1) == "lease"
+        assert append(late, NOTICE, owner="liar-1", epoch=2) == "lease"
+
+        assert append(honest, NOTICE, owner="honest-1", epoch=1) == "lease"
+        assert append(honest, NOTICE, owner="honest-1", epoch=2) is None
+    assert fleet.refusals == [("liar", "append", "r1", "lease"), ("honest", "append", "r1", "lease")]
+    assert fleet.read("SELECT count FROM podium.refusal ORDER BY first") == [(2,), (1,)]
+
+
+def test_a_wrong_token_is_refused_and_recorded(fleet: Fleet) -> None:
+    fleet.add_run(FleetJob(run="r1"))
+    with fleet.connect("liar") as liar:
+        assert claim(liar, "r1", "guessed") == (None, "forged")
+    assert fleet.refusals == [("liar", "claim", "r1", "forged")]
+
+
+def test_a_host_gets_no_run_that_it_is_not_fit_for_whatever_the_queue_says(fleet: Fleet) -> None:
+    fleet.add_run(FleetJob(run="labels", labels=("secure",)))
+    fleet.add_run(FleetJob(run="pinned", host="honest"))
+    fleet.add_run(FleetJob(run="newer", store_version=2))
+    with fleet.connect("liar") as liar:
+        answers = [claim(liar, run, "liar-1") for run in ("labels", "pinned", "newer", "unknown")]
+
+    assert answers == [(None, "unfit"), (None, "unfit"), (None, "unfit"), (None, "over")]
+    assert [refusal[2:] for refusal in fleet.refusals] == [
+        ("labels", "unfit"),
+        ("pinned", "unfit"),
+        ("newer", "unfit"),
+    ]
+
+
+TWO_TYPES = (
+    b'{"run":"r1","seq":1,"at":0.0,"scope":"",'
+    b'"event":{"type":"permission_answered","id":"q1","decision":"once","type":"noticed","text":""}}'
+)
+
+
+@pytest.mark.parametrize(
+    ("event", "line"),
+    [
+        (APPROVAL, b""),
+        (NOTICE, encode_entry(Entry(run="r1", seq=1, at=0.0, scope="", event=APPROVAL))),
+        (NOTICE, encode_entry(Entry(run="other", seq=1, at=0.0, scope="", event=NOTICE))),
+        (NOTICE, TWO_TYPES),
+    ],
+    ids=["approval", "disguised approval", "another run", "two types"],
+)
+def test_a_forged_entry_is_refused_and_recorded(fleet: Fleet, event: Event, line: bytes) -> None:
+    fleet.add_run(FleetJob(run="r1"))
+    with fleet.connect("liar") as liar:
+        claim(liar, "r1", "liar-1")
+
+        assert append(liar, event, owner="liar-1", epoch=1, line=line) == "forged"
+
+    assert fleet.refusals == [("liar", "append", "r1", "forged")]
+    assert fleet.read("SELECT * FROM podium.entry") == []
+
+
+def test_an_approval_from_the_mailbox_and_a_denial_can_be_written_by_the_host(fleet: Fleet) -> None:
+    fleet.add_run(FleetJob(run="r1"))
+    [[mail]] = fleet.read(
+        "INSERT INTO podium.mail (run, ref, at, line) VALUES ('r1', 'q1', 0, %s) RETURNING id",
+        msgspec.json.encode(APPROVAL),
+    )
+    assert isinstance(mail, int)
+    with fleet.connect("honest") as host:
+        claim(host, "r1", "honest-1")
+
+        assert (
+            append(host, PermissionAnswered(id="q1", decision="always"), owner="honest-1", epoch=1, mail=mail)
+            == "forged"
+        )
+        assert append(host, APPROVAL, owner="honest-1", epoch=1, mail=mail) is None
+        assert append(host, PermissionAnswered(id="q2", decision="deny"), owner="honest-1", epoch=1, seq=2) is None
+
+    assert fleet.read("SELECT taken FROM podium.mail") == [(1,)]
+
+
+def test_a_host_can_stop_only_its_own_runs_and_their_workers(fleet: Fleet) -> None:
+    stop = msgspec.json.encode(StopAsked(by="run r1"))
+    fleet.add_run(FleetJob(run="r1"))
+    fleet.add_run(FleetJob(run="worker", parent="r1"))
+    with fleet.connect("honest") as honest, fleet.connect("liar") as liar:
+        claim(honest, "r1", "honest-1")
+        post = "SELECT podium.post_mail(%s, %s, %s)"
+
+        assert honest.execute(post, ("worker", "s1", stop)).fetchone() == (None,)
+        assert liar.execute(post, ("worker", "s2", stop)).fetchone() == ("forged",)
+        assert honest.execute(post, ("r1", "q1", msgspec.json.encode(APPROVAL))).fetchone() == ("forged",)
+
+    assert fleet.read("SELECT run, ref FROM podium.mail") == [("worker", "s1")]
+    assert fleet.refusals == [("liar", "post", "worker", "forged"), ("honest", "post", "r1", "forged")]
+
+
+def test_a_host_can_delegate_to_a_run_of_its_own_and_to_no_other(fleet: Fleet) -> None:
+    fleet.add_run(FleetJob(run="r1"))
+    add = "SELECT podium.add_job(%s, %s, '{}', '', 0, '', '', '', 0)"
+    with fleet.connect("honest") as honest, fleet.connect("liar") as liar:
+        claim(honest, "r1", "honest-1")
+
+        assert honest.execute("SELECT podium.begin_run('child', 'honest-1')").fetchone() == (None,)
+        assert honest.execute(add, ("child", "r1")).fetchone() == (None,)
+        assert liar.execute("SELECT podium.begin_run('other', 'honest-1')").fetchone() == ("forged",)
+        assert liar.execute(add, ("child", "r1")).fetchone() == ("forged",)
+
+    assert fleet.read("SELECT run, parent FROM podium.job ORDER BY run") == [("child", "r1"), ("r1", "")]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "INSERT INTO podium.mail (run, ref, at, line) VALUES ('r1', 'q', 0, '')",
+        "UPDATE podium.run SET epoch = 9",
+        "INSERT INTO podium.entry VALUES ('r1', 1, 1, 'noticed', '', '', '')",
+        "UPDATE podium.owner SET until = 0",
+        "DELETE FROM podium.job",
+        "UPDATE podium.fleet_limit SET max_running = 100",
+        "DELETE FROM podium.refusal",
+        "UPDATE podium.host SET name = 'honest'",
+        "SELECT podium.refuse('a', 'b', 'c')",
+        "SELECT podium.create_host_login('third', 'x')",
+        "SET SESSION AUTHORIZATION podium",
+    ],
+)
+def test_a_host_cannot_write_past_the_functions(fleet: Fleet, statement: str) -> None:
+    with fleet.connect("liar") as liar, pytest.raises(InsufficientPrivilege):
+        liar.execute(statement.encode())
+
+
+def test_limits_count_running_jobs_of_all_hosts(fleet: Fleet) -> None:
+    for run in ("a", "b", "c"):
+        fleet.add_run(FleetJob(run=run, team="t", provider="p"))
+    fleet.admin.execute("INSERT INTO podium.fleet_limit VALUES ('team', 't', 2), ('provider', 'p', 5)")
+
+    async def read_limits() -> FullLimits:
+        async with FleetDatabase(fleet.urls["honest"], "honest-1") as database:
+            return await database.read_limits()
+
+    with fleet.connect("honest") as honest, fleet.connect("liar") as liar:
+        claim(honest, "a", "honest-1")
+        assert asyncio.run(read_limits()) == FullLimits()
+        claim(liar, "b", "liar-1")
+        assert asyncio.run(read_limits()) == FullLimits(teams=frozenset({"t"}))
+
+        assert claim(honest, "c", "honest-1") == (None, "full")
+
+        honest.execute("SELECT podium.release_run('a', 'honest-1', 1)")
+        assert claim(honest, "c", "honest-1") == (1, None)
+
+
+def test_a_provider_has_one_rate_limit_for_all_hosts(fleet: Fleet) -> None:
+    fleet.admin.execute("INSERT INTO podium.provider_rate VALUES ('p', 10, 2, 2)")
+
+    async def reserve() -> list[float]:
+        async with FleetDatabase(fleet.urls["honest"], "") as one, FleetDatabase(fleet.urls["liar"], "") as other:
+            waits = [await database.reserve_calls("p") for database in (one, other, one, other)]
+            return [*waits, await one.reserve_calls("unlimited")]
+
+    first, second, third, fourth, unlimited = asyncio.run(reserve())
+
+    assert (first, second, unlimited) == (0.0, 0.0, 0.0)
+    assert 0.0 < third < 0.11
+    assert third < fourth < 0.21
+
+
+def test_hosts_with_their_own_logins_work_through_the_queue_and_forged_rows_do_no_harm(fleet: Fleet) -> None:
+    for number in range(20):
+        fleet.add_run(FleetJob(run=f"r{number}", labels=("gpu",) if number % 2 else ()))
+    done: list[tuple[str, str]] = []
+
+    async def work(host: str, expected: int) -> None:
+        async with (
+            PgQueuerPlacement(fleet.urls[host]) as placement,
+            FleetDatabase(fleet.urls[host], f"{host}-1") as own,
+        ):
+
+            async def run_job(claim: JobClaim, epoch: int) -> HandBack | None:
+                ended = Entry(run=claim.job.run, seq=1, at=0.0, scope="", event=RunEnded(outcome="succeeded"))
+                fleet.admin.execute(
+                    "INSERT INTO podium.entry VALUES (%s, 1, %s, 'run_ended', '', %s, '')",
+                    (claim.job.run, epoch, encode_entry(ended)),
+                )
+                done.append((host, claim.job.run))
+                if len(done) == expected:
+                    for loop in loops:
+                        loop.drain()
+                return None
+
+            offer = HostOffer(host=host, labels=("gpu",))
+            loop = HostLoop(placement, offer, slots=3, run_job=run_job, leases=own, report=print)
+            loops.append(loop)
+            await loop.run()
+
+    async def work_together() -> None:
+        async with PgQueuerPlacement(fleet.urls["admin"]) as commander, FleetDatabase(fleet.urls["admin"], "") as rows:
+            assert len(await JobSweep(commander, rows.find_unfinished).queue_missing_jobs()) == 20
+            with fleet.connect("liar") as liar:
+                forge_rows(liar)
+            # The rows that the liar deleted are queued again at once, and those that it put off when they are stuck.
+            assert len(await JobSweep(commander, rows.find_unfinished).queue_missing_jobs()) == 5
+            assert len(await JobSweep(commander, rows.find_unfinished, stuck_seconds=0).queue_missing_jobs()) == 20
+            async with create_task_group() as group:
+                for host in HOSTS:
+                    group.start_soon(work, host, 20)
+
+    loops: list[HostLoop] = []
+    asyncio.run(work_together())
+
+    assert sorted(run for _, run in done) == sorted(f"r{number}" for number in range(20))
+
+
+def forge_rows(liar: psycopg.Connection) -> None:
+    """Delete some jobs, put others off or hold them, duplicate some, invent a run, and queue nonsense."""
+    table = "podium_queue.job"
+    liar.execute(f"DELETE FROM {table} WHERE id IN (SELECT id FROM {table} ORDER BY id LIMIT 5)")
+    liar.execute(f"UPDATE {table} SET execute_after = '2999-01-01' WHERE id IN (SELECT max(id) FROM {table})")
+    liar.execute(
+        f"UPDATE {table} SET status = 'picked', heartbeat = '2999-01-01' WHERE id IN (SELECT min(id) FROM {table})"
+    )
+    copied = "priority, status, entrypoint, payload"
+    liar.execute(f"INSERT INTO {table} ({copied}) SELECT 5, status, entrypoint, payload FROM {table} LIMIT 5")
+    for payload in (b'{"run":"invented"}', b"nonsense", b""):
+        liar.execute(f"INSERT INTO {table} ({copied}) VALUES (9, 'queued', '{{}}', %s)", (payload,))
+    liar.execute(f"INSERT INTO {table} ({copied}) VALUES (9, 'queued', 'nonsense', '')")
+
+
+async def answer_lease(fleet: Fleet, host: str, run: str) -> LeaseAnswer:
+    async with FleetDatabase(fleet.urls[host], f"{host}-1") as database:
+        return await database.win_lease(FleetJob(run=run))
+
+
+def test_the_answers_of_the_database_are_the_answers_of_the_loop(fleet: Fleet) -> None:
+    fleet.add_run(FleetJob(run="r1"))
+
+    assert asyncio.run(answer_lease(fleet, "honest", "r1")) == LeaseWon(epoch=1)
+    assert asyncio.run(answer_lease(fleet, "liar", "r1")) == LeaseRefused(reason="held")
+    assert asyncio.run(answer_lease(fleet, "liar", "none")) == LeaseRefused(reason="over")
