@@ -35,6 +35,7 @@ from podium.values.event import (
     FormedMember,
     HandedOff,
     HandoverAsked,
+    HookRan,
     IterationFailed,
     MemberChanged,
     MessageReceived,
@@ -196,6 +197,10 @@ LINES: list[tuple[Event, str | None]] = [
     (Routed(agent="a", reason="it fits"), 'law: chooses a: "it fits"'),
     (Routed(agent="a", is_fallback=True), 'law: falls back to a: ""'),
     (HandedOff(sender="law", receiver="a"), "law: hands off to a"),
+    (
+        HookRan(event="before_tool", hook="guard.sh", outcome="denied", reason="no"),
+        "law: hook before_tool denied: no (guard.sh)",
+    ),
     (
         TeamPlanned(assignments=(PlannedAssignment(worker="a", task="t"),), skipped=("b: unknown",)),
         "law: plans iteration 1 for a; skipped: b: unknown",

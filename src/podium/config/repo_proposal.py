@@ -14,13 +14,14 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct, structs
 
+from ..values.hook import Hook, HookTable
 from ..values.mcp_server import McpServer, build_trust_name, qualify_with_directory
 from .settings_document import ProviderLimits, SettingsDocument, WorktreeSettings
 from .trust import Trust
 
 SERVER = "mcpServers."
 
-Value = McpServer | Struct | tuple[str, ...] | str | int
+Value = McpServer | Struct | tuple[str, ...] | tuple[Hook, ...] | HookTable | str | int
 
 
 class Proposal(Struct, frozen=True, kw_only=True):
@@ -35,7 +36,7 @@ class Proposal(Struct, frozen=True, kw_only=True):
 
 def list_proposals(document: SettingsDocument, repo: Path) -> tuple[Proposal, ...]:
     """Return the proposals in a repository's document that the user can trust."""
-    return tuple(_make_proposal(key, value, repo) for key, value in _iter_values(document))
+    return tuple(make_proposal(key, value, repo) for key, value in _iter_values(document))
 
 
 def trust_id_for_key(key: str, repo: Path) -> tuple[Literal["server", "settings"], str]:
@@ -73,6 +74,7 @@ def _select_fields(document: SettingsDocument, keys: Collection[str]) -> dict[st
         "engines": {name: one for name, one in document.engines.items() if f"engines.{name}" in keys},
         "mcp_servers": {name: one for name, one in document.mcp_servers.items() if f"{SERVER}{name}" in keys},
         "checks": {name: one for name, one in document.checks.items() if f"checks.{name}" in keys},
+        "hooks": {event: hooks for event, hooks in document.hooks.items() if f"hooks.{event}" in keys},
         "worktrees": WorktreeSettings(**worktrees),
         "model": document.model if "model" in keys else None,
         "models": {name: one for name, one in document.models.items() if f"models.{name}" in keys},
@@ -92,6 +94,8 @@ def _iter_values(document: SettingsDocument) -> Iterator[tuple[str, Value]]:
         yield f"engines.{name}", launch
     for name, argv in document.checks.items():
         yield f"checks.{name}", argv
+    for event, hooks in document.hooks.items():
+        yield f"hooks.{event}", hooks
     for key, value in document.worktrees.explicit_fields().items():
         yield f"worktrees.{key}", value
     for name, limits in document.providers.items():
@@ -99,7 +103,8 @@ def _iter_values(document: SettingsDocument) -> Iterator[tuple[str, Value]]:
             yield f"providers.{name}.base_url", limits.base_url
 
 
-def _make_proposal(key: str, value: Value, repo: Path) -> Proposal:
+def make_proposal(key: str, value: Value, repo: Path) -> Proposal:
+    """Return the proposal of a repository to set a key to this value."""
     content = msgspec.json.encode(value, order="sorted").decode()
     if isinstance(value, McpServer):
         name = build_trust_name(value, repo)

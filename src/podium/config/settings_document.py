@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar
 from msgspec import Struct, structs
 
 from ..values.agent import Budget, Permissions
+from ..values.hook import HookTable
 from ..values.local_provider import find_local_provider
 from ..values.mcp_server import McpServer
 from .model_role import Role
@@ -15,7 +16,17 @@ from .model_role import Role
 PermissionMode = Literal["default", "accept-edits", "plan", "dont-ask", "bypass"]
 MODES: tuple[PermissionMode, ...] = ("default", "accept-edits", "plan", "dont-ask", "bypass")
 
-NEEDS_TRUST = ("engines", "mcp_servers", "permission_mode", "sandbox", "store", "checks", "worktrees", "notify")
+NEEDS_TRUST = (
+    "engines",
+    "mcp_servers",
+    "permission_mode",
+    "sandbox",
+    "store",
+    "checks",
+    "worktrees",
+    "notify",
+    "hooks",
+)
 """Keys that a repository cannot set by itself. Nor can it set `permissions.allow`, provider URLs or local models."""
 
 SPELLED = {
@@ -114,6 +125,7 @@ class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
     providers: dict[str, ProviderLimits] = {}
     approval_seconds: float | None = None
     squad_inbox: bool | None = None
+    hooks: HookTable = {}
 
     def iter_explicit_keys(self) -> Iterator[str]:
         """Yield every key that is set, as spelled in files. An entry of a mapping is spelled like `models.fast`."""
@@ -184,10 +196,12 @@ def merge_documents(low: SettingsDocument, high: SettingsDocument) -> SettingsDo
     """Merge two documents. `high` takes precedence.
 
     Mappings, budgets and worktree settings are merged entry by entry; other values of `low` are replaced as a whole.
+    The hooks of both apply, those of `low` first.
     """
     merged: dict[str, Any] = dict(_iter_explicit_fields(low)) | dict(_iter_explicit_fields(high))
     for name in ("models", "engines", "mcp_servers", "checks"):
         merged[name] = getattr(low, name) | getattr(high, name)
+    merged["hooks"] = low.hooks | {event: low.hooks.get(event, ()) + hooks for event, hooks in high.hooks.items()}
     merged["worktrees"] = _merge_fields(low.worktrees, high.worktrees)
     merged["providers"] = low.providers | {
         name: _merge_fields(low.providers.get(name, ProviderLimits()), limits)

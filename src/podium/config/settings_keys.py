@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any, Literal, cast
 
 from ..values.errors import Mistake
-from ..values.field_reader import FieldReader, Readers, read_budget
-from ..values.located_yaml import ListNode, MappingNode, ScalarNode, quote_text
+from ..values.field_reader import FieldReader, Readers, read_budget, read_command
+from ..values.hook_keys import read_hooks
+from ..values.located_yaml import MappingNode, ScalarNode, quote_text
 from ..values.mcp_server import NAME_RULE, VARIABLE, McpServer, is_server_name
 from ..workspace.worktrees.worktree_folder import must_be_folder_pattern
 from .model_role import Role
@@ -38,6 +39,8 @@ def read_document(top: FieldReader, side: Side) -> SettingsDocument:
         values["mcp_servers"] = read_mcp_servers(fields["mcpServers"], side)
     if "models" in fields:
         values["models"] = read_roles(fields["models"], side)
+    if "hooks" in fields:
+        values["hooks"] = read_hooks(fields["hooks"], may_leave_sandbox=side == "user")
     if "permissions" in fields:
         values |= read_permissions(fields["permissions"])
     if "approvals" in fields and (timeout := fields["approvals"].read_fields(("timeout",)).get("timeout")):
@@ -139,15 +142,6 @@ def read_checks(reader: FieldReader) -> dict[str, tuple[str, ...]]:
     return {name: read_command(entry) for name, entry in reader.iter_entries("commands such as tests: pytest -q")}
 
 
-def read_command(reader: FieldReader) -> tuple[str, ...]:
-    """Read a command. A string is run by the shell; a list is a program with its arguments."""
-    if not isinstance(reader.node, ListNode):
-        return ("sh", "-c", reader.read_text("a command"))
-    if not reader.node.items:
-        reader.add_error("expected a program with its arguments, got an empty list")
-    return reader.read_texts()
-
-
 def read_worktrees(reader: FieldReader) -> WorktreeSettings:
     """Read the settings for worktrees: setup and teardown commands, folder and quota."""
     return WorktreeSettings(**reader.read_values(WORKTREE_READERS))
@@ -247,4 +241,4 @@ READERS: Readers = {
 }
 """The reader for each key that becomes one field, and that is read in the same way from all files."""
 
-KEYS = (*READERS, "models", "mcpServers", "permissions", "approvals")
+KEYS = (*READERS, "models", "mcpServers", "hooks", "permissions", "approvals")

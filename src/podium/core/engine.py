@@ -104,7 +104,8 @@ class Tool:
     effects or records them as steps of the scope it is given. With `is_step`, the call itself is the
     step: an answer that is on the timeline is returned from there. The calls in one reply run
     concurrently if the tool `is_parallel`, and in order otherwise. A call that repeats the call before it is not
-    executed again, unless the tool `is_polling`: its answer can change even if the agent does nothing.
+    executed again, unless the tool `is_polling`: its answer can change even if the agent does nothing. `after_answer`
+    is called once the answer is on the timeline, also by a resumed turn.
     """
 
     name: str
@@ -115,6 +116,7 @@ class Tool:
     is_step: bool = False
     is_parallel: bool = True
     is_polling: bool = False
+    after_answer: Callable[[ToolUse, Scope, ToolAnswer], Awaitable[None]] | None = None
 
 
 # Actions that an engine takes itself

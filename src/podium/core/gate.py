@@ -12,14 +12,15 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Protocol
 
-from anyio import move_on_after
+from anyio import create_task_group, move_on_after
 from msgspec import structs
 
 from ..policy import Verdict, generalised
 from ..values.action import Action
+from ..values.errors import find_first_error
 from ..values.event import (
     ActionBegan,
     ActionRefused,
@@ -37,6 +38,9 @@ from .open_requests import compute_expiry, describe_timeout, must_ask_again
 from .scope import Scope
 from .timeline import Denial
 from .tool_rate_limit import RateLimit
+
+if TYPE_CHECKING:
+    from .run_hooks import ActionHooks
 
 # Tools with side effects
 
@@ -132,6 +136,7 @@ class Gate:
         rate_limit: RateLimit,
         unattended: Unattended | None,
         approval_seconds: float,
+        hooks: ActionHooks | None = None,
     ) -> None:
         self.directory = directory
         self._judge = judge
@@ -140,6 +145,7 @@ class Gate:
         self._rate_limit = rate_limit
         self._unattended = unattended
         self._approval_seconds = approval_seconds
+        self._hooks = hooks
 
     def wrap_tool(self, acting: ActingTool, *, is_given: bool = False) -> Tool:
         """Wrap a tool for an engine session. A tool from code (`is_given`) is allowed if no rule matches."""
@@ -147,6 +153,7 @@ class Gate:
         async def answer_call(call: ToolUse, place: Scope) -> ToolAnswer:
             return await self._answer_call(acting, call, place, is_given=is_given)
 
+        hooks = self._hooks
         return Tool(
             name=acting.name,
             description=acting.description,
@@ -155,6 +162,7 @@ class Gate:
             timeout=acting.timeout,
             is_step=True,
             is_parallel=acting.is_parallel,
+            after_answer=hooks.report_answer if hooks and hooks.has_hooks("after_tool", acting.name) else None,
         )
 
     async def _answer_call(self, acting: ActingTool, call: ToolUse, place: Scope, *, is_given: bool) -> ToolAnswer:
@@ -167,10 +175,10 @@ class Gate:
             prepared = await acting.prepare(call)
             if began is None or self._build_action(place, call.name, prepared).digest != began.action.digest:
                 return await self.perform(place, acting, call, prepared, is_given=is_given)
-            verdict = self._judge(began.action, prepared.changed_lines)
+            verdict, context = await self._check_action(place, began.action, prepared.changed_lines)
             if verdict.decision == "deny":
                 return self._refuse_action(place, began.action, verdict.reason)
-            return await self._execute_call(place, prepared)
+            return _add_context(await self._execute_call(place, prepared), context)
         except InvalidCall as error:
             return ToolAnswer(text=str(error), is_error=True)
 
@@ -180,7 +188,7 @@ class Gate:
         """Execute a call if it is permitted. The caller of the tool records the outcome."""
         await self._rate_limit.acquire()
         action = self._build_action(place, call.name, prepared)
-        verdict = self._judge(action, prepared.changed_lines)
+        verdict, context = await self._check_action(place, action, prepared.changed_lines)
         allowed_by = verdict.rule or verdict.reason
         while verdict.decision == "ask" and not (is_given and verdict.rule is None):
             answered, approved = await self._ask_permission(
@@ -198,13 +206,23 @@ class Gate:
             if action.digest == approved.digest:
                 action = approved
                 break
-            verdict = self._judge(action, prepared.changed_lines)
+            verdict, context = await self._check_action(place, action, prepared.changed_lines)
         if verdict.decision == "deny":
             return self._refuse_action(place, action, verdict.reason)
         self._allowance.require_file_budget(set(prepared.outputs), agent=self._agent)
         if not prepared.is_read_only:
             place.record(ActionBegan(action=action, allowed_by=allowed_by, is_repeatable=prepared.is_repeatable))
-        return await self._execute_call(place, prepared)
+        return _add_context(await self._execute_call(place, prepared), context)
+
+    async def _check_action(self, place: Scope, action: Action, changed_lines: int) -> tuple[Verdict, str]:
+        """Return the verdict of the rules and of the hooks, which can only deny, and the context that hooks add."""
+        verdict = self._judge(action, changed_lines)
+        if self._hooks is None or verdict.decision == "deny":
+            return verdict, ""
+        reply = await self._hooks.check_action(place, action)
+        if reply.denial:
+            return structs.replace(verdict, decision="deny", rule=None, reason=reply.denial), ""
+        return verdict, reply.context
 
     async def permit(self, place: Scope, wanted: EngineAction) -> str:
         """Return why an action that an engine takes itself is refused; an empty string if it is permitted.
@@ -216,7 +234,7 @@ class Gate:
         is_resumed = began is not None and began.action.digest == action.digest
         if not is_resumed:
             await self._rate_limit.acquire()
-        verdict = self._judge(action, wanted.changed_lines)
+        verdict, _ = await self._check_action(place, action, wanted.changed_lines)
         allowed_by = verdict.rule or verdict.reason
         if verdict.decision == "deny":
             return self._refuse_action(place, action, verdict.reason).refusal
@@ -247,7 +265,7 @@ class Gate:
                 self._build_request(place, action, reason=reason, shown=shown, agent_reason=agent_reason)
             )
             if not must_ask_again(asked, timeline.answers.get(asked.id), now=time.time()):
-                answered = await self._wait_decision(place, asked)
+                answered = await self._ask_beside_hooks(place, asked)
                 if not must_ask_again(asked, answered, now=time.time()):
                     return answered, asked.action
 
@@ -270,6 +288,19 @@ class Gate:
             risks=find_risk_facts(action),
             agent_reason=agent_reason,
         )
+
+    async def _ask_beside_hooks(self, place: Scope, asked: PermissionAsked) -> PermissionAnswered:
+        """Wait for the answer while the hooks for the request run, and for the end of these hooks."""
+        hooks = self._hooks
+        if hooks is None or not hooks.has_hooks("permission_asked", asked.action.tool):
+            return await self._wait_decision(place, asked)
+        try:
+            async with create_task_group() as group:
+                group.start_soon(hooks.report_request, place, asked)
+                answered = await self._wait_decision(place, asked)
+        except ExceptionGroup as errors:
+            raise find_first_error(errors) from errors
+        return answered
 
     async def _wait_decision(self, place: Scope, asked: PermissionAsked) -> PermissionAnswered:
         timeline = place.timeline
@@ -319,6 +350,10 @@ class Gate:
             is_error=True,
             refusal=reason,
         )
+
+
+def _add_context(answer: ToolAnswer, context: str) -> ToolAnswer:
+    return replace(answer, text=f"{answer.text}\n{context}") if context else answer
 
 
 def find_agent_reason(reply: ModelReplied | None, call: ToolUse) -> str:

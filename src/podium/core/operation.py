@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import inf
 from operator import attrgetter
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from anyio import move_on_after
 from msgspec import structs
@@ -42,6 +42,9 @@ from .session import Session, read_past_turns
 from .timeline import Timeline
 from .tool_rate_limit import RateLimit
 from .work_repository import WorkRepository
+
+if TYPE_CHECKING:
+    from .run_hooks import RunHooks
 
 NO_RULES = Rules()
 STOP_SECONDS = 5.0
@@ -95,6 +98,8 @@ class RunContext:
     turn_limits: TurnLimits = DEFAULT_TURN_LIMITS
     earlier_turns: tuple[PastTurn, ...] = ()
     """The turns of the earlier runs that this run continues."""
+    hooks: RunHooks | None = None
+    """The hooks of the run; None if it has none."""
     rate_limits: dict[str, RateLimit] = field(default_factory=dict)
     """The rate limit of each agent, keyed by name."""
 
@@ -363,6 +368,7 @@ class Operation:
             rate_limit=self._context.rate_limit_for(self.agent.name),
             unattended=self._context.unattended,
             approval_seconds=self._context.turn_limits.approval,
+            hooks=None if self._context.hooks is None else self._context.hooks.for_agent(self.agent),
         )
 
     def _judge_action(self, action: Action, changed_lines: int) -> Verdict:

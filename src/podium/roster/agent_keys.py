@@ -12,6 +12,7 @@ import msgspec
 from ..system import bounded_file
 from ..values.agent import DEFAULT_REQUIRE, Advisors, Agent, Permissions, Router, Source
 from ..values.field_reader import FieldReader, Readers, read_budget, to_camel_case
+from ..values.hook import AGENT_HOOK_EVENTS
 from ..values.located_yaml import ListNode, MappingNode, ScalarNode, quote_text, to_plain_value
 from ..values.plain_text import join_words
 from .agent_name import NAME_RULE, is_agent_name, read_agent_name, read_agent_names, resolve_agent_name, to_agent_name
@@ -37,7 +38,6 @@ FOREIGN_KEYS = (
     "initial_prompt",
     "background",
     "memory",
-    "hooks",
 )
 """Keys that other programs use in agent files. They are stored with the agent and have no effect."""
 
@@ -56,11 +56,13 @@ def read_keys(top: FieldReader, *, stem: str, prompt: str, description: str, sou
     `stem` and `description` are the defaults for a file without a name or a description.
     """
     below = dict.fromkeys(TEAM_KEYS, "team")
-    fields = top.read_fields(("name", *READERS, *FOREIGN_KEYS), also={"consult": "advisors"}, below=below)
+    fields = top.read_fields(("name", *READERS, *FOREIGN_KEYS, "hooks"), also={"consult": "advisors"}, below=below)
     if "advisors" in fields and fields["advisors"].key == "consult":
         fields["advisors"].add_warning("consult is an alias of advisors; use advisors")
     values: dict[str, Any] = {key: read(fields[key]) for key, read in READERS.items() if key in fields}
     other = {to_camel_case(key): read_foreign_key(fields[key]) for key in FOREIGN_KEYS if key in fields}
+    if "hooks" in fields:
+        other["hooks"] = read_agent_hooks(fields["hooks"], source)
     name, display_name = read_name(top, fields.get("name"), stem)
     reject_duplicate_destinations(fields)
     if top.context.has_error:
@@ -109,6 +111,14 @@ def read_foreign_key(reader: FieldReader) -> Any:
     """Return the value of a key that belongs to another program, and warn that it has no effect."""
     reader.add_warning("this key has no effect in Podium")
     return to_plain_value(reader.node)
+
+
+def read_agent_hooks(reader: FieldReader, source: Source) -> Any:
+    """Return the hooks for the agent's actions. Hooks from a repository are called only if the user trusts them."""
+    from ..values.hook_keys import read_hooks  # imported here for start-up time: few files have hooks
+
+    found = read_hooks(reader, events=AGENT_HOOK_EVENTS, may_leave_sandbox=source == "user")
+    return msgspec.to_builtins(found)
 
 
 def read_tools(reader: FieldReader) -> tuple[str, ...]:

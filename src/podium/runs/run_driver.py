@@ -157,6 +157,7 @@ class RunDriver:
         failure = Failure(kind="failed", agent=self.agent, message=why)
         ended = await self._finish_run(RunEnded(outcome="failed", failure=failure, parts=await self._collect_parts()))
         self.lease.deliver = None
+        self._close_hooks()
         self.timeline.append(ended, scope="")
         self.store.release_run(self.lease, is_over=True)
         await self.timeline.wait_written()
@@ -180,6 +181,7 @@ class RunDriver:
             raise
         finally:
             self.lease.deliver = None
+            self._close_hooks()
             self._finished.set()
             for follower in self._followers:
                 follower.finish()
@@ -251,10 +253,32 @@ class RunDriver:
             self.timeline.append(Noticed(text=f"{message.to} did not receive the message: {message.text}"), scope="")
             if message.attachments:
                 self.store.drop_attachments(self.lease, message.id)
+        await self._report_end(ended)
         return ended
+
+    async def _report_end(self, ended: RunEnded) -> None:
+        """Call the hooks for the end of the run, and of the worker if it is a worker's run."""
+        if self.context.hooks is None:
+            return
+        fields = {
+            "agent": self.agent,
+            "outcome": ended.outcome,
+            "error": "" if ended.failure is None else str(ended.failure),
+        }
+        if (task := self._worker_task) is not None:
+            worker = {"branch": task.branch, "directory": task.path, "task": self._request.text}
+            await self.context.hooks.report_run("worker_ended", {**fields, **worker})
+        await self.context.hooks.report_run("run_ended", fields)
+
+    def _close_hooks(self) -> None:
+        if self.context.hooks is not None:
+            self.context.hooks.close()
 
     async def _answer_request(self) -> Answer:
         """Run the first agent, with the run's tools open, and return its answer. Raise AgentFailed if it fails."""
+        if self.context.hooks is not None:
+            fields = {"agent": self.agent, "request": self._request.text}
+            await self.context.hooks.report_run("run_started", fields)
         async with self._tools:
             return await self._root.run(self._request)
 

@@ -12,6 +12,7 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from anyio import to_thread
 from anyio.abc import TaskGroup
@@ -62,6 +63,9 @@ from .decision_context import describe_decisions_in_force, make_repository_decis
 from .run_driver import RunDriver
 from .run_options import RunOptions
 from .squad_inbox import add_inbox_writing
+
+if TYPE_CHECKING:
+    from ..core.run_hooks import RunHooks
 
 BYPASS_NOTICE = "Permissions are bypassed: everything that no rule denies is done without asking."
 
@@ -146,6 +150,7 @@ class RunLauncher:
             decisions="" if place is None else describe_decisions_in_force(self._store, place),
             guidance=guidance,
         )
+        notices += _describe_untrusted_hooks(team, place, settings)
         bypass_notices = [BYPASS_NOTICE] if settings.permission_mode == "bypass" else []
         notices = [*settings.notices, *notices, *guidance_notices, *bypass_notices]
         lease, timeline, begun = self._write_run_start(started, id, notices)
@@ -395,6 +400,7 @@ class RunLauncher:
             get_repository=cache(partial(_open_repository, Path(started.repo), timeline.run)) if started.repo else None,
             build_system_prompt=partial(build_agent_prompt, settings, started.guidance),
             decisions=make_repository_decisions(self.settings.store, started),
+            hooks=_make_hooks(settings, timeline, started),
             allowance=Allowance(timeline, "", settings.budget, of=""),
             rules=self._rules if settings is self.settings else settings.build_rules(),
             mode=settings.permission_mode,
@@ -413,6 +419,24 @@ MakePlacement = Callable[[RunLauncher, Settings, str, RunStarted, Unattended | N
 
 The arguments are the launcher and the run's settings, id, first event and handling of requests that nobody answers.
 """
+
+
+def _make_hooks(settings: Settings, timeline: Timeline, started: RunStarted) -> RunHooks | None:
+    """Return the hooks of a run, or None if neither the settings nor its agents have any."""
+    if not settings.hooks and not any(agent.other.get("hooks") for agent in started.agents):
+        return None
+    from ..setup.run_hook_table import make_run_hooks  # imported here for start-up time: most runs have no hooks
+
+    return make_run_hooks(settings, timeline, started)
+
+
+def _describe_untrusted_hooks(agents: Iterable[Agent], repo: Path | None, settings: Settings) -> list[str]:
+    with_hooks = [agent for agent in agents if agent.other.get("hooks")]
+    if not with_hooks or repo is None:
+        return []
+    from ..setup.agent_hooks import NOT_TRUSTED, iter_untrusted  # imported here for start-up time
+
+    return [f"{agent.name}: {NOT_TRUSTED}." for agent in iter_untrusted(with_hooks, repo, settings.home)]
 
 
 def _open_repository(directory: Path, run: str) -> WorkRepository:

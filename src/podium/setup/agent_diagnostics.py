@@ -18,6 +18,7 @@ from ..tools.toolset import Toolbox
 from ..values.agent import Agent
 from ..values.diagnostic import Diagnostic, Severity
 from ..values.errors import Mistake
+from .agent_hooks import NOT_TRUSTED, iter_untrusted
 from .engine_lookup import find_engine, list_models
 from .fallback_models import apply_team_fallbacks, choose_available_models, describe_unlisted_model
 from .settings import Settings
@@ -31,6 +32,7 @@ class AgentDiagnostics:
         self._environ = settings.add_provider_addresses(environ)
         self._engines = Engines(self._environ, home=settings.home)
         self._toolbox = Toolbox(repo or Path(), checks=settings.checks)
+        self._repo = repo or Path()
 
     def check_agents(self, agents: Iterable[Agent]) -> Iterator[Diagnostic]:
         """Yield a diagnostic for everything in these agents that a run would reject or ignore."""
@@ -40,6 +42,8 @@ class AgentDiagnostics:
             yield from (_diagnose(agent, "model", notice.rstrip("."), "warning") for notice in notices)
             yield from self._check_start(agent)
             yield from self._check_models(agent)
+            for _ in iter_untrusted([agent], self._repo, self._settings.home):
+                yield _diagnose(agent, "hooks", NOT_TRUSTED, "warning")
             for entry in self._toolbox.find_unknown_tools(agent.tools or ()):
                 yield _diagnose(agent, "tools", f"tool {entry!r} not found; runs continue without it", "warning")
 

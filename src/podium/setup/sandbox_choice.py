@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from ..core.gate import InvalidCall
@@ -27,9 +28,9 @@ async def choose_sandbox(
 ) -> CommandSandbox:
     """Return the sandbox for commands in a checkout.
 
-    If a sandbox is wanted but not available on Linux, all commands are refused. `readable` are folders outside the
-    checkout that commands can read. `report` receives notes about a command
-    for the user. The notes are also added to the command's output.
+    If a sandbox is wanted but not available on Linux, all commands are refused. `readable` are paths outside the
+    checkout that commands can read. `report` receives notes about a command for the user. The notes are also added to
+    the command's output.
     """
     if not is_wanted or sys.platform != "linux":
         return CommandSandbox(name="none", notice=NO_SANDBOX_NOTICE)
@@ -48,5 +49,16 @@ async def choose_sandbox(
         def refuse_command(argv: list[str]) -> list[str]:
             raise InvalidCall(f"Commands cannot be run: {reason}.")
 
-        return CommandSandbox(name="missing", wrap=refuse_command, notice=f"Commands cannot be run: {reason}.")
-    return CommandSandbox(name=found.profile, wrap=found.wrap, seal=found.wrap, clean_up=found.remove_placeholders)
+        return CommandSandbox(
+            name="missing",
+            wrap=refuse_command,
+            wrap_with_input=refuse_command,
+            notice=f"Commands cannot be run: {reason}.",
+        )
+    return CommandSandbox(
+        name=found.profile,
+        wrap=found.wrap,
+        seal=found.wrap,
+        wrap_with_input=partial(found.wrap, reads_input=True),
+        clean_up=found.remove_placeholders,
+    )

@@ -45,6 +45,7 @@ from ..engines.model.providers import (
 from ..system.locations import find_home_folder, find_repo
 from ..values.agent import Agent, Budget, Permissions
 from ..values.errors import Mistake
+from ..values.hook import HookTable
 from ..values.limits import DEFAULT_TURN_LIMITS, TurnLimits, Unattended
 from ..values.mcp_server import McpServer
 from ..values.store_address import StoreAddress
@@ -87,6 +88,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     notify: tuple[NotifyTarget, ...] = ()
     squad_inbox: bool = False
     """Whether decisions that a squad makes in runs are written to the squad's inbox."""
+    hooks: HookTable = {}
     proposed: SettingsDocument = SettingsDocument()
     notices: tuple[str, ...] = ()
     sources: dict[str, Origin] = {}

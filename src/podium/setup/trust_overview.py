@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -14,9 +14,11 @@ from ..config.settings_document import merge_documents
 from ..config.settings_files import IGNORED, SettingsFiles
 from ..config.trust import Kind, Trust
 from ..mcp_client.tool_definition import build_mcp_tool_name
+from ..values.agent import Agent
 from ..values.errors import Mistake
 from ..values.event import SCHEMA
 from ..values.mcp_server import build_tool_trust_name
+from .agent_hooks import propose_agent_hooks
 
 TrustState = Literal["new", "changed", "trusted"]
 
@@ -47,20 +49,25 @@ class TrustOverview(Struct, frozen=True, kw_only=True):
         return tuple(item for item in self.items if item.state != "trusted")
 
 
-def build_trust_overview(files: SettingsFiles, repo: Path, trust: Trust) -> TrustOverview:
-    """Return the items that the user can trust in a repository. Raise Mistake if the settings files have errors."""
+def build_trust_overview(files: SettingsFiles, repo: Path, trust: Trust, agents: Iterable[Agent] = ()) -> TrustOverview:
+    """Return the items that the user can trust in a repository. Raise Mistake if the settings files have errors.
+
+    `agents` are the agents of the repository, whose hooks are items too.
+    """
     files.require_no_errors()
     # Trusted settings are in `files.repo` and the others in `files.proposed`; together they are all proposals.
     everything = merge_documents(files.repo, files.proposed)
+    places = [(one, files.repo_lines.get(one.key, "")) for one in list_proposals(everything, repo)]
+    places += [(one, agent.path) for agent in agents if (one := propose_agent_hooks(agent, repo)) is not None]
     items = []
-    for one in list_proposals(everything, repo):
+    for one, where in places:
         record = trust.find_record(one.kind, one.name)
         state: TrustState = "new" if record is None else "trusted" if record.digest == one.digest else "changed"
         items.append(
             TrustItem(
                 key=one.key,
                 state=state,
-                where=files.repo_lines.get(one.key, ""),
+                where=where,
                 kind=one.kind,
                 name=one.name,
                 digest=one.digest,

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
-from anyio import CancelScope, create_task_group, move_on_after, sleep, wait_readable
+from anyio import CancelScope, create_task_group, move_on_after, sleep, wait_readable, wait_writable
 
 from .process_group import CHUNK, GRACE, ChildProcess, ProgramNotStarted, read_pipe, start_process
 
@@ -116,8 +116,9 @@ async def run_process(
 ) -> ProcessExit:
     """Run a command until it exits. `take` is called with output as it arrives, and returns False to stop the command.
 
-    `take` is also called with stderr, unless `take_stderr` is given. `inherited` are descriptors that the command
-    inherits. Raise ProgramNotStarted if the program cannot be started.
+    `take` is also called with stderr, unless `take_stderr` is given. A sandboxed command gets `stdin` only if its
+    sandbox passes input on. `inherited` are descriptors that the command inherits. Raise ProgramNotStarted if the
+    program cannot be started.
     """
     with ExitStack() as after:
         start_socket: socket.socket | None = None
@@ -143,7 +144,7 @@ async def run_process(
             )
         after.callback(process.close)
         command = argv if isinstance(argv, SandboxedCommand) else None
-        return await _supervise_process(process, timeout, take, take_stderr, start_socket, command)
+        return await _supervise_process(process, timeout, take, take_stderr, start_socket, command, stdin)
 
 
 def _open_input(stdin: bytes) -> IO[bytes]:
@@ -157,12 +158,17 @@ def _open_input(stdin: bytes) -> IO[bytes]:
     return given
 
 
-async def _release_command(start_socket: socket.socket) -> None:
-    """Start the command as soon as its sandbox is ready."""
+async def _release_command(start_socket: socket.socket, stdin: bytes) -> None:
+    """Start the command as soon as its sandbox is ready, and send it its input."""
     await wait_readable(start_socket)
-    with suppress(OSError):
+    with suppress(OSError):  # the command exited without reading all its input
         if start_socket.recv(1):
-            start_socket.send(b"\n")
+            start_socket.setblocking(False)
+            rest = memoryview(b"\n" + stdin)
+            while rest:
+                await wait_writable(start_socket)
+                rest = rest[start_socket.send(rest) :]
+            start_socket.shutdown(socket.SHUT_WR)
 
 
 async def _supervise_process(
@@ -172,6 +178,7 @@ async def _supervise_process(
     take_stderr: Callable[[bytes], bool] | None,
     start_socket: socket.socket | None,
     command: SandboxedCommand | None,
+    stdin: bytes,
 ) -> ProcessExit:
     has_exited = False
     enough = CancelScope()
@@ -186,7 +193,7 @@ async def _supervise_process(
     try:
         async with create_task_group() as group:
             if start_socket is not None:
-                group.start_soon(_release_command, start_socket)
+                group.start_soon(_release_command, start_socket, stdin)
             with enough, move_on_after(timeout):
                 for output in outputs:
                     group.start_soon(read_output, *output)

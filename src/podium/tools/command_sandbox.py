@@ -15,11 +15,12 @@ Seal = Callable[[list[str], Mapping[str, bytes]], list[str]]
 class CommandSandbox:
     """A sandbox for commands. `name` is recorded with each action. If `wrap` is None, commands run without a sandbox.
 
-    `notice` is a message for the user.
+    `wrap_with_input` wraps a command that reads its standard input. `notice` is a message for the user.
     """
 
     name: str
     wrap: Wrap | None = None
     seal: Seal | None = None
+    wrap_with_input: Wrap | None = None
     notice: str = ""
     clean_up: Callable[[], object] = lambda: None

@@ -253,6 +253,15 @@ def read_budget(reader: FieldReader) -> Budget:
     return Budget(**reader.read_values(BUDGET_READERS))
 
 
+def read_command(reader: FieldReader) -> tuple[str, ...]:
+    """Read a command. A string is run by the shell; a list is a program with its arguments."""
+    if not isinstance(reader.node, ListNode):
+        return ("sh", "-c", reader.read_text("a command"))
+    if not reader.node.items:
+        reader.add_error("expected a program with its arguments, got an empty list")
+    return reader.read_texts()
+
+
 @cache
 def to_camel_case(key: str) -> str:
     """Convert snake_case to camelCase: `max_turns` becomes `maxTurns`."""

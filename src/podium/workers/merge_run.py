@@ -22,6 +22,7 @@ from ..workspace.merging.integration_branch import name_integration_branch
 from ..workspace.merging.merge_train import CheckResult, Train, TrainBranch, build_train
 from ..workspace.merging.overlap_forecast import BranchChanges, Forecast, read_commit_changes
 from .conflict_resolution import ResolverRun
+from .merge_hooks import make_merge_permit
 
 Checks = Mapping[str, Sequence[str]]
 
@@ -53,7 +54,8 @@ async def run_merge_train(
     if on_forecast is not None:
         on_forecast(expected)
     name = name_integration_branch(datetime.now())
-    train = await build_train(repository, train_branches, onto=target, integration=name, check=check)
+    permit = make_merge_permit(check.settings, repository, target, check.tell)
+    train = await build_train(repository, train_branches, onto=target, integration=name, check=check, permit=permit)
     return TrainOutcome(
         forecast=expected, train=train, changes=await read_commit_changes(repository, train.base, train.commit)
     )
@@ -73,22 +75,22 @@ class CheckRunner:
     """
 
     def __init__(self, settings: Settings, checks: Checks, tell: Callable[[str], object]) -> None:
-        self._settings = settings
+        self.settings = settings
+        self.tell = tell
         self._checks = checks
-        self._tell = tell
         self._last_notice = ""
 
     async def __call__(self, path: Path) -> CheckResult:
         if not self._checks:
             return CheckResult(passed=True)
-        settings = self._settings
+        settings = self.settings
         sandbox = await choose_sandbox(path, settings.home, settings.store, is_wanted=settings.sandbox)
         if sandbox.notice and sandbox.notice != self._last_notice:
-            self._tell(sandbox.notice)
+            self.tell(sandbox.notice)
             self._last_notice = sandbox.notice
         try:
             for name, argv in self._checks.items():
-                self._tell(f"checking: {name}")
+                self.tell(f"checking: {name}")
                 output = CommandOutput(start=0, end=CHECK_OUTPUT_TAIL)
                 try:
                     ended = await run_command_line(list(argv), path, CHECK_TIMEOUT, output, sandbox.wrap)

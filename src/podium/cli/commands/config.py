@@ -135,6 +135,7 @@ def list_effective_settings(settings: Settings) -> list[dict[str, Any]]:
     values |= {f"models.{name}": role for name, role in settings.models.items()}
     values |= {f"budget.{key}": limit for key, limit in _struct_fields(settings.budget).items() if limit is not None}
     values |= {f"checks.{name}": list(argv) for name, argv in settings.checks.items()}
+    values |= {f"hooks.{event}": hooks for event, hooks in settings.hooks.items()}
     values |= {f"worktrees.{key}": value for key, value in settings.worktrees.explicit_fields().items()}
     values |= {
         f"providers.{name}.{key}": without_credentials(limit) if isinstance(limit, str) else limit

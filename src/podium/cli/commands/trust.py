@@ -16,6 +16,7 @@ import click
 from ...config.repo_proposal import SERVER
 from ...config.settings_files import read_settings_files
 from ...config.trust import Trust
+from ...roster.discovery import load_roster
 from ...setup.trust_overview import (
     TrustItem,
     TrustOverview,
@@ -43,6 +44,8 @@ MEANINGS = {
     "worktrees.": "a command that runs in workers' checkouts, after they are created or before they are removed",
     "providers.": "the address of a model provider, which receives agents' prompts and your key",
     "model": "a model on a server of this machine, which receives agents' prompts",
+    "hooks.": "commands that are called when something happens in runs",
+    "agents.": "commands that are called for the actions of an agent",
     "mcp__": "a tool that its server now describes differently than when it was trusted",
 }
 """How items are used. The first entry whose key is a prefix of an item's key applies."""
@@ -68,7 +71,8 @@ def trust_command(
     home = find_home_folder()
     place = (repo or find_repo(Path.cwd(), home=home)).absolute()
     trust = Trust.load(home)
-    overview = build_trust_overview(read_settings_files(home, place), place, trust)
+    agents = load_roster(place, home).agents.values()
+    overview = build_trust_overview(read_settings_files(home, place), place, trust, agents)
     for name in revoked:
         revoked_keys = revoke_trust(name, overview, trust)
         print_to_stderr(f"no longer trusted: {', '.join(map(_escape_line_breaks, revoked_keys))}")
@@ -78,7 +82,7 @@ def trust_command(
             trust_and_report(item, trust)
     elif not is_look and not revoked:
         prompt_for_trust(overview, trust)
-    overview = build_trust_overview(read_settings_files(home, place), place, trust)
+    overview = build_trust_overview(read_settings_files(home, place), place, trust, agents)
     if is_json:
         click.echo(as_json(overview_fields(overview)))
     else:

@@ -21,6 +21,7 @@ from ...values.event import (
     Entry,
     Evaluated,
     HandedOff,
+    HookRan,
     IterationFailed,
     MemberChanged,
     MessageReceived,
@@ -176,6 +177,8 @@ def _format_operation_event(entry: Entry) -> str | None:
             return f"{'falls back to' if event.is_fallback else 'chooses'} {event.agent}: {_quote_text(event.reason)}"
         case HandedOff() as event:
             return f"hands off to {event.receiver}"
+        case HookRan() as event:
+            return format_hook_call(event)
     return _format_team_event(entry)
 
 
@@ -250,6 +253,13 @@ def _format_permission_request(event: PermissionAsked) -> str:
     words = f"; agent's words: {json.dumps(said, ensure_ascii=False)}" if said else ""
     what = f"{event.action.tool} {_format_arguments(event.action)}"
     return f"asks for permission ({event.id}): {what}; {event.reason}{risks}{words}"
+
+
+def format_hook_call(event: HookRan) -> str:
+    """Return how a hook ended, with its reason and the start of the context that it added."""
+    reason = f": {event.reason}" if event.reason else ""
+    context = f"; it adds {_quote_text(event.context)}" if event.context else ""
+    return f"hook {event.event} {event.outcome}{reason}{context} ({truncate_line(event.hook, LONGEST_QUOTE)})"
 
 
 def _quote_text(text: str) -> str:

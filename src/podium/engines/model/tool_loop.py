@@ -289,12 +289,17 @@ class ModelSession:
         place.record(self._make_tool_called(place, call))
         known = place.child("tool_answered#1").find_outcome(ToolAnswered)
         if known is not None and (tool is None or tool.is_step or known.is_timed_out):
-            return ToolAnswer(text=known.text, is_error=known.is_error)
-        answer, is_timed_out = (
-            await self._invoke_tool(tool, call, place) if tool else (self._answer_unknown_tool(call), False)
-        )
-        answer = replace(answer, text=replace_surrogates(place.timeline.redaction.redact_text(answer.text)))
-        place.record(ToolAnswered(id=call.id, text=answer.text, is_error=answer.is_error, is_timed_out=is_timed_out))
+            answer = ToolAnswer(text=known.text, is_error=known.is_error)
+        else:
+            answer, is_timed_out = (
+                await self._invoke_tool(tool, call, place) if tool else (self._answer_unknown_tool(call), False)
+            )
+            answer = replace(answer, text=replace_surrogates(place.timeline.redaction.redact_text(answer.text)))
+            place.record(
+                ToolAnswered(id=call.id, text=answer.text, is_error=answer.is_error, is_timed_out=is_timed_out)
+            )
+        if tool is not None and tool.after_answer is not None:
+            await tool.after_answer(call, place, answer)
         return answer
 
     async def _invoke_tool(self, tool: Tool, call: ToolUse, place: Scope) -> tuple[ToolAnswer, bool]:

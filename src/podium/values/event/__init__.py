@@ -20,6 +20,7 @@ from .decision_events import (
     DecisionProposed,
     VoteClosed,
 )
+from .hook_events import HookRan
 from .operation_events import (
     Advised,
     ChangesExpected,
@@ -147,6 +148,7 @@ __all__ = [
     "FormedMember",
     "HandedOff",
     "HandoverAsked",
+    "HookRan",
     "IterationFailed",
     "MemberChanged",
     "MessageReceived",
@@ -233,6 +235,7 @@ Event = (
     | QuestionAnswered
     | ActionBegan
     | ActionRefused
+    | HookRan
     | StatusReported
     | OperationStarted
     | OperationEnded

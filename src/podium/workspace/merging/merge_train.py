@@ -28,7 +28,7 @@ LINES_KEPT = 40
 LONGEST_OUTPUT = 8 * 1024
 MOST_NAMES = 1000
 
-Reason = Literal["conflict", "unresolved", "check", "dependency", "moved", "missing"]
+Reason = Literal["conflict", "unresolved", "check", "dependency", "moved", "missing", "hook"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,6 +64,10 @@ class CheckResult:
 
 Check = Callable[[Path], Awaitable[CheckResult]]
 """Checks the files in a folder. This runs code that workers wrote, so the caller must run it in a sandbox."""
+
+
+Permit = Callable[[TrainBranch, str], Awaitable[str]]
+"""Returns why a branch must not be merged onto a commit, or an empty string if it may be."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +125,7 @@ async def build_train(
     onto: str,
     integration: str,
     check: Check,
+    permit: Permit | None = None,
     can_be_deleted: bool = False,
 ) -> Train:
     """Merge the branches, each after the branches on which it builds, onto a new branch that starts at `onto`.
@@ -132,7 +137,7 @@ async def build_train(
     ordered = sort_by_dependency(branches)
     await _must_be_branch_name(place, integration)
     base = await branch_tip(place, onto)
-    building = _TrainBuilder(place, check, MergeSide(name=onto, commit=base))
+    building = _TrainBuilder(place, check, MergeSide(name=onto, commit=base), permit)
     await building.look_up_tips(ordered, can_be_deleted=can_be_deleted)
     for train_branch in ordered:
         await building.add_branch(train_branch)
@@ -178,9 +183,10 @@ def sort_by_dependency(branches: Sequence[TrainBranch]) -> list[TrainBranch]:
 class _TrainBuilder:
     """A merge train under construction."""
 
-    def __init__(self, place: Repository | Checkout, check: Check, target: MergeSide) -> None:
+    def __init__(self, place: Repository | Checkout, check: Check, target: MergeSide, permit: Permit | None) -> None:
         self._place = place
         self._check = check
+        self._permit = permit
         self._target = target
         self._tips: dict[str, str] = {}
         self.head = target.commit
@@ -226,6 +232,8 @@ class _TrainBuilder:
                     "it still contains conflict markers; resolve the conflict first",
                     files=files,
                 )
+        if self._permit is not None and (why := await self._permit(train_branch, self.head)):
+            return self._leave_out(train_branch, "hook", why)
         return None
 
     async def _describe_missing_dependency(self, earlier: str) -> str:

@@ -145,15 +145,19 @@ class Sandbox:
         """Return the failures of the sandbox; empty if it passes the test. Identical sandboxes are tested only once."""
         return await find_failures(self)
 
-    def wrap(self, argv: list[str], sealed: Mapping[str, bytes] | None = None) -> list[str]:
+    def wrap(
+        self, argv: list[str], sealed: Mapping[str, bytes] | None = None, *, reads_input: bool = False
+    ) -> list[str]:
         """Return the command line that runs `argv` in the sandbox. Run it in a folder that is visible inside.
 
-        `sealed` maps files in the checkout to the content that the command sees, even if the files change.
+        `sealed` maps files in the checkout to the content that the command sees, even if the files change. With
+        `reads_input`, the command can read the input that `run_process` is given.
         """
         copies = SealedFiles(self.home / "sandbox").make_copies(self.checkout, sealed or {})
         # Only the command leaves the process group that is killed; the sandbox's first process stays in the group. With
         # --new-session, both would leave it, and a command that is killed while it starts would keep running.
-        inside = f'{self.limits.ulimit_script()} && echo >&0 && read -r _ && exec setsid "$@" </dev/null'
+        given = "" if reads_input else " </dev/null"
+        inside = f'{self.limits.ulimit_script()} && echo >&0 && read -r _ && exec setsid "$@"{given}'
         held = self._placeholders.acquire() if self.profile == "workspace" else ()
         bwrap = [
             self.program,

@@ -18,6 +18,7 @@ export const KINDS = Object.freeze({
   question_answered: "The question with this id was answered; `by` is the name of the user who answered.",
   action_began: "An action was allowed and starts now; `allowed_by` is the person or rule that allowed it.",
   action_refused: "An action was not executed; `reason` says why, such as the person or rule that denied it.",
+  hook_ran: "A hook was called, and passed, denied the action or failed.",
   status_reported: "An agent reported its status.",
   operation_started: "An agent started its operation.",
   operation_ended: "An agent's operation ended, and with it every unfinished operation below it.",
@@ -359,7 +360,7 @@ export const KINDS = Object.freeze({
  * @property {number} seq
  * @property {number} at
  * @property {string} scope
- * @property {(RunStarted|RunResumed|RunPaused|RunEnded|StopAsked|PauseAsked|BudgetChanged|MessageReceived|MessagesDelivered|PermissionAsked|PermissionAnswered|QuestionAsked|QuestionAnswered|ActionBegan|ActionRefused|StatusReported|OperationStarted|OperationEnded|TurnStarted|TurnResumed|TurnEnded|SessionRevived|TextStreamed|ReasoningStreamed|TextSuperseded|ModelReplied|ModelAskedAgain|CallFailed|ContextCompacted|CallCut|ToolCalled|ToolAnswered|Advised|ChangesExpected|RouteRefused|Routed|HandedOff|TeamPlanned|Evaluated|Checked|AdjustmentProposed|MemberChanged|IterationFailed|ReflectEnded|Broadcast|Voted|RoundEnded|DiscussionEnded|WorkerPlaced|WorkCommitted|WorkerSent|WorkerReturned|Noticed|TeamFormed|WorkStateChanged|PlanDrafted|PlanRefused|PlanReviewed|PlanCommitted|PlanStepStarted|HandoverAsked|BlockerRaised|PlanStepHandedOver|PlanStepBlocked|PlanStepUnblocked|PlanStepSubmitted|PlanStepReviewed|PlanStepReopened|PlanStepCompleted|PlanStepFailed|ArtifactStored|SnapshotTaken|WorkEnded|DecisionProposed|BallotCast|BallotRefused|VoteClosed|DecisionCommitted)} event
+ * @property {(RunStarted|RunResumed|RunPaused|RunEnded|StopAsked|PauseAsked|BudgetChanged|MessageReceived|MessagesDelivered|PermissionAsked|PermissionAnswered|QuestionAsked|QuestionAnswered|ActionBegan|ActionRefused|HookRan|StatusReported|OperationStarted|OperationEnded|TurnStarted|TurnResumed|TurnEnded|SessionRevived|TextStreamed|ReasoningStreamed|TextSuperseded|ModelReplied|ModelAskedAgain|CallFailed|ContextCompacted|CallCut|ToolCalled|ToolAnswered|Advised|ChangesExpected|RouteRefused|Routed|HandedOff|TeamPlanned|Evaluated|Checked|AdjustmentProposed|MemberChanged|IterationFailed|ReflectEnded|Broadcast|Voted|RoundEnded|DiscussionEnded|WorkerPlaced|WorkCommitted|WorkerSent|WorkerReturned|Noticed|TeamFormed|WorkStateChanged|PlanDrafted|PlanRefused|PlanReviewed|PlanCommitted|PlanStepStarted|HandoverAsked|BlockerRaised|PlanStepHandedOver|PlanStepBlocked|PlanStepUnblocked|PlanStepSubmitted|PlanStepReviewed|PlanStepReopened|PlanStepCompleted|PlanStepFailed|ArtifactStored|SnapshotTaken|WorkEnded|DecisionProposed|BallotCast|BallotRefused|VoteClosed|DecisionCommitted)} event
  * @property {string} [operation]
  * @property {string} [key]
  * @property {string} [digest]
@@ -422,6 +423,19 @@ export const KINDS = Object.freeze({
  * @property {string} to
  * @property {string} reason
  * @property {string} [context]
+ */
+
+/**
+ * A hook was called, and passed, denied the action or failed.
+ * @typedef {object} HookRan
+ * @property {"hook_ran"} type
+ * @property {("after_tool"|"before_merge"|"before_tool"|"permission_asked"|"run_ended"|"run_started"|"worker_ended")} event
+ * @property {string} hook
+ * @property {("denied"|"failed"|"passed")} outcome
+ * @property {string} [agent]
+ * @property {string} [reason]
+ * @property {string} [context]
+ * @property {number} [seconds]
  */
 
 /**

@@ -1,0 +1,65 @@
+"""Find the hooks in agents' files that the user trusts.
+
+Hooks in the user's own agent files, and of agents built in code, need no trust. Hooks in a repository's agent files are
+called only if the user trusts exactly these hooks, in that repository.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
+
+import msgspec
+
+from ..config.repo_proposal import Proposal, make_proposal
+from ..config.trust import Trust
+from ..values.agent import Agent
+from ..values.hook import HookTable
+
+NOT_TRUSTED = "its hooks are not called until you trust them with podium trust"
+
+
+def read_agent_hooks(agent: Agent) -> HookTable:
+    """Return the hooks of an agent's file, whether or not they are trusted."""
+    try:
+        return msgspec.convert(agent.other.get("hooks", {}), HookTable)
+    except msgspec.ValidationError:
+        return {}  # an earlier release stored this key as it was in the file, and did not act on it
+
+
+def propose_agent_hooks(agent: Agent, repo: Path) -> Proposal | None:
+    """Return the proposal with an agent's hooks, or None if it has none or they need no trust."""
+    hooks = read_agent_hooks(agent)
+    if not hooks or agent.source != "repo":
+        return None
+    return make_proposal(f"agents.{agent.name}.hooks", hooks, repo)
+
+
+def iter_untrusted(agents: Iterable[Agent], repo: Path, home: Path) -> Iterator[Agent]:
+    """Yield the agents whose hooks are not called because the user does not trust them."""
+    trust = Trust.load(home)
+    for agent in agents:
+        if (proposal := propose_agent_hooks(agent, repo)) is not None and not _is_trusted(proposal, trust):
+            yield agent
+
+
+class TrustedHooks:
+    """Finds the hooks of agents in one repository that may be called."""
+
+    def __init__(self, repo: Path | None, home: Path) -> None:
+        self._repo = repo
+        self._home = home
+        self._load_trust = cache(lambda: Trust.load(home))
+
+    def __call__(self, agent: Agent) -> HookTable:
+        """Return the hooks of an agent's file, if they need no trust or the user trusts them."""
+        if not agent.other.get("hooks"):
+            return {}
+        proposal = None if self._repo is None else propose_agent_hooks(agent, self._repo)
+        is_allowed = agent.source != "repo" or (proposal is not None and _is_trusted(proposal, self._load_trust()))
+        return read_agent_hooks(agent) if is_allowed else {}
+
+
+def _is_trusted(proposal: Proposal, trust: Trust) -> bool:
+    return trust.is_trusted(proposal.kind, proposal.name, proposal.digest)

@@ -1,0 +1,155 @@
+"""Call hooks: run their commands, in the sandbox unless the user says otherwise, and read what they reply.
+
+A hook's command gets the event as JSON on standard input. If it exits with code 0, its output may be a JSON object with
+the keys `decision`, `reason` and `context`. Unless the decision is `deny`, such a hook has no objection. Anything else
+is a denial: an exit code other than 0, a timeout, too much output.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from contextlib import ExitStack
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+from anyio import to_thread
+
+from ..core.gate import InvalidCall
+from ..core.run_hooks import HookResult
+from ..system.child_process import OutputBuffer, build_environment, run_process
+from ..system.process_group import ProgramNotStarted
+from ..tools.command_sandbox import CommandSandbox
+from ..tools.shell import CommandOutput
+from ..values.hook import Hook, HookEvent
+from ..values.plain_text import escape_unprintable, truncate_text
+from .sandbox_choice import choose_sandbox
+from .settings import Settings
+
+LARGEST_OUTPUT = 64 * 1024
+ERROR_TAIL = 2 * 1024
+LONGEST_REASON = 1_000
+ALLOWING = ("", "allow", "approve")
+DENYING = ("deny", "block")
+UNSANDBOXED = CommandSandbox(name="none")
+
+
+class HookCalls:
+    """Calls the hooks of one run or merge in a folder, or in an empty one if there is none. Close it after use."""
+
+    def __init__(self, settings: Settings, directory: Path | None) -> None:
+        self._settings = settings
+        self._directory = directory
+        self._sandboxes: dict[tuple[Path, ...], CommandSandbox] = {}
+        self._exit_stack = ExitStack()
+
+    async def call(self, hook: Hook, event: HookEvent, payload: bytes) -> HookResult:
+        """Call a hook with an event and return how it ended. Nothing that a hook does raises an error."""
+        if hook.plugin:
+            from .plugin_hooks import call_plugin_hook  # for start-up time: most hooks are commands
+
+            return await call_plugin_hook(hook, event, payload)
+        try:
+            result = await self._run_command(hook, payload)
+        except InvalidCall as error:
+            return HookResult(outcome="failed", reason=str(error).rstrip("."))
+        except ProgramNotStarted as error:
+            return HookResult(outcome="failed", reason=f"{hook.command[0]} cannot be started: {error}")
+        # What has happened already cannot be denied.
+        is_too_late = result.outcome == "denied" and not event.startswith("before_")
+        return replace(result, outcome="failed") if is_too_late else result
+
+    async def _run_command(self, hook: Hook, payload: bytes) -> HookResult:
+        directory = self._find_directory()
+        command = [_expand_home(word) for word in hook.command]
+        sandbox = await self._find_sandbox(hook, command, directory)
+        output, errors = OutputBuffer(LARGEST_OUTPUT), CommandOutput(start=0, end=ERROR_TAIL)
+        wrapped = sandbox.wrap_with_input(command) if sandbox.wrap_with_input else command
+        ended = await run_process(
+            wrapped,
+            env=build_environment(),
+            directory=directory,
+            timeout=hook.timeout,
+            take=output.append,
+            take_stderr=errors.append_chunk,
+            stdin=payload,
+        )
+        if ended.has_timed_out:
+            return HookResult(outcome="failed", reason=f"timed out after {hook.timeout:g} s")
+        if output.is_cut:
+            return HookResult(outcome="failed", reason=f"printed more than {LARGEST_OUTPUT // 1024} KiB")
+        if ended.code != 0:
+            reason = _clean_text(str(errors)) or _clean_text(bytes(output).decode(errors="replace"))
+            return HookResult(outcome="denied", reason=reason or f"it exited with {ended}")
+        return read_reply(bytes(output))
+
+    async def _find_sandbox(self, hook: Hook, command: list[str], directory: Path) -> CommandSandbox:
+        """Return the sandbox for a hook, which can also run the programs that its command names by absolute paths."""
+        if not hook.sandbox:
+            return UNSANDBOXED
+        readable = await to_thread.run_sync(_find_named_paths, command, directory)
+        if readable not in self._sandboxes:
+            settings = self._settings
+            found = await choose_sandbox(
+                directory, settings.home, settings.store, is_wanted=settings.sandbox, readable=readable
+            )
+            self._sandboxes[readable] = found
+            self._exit_stack.callback(found.clean_up)
+        return self._sandboxes[readable]
+
+    def _find_directory(self) -> Path:
+        if self._directory is None or not self._directory.is_dir():
+            self._directory = Path(self._exit_stack.enter_context(TemporaryDirectory(prefix="podium-hook-")))
+        return self._directory
+
+    def close(self) -> None:
+        """Remove the temporary files of the calls."""
+        self._exit_stack.close()
+
+
+def read_reply(output: bytes) -> HookResult:
+    """Read what a hook printed. Text that is not a JSON object has no effect; an unknown decision counts as failure."""
+    try:
+        found = msgspec.json.decode(output.strip() or b"{}")
+    except msgspec.MsgspecError:
+        found = {}
+    return read_reply_fields(found if isinstance(found, dict) else {})
+
+
+def read_reply_fields(fields: dict[str, Any]) -> HookResult:
+    """Read the decision, reason and context of a hook's reply, under Podium's or another program's names."""
+    nested = fields.get("hookSpecificOutput")
+    nested = nested if isinstance(nested, dict) else {}
+    decision = fields.get("decision") or nested.get("permissionDecision") or ""
+    reason = _clean_text(str(fields.get("reason") or nested.get("permissionDecisionReason") or ""))
+    context = str(fields.get("context") or nested.get("additionalContext") or "")
+    if decision in DENYING:
+        return HookResult(outcome="denied", reason=reason)
+    if decision not in ALLOWING:
+        return HookResult(outcome="failed", reason=f"unknown decision {_clean_text(str(decision))!r}; expected deny")
+    return HookResult(outcome="passed", reason=reason, context=context)
+
+
+def _clean_text(text: str) -> str:
+    return truncate_text(escape_unprintable(text.strip()), LONGEST_REASON)
+
+
+def _expand_home(word: str) -> str:
+    return str(Path(word).expanduser()) if word.startswith("~/") else word
+
+
+def _find_named_paths(command: list[str], directory: Path) -> tuple[Path, ...]:
+    """Return the programs outside the directory that a command line names by their absolute paths."""
+    words = list(command)
+    for word in command[2:] if command[:2] == ["sh", "-c"] else ():
+        try:
+            words += map(_expand_home, shlex.split(word))
+        except ValueError:
+            continue  # the shell reports the unmatched quote
+    paths = (Path(word) for word in words if word.startswith("/"))
+    # Only programs: a hook that a repository proposed must not be able to name a file with secrets.
+    programs = (path for path in paths if path.is_file() and os.access(path, os.X_OK))
+    return tuple(dict.fromkeys(path for path in programs if not path.is_relative_to(directory)))

@@ -1,0 +1,47 @@
+"""Hooks: commands and functions that are called when something happens in a run."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from msgspec import Struct
+
+HookEvent = Literal[
+    "run_started", "run_ended", "before_tool", "after_tool", "permission_asked", "worker_ended", "before_merge"
+]
+HOOK_EVENTS: tuple[HookEvent, ...] = get_args(HookEvent)
+
+AGENT_HOOK_EVENTS: tuple[HookEvent, ...] = ("before_tool", "after_tool", "permission_asked")
+"""The events for which an agent's file can have hooks. They are called for the actions of that agent."""
+
+HookOutcome = Literal["passed", "denied", "failed"]
+"""How a hook ended. A hook for a `before_…` event that failed counts as a denial."""
+
+DEFAULT_HOOK_TIMEOUT = 30.0
+
+
+class Hook(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A command, or a plug-in whose function is called.
+
+    `tools` limits the hook to these tools; empty means all tools. With `is_foreign`, the command was written for
+    another program, and also gets the fields of that program.
+    """
+
+    command: tuple[str, ...] = ()
+    plugin: str = ""
+    tools: tuple[str, ...] = ()
+    timeout: float = DEFAULT_HOOK_TIMEOUT
+    sandbox: bool = True
+    is_foreign: bool = False
+
+    @property
+    def label(self) -> str:
+        """The hook as it is shown to the user: its command line, or its plug-in."""
+        if self.plugin:
+            return f"plug-in {self.plugin}"
+        is_shell = len(self.command) == 3 and self.command[:2] == ("sh", "-c")
+        return self.command[2] if is_shell else " ".join(self.command)
+
+
+HookTable = dict[str, tuple[Hook, ...]]
+"""The hooks of each event, in the order in which they are called."""

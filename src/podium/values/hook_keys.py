@@ -1,0 +1,83 @@
+"""Read the key `hooks` of settings files and of agent files."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from functools import partial
+from typing import Any
+
+from .field_reader import FieldReader, Readers, read_command
+from .hook import HOOK_EVENTS, Hook, HookTable
+from .located_yaml import MappingNode, quote_text
+from .plain_text import join_words
+
+FOREIGN_EVENTS = {"PreToolUse": "before_tool", "PostToolUse": "after_tool"}
+"""Another program's names for events, and Podium's name for each."""
+
+EXAMPLE = "a command, or entries such as {command: ./guard.sh, tools: Bash}"
+
+
+def read_hooks(reader: FieldReader, *, events: Collection[str] = HOOK_EVENTS, may_leave_sandbox: bool) -> HookTable:
+    """Read the hooks of each event. A hook can turn its sandbox off only with `may_leave_sandbox`."""
+    found: HookTable = {}
+    for name, entry in reader.iter_entries("events such as before_tool: {command: ./guard.sh}"):
+        event = FOREIGN_EVENTS.get(name, name)
+        if event not in events:
+            entry.add_warning(f"no hook is called for {quote_text(name)} here; available: {join_words(list(events))}")
+            continue
+        hooks = tuple(
+            hook
+            for item in entry.iter_items()
+            for hook in (_iter_foreign_hooks(item) if name in FOREIGN_EVENTS else _iter_hooks(item, may_leave_sandbox))
+        )
+        found[event] = found.get(event, ()) + hooks
+    return {event: hooks for event, hooks in found.items() if hooks}
+
+
+def _iter_hooks(reader: FieldReader, may_leave_sandbox: bool) -> Iterator[Hook]:
+    if not isinstance(reader.node, MappingNode):
+        yield Hook(command=("sh", "-c", reader.read_text(EXAMPLE)))
+        return
+    values = reader.read_values({**HOOK_READERS, "sandbox": partial(_read_sandbox, may_leave=may_leave_sandbox)})
+    if ("command" in values) == ("plugin" in values):
+        reader.add_error("this hook needs either a command or a plugin; set one of them")
+    else:
+        yield Hook(**values)
+
+
+def _read_sandbox(reader: FieldReader, *, may_leave: bool) -> bool:
+    is_sandboxed = reader.read_bool()
+    if not is_sandboxed and not may_leave:
+        reader.add_warning("ignored: only your own settings can let a hook run outside the sandbox")
+    return is_sandboxed or not may_leave
+
+
+def _iter_foreign_hooks(reader: FieldReader) -> Iterator[Hook]:
+    """Yield the hooks of an entry in another program's format: a pattern for tools, and the commands."""
+    fields = reader.read_fields(("matcher", "hooks"))
+    pattern = fields["matcher"].read_text(allow_blank=True) if "matcher" in fields else ""
+    tools = tuple(word for part in pattern.split("|") if (word := part.strip()) and word != "*")
+    for item in fields["hooks"].iter_items() if "hooks" in fields else ():
+        values: dict[str, Any] = item.read_values(FOREIGN_HOOK_READERS)
+        if values.pop("type", "command") != "command" or "command" not in values:
+            item.add_warning("only hooks with a command are called; this one has no effect")
+        else:
+            yield Hook(tools=tools, is_foreign=True, **values)
+
+
+def _read_tools(reader: FieldReader) -> tuple[str, ...]:
+    return reader.read_comma_list("a list of tools, such as Bash, Edit")
+
+
+HOOK_READERS: Readers = {
+    "command": read_command,
+    "plugin": FieldReader.read_single_line,
+    "tools": _read_tools,
+    "timeout": FieldReader.read_positive_number,
+    "sandbox": FieldReader.read_bool,
+}
+FOREIGN_HOOK_READERS: Readers = {
+    "type": FieldReader.read_single_line,
+    "command": read_command,
+    "timeout": FieldReader.read_positive_number,
+}

@@ -1,0 +1,26 @@
+"""Plug-ins: what an installed Python package adds to Podium."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+HookFunction = Callable[[dict[str, Any]], Mapping[str, Any] | Awaitable[Mapping[str, Any] | None] | None]
+"""A hook: it gets the fields of the event, and returns `decision`, `reason` and `context`, or None."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plugin:
+    """The parts that a package adds to Podium. An entry point in the group `podium.plugins` refers to it.
+
+    `engines` and `patterns` are found by the name that an agent's `engine` or `team.mode` gives, `tools` by the names
+    of the functions. `hooks` maps events to functions, which are called if the settings name the plug-in. `commands`
+    maps the names of commands to click commands.
+    """
+
+    engines: Mapping[str, Any] = field(default_factory=dict)
+    tools: Sequence[Callable[..., Any]] = ()
+    patterns: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    hooks: Mapping[str, HookFunction] = field(default_factory=dict)
+    commands: Mapping[str, Any] = field(default_factory=dict)
