@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from .values.errors import RunOver as RunOver
     from .values.errors import StoreCorrupt as StoreCorrupt
     from .values.errors import StoreFailed as StoreFailed
+    from .values.plugin import Plugin as Plugin
     from .values.result import Result as Result
 
 __version__ = "0.1.0"
@@ -46,6 +47,7 @@ _MODULES = {
     "NoSuchRun": ".values.errors",
     "OutsideFailed": ".values.errors",
     "Permissions": ".values.agent",
+    "Plugin": ".values.plugin",
     "PodiumError": ".values.errors",
     "Result": ".values.result",
     "Router": ".values.agent",
@@ -77,6 +79,7 @@ __all__ = [
     "NoSuchRun",
     "OutsideFailed",
     "Permissions",
+    "Plugin",
     "PodiumError",
     "RequestClosed",
     "Result",

@@ -20,7 +20,7 @@ from .core.placement import Placement
 from .core.timeline import Timeline
 from .engines.engine_choice import Engines
 from .engines.model.price_cache import PriceCache
-from .patterns.registry import OnDiscussion
+from .patterns.registry import OnDiscussion, Pattern
 from .runs.run_handle import Run, drive_run
 from .runs.run_launcher import RunLauncher
 from .runs.run_options import RunOptions
@@ -107,15 +107,16 @@ class App:
         run: str,
         *,
         tools: Sequence[Callable[..., object]] = (),
+        patterns: Sequence[Pattern] = (),
         is_attended: bool = False,
         on_discussion: OnDiscussion | None = None,
     ) -> AsyncIterator[Run]:
         """Resume a run that was interrupted or paused, and yield it. Exiting the block before the run ends stops it.
 
-        `tools` are the functions that were passed to `start`.
+        `tools` are the functions that were passed to `start`, and `patterns` are the patterns of its agents.
         """
         claimed = await self.launcher.take_over_run(
-            run, tools=tools, is_attended=is_attended, on_discussion=on_discussion
+            run, tools=tools, patterns=patterns, is_attended=is_attended, on_discussion=on_discussion
         )
         async with drive_run(claimed) as resumed:
             yield resumed

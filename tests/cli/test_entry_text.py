@@ -76,6 +76,7 @@ from podium.values.event import (
     SessionRevived,
     SnapshotTaken,
     StatusReported,
+    StepEnded,
     StopAsked,
     TeamFormed,
     TeamPlanned,
@@ -197,6 +198,7 @@ LINES: list[tuple[Event, str | None]] = [
     (Routed(agent="a", reason="it fits"), 'law: chooses a: "it fits"'),
     (Routed(agent="a", is_fallback=True), 'law: falls back to a: ""'),
     (HandedOff(sender="law", receiver="a"), "law: hands off to a"),
+    (StepEnded(name="fetch", result=[1]), None),
     (
         HookRan(event="before_tool", hook="guard.sh", outcome="denied", reason="no"),
         "law: hook before_tool denied: no (guard.sh)",

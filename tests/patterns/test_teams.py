@@ -37,7 +37,7 @@ def add_lead(
         if name not in studio.agents:
             studio.agent(name, says=[f"{name} is done"] * 9, description=f"does {name}")
     team = Team(
-        mode=mode,  # type: ignore[arg-type] # a test's own word
+        mode=mode,
         members=tuple(Member(agent=name) for name in names),
         evaluator=evaluator,
         options=options,

@@ -404,7 +404,7 @@ async def test_agents_in_code_may_say_what_files_say_as_mappings(studio: Studio)
         ({"handoff": ["a"]}, "handoff"),
         ({"router": {"dest": ["a"]}}, "unknown key 'dest'; available: destinations, fallback, max_turns"),
         ({"team": {"mode": "chaos", "members": ["a"]}}, "'chaos'"),
-        ({"team": Team(mode="chaos", members=(Member(agent="a"),))}, "'chaos'"),  # type: ignore[arg-type] # wrong
+        ({"team": Team(mode="chaos", members=(Member(agent="a"),))}, "'chaos'"),
         ({"team": {"mode": "reflect", "members": ["a"], "max_iterations": "many"}}, "max_iterations"),
         ({"advisors": Advisors(agents=("a",), require=2)}, "requires 2 of 1 advisors to succeed"),
         ({"budget": {"tokens": "many"}}, "tokens"),

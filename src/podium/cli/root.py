@@ -38,7 +38,7 @@ class RootCommandGroup(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in NAMES:
-            return None
+            return _find_plugin_command(cmd_name)
         command: click.Command = getattr(import_module(f"{__package__}.commands.{cmd_name}"), f"{cmd_name}_command")
         command.epilog = command.epilog or f"Example: {EXAMPLES[cmd_name]}"
         return command
@@ -49,7 +49,7 @@ class RootCommandGroup(click.Group):
         match args:
             case ["help", *named]:
                 return self.resolve_command(ctx, [*named[:1], "--help"])
-            case [name, *_] if name not in NAMES:
+            case [name, *_] if name not in NAMES and _find_plugin_command(name) is None:
                 raise Mistake(f"unknown command {name!r}; {_suggest_command(name)}")
             case [name, *rest] if (server := ctx.params.get("server")) and name not in LOCAL_NAMES:
                 from .server_option import ServerCommand  # imported here for start-up time: most commands are local
@@ -101,6 +101,16 @@ class RootCommandGroup(click.Group):
 def podium(options: GlobalOptions, debug: bool, server: str | None) -> None:
     """Run teams of AI agents."""
     options.is_debug = debug
+
+
+def _find_plugin_command(name: str) -> click.Command | None:
+    """Return the command of a plug-in, or None if no plug-in has a command with this name."""
+    if name.startswith("-"):
+        return None
+    from ..system.installed_plugins import find_plugin_part  # imported here for start-up time: most commands are ours
+
+    command: click.Command | None = find_plugin_part("commands", name)
+    return command
 
 
 def _print_error(sentence: str, error: BaseException, code: int, options: GlobalOptions) -> int:

@@ -10,6 +10,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING
 
 from ..core.engine import Engine
+from ..system.installed_plugins import find_plugin_part
 from ..values.agent import Agent
 from ..values.errors import Mistake
 from ..values.limits import NO_CALL_LIMITS, CallLimits
@@ -98,6 +99,8 @@ class Engines:
         if agent.engine in self._custom_engines:
             return self._custom_engines[agent.engine]
         if agent.engine not in ("model", SCRIPTED, REHEARSAL):
+            if (engine := find_plugin_part("engines", agent.engine)) is not None:
+                return self._custom_engines.setdefault(agent.engine, engine)
             known = ", ".join(sorted({"model", SCRIPTED, REHEARSAL, *self._custom_engines}))
             raise Mistake(f"{agent.name} uses the engine {agent.engine!r}, which does not exist; available: {known}")
         if agent.engine != "model":

@@ -9,12 +9,14 @@ if TYPE_CHECKING:
     from ..core.operation import Operation
     from ..values.request import Answer, Request
     from .discuss import Discussion
+    from .own_pattern import run_step
 
 __all__ = [
     "Answer",
     "Discussion",
     "Operation",
     "Request",
+    "run_step",
 ]
 
 _MODULES = {
@@ -22,6 +24,7 @@ _MODULES = {
     "Discussion": ".discuss",
     "Operation": "..core.operation",
     "Request": "..values.request",
+    "run_step": ".own_pattern",
 }
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ..core.engine import Tool
 from ..core.operation import Operation
 from ..values.agent import Agent
-from ..values.errors import AgentFailed, Mistake
+from ..values.errors import AgentFailed
 from ..values.event import DecisionProposed
 from ..values.request import Answer, Request
 from . import advisors, handoff, router
@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from .discuss import Discussion
 
 Pattern = Callable[[Operation, Request], Awaitable[Answer]]
+OwnPatterns = Mapping[str, Pattern]
+"""Patterns from code, keyed by name."""
+NO_PATTERNS: OwnPatterns = {}
 OnDiscussion = Callable[["Discussion"], object]
 
 MODES = ("broadcast", "sequential", "orchestrate", "reflect", "discuss", "collaborate")
@@ -35,7 +38,8 @@ MODES = ("broadcast", "sequential", "orchestrate", "reflect", "discuss", "collab
 class Patterns:
     """The patterns that a run uses. `on_discussion` is called with each discussion when it starts.
 
-    If `decision` is set, the root operation makes this decision instead of answering a request.
+    If `decision` is set, the root operation makes this decision instead of answering a request. `own` are patterns that
+    the program which started the run passed to it.
     """
 
     def __init__(
@@ -43,9 +47,11 @@ class Patterns:
         on_discussion: OnDiscussion | None = None,
         *,
         decision: DecisionProposed | None = None,
+        own: OwnPatterns = NO_PATTERNS,
     ) -> None:
         self._on_discussion = on_discussion
         self._decision = decision
+        self._own = own
 
     async def advise(self, op: Operation, request: Request) -> Request:
         if self._decision is not None and op.parent is None:
@@ -81,7 +87,7 @@ class Patterns:
         raise op.make_error("timed_out", f"timed out after {timeout:g} s")
 
     def _find_pattern(self, agent: Agent) -> Pattern:
-        pattern = find_pattern(agent)
+        pattern = find_pattern(agent, self._own)
         is_watched = self._on_discussion is not None and pattern is _load_mode("discuss")
         return self._run_watched_discussion if is_watched else pattern
 
@@ -102,16 +108,16 @@ class Patterns:
 PATTERNS = Patterns()
 
 
-def find_pattern(agent: Agent) -> Pattern:
-    """Return the pattern for an agent's own work. Raise Mistake if its team mode does not exist."""
+def find_pattern(agent: Agent, own: OwnPatterns = NO_PATTERNS) -> Pattern:
+    """Return the pattern for an agent's own work. Raise Mistake if its pattern or team mode does not exist."""
+    if agent.pattern or (agent.team is not None and agent.team.mode not in MODES):
+        from .own_pattern import find_own_pattern  # imported here for start-up time: few agents have their own
+
+        return find_own_pattern(agent, own)
     if agent.router is not None:
         return router.route_request
     if agent.team is None:
         return run_alone
-    if agent.team.mode not in MODES:
-        raise Mistake(
-            f"{agent.name} leads a team in the unknown mode {agent.team.mode!r}; available: {', '.join(MODES)}"
-        )
     return _load_mode(agent.team.mode)
 
 

@@ -277,6 +277,7 @@ READERS: Readers = {
     "budget": read_budget,
     "permission_mode": read_permission_mode,
     "skills": FieldReader.read_comma_list,
+    "pattern": FieldReader.read_single_line,
     "isolation": partial(FieldReader.read_choice, words=("shared", "worktree", "process")),
 }
 """The reader for each key. `name` is read separately, because its default is the file name."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 import msgspec
 from msgspec import structs
 
 from ..system.locations import format_path
-from ..values.agent import Agent
+from ..values.agent import Agent, Mode
 from ..values.errors import Mistake
 from ..values.located_yaml import quote_text
 from ..values.plain_text import join_words
@@ -24,6 +24,7 @@ from .discovery import Roster
 from .presets import ModeOptions, Preset, PresetWorker
 from .squad.squad_folder import LEGACY_SQUAD_FOLDER, SQUAD_FOLDER, TEAM_FILE
 from .squad_agents import DEFAULT_AGENT_TOOLS, LEAD_PROMPT
+from .team_keys import MODES
 
 TeamKind = Literal["squad", "preset", "files", "built-in"]
 
@@ -115,6 +116,8 @@ def preset_from_agents(lead: Agent, members: tuple[Agent, ...]) -> Preset:
                 tools=DEFAULT_AGENT_TOOLS if agent.tools is None else agent.tools,
             )
         )
+    if lead.team.mode not in MODES:
+        raise Mistake(f"{lead.name} leads a team in the mode {lead.team.mode!r}, which a saved team cannot have")
     options = lead.team.options
     fields: dict[str, Any] = {field: options[key] for key, field in CONTEXT_FIELDS.items() if key in options}
     fields |= {key: options[key] for key in PLAIN_OPTIONS if key in options}
@@ -122,7 +125,7 @@ def preset_from_agents(lead: Agent, members: tuple[Agent, ...]) -> Preset:
     return Preset(
         name=lead.display_name or lead.name.rpartition(":")[2],
         description=lead.description,
-        mode=lead.team.mode,
+        mode=cast(Mode, lead.team.mode),
         lead_model=lead.model,
         lead_prompt=lead.prompt,
         evaluator=lead.team.evaluator or "",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import cast
 
 from ..values.agent import MODE_ALIASES, Member, Mode, Team, choose_default_mode
+from ..values.errors import Mistake
 from ..values.field_reader import FieldReader, Readers
 from ..values.located_yaml import ListNode, MappingNode, ScalarNode
 from ..values.plain_text import join_words
@@ -107,9 +107,7 @@ def read_team(reader: FieldReader) -> Team:
     """Read a team. If it has no `mode`, the mode depends on the options; see `choose_default_mode`."""
     fields = reader.read_fields(KEYS, also=SPELLINGS)
     options = {key: read(fields[key]) for key, read in OPTION_READERS.items() if key in fields}
-    mode = cast(
-        Mode, fields["mode"].read_choice(MODES, also=MODE_ALIASES) if "mode" in fields else choose_default_mode(options)
-    )
+    mode = read_mode(fields["mode"]) if "mode" in fields else choose_default_mode(options)
     warn_about_idle_keys(fields, mode)
     return Team(
         mode=mode,
@@ -119,14 +117,34 @@ def read_team(reader: FieldReader) -> Team:
     )
 
 
-def warn_about_idle_keys(fields: Mapping[str, FieldReader], mode: Mode) -> None:
+def read_mode(reader: FieldReader) -> str:
+    """Read the mode of a team: one of Podium's own, or the name of a plug-in's pattern."""
+    word = reader.text
+    if word and MODE_ALIASES.get(word, word) not in MODES and has_plugin_pattern(reader, word):
+        return word
+    return reader.read_choice(MODES, also=MODE_ALIASES)
+
+
+def has_plugin_pattern(reader: FieldReader, name: str) -> bool:
+    """Return whether a plug-in has a pattern with this name. Warn about a plug-in that cannot be loaded."""
+    # For start-up time: looking for plug-ins takes longer than reading most files.
+    from ..system.installed_plugins import find_plugin_part
+
+    try:
+        return find_plugin_part("patterns", name) is not None
+    except Mistake as error:
+        reader.add_warning(str(error))
+        return False
+
+
+def warn_about_idle_keys(fields: Mapping[str, FieldReader], mode: str) -> None:
     """Add a warning for each key that is checked and stored, but has no effect in this mode."""
     for key, reader in fields.items():
         if why := describe_idle_key(key, mode):
             reader.add_warning(why)
 
 
-def describe_idle_key(key: str, mode: Mode) -> str:
+def describe_idle_key(key: str, mode: str) -> str:
     """Return why a team key has no effect in this mode, or an empty string if it has an effect."""
     modes = ACTING_MODES.get(key, MODES)
     if mode in modes or mode not in MODES:

@@ -30,7 +30,7 @@ from ..core.redaction import Redaction
 from ..core.timeline import Timeline
 from ..core.work_repository import WorkRepository
 from ..engines.model.providers import KEY_NAMES, read_provider_variables
-from ..patterns.registry import PATTERNS, OnDiscussion, Patterns, find_pattern
+from ..patterns.registry import PATTERNS, OnDiscussion, OwnPatterns, Pattern, Patterns, find_pattern
 from ..setup.preflight import (
     add_constraints,
     apply_run_mode,
@@ -41,7 +41,7 @@ from ..setup.preflight import (
     validate_request,
     without_traces,
 )
-from ..setup.run_agents import RunAgents, extract_functions
+from ..setup.run_agents import RunAgents, extract_functions, index_patterns
 from ..setup.run_guidance import build_agent_prompt, read_guidance
 from ..setup.run_tools import RunTools, wrap_functions
 from ..setup.settings import Settings
@@ -133,7 +133,7 @@ class RunLauncher:
         validate_request(request)
         repo = options.get("repo")
         place = None if repo is None else find_repo(Path(repo))
-        team, functions, notices = self._select_team(agent, options, place, settings)
+        team, functions, own_patterns, notices = self._select_team(agent, options, place, settings)
         if (decision := options.get("decision")) is not None:
             validate_decision(decision, team)
         guidance, guidance_notices = await read_guidance(place, team, settings, self._redaction)
@@ -162,21 +162,23 @@ class RunLauncher:
             functions=functions,
             for_all=len(options.get("tools", ())),
             is_attended=options.get("is_attended", False),
-            patterns=Patterns(options.get("on_discussion")),
+            patterns=Patterns(options.get("on_discussion"), own=own_patterns),
             earlier_turns=earlier_turns,
         )
 
     def _select_team(
         self, agent: str | Agent, options: RunOptions, place: Path | None, settings: Settings
-    ) -> tuple[tuple[Agent, ...], tuple[ActingTool, ...], list[str]]:
-        """Return the agents of a new run, the functions that they can call as tools, and notices for the user."""
+    ) -> tuple[tuple[Agent, ...], tuple[ActingTool, ...], OwnPatterns, list[str]]:
+        """Return the agents of a new run, the functions that are their tools and patterns, and notices."""
         tools = options.get("tools", ())
         first, *others = map(extract_functions, (agent, *options.get("agents", ())))
+        own_patterns = index_patterns(pattern for one in (first, *others) for pattern in one.patterns)
         team, notices = self._run_agents.select_agents(
             first.agent,
             tuple(one.agent for one in others if isinstance(one.agent, Agent)),
             place,
             force_model=options.get("force_model", ""),
+            patterns=own_patterns,
         )
         mode, max_iterations = options.get("mode"), options.get("max_iterations")
         if mode is not None or max_iterations is not None:
@@ -186,12 +188,12 @@ class RunLauncher:
         team = tuple(map(apply_team_defaults, team))
         if options.get("leaves_no_traces", False):
             team = tuple(map(without_traces, team))
-        find_pattern(team[0])
+        find_pattern(team[0], own_patterns)
         require_repository(team, place)
         own = [function for one in (first, *others) for function in one.functions if function not in tools]
         functions = wrap_functions(tuple(dict.fromkeys((*tools, *own))))
         self._run_agents.check_budget(settings.budget, team, settings)
-        return team, functions, notices
+        return team, functions, own_patterns, notices
 
     async def copy_run(self, started: RunStarted, entries: Iterable[Entry], *, id: str, source: str) -> None:
         """Write a new run with copies of these entries, in one transaction. A process can then take over the run.
@@ -213,6 +215,7 @@ class RunLauncher:
         id: str,
         *,
         tools: Sequence[Callable[..., object]] = (),
+        patterns: Sequence[Pattern] = (),
         is_attended: bool = False,
         on_discussion: OnDiscussion | None = None,
         continues_pause: bool = True,
@@ -223,12 +226,13 @@ class RunLauncher:
         changed or lost. If `continues_pause` is False, raise RunIsPaused for a paused run.
         """
         started = await self._read_run_start(id)
-        self._run_agents.check_agents(started.agents, self.settings.with_record(started.settings))
+        own = index_patterns(patterns)
+        self._run_agents.check_agents(started.agents, self.settings.with_record(started.settings), own)
         return await self._claim_run(
             id,
             functions=wrap_functions(tools),
             is_attended=is_attended,
-            patterns=Patterns(on_discussion),
+            patterns=Patterns(on_discussion, own=own),
             must_be_intact=True,
             continues_pause=continues_pause,
         )

@@ -21,6 +21,7 @@ from ..values.errors import Mistake
 from .agent_hooks import NOT_TRUSTED, iter_untrusted
 from .engine_lookup import find_engine, list_models
 from .fallback_models import apply_team_fallbacks, choose_available_models, describe_unlisted_model
+from .plugin_tools import find_plugin_tools
 from .settings import Settings
 
 
@@ -44,7 +45,9 @@ class AgentDiagnostics:
             yield from self._check_models(agent)
             for _ in iter_untrusted([agent], self._repo, self._settings.home):
                 yield _diagnose(agent, "hooks", NOT_TRUSTED, "warning")
-            for entry in self._toolbox.find_unknown_tools(agent.tools or ()):
+            unknown = self._toolbox.find_unknown_tools(agent.tools or ())
+            installed = find_plugin_tools(unknown, notices.append) if unknown else {}
+            for entry in (entry for entry in unknown if entry not in installed):
                 yield _diagnose(agent, "tools", f"tool {entry!r} not found; runs continue without it", "warning")
 
     def _check_start(self, agent: Agent) -> Iterator[Diagnostic]:

@@ -18,7 +18,7 @@ from ..core.engine import Engine
 from ..core.redaction import Redaction
 from ..engines.model.providers import REHEARSAL
 from ..patterns.json_output import validate_output_schema
-from ..patterns.registry import find_pattern
+from ..patterns.registry import MODES, NO_PATTERNS, OwnPatterns, Pattern, find_pattern
 from ..roster.discovery import Roster, load_roster
 from ..system.locations import find_repo
 from ..values.agent import Agent, Budget
@@ -65,19 +65,25 @@ class RunAgents:
         self._teams: dict[tuple[int, ...], CachedSelection] = {}
 
     def select_agents(
-        self, agent: str | Agent, others: tuple[Agent, ...], repo: Path | None, *, force_model: str = ""
+        self,
+        agent: str | Agent,
+        others: tuple[Agent, ...],
+        repo: Path | None,
+        *,
+        force_model: str = "",
+        patterns: OwnPatterns = NO_PATTERNS,
     ) -> AgentSelection:
         """Check and return the agent and all agents that it may need.
 
         Files are read if code does not define all these agents. With `force_model`, files are always read, and this
-        model replaces the models of all agents.
+        model replaces the models of all agents. `patterns` are patterns from code that the agents can use.
         """
         if isinstance(agent, str) or force_model:
             extra = others if isinstance(agent, str) else (agent, *others)
             _validate_agents(extra)
             roster = load_roster(repo or find_repo(Path()), self._settings.home)
             name = agent if isinstance(agent, str) else agent.name
-            return self._select_from_roster(roster, name, extra, force_model=force_model)
+            return self._select_from_roster(roster, name, extra, force_model=force_model, patterns=patterns)
         given = (agent, *others)
         key = tuple(map(id, given))
         if key in self._teams:
@@ -86,15 +92,22 @@ class RunAgents:
         names = {one.name for one in given}
         if not all(reference.name in names for one in given for reference in one.references()):
             return self._select_from_roster(
-                load_roster(repo or find_repo(Path()), self._settings.home), agent.name, given
+                load_roster(repo or find_repo(Path()), self._settings.home), agent.name, given, patterns=patterns
             )
         if len(self._teams) >= MAX_CACHED_TEAMS:
             self._teams.clear()
-        self._teams[key] = CachedSelection(given, self._select_from_roster(Roster(agents={}), agent.name, given))
+        selection = self._select_from_roster(Roster(agents={}), agent.name, given, patterns=patterns)
+        self._teams[key] = CachedSelection(given, selection)
         return self._teams[key].selection
 
     def _select_from_roster(
-        self, roster: Roster, agent: str, extra: tuple[Agent, ...], *, force_model: str = ""
+        self,
+        roster: Roster,
+        agent: str,
+        extra: tuple[Agent, ...],
+        *,
+        force_model: str = "",
+        patterns: OwnPatterns = NO_PATTERNS,
     ) -> AgentSelection:
         """Return the agents in exactly the form that a resumed run will read."""
         written = self._redaction.redact_line(msgspec.json.encode(roster.resolve_team(agent, extra=extra)))
@@ -106,7 +119,7 @@ class RunAgents:
             choose_available_models(self._settings.apply_role_budget(one), self._find_model_error, notices)
             for one in team
         )
-        notices += self.check_agents(team, self._settings)
+        notices += self.check_agents(team, self._settings, patterns)
         return AgentSelection(team, [*notices, *self._describe_unlisted_models(team)])
 
     def _find_model_error(self, agent: Agent) -> str:
@@ -126,14 +139,14 @@ class RunAgents:
             if unlisted := describe_unlisted_model(models[0], self._environ):
                 yield f"{agent.name}: {unlisted}; if it is refused, {models[1]} is used."
 
-    def check_agents(self, team: Iterable[Agent], settings: Settings) -> list[str]:
+    def check_agents(self, team: Iterable[Agent], settings: Settings, patterns: OwnPatterns = NO_PATTERNS) -> list[str]:
         """Return notices for the user. Raise Mistake for an agent that cannot run on this machine."""
         notices = []
         engines = set()
         team = list(team)
         first = team[0]
         for agent in team:
-            find_pattern(agent)
+            find_pattern(agent, patterns)
             if agent.team is not None:
                 from ..patterns.member_tasks import validate_team_options  # for start-up time: most runs have no team
 
@@ -166,20 +179,47 @@ class RunAgents:
 
 
 class AgentWithFunctions(NamedTuple):
-    """An agent whose tools are all listed by name, and the functions that some of these names stand for."""
+    """An agent whose tools and pattern are given by name, and the functions that these names stand for."""
 
     agent: str | Agent
-    functions: tuple[Callable[..., object], ...]
+    functions: tuple[Callable[..., object], ...] = ()
+    patterns: tuple[Pattern, ...] = ()
 
 
 def extract_functions(agent: str | Agent) -> AgentWithFunctions:
     """Return the agent with its functions replaced by their names, so that it can be stored."""
-    tools: Sequence[Any] = () if isinstance(agent, str) else agent.tools or ()
+    if isinstance(agent, str):
+        return AgentWithFunctions(agent)
+    tools: Sequence[Any] = agent.tools or ()
     functions = tuple(tool for tool in tools if callable(tool))
-    if isinstance(agent, str) or not functions:
-        return AgentWithFunctions(agent, ())
-    names = tuple(getattr(tool, "__name__", "") if callable(tool) else tool for tool in tools)
-    return AgentWithFunctions(structs.replace(agent, tools=names), functions)
+    if functions:
+        agent = structs.replace(agent, tools=tuple(_name_of(tool) if callable(tool) else tool for tool in tools))
+    pattern: Any = agent.pattern if agent.team is None else agent.team.mode
+    if not callable(pattern):
+        return AgentWithFunctions(agent, functions)
+    if agent.team is None:
+        agent = structs.replace(agent, pattern=_name_of(pattern))
+    else:
+        agent = structs.replace(agent, team=structs.replace(agent.team, mode=_name_of(pattern)))
+    return AgentWithFunctions(agent, functions, (pattern,))
+
+
+def _name_of(function: Callable[..., object]) -> str:
+    return getattr(function, "__name__", "")
+
+
+def index_patterns(patterns: Iterable[Pattern]) -> OwnPatterns:
+    """Return patterns by name. Raise Mistake if one has no usable name, or if two have the same."""
+    found: dict[str, Pattern] = {}
+    for pattern in patterns:
+        name = _name_of(pattern)
+        if not name.isidentifier() or name in MODES:
+            raise Mistake(
+                f"the pattern {name or pattern!r} has no usable name; write it as a function with its own name"
+            )
+        if found.setdefault(name, pattern) is not pattern:
+            raise Mistake(f"two patterns are named {name}; rename one of them")
+    return found
 
 
 def _with_forced_model(agent: Agent, model: str) -> Agent:

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from anyio import create_task_group
+from anyio import create_task_group, to_thread
 from anyio.abc import TaskGroup
 
 from ..core.engine import Tool, ToolAnswer
@@ -82,7 +82,8 @@ class RunTools:
         if self._directory is not None and any(map(_runs_commands, agent.tools or ())):
             self._start_sandbox_search(self._directory)
         box = self._toolbox_for(op.rules, self._sandbox)
-        for entry in box.find_unknown_tools(agent.tools or ()):
+        installed = await self._find_plugin_tools(box.find_unknown_tools(agent.tools or ()))
+        for entry in box.find_unknown_tools([entry for entry in agent.tools or () if entry not in installed]):
             self._notice_once(f"{agent.name}: tool {entry!r} not found; continuing without it.")
         acting = [
             self._defer_until_sandbox(tool, partial(self._tool_in_sandbox, tool.name, op.rules))
@@ -98,6 +99,7 @@ class RunTools:
                 self._defer_until_sandbox,
                 await self._servers.acting(agent.tools or (), disallowed=agent.disallowed_tools),
             )
+        acting += map(self._defer_until_sandbox, installed.values())
         wanted = self._for_all if agent.tools is None else agent.tools
         given = map(self._defer_until_sandbox, box.select_function_tools(wanted, agent.disallowed_tools))
         return (
@@ -113,6 +115,14 @@ class RunTools:
         from ..tools.load_skill import load_skill_tool  # imported here for start-up time: most runs have no skills
 
         return (load_skill_tool(self._skills, self._directory, make_hidden_test(op.rules)),)
+
+    async def _find_plugin_tools(self, names: Sequence[str]) -> dict[str, ActingTool]:
+        """Return the tools of plug-ins with these names. Unlike functions from code, they need permission."""
+        if not names:
+            return {}
+        from .plugin_tools import find_plugin_tools  # imported here for start-up time: few agents use plug-ins
+
+        return await to_thread.run_sync(find_plugin_tools, names, self._notice_once)
 
     def _toolbox_for(self, rules: Rules, sandbox: CommandSandbox | None) -> Toolbox:
         """Return the tools for agents with these rules.

@@ -58,9 +58,12 @@ class Member(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Team(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The team that an agent leads; `options` are the keys for its mode, as written."""
+    """The team that an agent leads; `options` are the keys for its mode, as written.
 
-    mode: Mode
+    `mode` is one of Podium's own modes, or the name of a pattern. In code, it can be the pattern itself.
+    """
+
+    mode: str
     members: tuple[Member, ...]
     evaluator: str | None = None
     options: dict[str, Any] = {}
@@ -117,7 +120,8 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     In code, fields that are mappings in a file, such as `team`, can be given as mappings. `advisors` can be a list
     of names, `router` can be True, and `tools` can contain functions. `fallback_models` are tried in order if
     `model` cannot answer. `max_tokens` limits the length of each reply. With `expects`, work that changed no file
-    has failed. `skills` are loaded from the start; the agent can load other skills itself.
+    has failed. `skills` are loaded from the start; the agent can load other skills itself. `pattern` is the name of a
+    pattern that does the agent's work; in code, it can be the pattern itself.
     """
 
     name: str
@@ -147,6 +151,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_tokens: int | None = None
     expects: Expectation = ""
     skills: tuple[str, ...] = ()
+    pattern: str = ""
     other: dict[str, Any] = {}
     source: Source = "code"
     path: str = ""
@@ -183,6 +188,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
             max_tokens: int | None = None,
             expects: Expectation = "",
             skills: str | Sequence[str] = (),
+            pattern: str | Callable[..., Any] = "",
             other: dict[str, Any] = ...,
             source: Source = "code",
             path: str = "",
@@ -268,8 +274,14 @@ def _parse_mapping(written: Mapping[str, Any], kind: type[S], *, of: str) -> S:
         given.setdefault("require", DEFAULT_REQUIRE)
     if unknown := [key for key in given if key not in keys]:
         raise BadAgent(f"{of}: unknown key {unknown[0]!r}; available: {', '.join(keys)}")
+    function = given.get("mode")
+    if kind is Team and callable(function):
+        given["mode"] = getattr(function, "__name__", "")
     try:
-        return msgspec.convert(given, kind)
+        parsed = msgspec.convert(given, kind)
+        if callable(function):
+            structs.force_setattr(parsed, "mode", function)
+        return parsed
     except msgspec.ValidationError as error:
         raise BadAgent(f"{of}: {error}") from None
 

@@ -30,6 +30,7 @@ from .operation_events import (
     Routed,
     RouteRefused,
     StatusReported,
+    StepEnded,
     Trigger,
 )
 from .permission_events import (
@@ -191,6 +192,7 @@ __all__ = [
     "SessionRevived",
     "SnapshotTaken",
     "StatusReported",
+    "StepEnded",
     "StopAsked",
     "TeamFormed",
     "TeamPlanned",
@@ -237,6 +239,7 @@ Event = (
     | ActionRefused
     | HookRan
     | StatusReported
+    | StepEnded
     | OperationStarted
     | OperationEnded
     | TurnStarted

@@ -71,3 +71,10 @@ class HandedOff(EventBase, frozen=True, kw_only=True, tag="handed_off"):
 
     sender: str
     receiver: str
+
+
+class StepEnded(EventBase, frozen=True, kw_only=True, tag="step_ended"):
+    """A step of a pattern ended; a resumed run takes its result from here instead of executing the step again."""
+
+    name: str
+    result: Any = None

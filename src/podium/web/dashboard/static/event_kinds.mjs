@@ -20,6 +20,7 @@ export const KINDS = Object.freeze({
   action_refused: "An action was not executed; `reason` says why, such as the person or rule that denied it.",
   hook_ran: "A hook was called, and passed, denied the action or failed.",
   status_reported: "An agent reported its status.",
+  step_ended: "A step of a pattern ended; a resumed run takes its result from here instead of executing the step again.",
   operation_started: "An agent started its operation.",
   operation_ended: "An agent's operation ended, and with it every unfinished operation below it.",
   turn_started: "A prompt was sent to a session.",
@@ -176,6 +177,7 @@ export const KINDS = Object.freeze({
  * @property {(""|"dont-ask"|"plan")} [permission_mode]
  * @property {(number|null)} [max_tokens]
  * @property {(""|"changes")} [expects]
+ * @property {string} [pattern]
  * @property {Object<string, *>} [other]
  * @property {("built-in"|"code"|"repo"|"user")} [source]
  * @property {string} [path]
@@ -360,7 +362,7 @@ export const KINDS = Object.freeze({
  * @property {number} seq
  * @property {number} at
  * @property {string} scope
- * @property {(RunStarted|RunResumed|RunPaused|RunEnded|StopAsked|PauseAsked|BudgetChanged|MessageReceived|MessagesDelivered|PermissionAsked|PermissionAnswered|QuestionAsked|QuestionAnswered|ActionBegan|ActionRefused|HookRan|StatusReported|OperationStarted|OperationEnded|TurnStarted|TurnResumed|TurnEnded|SessionRevived|TextStreamed|ReasoningStreamed|TextSuperseded|ModelReplied|ModelAskedAgain|CallFailed|ContextCompacted|CallCut|ToolCalled|ToolAnswered|Advised|ChangesExpected|RouteRefused|Routed|HandedOff|TeamPlanned|Evaluated|Checked|AdjustmentProposed|MemberChanged|IterationFailed|ReflectEnded|Broadcast|Voted|RoundEnded|DiscussionEnded|WorkerPlaced|WorkCommitted|WorkerSent|WorkerReturned|Noticed|TeamFormed|WorkStateChanged|PlanDrafted|PlanRefused|PlanReviewed|PlanCommitted|PlanStepStarted|HandoverAsked|BlockerRaised|PlanStepHandedOver|PlanStepBlocked|PlanStepUnblocked|PlanStepSubmitted|PlanStepReviewed|PlanStepReopened|PlanStepCompleted|PlanStepFailed|ArtifactStored|SnapshotTaken|WorkEnded|DecisionProposed|BallotCast|BallotRefused|VoteClosed|DecisionCommitted)} event
+ * @property {(RunStarted|RunResumed|RunPaused|RunEnded|StopAsked|PauseAsked|BudgetChanged|MessageReceived|MessagesDelivered|PermissionAsked|PermissionAnswered|QuestionAsked|QuestionAnswered|ActionBegan|ActionRefused|HookRan|StatusReported|StepEnded|OperationStarted|OperationEnded|TurnStarted|TurnResumed|TurnEnded|SessionRevived|TextStreamed|ReasoningStreamed|TextSuperseded|ModelReplied|ModelAskedAgain|CallFailed|ContextCompacted|CallCut|ToolCalled|ToolAnswered|Advised|ChangesExpected|RouteRefused|Routed|HandedOff|TeamPlanned|Evaluated|Checked|AdjustmentProposed|MemberChanged|IterationFailed|ReflectEnded|Broadcast|Voted|RoundEnded|DiscussionEnded|WorkerPlaced|WorkCommitted|WorkerSent|WorkerReturned|Noticed|TeamFormed|WorkStateChanged|PlanDrafted|PlanRefused|PlanReviewed|PlanCommitted|PlanStepStarted|HandoverAsked|BlockerRaised|PlanStepHandedOver|PlanStepBlocked|PlanStepUnblocked|PlanStepSubmitted|PlanStepReviewed|PlanStepReopened|PlanStepCompleted|PlanStepFailed|ArtifactStored|SnapshotTaken|WorkEnded|DecisionProposed|BallotCast|BallotRefused|VoteClosed|DecisionCommitted)} event
  * @property {string} [operation]
  * @property {string} [key]
  * @property {string} [digest]
@@ -896,6 +898,14 @@ export const KINDS = Object.freeze({
  */
 
 /**
+ * A step of a pattern ended; a resumed run takes its result from here instead of executing the step again.
+ * @typedef {object} StepEnded
+ * @property {"step_ended"} type
+ * @property {string} name
+ * @property {*} [result]
+ */
+
+/**
  * The tools and limits of one step. None means that the step adds no limit.
  * @typedef {object} StepPolicy
  * @property {(Array<string>|null)} [tools]
@@ -916,7 +926,7 @@ export const KINDS = Object.freeze({
 /**
  * The team that an agent leads; `options` are the keys for its mode, as written.
  * @typedef {object} Team
- * @property {("broadcast"|"collaborate"|"discuss"|"orchestrate"|"reflect"|"sequential")} mode
+ * @property {string} mode
  * @property {Array<Member>} members
  * @property {(string|null)} [evaluator]
  * @property {Object<string, *>} [options]

@@ -41,6 +41,7 @@ const LINES = {
   question_answered: (e) => `question ${e.id}: answered${by(e.by, e.channel)}: ${quote(e.text)}`,
   action_began: (e) => `${e.action.tool} starts; allowed by ${e.allowed_by}`,
   action_refused: (e) => `${e.action.tool} refused: ${clip(e.reason)}`,
+  step_ended: (e) => `step ${clip(e.name)} done`,
   hook_ran: (e) => `hook ${e.event} ${e.outcome}${because(e.reason)} (${clip(e.hook)})`,
   status_reported: (e) => `reports: ${clip(e.text)}`,
   operation_started: (e) => (e.trigger === "request" ? "started" : `started (${e.trigger})`),
