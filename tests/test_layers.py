@@ -43,7 +43,7 @@ STARTING_PROCESSES = {
     "workers/fork_server.py": "forks itself, without another program",
     "engines/local/engine_start.py": "starts an engine, which outlives this process",
     "workers/delegate.py": "starts a commander, which outlives this process",
-    "testing/postgres_cluster.py": "starts a PostgreSQL server for tests, as another user if needed",
+    "workspace/relay/_forwarder_program.py": "forks in a sandbox, which ends all its processes",
     "cli/commands/demo.py": "runs podium in the foreground, where Ctrl-C reaches both",
     "testing/nats_server.py": "starts a server for tests",
     "testing/postgres_cluster.py": "starts a server for tests",

@@ -11,7 +11,8 @@ import pytest
 from aiohttp import web
 
 from podium.core.gate import InvalidCall
-from podium.tools.web_fetch import LARGEST_ANSWER, WebFetch, extract_page_text, is_public_address
+from podium.system.public_address import is_public_address
+from podium.tools.web_fetch import LARGEST_ANSWER, WebFetch, extract_page_text
 
 from .doing import call_tool, make_started_action, make_tool_use
 

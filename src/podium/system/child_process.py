@@ -14,11 +14,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from contextlib import ExitStack, nullcontext, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, Protocol
 
 from anyio import CancelScope, create_task_group, move_on_after, sleep, wait_readable, wait_writable
 
@@ -42,20 +43,43 @@ Wrap = Callable[[list[str]], list[str]]
 """Wraps a command line in a sandbox."""
 
 
+class CommandRelay(Protocol):
+    """A command's only connection to anything outside its sandbox."""
+
+    @property
+    def descriptor(self) -> int:
+        """The descriptor that the command inherits."""
+        ...
+
+    def close_inner(self) -> None:
+        """Close this process's copy of the descriptor, once the command has inherited it."""
+        ...
+
+    async def serve(self) -> None:
+        """Start the command when its sandbox is ready, and serve its connections until it ends."""
+        ...
+
+
 class SandboxedCommand(list[str]):
     """A command line wrapped in a sandbox. `clean_up` is called when the command ends, for whatever reason.
 
-    Its stdin is a socket: the sandbox writes a line when it is ready, and starts the command when it receives a line.
-    If Podium is killed in between, the sandbox receives no line, so an orphaned command never starts. `notes` are
-    sentences about a limit that the command exceeded, and about files that it left behind.
+    Without a relay, its stdin is a socket: the sandbox writes a line when it is ready, and starts the command when it
+    receives a line. With a relay, the same happens on the relay's descriptor, and stdin is free. If Podium is killed
+    in between, the sandbox receives no line, so an orphaned command never starts. `notes` are sentences about a limit
+    that the command exceeded, and about files that it left behind.
     """
 
     def __init__(
-        self, argv: Sequence[str], clean_up: Callable[[], None], find_breach: Callable[[], str] = lambda: ""
+        self,
+        argv: Sequence[str],
+        clean_up: Callable[[], None],
+        find_breach: Callable[[], str] = lambda: "",
+        relay: CommandRelay | None = None,
     ) -> None:
         super().__init__(argv)
         self.clean_up = clean_up
         self.find_breach = find_breach
+        self.relay = relay
         self.notes: list[str] = []
 
 
@@ -120,14 +144,18 @@ async def run_process(
     sandbox passes input on. `inherited` are descriptors that the command inherits. Raise ProgramNotStarted if the
     program cannot be started.
     """
+    command = argv if isinstance(argv, SandboxedCommand) else None
+    relay = None if command is None else command.relay
+    serve = None if relay is None else relay.serve
     with ExitStack() as after:
-        start_socket: socket.socket | None = None
         given: IO[bytes] | socket.socket | None = None
         try:
-            if isinstance(argv, SandboxedCommand):
-                after.callback(argv.clean_up)
+            if command is not None:
+                after.callback(command.clean_up)
+            if command is not None and relay is None:
                 start_socket, given = socket.socketpair()
                 after.enter_context(start_socket)
+                serve = partial(_release_command, start_socket, stdin)
             elif stdin:
                 given = _open_input(stdin)
         except OSError as error:
@@ -140,11 +168,12 @@ async def run_process(
                 stdin=given.fileno() if given else subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE if take_stderr else subprocess.STDOUT,
-                inherited=inherited,
+                inherited=(*inherited, *(() if relay is None else (relay.descriptor,))),
             )
         after.callback(process.close)
-        command = argv if isinstance(argv, SandboxedCommand) else None
-        return await _supervise_process(process, timeout, take, take_stderr, start_socket, command, stdin)
+        if relay is not None:
+            relay.close_inner()
+        return await _supervise_process(process, timeout, take, take_stderr, serve, command)
 
 
 def _open_input(stdin: bytes) -> IO[bytes]:
@@ -176,9 +205,8 @@ async def _supervise_process(
     timeout: float,
     take: Callable[[bytes], bool],
     take_stderr: Callable[[bytes], bool] | None,
-    start_socket: socket.socket | None,
+    serve: Callable[[], Coroutine[Any, Any, None]] | None,
     command: SandboxedCommand | None,
-    stdin: bytes,
 ) -> ProcessExit:
     has_exited = False
     enough = CancelScope()
@@ -192,20 +220,20 @@ async def _supervise_process(
 
     try:
         async with create_task_group() as group:
-            if start_socket is not None:
-                group.start_soon(_release_command, start_socket, stdin)
+            if serve is not None:
+                group.start_soon(serve)
             with enough, move_on_after(timeout):
                 for output in outputs:
                     group.start_soon(read_output, *output)
                 if command is not None:
-                    group.start_soon(_watch_for_breach, command, enough)
+                    group.start_soon(_end_at_breach, command, enough)
                 await process.wait_exit()
                 has_exited = True
             has_timed_out = not has_exited and not enough.cancel_called
             has_breached = command is not None and bool(command.notes)
             await process.end(grace=0 if has_exited or has_breached else GRACE)
             is_read = [_read_rest(*output) for output in outputs if not enough.cancel_called]
-            if is_read != [True] * len(outputs) or start_socket is not None:
+            if is_read != [True] * len(outputs) or serve is not None:
                 group.cancel_scope.cancel()
     finally:
         await process.end()
@@ -213,12 +241,17 @@ async def _supervise_process(
     return ProcessExit(code=code, has_timed_out=has_timed_out)
 
 
-async def _watch_for_breach(command: SandboxedCommand, running: CancelScope) -> None:
+async def _end_at_breach(command: SandboxedCommand, running: CancelScope) -> None:
     """End a command, by cancelling `running`, as soon as it exceeds a limit."""
+    await wait_for_breach(command)
+    running.cancel()
+
+
+async def wait_for_breach(command: SandboxedCommand) -> None:
+    """Wait until a command exceeds a limit of its sandbox, and add a note about it."""
     while not (breach := command.find_breach()):  # noqa: ASYNC110 - there is no event to wait for
         await sleep(BREACH_SECONDS)
     command.notes.append(breach)
-    running.cancel()
 
 
 def _read_rest(pipe: IO[bytes] | None, take: Callable[[bytes], bool]) -> bool:

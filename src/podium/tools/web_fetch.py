@@ -6,7 +6,6 @@ import re
 import socket
 from collections.abc import Iterator
 from html import unescape
-from ipaddress import IPv6Address, IPv6Network, ip_address
 from typing import TYPE_CHECKING, Any
 
 from anyio import fail_after, to_thread
@@ -14,6 +13,7 @@ from anyio import fail_after, to_thread
 from ..core.engine import ToolAnswer
 from ..core.gate import InvalidCall, PreparedCall
 from ..core.tool_arguments import Arguments, build_schema, parse_arguments
+from ..system.public_address import is_public_address
 from ..values.action import Action
 from ..values.event import ToolUse
 
@@ -26,8 +26,6 @@ LARGEST_PAGE = 2 * 1024 * 1024
 LARGEST_ANSWER = 100_000
 REDIRECTS = 5
 TEXTUAL = ("text/", "application/json", "application/xml", "application/xhtml+xml", "application/javascript")
-TRANSLATED = IPv6Network("64:ff9b::/96")
-"""The network of IPv6 addresses that embed an IPv4 address (NAT64)."""
 
 
 class FetchArguments(Arguments, frozen=True, kw_only=True):
@@ -124,23 +122,6 @@ def _parse_http_url(text: str) -> URL:
 
 
 # Addresses
-
-
-def is_public_address(number: str) -> bool:
-    """Return whether an IP address is public. If an IPv6 address embeds an IPv4 address, the latter is checked."""
-    try:
-        address = ip_address(number.partition("%")[0])
-    except ValueError:
-        return False
-    if isinstance(address, IPv6Address):
-        if address in TRANSLATED:
-            return is_public_address(str(ip_address(int(address) & 0xFFFFFFFF)))
-        inner = address.ipv4_mapped or address.sixtofour
-        if inner is not None:
-            return is_public_address(str(inner))
-        if address.teredo is not None:
-            return False
-    return address.is_global and not address.is_multicast
 
 
 def _build_resolver(allow_private: bool) -> Any:

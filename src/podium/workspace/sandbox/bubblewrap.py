@@ -26,9 +26,12 @@ from ...policy.path_rules import is_protected
 from ...system.child_process import SandboxedCommand, build_environment
 from ...values.errors import Mistake
 from ..git.repository import find_trusted_program
+from ..relay.host_grant import HostGrant
+from ..relay.sandbox_relay import FORWARDER, RelayConfiguration, SandboxRelay
 from . import seccomp
 from .checkout_survey import survey_checkout
 from .mounts import (
+    AGENT_HOME,
     GuardedPath,
     Mount,
     build_mount_arguments,
@@ -49,6 +52,14 @@ Profile = Literal["read-only", "workspace"]
 SHELL = "/bin/sh"
 FILTER_DESCRIPTOR = 9
 """The descriptor from which bubblewrap reads the filter. Some shells cannot redirect higher descriptors."""
+
+# Only the command leaves the process group that is killed; the sandbox's first process stays in the group. With
+# --new-session, both would leave it, and a command that is killed while it starts would keep running.
+RUN = 'echo >&0 && read -r _ && exec setsid "$@"'
+"""The script that starts a command once Podium answers on its stdin. The rest of stdin is the command's input."""
+RUN_WITHOUT_INPUT = f"{RUN} </dev/null"
+RELAY = 'exec "$@"'
+"""The script that starts the forwarder, which starts the command once Podium answers on the relay's descriptor."""
 
 NAMESPACES = ("--unshare-user", "--unshare-pid", "--unshare-net", "--unshare-ipc", "--unshare-uts")
 PROTECTED_NAMES = (
@@ -76,8 +87,10 @@ class Sandbox:
 
     `home` is the Podium home; neither `home` nor `store` is visible from inside. `secrets` are paths in
     the checkout that are hidden, and `protected` are paths that commands can only read, besides protected names at its
-    top. `submodules` are the paths of the submodules' `.git`, which commands can neither change nor create. `report` is
-    called with each sentence about nested repositories that a command created.
+    top. `submodules` are the paths of the submodules' `.git`, which commands can neither change nor create. `hosts` are
+    the hosts that commands can reach, through a proxy. `agent_home` is the folder that is the home directory of an
+    agent whose whole process runs in the sandbox. `report` is called with each sentence about nested repositories that
+    a command created and about hosts that were refused.
     """
 
     program: str
@@ -89,6 +102,8 @@ class Sandbox:
     secrets: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
     submodules: tuple[str, ...] = ()
+    hosts: tuple[HostGrant, ...] = ()
+    agent_home: Path | None = None
     limits: SandboxLimits = field(default_factory=SandboxLimits)
     environ: Mapping[str, str] = field(default_factory=build_environment, hash=False)
     can_disable_users: bool = True
@@ -105,6 +120,7 @@ class Sandbox:
         store: Path | None = None,
         readable: Sequence[Path] = (),
         shown: Sequence[str] = (),
+        hosts: Sequence[HostGrant] = (),
         limits: SandboxLimits | None = None,
         report: Callable[[str], None] = lambda text: None,
     ) -> Sandbox:
@@ -132,6 +148,7 @@ class Sandbox:
             secrets=tuple(path for path in survey.secrets if path not in shown),
             protected=survey.protected,
             submodules=survey.submodules,
+            hosts=tuple(hosts),
             limits=limits or SandboxLimits(),
             can_disable_users=await can_disable_users(program),
             nested=nested if profile == "workspace" else None,
@@ -146,36 +163,47 @@ class Sandbox:
         return await find_failures(self)
 
     def wrap(
-        self, argv: list[str], sealed: Mapping[str, bytes] | None = None, *, reads_input: bool = False
-    ) -> list[str]:
+        self,
+        argv: list[str],
+        sealed: Mapping[str, bytes] | None = None,
+        *,
+        reads_input: bool = False,
+        relay: SandboxRelay | None = None,
+    ) -> SandboxedCommand:
         """Return the command line that runs `argv` in the sandbox. Run it in a folder that is visible inside.
 
         `sealed` maps files in the checkout to the content that the command sees, even if the files change. With
-        `reads_input`, the command can read the input that `run_process` is given.
+        `reads_input` or a relay, the command can read the input that `run_process` is given. `relay` is the command's
+        only connection; without one, the command can reach the hosts of the sandbox.
         """
+        if relay is None and self.hosts:
+            relay = SandboxRelay(RelayConfiguration(hosts=self.hosts, report=self.report))
         copies = SealedFiles(self.home / "sandbox").make_copies(self.checkout, sealed or {})
-        # Only the command leaves the process group that is killed; the sandbox's first process stays in the group. With
-        # --new-session, both would leave it, and a command that is killed while it starts would keep running.
-        given = "" if reads_input else " </dev/null"
-        inside = f'{self.limits.ulimit_script()} && echo >&0 && read -r _ && exec setsid "$@"{given}'
+        start = RELAY if relay is not None else RUN if reads_input else RUN_WITHOUT_INPUT
         held = self._placeholders.acquire() if self.profile == "workspace" else ()
+        guards = (*self._guard_mounts(held), *self._store_mounts(), *_relay_mounts(relay))
         bwrap = [
             self.program,
             *self._base_arguments,
-            *self._build_mount_arguments(copies.mounts, (*self._guard_mounts(held), *self._store_mounts())),
+            *_build_environment_arguments(relay.environment if relay else {}),
+            *self._build_mount_arguments(copies.mounts, guards),
             *("--remount-ro", "/dev", "--remount-ro", "/"),
-            *("--", SHELL, "-c", inside, "sh", *argv),
+            *("--", SHELL, "-c", f"{self.limits.ulimit_script()} && {start}", "sh"),
+            *(relay.command if relay else ()),
+            *argv,
         ]
 
         def clean_up() -> None:
             copies.remove()
+            if relay is not None:
+                relay.close()
             for note in self.nested.move_aside() if self.nested else ():
                 command.notes.append(note)
                 self.report(note)
             self._release_placeholders()
 
         find_breach = DiskSpace(self.checkout, self.limits).find_breach
-        command = SandboxedCommand([SHELL, "-c", self._entry_script(), "sh", *bwrap], clean_up, find_breach)
+        command = SandboxedCommand([SHELL, "-c", self._entry_script(), "sh", *bwrap], clean_up, find_breach, relay)
         return command
 
     def remove_placeholders(self) -> None:
@@ -196,13 +224,11 @@ class Sandbox:
     def _base_arguments(self) -> list[str]:
         """The arguments that are the same for every command."""
         own = choose_sandbox_home(self.environ, self.checkout)
-        given = {**self.environ, "HOME": str(own), "TMPDIR": "/tmp"}
+        given = {**self.environ, "HOME": str(AGENT_HOME if self.agent_home else own), "TMPDIR": "/tmp"}
         told = [*NAMESPACES, "--unshare-cgroup-try", "--cap-drop", "ALL", "--die-with-parent"]
         told += ["--disable-userns"] if self.can_disable_users else []
         told += ["--hostname", "sandbox", "--seccomp", str(FILTER_DESCRIPTOR), "--clearenv"]
-        for name, value in sorted(given.items()):
-            told += ["--setenv", name, value]
-        return told + build_system_arguments()
+        return [*told, *_build_environment_arguments(given), *build_system_arguments()]
 
     @cached_property
     def _base_mounts(self) -> tuple[Mount, ...]:
@@ -210,6 +236,7 @@ class Sandbox:
         person = Path(self.environ.get("HOME", own))
         return (
             *(Mount("private", place) for place in (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"), own)),
+            *((Mount("write", AGENT_HOME, self.agent_home),) if self.agent_home else ()),
             *find_tool_mounts(self.environ, home=person, checkout=self.checkout),
             *(Mount("read", folder) for folder in self.readable if folder.exists()),
             *find_git_mounts(self.checkout),
@@ -313,6 +340,15 @@ class Sandbox:
     @cached_property
     def _control_group(self) -> ControlGroup:
         return ControlGroup(self.limits)
+
+
+def _build_environment_arguments(environ: Mapping[str, str]) -> Iterator[str]:
+    for name, value in sorted(environ.items()):
+        yield from ("--setenv", name, value)
+
+
+def _relay_mounts(relay: SandboxRelay | None) -> tuple[Mount, ...]:
+    return () if relay is None else (Mount("read", FORWARDER),)
 
 
 def find_bubblewrap(*, outside: Path) -> str:

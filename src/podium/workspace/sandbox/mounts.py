@@ -39,6 +39,8 @@ TOOLS_AT_HOME = (
 )
 PROGRAMS = ("bin", "sbin", "shims")
 SPARE_HOME = Path("/tmp/home")
+AGENT_HOME = Path("/home/agent")
+"""The home directory of an agent in the sandbox. It is not in /tmp, where some agents refuse to keep their state."""
 
 
 @dataclass(frozen=True, slots=True)
