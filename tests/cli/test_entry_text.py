@@ -62,6 +62,7 @@ from podium.values.event import (
     PlanStepStarted,
     PlanStepSubmitted,
     PlanStepUnblocked,
+    PushFailed,
     QuestionAnswered,
     QuestionAsked,
     ReasoningStreamed,
@@ -94,6 +95,8 @@ from podium.values.event import (
     WorkerPlaced,
     WorkerReturned,
     WorkerSent,
+    WorkMoved,
+    WorkPushed,
     WorkStateChanged,
     event_kind,
 )
@@ -229,6 +232,19 @@ LINES: list[tuple[Event, str | None]] = [
         "law: works on x in ../shop-worker-x, from 0123456789ab",
     ),
     (WorkCommitted(branch="x", commit="0123456789abcdef"), "law: nothing changed on x"),
+    (
+        WorkPushed(commit="0123456789abcdef", head="f", ref="refs/podium/runs/r/2", through=4),
+        "law: pushed 0123456789ab to refs/podium/runs/r/2",
+    ),
+    (PushFailed(reason="no route"), "law: not pushed; the next step tries again: no route"),
+    (
+        WorkMoved(host="server", path="/w", commit="0123456789abcdef"),
+        "law: continues on server in /w, with the files of 0123456789ab",
+    ),
+    (
+        WorkMoved(host="server", path="/w", unpushed=("bash make",)),
+        "law: continues on server in /w, from the start, as nothing was pushed; not pushed: bash make",
+    ),
     (
         WorkCommitted(branch="x", commit="0123456789abcdef", files=("a.py",), added=2, removed=1),
         "law: 1 file changed on x at 0123456789ab (+2 -1)",

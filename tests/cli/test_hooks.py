@@ -16,7 +16,7 @@ from anyio import sleep
 
 from podium import Agent, App, Result, Settings
 from podium.store.fault_injection import Fault, refuse_after
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.values.event import (
     ActionRefused,
     HookRan,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.store.sqlite.reader import StoreReader
+from podium.store.reader import StoreReader
 from podium.values.event import Event, HookRan, PermissionAsked, ToolAnswered
 
 from .conftest import Desk

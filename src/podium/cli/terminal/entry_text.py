@@ -34,6 +34,7 @@ from ...values.event import (
     PauseAsked,
     PermissionAnswered,
     PermissionAsked,
+    PushFailed,
     QuestionAnswered,
     QuestionAsked,
     ReflectEnded,
@@ -59,6 +60,8 @@ from ...values.event import (
     WorkerPlaced,
     WorkerReturned,
     WorkerSent,
+    WorkMoved,
+    WorkPushed,
 )
 from ...values.operation_path import parse_agent_name, parse_plan_step
 from ...values.plain_text import format_count
@@ -224,6 +227,16 @@ def _format_team_event(entry: Entry) -> str | None:
         case WorkCommitted() as event:
             files = format_count(len(event.files), "file")
             return f"{files} changed on {event.branch} at {event.commit[:12]} (+{event.added} -{event.removed})"
+        case WorkPushed() as event:
+            return f"pushed {event.commit[:12]} to {event.ref}"
+        case PushFailed() as event:
+            return f"not pushed; the next step tries again: {event.reason}"
+        case WorkMoved() as event:
+            start = (
+                f"with the files of {event.commit[:12]}" if event.commit else "from the start, as nothing was pushed"
+            )
+            lost = f"; not pushed: {', '.join(event.unpushed)}" if event.unpushed else ""
+            return f"continues on {event.host} in {event.path}, {start}{lost}"
         case WorkerSent() as event:
             return f"starts a worker (run {event.run})" + (f" on {event.branch}" if event.branch else "")
         case WorkerReturned() as event:

@@ -113,10 +113,13 @@ from .turn_events import (
     TurnStarted,
 )
 from .worker_events import (
+    PushFailed,
     WorkCommitted,
     WorkerPlaced,
     WorkerReturned,
     WorkerSent,
+    WorkMoved,
+    WorkPushed,
 )
 
 __all__ = [
@@ -176,6 +179,7 @@ __all__ = [
     "PlanStepSubmitted",
     "PlanStepUnblocked",
     "PlannedAssignment",
+    "PushFailed",
     "QuestionAnswered",
     "QuestionAsked",
     "QuestionKind",
@@ -209,6 +213,8 @@ __all__ = [
     "Voted",
     "WorkCommitted",
     "WorkEnded",
+    "WorkMoved",
+    "WorkPushed",
     "WorkStateChanged",
     "WorkerPlaced",
     "WorkerReturned",
@@ -274,6 +280,9 @@ Event = (
     | DiscussionEnded
     | WorkerPlaced
     | WorkCommitted
+    | WorkPushed
+    | PushFailed
+    | WorkMoved
     | WorkerSent
     | WorkerReturned
     | Noticed

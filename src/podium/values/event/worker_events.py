@@ -8,11 +8,15 @@ from .plan_events import BlockerRaised, HandoverAsked
 
 
 class WorkerPlaced(EventBase, frozen=True, kw_only=True, tag="worker_placed"):
-    """A worker got its checkout; `base` is the commit that its branch started at."""
+    """A worker got its checkout; `base` is the commit that its branch started at.
+
+    If the run can move to another machine, `host` is the id of the machine with the checkout.
+    """
 
     path: str
     branch: str
     base: str
+    host: str = ""
 
 
 class WorkCommitted(EventBase, frozen=True, kw_only=True, tag="work_committed"):
@@ -24,6 +28,41 @@ class WorkCommitted(EventBase, frozen=True, kw_only=True, tag="work_committed"):
     files: tuple[str, ...] = ()
     added: int = 0
     removed: int = 0
+
+
+class WorkPushed(EventBase, frozen=True, kw_only=True, tag="work_pushed"):
+    """The files of a worker's checkout are on its remote, as the commit `commit`, which the ref `ref` contains.
+
+    The first parent of that commit is `head`, the tip of the worker's branch. The commit contains everything that was
+    done up to the entry `through` of the timeline, except the files in `ignored`, which git ignores. If nothing had
+    changed since the last push, the commit is the same as then.
+    """
+
+    commit: str
+    head: str
+    ref: str
+    through: int
+    ignored: tuple[str, ...] = ()
+
+
+class PushFailed(EventBase, frozen=True, kw_only=True, tag="push_failed"):
+    """The files of a worker's checkout could not be pushed; the next step tries again. Equal reasons are given once."""
+
+    reason: str
+
+
+class WorkMoved(EventBase, frozen=True, kw_only=True, tag="work_moved"):
+    """A worker's run continues on another machine, in the checkout `path`, with the files of the pushed `commit`.
+
+    `commit` is empty if nothing had been pushed; the files are then those of the branch's base. `unpushed` describes
+    the steps whose changes the files lack, and `ignored` lists files that stayed behind because git ignores them.
+    """
+
+    host: str
+    path: str
+    commit: str = ""
+    unpushed: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
 
 
 class WorkerSent(EventBase, frozen=True, kw_only=True, tag="worker_sent"):

@@ -55,6 +55,9 @@ export const KINDS = Object.freeze({
   discussion_ended: "A discussion ended; `by` says why, such as consensus or the maximum number of rounds.",
   worker_placed: "A worker got its checkout; `base` is the commit that its branch started at.",
   work_committed: "A worker's changes were committed to its branch. `commits` are all commits since its base, newest first.",
+  work_pushed: "The files of a worker's checkout are on its remote, as the commit `commit`, which the ref `ref` contains.",
+  push_failed: "The files of a worker's checkout could not be pushed; the next step tries again. Equal reasons are given once.",
+  work_moved: "A worker's run continues on another machine, in the checkout `path`, with the files of the pushed `commit`.",
   worker_sent: "This run started a worker, whose own run has the id `run`.",
   worker_returned: "A worker ended: its outcome, its answer or error, its usage and the files that it changed.",
   noticed: "A notice for the user that requires no action.",
@@ -177,6 +180,7 @@ export const KINDS = Object.freeze({
  * @property {(""|"dont-ask"|"plan")} [permission_mode]
  * @property {(number|null)} [max_tokens]
  * @property {(""|"changes")} [expects]
+ * @property {Array<string>} [skills]
  * @property {string} [pattern]
  * @property {Object<string, *>} [other]
  * @property {("built-in"|"code"|"repo"|"user")} [source]
@@ -362,7 +366,7 @@ export const KINDS = Object.freeze({
  * @property {number} seq
  * @property {number} at
  * @property {string} scope
- * @property {(RunStarted|RunResumed|RunPaused|RunEnded|StopAsked|PauseAsked|BudgetChanged|MessageReceived|MessagesDelivered|PermissionAsked|PermissionAnswered|QuestionAsked|QuestionAnswered|ActionBegan|ActionRefused|HookRan|StatusReported|StepEnded|OperationStarted|OperationEnded|TurnStarted|TurnResumed|TurnEnded|SessionRevived|TextStreamed|ReasoningStreamed|TextSuperseded|ModelReplied|ModelAskedAgain|CallFailed|ContextCompacted|CallCut|ToolCalled|ToolAnswered|Advised|ChangesExpected|RouteRefused|Routed|HandedOff|TeamPlanned|Evaluated|Checked|AdjustmentProposed|MemberChanged|IterationFailed|ReflectEnded|Broadcast|Voted|RoundEnded|DiscussionEnded|WorkerPlaced|WorkCommitted|WorkerSent|WorkerReturned|Noticed|TeamFormed|WorkStateChanged|PlanDrafted|PlanRefused|PlanReviewed|PlanCommitted|PlanStepStarted|HandoverAsked|BlockerRaised|PlanStepHandedOver|PlanStepBlocked|PlanStepUnblocked|PlanStepSubmitted|PlanStepReviewed|PlanStepReopened|PlanStepCompleted|PlanStepFailed|ArtifactStored|SnapshotTaken|WorkEnded|DecisionProposed|BallotCast|BallotRefused|VoteClosed|DecisionCommitted)} event
+ * @property {(RunStarted|RunResumed|RunPaused|RunEnded|StopAsked|PauseAsked|BudgetChanged|MessageReceived|MessagesDelivered|PermissionAsked|PermissionAnswered|QuestionAsked|QuestionAnswered|ActionBegan|ActionRefused|HookRan|StatusReported|StepEnded|OperationStarted|OperationEnded|TurnStarted|TurnResumed|TurnEnded|SessionRevived|TextStreamed|ReasoningStreamed|TextSuperseded|ModelReplied|ModelAskedAgain|CallFailed|ContextCompacted|CallCut|ToolCalled|ToolAnswered|Advised|ChangesExpected|RouteRefused|Routed|HandedOff|TeamPlanned|Evaluated|Checked|AdjustmentProposed|MemberChanged|IterationFailed|ReflectEnded|Broadcast|Voted|RoundEnded|DiscussionEnded|WorkerPlaced|WorkCommitted|WorkPushed|PushFailed|WorkMoved|WorkerSent|WorkerReturned|Noticed|TeamFormed|WorkStateChanged|PlanDrafted|PlanRefused|PlanReviewed|PlanCommitted|PlanStepStarted|HandoverAsked|BlockerRaised|PlanStepHandedOver|PlanStepBlocked|PlanStepUnblocked|PlanStepSubmitted|PlanStepReviewed|PlanStepReopened|PlanStepCompleted|PlanStepFailed|ArtifactStored|SnapshotTaken|WorkEnded|DecisionProposed|BallotCast|BallotRefused|VoteClosed|DecisionCommitted)} event
  * @property {string} [operation]
  * @property {string} [key]
  * @property {string} [digest]
@@ -408,6 +412,14 @@ export const KINDS = Object.freeze({
  * @property {string} name
  * @property {string} [role]
  * @property {Array<string>} [capabilities]
+ */
+
+/**
+ * What agents are told about their repository. A run records it, so that a resumed run uses the same texts.
+ * @typedef {object} Guidance
+ * @property {string} [instructions]
+ * @property {Array<Skill>} [skills]
+ * @property {Object<string, string>} [loaded_skills]
  */
 
 /**
@@ -742,6 +754,13 @@ export const KINDS = Object.freeze({
  */
 
 /**
+ * The files of a worker's checkout could not be pushed; the next step tries again. Equal reasons are given once.
+ * @typedef {object} PushFailed
+ * @property {"push_failed"} type
+ * @property {string} reason
+ */
+
+/**
  * The question with this id was answered; `by` is the name of the user who answered.
  * @typedef {object} QuestionAnswered
  * @property {"question_answered"} type
@@ -781,6 +800,15 @@ export const KINDS = Object.freeze({
  * @property {number} iterations
  * @property {number} [score]
  * @property {number} [most]
+ */
+
+/**
+ * The repository of a run that may move between machines.
+ * @typedef {object} RepositoryOrigin
+ * @property {string} path
+ * @property {string} host
+ * @property {string} [remote]
+ * @property {string} [base]
  */
 
 /**
@@ -869,6 +897,7 @@ export const KINDS = Object.freeze({
  * @property {string} [after]
  * @property {(DecisionProposed|null)} [decision]
  * @property {string} [decisions]
+ * @property {(Guidance|null)} [guidance]
  * @property {string} [forked_from]
  * @property {number} [shared]
  */
@@ -879,6 +908,15 @@ export const KINDS = Object.freeze({
  * @property {"session_revived"} type
  * @property {string} agent
  * @property {string} reason
+ */
+
+/**
+ * A folder that says how to do one kind of task.
+ * @typedef {object} Skill
+ * @property {string} name
+ * @property {string} description
+ * @property {string} folder
+ * @property {("repo"|"user")} source
  */
 
 /**
@@ -1088,10 +1126,32 @@ export const KINDS = Object.freeze({
  */
 
 /**
+ * A worker's run continues on another machine, in the checkout `path`, with the files of the pushed `commit`.
+ * @typedef {object} WorkMoved
+ * @property {"work_moved"} type
+ * @property {string} host
+ * @property {string} path
+ * @property {string} [commit]
+ * @property {Array<string>} [unpushed]
+ * @property {Array<string>} [ignored]
+ */
+
+/**
  * The steps towards a goal, in order.
  * @typedef {object} WorkPlan
  * @property {string} goal
  * @property {Array<PlanStep>} steps
+ */
+
+/**
+ * The files of a worker's checkout are on its remote, as the commit `commit`, which the ref `ref` contains.
+ * @typedef {object} WorkPushed
+ * @property {"work_pushed"} type
+ * @property {string} commit
+ * @property {string} head
+ * @property {string} ref
+ * @property {number} through
+ * @property {Array<string>} [ignored]
  */
 
 /**
@@ -1108,6 +1168,7 @@ export const KINDS = Object.freeze({
  * @property {string} path
  * @property {string} branch
  * @property {string} base
+ * @property {string} [host]
  */
 
 /**
@@ -1154,4 +1215,5 @@ export const KINDS = Object.freeze({
  * @property {boolean} [is_shared]
  * @property {boolean} [is_unattended]
  * @property {number} [max_restarts]
+ * @property {(RepositoryOrigin|null)} [origin]
  */

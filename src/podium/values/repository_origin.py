@@ -1,0 +1,27 @@
+"""Define where the code of a run is, so that another machine can get it."""
+
+from msgspec import Struct
+
+
+class RepositoryOrigin(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The repository of a run that may move between machines.
+
+    `path` is the repository's folder on the machine `host`, on which the run was started. `remote` is the URL of the
+    remote repository, without credentials. It is empty if the repository has none; the run is then pinned to `host`.
+    `base` is the commit that the work starts from; it is empty if only the workers that the run waits for know it.
+    """
+
+    path: str
+    host: str
+    remote: str = ""
+    base: str = ""
+
+    def explain_pinned(self, host: str) -> str:
+        """Return why the machine `host` cannot work on the run; empty if it can, as far as the origin shows."""
+        if self.remote or host == self.host:
+            return ""
+        return f"{self.describe_pinned()}; add a remote with git remote add origin URL, and delegate again"
+
+    def describe_pinned(self) -> str:
+        """Return a sentence about a run that is pinned to its machine."""
+        return f"the repository {self.path} has no remote, so only {self.host} can work on this run"

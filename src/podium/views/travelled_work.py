@@ -1,0 +1,101 @@
+"""Derive from a run's timeline where its files are: on which machine, and what of them is on the remote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from ..values.action import Action
+from ..values.event import (
+    ActionBegan,
+    Entry,
+    PushFailed,
+    ToolAnswered,
+    TurnEnded,
+    WorkerPlaced,
+    WorkMoved,
+    WorkPushed,
+)
+from ..values.plain_text import escape_unprintable, truncate_text
+
+LONGEST_STEP = 100
+MOST_STEPS = 30
+"""How many unpushed steps are described."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TravelledWork:
+    """Where the files of a run are.
+
+    `host` and `path` are the machine and the folder of its last checkout, empty if it had none that can move, and
+    `base` is the commit that its branch started at. `pushed` is the last push, and `push_failure` is the reason why a
+    later push failed. `unpushed` describes the steps that are not in the last push, in order.
+    """
+
+    host: str = ""
+    path: str = ""
+    base: str = ""
+    pushed: WorkPushed | None = None
+    push_failure: str = ""
+    unpushed: tuple[str, ...] = ()
+
+
+def derive_travelled_work(entries: Iterable[Entry]) -> TravelledWork:
+    """Derive from a run's entries where its files are."""
+    host, path, base, push_failure = "", "", "", ""
+    pushed: WorkPushed | None = None
+    open_steps: dict[str, int] = {}
+    """The entries with which unfinished steps began, keyed by scope."""
+    steps: dict[int, str] = {}
+    ended_at: dict[int, int] = {}
+    for entry in entries:
+        match entry.event:
+            case WorkerPlaced() as event:
+                host, path, base = event.host, event.path, event.base
+            case WorkMoved() as event:
+                host, path = event.host, event.path
+            case WorkPushed() as event:
+                pushed, push_failure = event, ""
+            case PushFailed() as event:
+                push_failure = event.reason
+            case ActionBegan(is_repeatable=False, action=action):
+                steps[entry.seq] = describe_step(action)
+                open_steps[entry.scope] = entry.seq
+            case ToolAnswered() if entry.scope in open_steps:
+                ended_at[open_steps.pop(entry.scope)] = entry.seq
+            case TurnEnded():
+                for scope in [one for one in open_steps if one.startswith(f"{entry.scope}/")]:
+                    ended_at[open_steps.pop(scope)] = entry.seq
+    through = 0 if pushed is None else pushed.through
+    left = [text for step, text in steps.items() if step not in ended_at or ended_at[step] > through]
+    return TravelledWork(
+        host=host,
+        path=path,
+        base=base,
+        pushed=pushed,
+        push_failure=push_failure,
+        unpushed=tuple(left) if len(left) <= MOST_STEPS else (*left[:MOST_STEPS], f"and {len(left) - MOST_STEPS} more"),
+    )
+
+
+def describe_step(action: Action) -> str:
+    """Describe a step that may have changed files: its tool, and the files or the command."""
+    about = ", ".join(action.outputs) or str(action.arguments.get("command") or action.arguments.get("path") or "")
+    return truncate_text(escape_unprintable(f"{action.tool} {about}".strip()), LONGEST_STEP)
+
+
+def describe_move(moved: WorkMoved) -> str:
+    """Return the message to the agent whose run has moved to another machine."""
+    start = f"the files of commit {moved.commit[:12]}" if moved.commit else "the files that the work started from"
+    text = f"This work continues on another machine, in a new checkout with {start}."
+    if moved.unpushed:
+        steps = "\n".join(f"- {step}" for step in moved.unpushed)
+        text += (
+            " The changes of these steps are not in it, because they were not pushed before the other machine stopped; "
+            f"check the files, and do again what is missing:\n{steps}"
+        )
+    else:
+        text += " The changes of all finished steps are in it."
+    if moved.ignored:
+        text += f"\nThese files stayed behind, because git ignores them: {', '.join(moved.ignored)}"
+    return text
