@@ -64,6 +64,7 @@ def test_a_run_shows_its_operations_their_tools_and_every_entry(site: Site, visi
     page = visitor.open(site, f"/run/{BUSY}")
 
     expect(page.get_by_role("heading", level=1)).to_have_text("Rewrite the importer and test it")
+    expect(page).to_have_title("lead: Rewrite the importer and test it")
     expect(page.locator(".run-title .badge")).to_have_text("succeeded")
     expect(page.get_by_role("region", name="Answer")).to_contain_text("The importer is rewritten and tested.")
     view = RunView.from_entries(read_entries(site, BUSY))
@@ -206,6 +207,7 @@ def test_the_run_at_a_past_entry_is_what_python_folds_up_to_it(site: Site, visit
     page = visitor.open(site, f"/run/{BUSY}?at=400")
     slider = page.get_by_role("slider", name="Entry")
     expect(page.locator(".run-replay-state")).to_contain_text("Replay at")
+    expect(page.locator("#connection")).to_have_text(re.compile(r"^replay at \d\d:\d\d:\d\d$"))
 
     for seq in (400, 2, 9, 250, 333, 640, 899):
         slider.evaluate("(e, v) => { e.value = v; e.dispatchEvent(new Event('input', { bubbles: true })); }", str(seq))

@@ -14,6 +14,10 @@ export const session = signal(null);
 export const changes = signal(0);
 /** A sentence to show for a short time, such as the result of a command, or null: {text, isProblem}. */
 export const message = signal(null);
+/** What the page is about, for its title; empty for the whole product. */
+export const pageName = signal("");
+/** The time of the moment that is replayed, in seconds, or 0 if the page shows what is true now. */
+export const replayedAt = signal(0);
 /** The server's clock minus this browser's, in seconds. */
 export const clockOffset = signal(0);
 

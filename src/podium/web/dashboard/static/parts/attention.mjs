@@ -2,7 +2,7 @@
 // notifications of the browser.
 
 import { computed, effect, signal } from "../vendor.mjs";
-import { overview, requests } from "../state.mjs";
+import { overview, pageName, requests } from "../state.mjs";
 import { go } from "../router.mjs";
 
 const KEY = "podium-notify";
@@ -50,9 +50,13 @@ const wants = (event) => permission.peek() === "granted" && choice.peek().isOn &
 let known = null;
 
 effect(() => {
+  const name = pageName.value || "Podium";
+  document.title = requests.value?.length ? `(${requests.value.length}) ${name}` : name;
+});
+
+effect(() => {
   const open = requests.value;
   if (!open) return;
-  document.title = open.length ? `(${open.length}) Podium` : "Podium";
   setBadge(open.length);
   const fresh = known ? open.filter((one) => !known.has(one.id)) : [];
   known = new Set(open.map((one) => one.id));

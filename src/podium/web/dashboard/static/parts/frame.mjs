@@ -2,7 +2,7 @@
 
 import { effect, html, signal, useState } from "../vendor.mjs";
 import { address, route } from "../router.mjs";
-import { requests } from "../state.mjs";
+import { replayedAt, requests } from "../state.mjs";
 import { connection } from "../stream.mjs";
 import { clock, plural } from "../format.mjs";
 import { canAskToNotify, askToNotify } from "./attention.mjs";
@@ -59,8 +59,9 @@ effect(() => {
 });
 
 function Connection() {
-  const word = lostAt.value ? `reconnecting since ${clock(lostAt.value)}` : connection.value;
-  return html`<span class="connection" data-state=${connection.value}><${Disc} /><span id="connection">${word}</span></span>`;
+  const word = lostAt.value ? `reconnecting since ${clock(lostAt.value)}`
+    : replayedAt.value ? `replay at ${clock(replayedAt.value)}` : connection.value;
+  return html`<span class="connection" data-state=${replayedAt.value && !lostAt.value ? "replay" : connection.value}><${Disc} /><span id="connection">${word}</span></span>`;
 }
 
 function NeedsYou() {

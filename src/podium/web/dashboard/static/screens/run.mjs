@@ -4,7 +4,7 @@ import { html, useEffect, useRef, useState } from "../vendor.mjs";
 import { count } from "../format.mjs";
 import { address, route } from "../router.mjs";
 import { describeFailure, findAnswered, findState, listOpenRequests } from "../run_view.mjs";
-import { serverNow } from "../state.mjs";
+import { pageName, replayedAt, serverNow } from "../state.mjs";
 import { Loading, ProblemBanner } from "../parts/notices.mjs";
 import Chat from "../parts/run_chat.mjs";
 import Entries from "../parts/run_entries.mjs";
@@ -12,6 +12,7 @@ import EntryDrawer from "../parts/entry_drawer.mjs";
 import Operation, { LongText } from "../parts/run_operation.mjs";
 import OperationTree from "../parts/operation_tree.mjs";
 import Replay from "../parts/run_replay.mjs";
+import { revealLine, revealSummary } from "../parts/reveal.mjs";
 import RunHeader from "../parts/run_header.mjs";
 import { RunLog, findRunState } from "../parts/run_log.mjs";
 import Timeline from "../parts/timeline.mjs";
@@ -76,13 +77,26 @@ function describeMoment(log, view, at) {
   return { runState, requests, waiting, at: view.at, isMoving: at === null && runState === "running" };
 }
 
+/** Name the page after the run, and say in the bar when it shows a moment of the past. */
+function usePageName({ agent, request }, shownAt) {
+  useEffect(() => {
+    pageName.value = `${revealLine(agent)}: ${revealSummary(request.text).slice(0, 60)}`;
+    return () => { pageName.value = ""; };
+  }, []);
+  useEffect(() => {
+    replayedAt.value = shownAt;
+    return () => { replayedAt.value = 0; };
+  }, [shownAt]);
+}
+
 function LoadedRun({ log, live }) {
   const [place, move] = usePlace(log);
   const at = place.at === null || place.at > log.last ? null : place.at;
   const view = useViewAt(log, live, at);
   const moment = describeMoment(log, view, at);
+  usePageName(live.started, at === null ? 0 : view.at);
   const [selected, select] = useState(null);
-  const [tab, setTab] = useState("operation");
+  const [tab, setTab] = useState(route.value.query.get("tab") === "chat" ? "chat" : "operation");
   const [agent, setAgent] = useState(live.started.agent);
   const path = view.nodes.has(selected) ? selected : view.root;
   const open = (entry) => move({ ...place, entry });
