@@ -207,6 +207,12 @@ def test_every_answer_is_given_with_its_key_and_only_when_it_is_meant(site: Site
     expect(approve_button(page)).to_be_enabled()
     page.keyboard.press("p")
     expect(page.locator("[data-part=rule]")).to_have_text("Bash(cargo check *)")
+    allowed, others = (
+        page.get_by_role("region", name=name, exact=True).get_by_role("listitem")
+        for name in ("It allows, for example", "It does not allow, for example")
+    )
+    expect(allowed).to_have_text(["cargo check -q", "cargo check -q docs", "cargo check docs"])
+    expect(others.first).to_have_text("cargo check -q && rm -rf build")
     expect(page.get_by_role("button", name="Cancel")).to_be_focused()
     page.keyboard.press("y")
     page.keyboard.press("Escape")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from ..policy.rule_examples import find_rule_examples
 from ..store.open_requests import OpenRequest
 from ..values.event import PermissionAsked, RunStarted
 from ..values.operation_path import parse_agent_name
@@ -66,6 +67,7 @@ def whole_request_fields(one: OpenRequest) -> dict[str, Any]:
 
 def _permission_fields(asked: PermissionAsked) -> dict[str, Any]:
     action = asked.action
+    covered, not_covered = find_rule_examples(asked.always, action) if asked.always else ((), ())
     return {
         "tool": escape_in_line(action.tool),
         "lines": [escape_hidden_text(line) for line in format_request_lines(asked)],
@@ -77,6 +79,8 @@ def _permission_fields(asked: PermissionAsked) -> dict[str, Any]:
         "risks": [{"kind": fact.kind, "text": format_risk(fact)} for fact in asked.risks],
         "denied": [escape_hidden_text(denial) for denial in asked.denied],
         "always": escape_hidden_text(asked.always),
+        "always_covers": [escape_hidden_text(example) for example in covered],
+        "always_does_not_cover": [escape_hidden_text(example) for example in not_covered],
         "action_id": action.id,
         "same": action.effect_hash,
     }

@@ -77,6 +77,12 @@ function Bulk({ request, open, isReady, onAnswered }) {
   return html`<${Button} noEnter busy="Approving…" disabled=${!isReady} command=${approveAll}>Approve all ${same.length} identical once<//>`;
 }
 
+function Examples({ title, texts }) {
+  if (!texts.length) return null;
+  return html`<section class="stack tight" aria-label=${title}><h3>${title}</h3>
+    <ul class="stack tight">${texts.map((text) => html`<li key=${text} class="mono pre">${text}</li>`)}</ul></section>`;
+}
+
 function AlwaysDialog({ request, answer, onClose }) {
   const [everywhere, setEverywhere] = useState(false);
   const isGuarded = useGuard(request.always);
@@ -87,6 +93,8 @@ function AlwaysDialog({ request, answer, onClose }) {
   return html`<${Dialog} title="Always allow?" onClose=${onClose}>
     <p>Podium will save this rule. From then on, everything that it matches is done without asking:</p>
     <div class="block" data-part="rule">${request.always}</div>
+    <${Examples} title="It allows, for example" texts=${request.always_covers} />
+    <${Examples} title="It does not allow, for example" texts=${request.always_does_not_cover} />
     <label class="check"><input type="checkbox" checked=${everywhere} onChange=${(event) => setEverywhere(event.target.checked)} />
       In every repository, not only in this one</label>
     <p class="small quiet"><code>podium policy list</code> shows the saved rules, and <code>podium policy revoke</code> deletes one.</p>
