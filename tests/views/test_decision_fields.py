@@ -35,6 +35,14 @@ def test_an_open_vote_says_who_has_not_voted_what_it_needs_and_when_it_closes() 
     assert (vote["closes_at"], vote["closed"]) == (1060.0, None)
 
 
+def test_a_ballot_has_the_entry_and_the_time_of_the_last_vote_of_its_voter() -> None:
+    again = BallotCast(decision="d1", voter="ada", option="coffee")
+
+    [ballot] = read_fields(PROPOSED, BALLOT, again)["ballots"]
+
+    assert (ballot["voter"], ballot["option"], ballot["seq"], ballot["at"]) == ("ada", "coffee", 2, 1002.0)
+
+
 def test_a_vote_that_is_over_waits_for_nobody() -> None:
     committed = DecisionCommitted(
         decision="d1", option="tea", how="decided by lead", by="lead", consequences="Buy tea."

@@ -192,6 +192,7 @@ def test_a_decision_shows_ballots_reasons_and_what_superseded_it(site: Site, vis
     ballots = page.locator("section", has=page.get_by_role("heading", name="Ballots")).get_by_role("listitem")
     expect(ballots.nth(0)).to_have_text(re.compile("ada.*votes for comma.*everybody reads it"))
     expect(ballots.nth(2)).to_have_text(re.compile("cy.*abstains"))
+    expect(ballots.nth(0).get_by_role("link")).to_have_attribute("href", re.compile(r"#/run/\w+\?entry=\d+$"))
     expect(ballots.nth(3)).to_have_text(re.compile("dan.*ballot for tab refused.*the vote is closed"))
     expect(page.get_by_text("More than half of all voters must agree.")).to_be_visible()
     expect(page.get_by_text("It is the default.", exact=True)).to_be_visible()

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
+
 from ..core.decision_state import find_result, get_weight
+from ..values.event import BallotCast
 from .decision_record import DecisionRecord, list_participants, render_decision
 
 
@@ -38,10 +41,15 @@ def whole_decision_fields(record: DecisionRecord) -> dict[str, Any]:
         "committed_by": "" if made is None else made.by,
         "consequences": "" if made is None else made.consequences,
         "vote": vote_fields(record),
-        "ballots": list(state.ballots.values()),
+        "ballots": [_ballot_fields(record, ballot) for ballot in state.ballots.values()],
         "refused": state.refused,
         "text": render_decision(record),
     }
+
+
+def _ballot_fields(record: DecisionRecord, ballot: BallotCast) -> dict[str, Any]:
+    seq, at = record.ballot_entries.get(ballot.voter, (None, None))
+    return {**msgspec.to_builtins(ballot), "seq": seq, "at": at}
 
 
 def vote_fields(record: DecisionRecord) -> dict[str, Any]:

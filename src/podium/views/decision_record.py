@@ -7,7 +7,7 @@ imitate a heading of the record.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Literal
 from urllib.parse import quote
@@ -33,6 +33,8 @@ class DecisionRecord:
     committed_at: float | None = None
     superseded_by: str = ""
     """The id of the decision that replaces this one."""
+    ballot_entries: Mapping[str, tuple[int, float]] = field(default_factory=dict)
+    """The sequence number and the time of the entry with each ballot that counts, keyed by voter."""
 
     @property
     def id(self) -> str:
@@ -72,8 +74,12 @@ def _apply_entry(record: DecisionRecord, entry: Entry) -> DecisionRecord:
         state = record.state.apply(entry.event)
     except InvalidTransition:
         return record  # decisions must be listed even if another release wrote an entry that this one does not accept
+    entries = record.ballot_entries
+    if isinstance(entry.event, BallotCast) and state.ballots.get(entry.event.voter) is entry.event:
+        entries = {**entries, entry.event.voter: (entry.seq, entry.at)}
     is_commit = record.state.committed is None and state.committed is not None
-    return replace(record, state=state, committed_at=entry.at if is_commit else record.committed_at)
+    committed_at = entry.at if is_commit else record.committed_at
+    return replace(record, state=state, committed_at=committed_at, ballot_entries=entries)
 
 
 def _link_superseded(records: list[DecisionRecord]) -> Iterator[DecisionRecord]:

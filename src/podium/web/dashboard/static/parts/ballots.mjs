@@ -6,7 +6,7 @@ import { requests } from "../state.mjs";
 import { duration } from "../format.mjs";
 import { Icon } from "./icons.mjs";
 import { reveal, revealLine } from "./reveal.mjs";
-import { now } from "./time.mjs";
+import { Age, now } from "./time.mjs";
 
 function Countdown({ until }) {
   const left = until - now.value;
@@ -57,7 +57,8 @@ export function Ballots({ decision }) {
       ${voters.map(([name, weight]) => {
         const ballot = cast.get(name);
         return html`<li class="item" key=${name}><span class="row"><${Voter} name=${name} weight=${weight} />
-          <span>${ballot ? (ballot.option ? `votes for ${revealLine(ballot.option)}` : "abstains") : html`<span class="quiet">no ballot</span>`}</span></span>
+          <span>${ballot ? (ballot.option ? `votes for ${revealLine(ballot.option)}` : "abstains") : html`<span class="quiet">no ballot</span>`}</span>
+          ${ballot?.at ? html`<span class="gap"></span><a class="small" href=${address("run", decision.run, { entry: ballot.seq })}><${Age} at=${ballot.at} after=" ago" /></a>` : null}</span>
           ${ballot && ballot.reason ? html`<p class="pre quiet">${reveal(ballot.reason)}</p>` : null}</li>`;
       })}
       ${refused.map((one, number) => html`<li class="item" key=${`refused ${number}`}><span class="row"><span class="strong">${revealLine(one.voter)}</span>
