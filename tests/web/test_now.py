@@ -8,7 +8,15 @@ from playwright.sync_api import expect
 
 from podium import Agent
 from podium.testing import calls
-from podium.values.event import ModelReplied, RunStarted, TurnStarted, WorkCommitted
+from podium.values.event import (
+    ModelReplied,
+    OperationEnded,
+    OperationStarted,
+    RunEnded,
+    RunStarted,
+    TurnStarted,
+    WorkCommitted,
+)
 from podium.values.request import Request
 from podium.values.usage import Usage
 from podium.values.worker_task import WorkerTask
@@ -34,6 +42,8 @@ def test_a_run_moves_from_band_to_band_as_it_works(site: Site, visitor: Visitor)
     )
     assert working.get_by_role("link", name="writer").get_attribute("href") == f"#/run/{run}"
     needs.get_by_role("link").focus()
+    message = working.get_by_role("link", name="Message")
+    expect(message).to_have_attribute("href", f"#/run/{run}?tab=chat")
     site.write_run("other", RunStarted(agent="lead", request=Request(text="Elsewhere"), agents=(Agent(name="lead"),)))
     expect(working.get_by_role("article")).to_have_count(2)
     expect(needs.get_by_role("link")).to_be_focused()  # an update of the page does not take the focus away
@@ -43,6 +53,27 @@ def test_a_run_moves_from_band_to_band_as_it_works(site: Site, visitor: Visitor)
     [one] = site.list_requests()
     site.answer(run, one.asked.id, "deny")
     expect(needs).to_contain_text("Nothing needs you.")
+    page.goto(f"{site.address}/#/run/{run}?tab=chat")
+    expect(page.get_by_role("tab", name="Chat")).to_have_attribute("aria-selected", "true")
+
+
+def test_a_finished_run_shows_its_result_and_its_changed_lines(site: Site, visitor: Visitor) -> None:
+    request = Request(text="Export to CSV")
+    site.write_run(
+        "done1",
+        RunStarted(agent="builder", request=request, agents=(Agent(name="builder"),)),
+        OperationStarted(agent="builder", trigger="request", request=request),
+        WorkCommitted(branch="feat/csv", commit="c", added=12, removed=4),
+        OperationEnded(outcome="succeeded", text="The export works.\nDetails follow."),
+        RunEnded(outcome="succeeded"),
+    )
+    page = visitor.open(site, "/now")
+
+    row = page.get_by_role("region", name="Finished").get_by_role("link", name=re.compile("Export to CSV"))
+
+    expect(row).to_contain_text("The export works.")
+    expect(row).to_contain_text("+12 −4")
+    expect(row).not_to_contain_text("Details")
 
 
 def test_a_worker_and_many_runs_fit_on_every_screen(site: Site, visitor: Visitor) -> None:

@@ -30,6 +30,8 @@ ACTIVITY_SECONDS = 180
 """How far back the activity of a run is counted."""
 ACTIVITY_PARTS = 12
 """In how many parts of equal length the activity is counted."""
+LONGEST_RESULT = 300
+"""How many characters of a result are shown in a list."""
 MOST_ENTRY_TIMES = 2000
 """How many of a run's newest entries count as activity."""
 
@@ -48,7 +50,8 @@ class RunStatus:
 
     For a worker, `worker` is its name, `parent` is the run that started it, and `added` and `removed` count the lines
     in its commits. `activity` counts the entries of the last three minutes in parts of equal length, oldest first.
-    `context` is the largest conversation of its agents.
+    `context` is the largest conversation of its agents. `result` is the first line of the answer of a run that has
+    ended, or why there is none.
     """
 
     id: str
@@ -67,6 +70,7 @@ class RunStatus:
     removed: int = 0
     activity: tuple[int, ...] = ()
     context: ContextUse | None = None
+    result: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -231,7 +235,15 @@ class RunStatusBuilder:
             removed=0 if self._committed is None else self._committed.removed,
             activity=count_activity(self._entry_times, now=now) if is_working else (),
             context=self._context.largest,
+            result=self._find_result_line(),
         )
+
+    def _find_result_line(self) -> str:
+        if self.view.ended is None:
+            return ""
+        result = self.view.build_result()
+        said = (result.text or result.error or "").strip()
+        return said.partition("\n")[0][:LONGEST_RESULT]
 
 
 def count_activity(times: Iterable[float], *, now: float) -> tuple[int, ...]:

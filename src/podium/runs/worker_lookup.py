@@ -160,6 +160,7 @@ def worker_fields(worker: WorkerState, status: WorktreeStatus | None = None) -> 
         "hired_at": worker.delegated_at,
         "seconds": worker.seconds,
         "restarts": worker.restarts,
+        "model": worker.model,
         "context": None if worker.context is None else structs.asdict(worker.context),
     }
     if status is not None:

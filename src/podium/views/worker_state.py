@@ -19,6 +19,7 @@ from ..values.event import (
     ActionBegan,
     Checked,
     Entry,
+    ModelReplied,
     Noticed,
     OperationEnded,
     PermissionAsked,
@@ -94,7 +95,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     lists the ids of all unanswered ones. `base` is set when the worker gets its checkout; `commit`, `commits`, `files`,
     `added` and `removed` are set when its work is committed. `counts` lists the runs of workers that this worker
     started and that have returned. `usage` includes the usage of these runs. `context` is the largest conversation of
-    its agents.
+    its agents, and `model` replied last.
     """
 
     run: str
@@ -121,6 +122,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     at: float = 0.0
     restarts: int = 0
     context: ContextUse | None = None
+    model: str = ""
 
     @property
     def name(self) -> str:
@@ -167,6 +169,7 @@ class WorkerStateBuilder:
     """The running checks, keyed by the scopes of their calls; denied checks are not included."""
     _checks: list[CheckRun] = field(default_factory=list)
     _counts: dict[str, None] = field(default_factory=dict)
+    _model: str = ""
     _context: ContextUseBuilder = field(default_factory=ContextUseBuilder)
 
     @property
@@ -199,6 +202,8 @@ class WorkerStateBuilder:
 
     def _apply_progress(self, entry: Entry) -> None:
         match entry.event:
+            case ModelReplied(model=model):
+                self._model = model
             case StopAsked(by=by):
                 self._stopped_by = by if self._stopped_by is None else self._stopped_by
             case TurnStarted() | TurnResumed():
@@ -264,6 +269,7 @@ class WorkerStateBuilder:
             at=view.at,
             restarts=self._restarts,
             context=self._context.largest,
+            model=self._model,
         )
 
     def _derive_status(self, owner_alive: bool, *, is_waiting: bool) -> WorkerStatus:

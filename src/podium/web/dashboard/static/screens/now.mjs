@@ -67,7 +67,7 @@ function RunCard({ run }) {
     <p class="lines-2">${plain(run.request)}</p>
     <${Activity} agents=${run.agents} />
     <${Sparkline} counts=${run.activity} />
-    ${run.steps ? html`<${Steps} steps=${run.steps} />` : null}
+    ${run.steps ? html`<${Steps} run=${run.id} steps=${run.steps} />` : null}
     <div class="foot">
       <span>${money(run.usage.usd)}</span>${run.usage.input_tokens ? html`<span>${count(run.usage.input_tokens + run.usage.output_tokens)} tokens</span>` : null}
       <${ContextFill} context=${run.context} />
@@ -75,7 +75,8 @@ function RunCard({ run }) {
       ${run.worker ? html`<span>${plain(run.agent)}</span>` : null}
       ${run.added || run.removed ? html`<span class="nowrap">+${count(run.added)} −${count(run.removed)}</span>` : null}
       ${run.parent ? html`<a href=${address("run", run.parent)}>from run ${run.parent}</a>` : null}
-      <span class="gap"></span><${Steering} run=${run} />
+      <span class="foot-end">${run.state === "running" ? html`<a class="button small" href=${address("run", run.id, { tab: "chat" })}>Message</a>` : null}
+        <${Steering} run=${run} /></span>
     </div>
   </article>`;
 }
@@ -100,10 +101,10 @@ function Sparkline({ counts }) {
     })}</svg>`;
 }
 
-function Steps({ steps }) {
+function Steps({ run, steps }) {
   const share = steps.total ? Math.round((100 * steps.done) / steps.total) : 0;
   return html`<div><div class="meter"><span style=${{ width: `${share}%` }}></span></div>
-    <p class="small quiet">${steps.done} of ${plural(steps.total, "step")} done</p></div>`;
+    <p class="small"><a href=${address("plans", run)}>${steps.done} of ${plural(steps.total, "step")} done</a></p></div>`;
 }
 
 function Steering({ run }) {
@@ -126,7 +127,8 @@ function EndedRow({ run }) {
   return html`<li><a class="item ended" data-item href=${address("run", run.id)}>
     <${StateBadge} state=${run.state} />
     <span class="strong ended-name">${plain(run.worker || run.agent)}</span>
-    <span class="quiet clip ended-text">${plain(run.request)}</span>
-    <span class="small quiet nowrap ended-facts">${money(run.usage.usd)} · ${duration(run.seconds)} · <${Age} at=${ended} after=" ago" /></span>
+    <span class="ended-text"><span class="clip quiet">${plain(run.request)}</span>
+      ${run.result ? html`<span class="clip">${plain(run.result)}</span>` : null}</span>
+    <span class="small quiet nowrap ended-facts">${run.added || run.removed ? html`+${count(run.added)} −${count(run.removed)} · ` : null}${money(run.usage.usd)} · ${duration(run.seconds)} · <${Age} at=${ended} after=" ago" /></span>
   </a></li>`;
 }

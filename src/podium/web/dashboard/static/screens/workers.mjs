@@ -2,7 +2,7 @@
 
 import { html, useEffect, useState } from "../vendor.mjs";
 import { address, route } from "../router.mjs";
-import { money, plural } from "../format.mjs";
+import { count, money, plural } from "../format.mjs";
 import { Changed } from "../parts/changed.mjs";
 import { ContextFill } from "../parts/context_fill.mjs";
 import { DelegateForm } from "../parts/delegate_form.mjs";
@@ -28,8 +28,9 @@ function WorkerCard({ worker }) {
     <span class="foot">${worker.reader ? html`<span>read-only</span>` : html`<span class="clip"><${Icon} name="branch" /> ${revealLine(worker.branch)}</span>
       <${Changed} added=${worker.added} removed=${worker.removed} />`}
       <${ChecksPassed} checks=${worker.checks} />
-      ${worker.usd ? html`<span>${money(worker.usd)}</span>` : null}
+      ${worker.usd ? html`<span>${money(worker.usd)}</span>` : null}${worker.tokens ? html`<span>${count(worker.tokens)} tokens</span>` : null}
       <${ContextFill} context=${worker.context} />
+      <span class="clip">${[worker.agent, worker.role, worker.model].filter(Boolean).map(revealLine).join(" · ")}</span>
       ${worker.waiting_since ? html`<span class="tone-needs"><${Age} at=${worker.waiting_since} before="waiting " /></span>` : null}</span></a>`;
 }
 
