@@ -16,6 +16,7 @@ from podium.config.trust import Trust
 from podium.setup.settings import Settings
 from podium.values.agent import Budget, Permissions
 from podium.values.errors import Mistake
+from podium.values.store_address import PostgresAddress
 
 
 @pytest.fixture
@@ -286,8 +287,21 @@ def test_the_store_is_where_the_persons_file_says(
     assert Settings.load({"PODIUM_STORE": "/elsewhere.db"}, repo, home=home).store == Path("/elsewhere.db")
 
 
+@pytest.mark.parametrize("url", ["postgresql://me:p@ss:1@host/db", "postgres://host/db?user=me&password=p@ss:1"])
+def test_a_store_on_a_server_is_named_without_its_password(home: Path, repo: Path, url: str) -> None:
+    write_user_file(home, f"store: {url}")
+
+    store, by_variable = Settings.load({}, repo, home=home).store, Settings.load({"PODIUM_STORE": url}, home=home).store
+
+    assert store == by_variable
+    assert isinstance(store, PostgresAddress)
+    assert store.url == url
+    assert store.folder.parent == home / "stores"
+    assert "p@ss" not in f"{store} {store!r} {store.folder}"
+
+
 @pytest.mark.parametrize(
-    ("name", "value"), [("PODIUM_PERMISSION_MODE", "yolo"), ("PODIUM_STORE", "postgresql://me:secret@host/db")]
+    ("name", "value"), [("PODIUM_PERMISSION_MODE", "yolo"), ("PODIUM_STORE", "mysql://me:secret@host/db")]
 )
 def test_an_invalid_variable_is_a_mistake(home: Path, name: str, value: str) -> None:
     with pytest.raises(Mistake, match=name) as caught:

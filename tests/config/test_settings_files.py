@@ -292,7 +292,7 @@ def test_no_message_repeats_what_may_be_secret(tmp_path: Path) -> None:
     text = """\
 mcpServers: {a: {command: x, env: {TOKEN: 4444}, headers: {Authorization: [4444]}}}
 providers: {openai: {base_url: "me:4444@host"}}
-store: postgresql://me:4444@host/db
+store: mysql://me:4444@host/db
 """
 
     found = list_diagnostics(write_settings(tmp_path, text))

@@ -19,6 +19,7 @@ from podium.store.run_store import RunStore
 from podium.values.agent import Agent
 from podium.values.event import Entry, Noticed, PlanStepStarted, RunStarted, TurnEnded, TurnStarted, decode_entry
 from podium.values.request import Request
+from podium.values.store_address import StoreAddress
 from podium.views.entry_filter import EntryFilter
 
 FILTERS = [
@@ -33,7 +34,12 @@ FILTERS = [
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(address: StoreAddress) -> StoreAddress:
+    return address
+
+
+@pytest.fixture
+def sqlite_path(tmp_path: Path) -> Path:
     return tmp_path / "s.db"
 
 
@@ -54,7 +60,7 @@ def record_work(timeline: Timeline, *, shared: int = 0) -> None:
     timeline.append(Noticed(text="over"), scope="")
 
 
-async def write_runs(path: Path, *runs: str) -> None:
+async def write_runs(path: StoreAddress, *runs: str) -> None:
     async with RunStore(path) as store:
         for run in runs:
             timeline = Timeline(run, store.begin_run(run))
@@ -62,23 +68,23 @@ async def write_runs(path: Path, *runs: str) -> None:
             await timeline.wait_written()
 
 
-def read_all(path: Path, run: str) -> list[Entry]:
+def read_all(path: StoreAddress, run: str) -> list[Entry]:
     with StoreReader(path) as reader:
         return reader.read_entries(run)
 
 
-def find(path: Path, run: str, wanted: EntryFilter, *, after: int = 0) -> list[Entry]:
+def find(path: StoreAddress, run: str, wanted: EntryFilter, *, after: int = 0) -> list[Entry]:
     with EntryIndex(path) as index:
         return list(map(decode_entry, index.find_lines(run, wanted, after=after)))
 
 
-def find_newest(path: Path, wanted: EntryFilter) -> list[Entry]:
+def find_newest(path: StoreAddress, wanted: EntryFilter) -> list[Entry]:
     with EntryIndex(path) as index:
         return [decode_entry(line) for _, line in index.iter_newest_lines(wanted)]
 
 
 @pytest.mark.parametrize("wanted", FILTERS, ids=str)
-async def test_the_index_finds_what_the_filter_accepts(path: Path, wanted: EntryFilter) -> None:
+async def test_the_index_finds_what_the_filter_accepts(path: StoreAddress, wanted: EntryFilter) -> None:
     await write_runs(path, "a", "b")
 
     found = find(path, "a", wanted)
@@ -88,7 +94,7 @@ async def test_the_index_finds_what_the_filter_accepts(path: Path, wanted: Entry
     assert find_newest(path, wanted) == sorted(everywhere, key=lambda one: (one.at, one.run, one.seq), reverse=True)
 
 
-async def test_entries_are_found_from_a_time_and_after_a_position(path: Path) -> None:
+async def test_entries_are_found_from_a_time_and_after_a_position(path: StoreAddress) -> None:
     await write_runs(path, "a")
     entries = read_all(path, "a")
     since = EntryFilter(since=entries[6].at)
@@ -100,7 +106,7 @@ async def test_entries_are_found_from_a_time_and_after_a_position(path: Path) ->
     assert find_newest(path, since)[-1].at == entries[6].at
 
 
-async def test_entries_that_are_written_later_are_found_at_the_next_query(path: Path) -> None:
+async def test_entries_that_are_written_later_are_found_at_the_next_query(path: StoreAddress) -> None:
     async with RunStore(path) as store:
         timeline = Timeline("a", store.begin_run("a"))
         for number in range(3):
@@ -109,16 +115,16 @@ async def test_entries_that_are_written_later_are_found_at_the_next_query(path: 
             assert len(find(path, "a", EntryFilter(kinds=("noticed",)))) == number + 1
 
 
-async def test_writing_entries_does_not_touch_the_index(path: Path) -> None:
-    await write_runs(path, "a")
+async def test_writing_entries_does_not_touch_the_index(sqlite_path: Path) -> None:
+    await write_runs(sqlite_path, "a")
 
-    with closing(sqlite3.connect(path)) as connection:
+    with closing(sqlite3.connect(sqlite_path)) as connection:
         assert connection.execute("SELECT count(*) FROM indexed_entry").fetchone() == (0,)
         indexes = connection.execute("SELECT name FROM sqlite_master WHERE type = 'index' AND tbl_name = 'entry'")
         assert {name for (name,) in indexes} == {"sqlite_autoindex_entry_1", "entry_decision"}
 
 
-async def test_a_long_run_is_indexed_in_several_transactions_and_listed_in_pages(path: Path) -> None:
+async def test_a_long_run_is_indexed_in_several_transactions_and_listed_in_pages(path: StoreAddress) -> None:
     count = BATCH + PAGE + 5
     async with RunStore(path) as store:
         timeline = Timeline("a", store.begin_run("a"))
@@ -132,7 +138,7 @@ async def test_a_long_run_is_indexed_in_several_transactions_and_listed_in_pages
     assert len(find(path, "a", EntryFilter(kinds=("noticed",)))) == count
 
 
-async def test_entries_that_a_fork_shares_are_listed_once_in_all_runs(path: Path) -> None:
+async def test_entries_that_a_fork_shares_are_listed_once_in_all_runs(path: StoreAddress) -> None:
     await write_runs(path, "a")
     async with RunStore(path) as store:
         fork = Timeline("fork", store.begin_run("fork"))
@@ -157,31 +163,33 @@ async def test_entries_that_a_fork_shares_are_listed_once_in_all_runs(path: Path
     ],
     ids=str,
 )
-async def test_a_query_over_all_runs_reads_only_what_it_returns(path: Path, wanted: EntryFilter, index: str) -> None:
-    await write_runs(path, "a")
+async def test_a_query_over_all_runs_reads_only_what_it_returns(
+    sqlite_path: Path, wanted: EntryFilter, index: str
+) -> None:
+    await write_runs(sqlite_path, "a")
     query, values = build_newest_query(wanted)
 
-    with closing(sqlite3.connect(path)) as connection:
+    with closing(sqlite3.connect(sqlite_path)) as connection:
         plan = [row[3] for row in connection.execute(f"EXPLAIN QUERY PLAN {query}", values)]
 
     assert index in plan[0]
     assert not any("TEMP B-TREE" in step for step in plan)
 
 
-async def test_a_damaged_entry_is_returned_only_where_its_kind_is_wanted(path: Path) -> None:
-    await write_runs(path, "a")
-    with closing(sqlite3.connect(path)) as connection, connection:
+async def test_a_damaged_entry_is_returned_only_where_its_kind_is_wanted(sqlite_path: Path) -> None:
+    await write_runs(sqlite_path, "a")
+    with closing(sqlite3.connect(sqlite_path)) as connection, connection:
         connection.execute("DROP TRIGGER entry_stays")
         connection.execute("UPDATE entry SET line = X'7B' WHERE kind = 'turn_started' AND seq = 3")
 
-    assert len(find(path, "a", EntryFilter(kinds=("turn_ended",)))) == 2
-    with EntryIndex(path) as index:
+    assert len(find(sqlite_path, "a", EntryFilter(kinds=("turn_ended",)))) == 2
+    with EntryIndex(sqlite_path) as index:
         assert index.find_lines("a", EntryFilter(kinds=("turn_started",)))[0] == b"{"
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to mount a read-only file system")
-async def test_entries_on_a_read_only_file_system_are_found(path: Path, tmp_path: Path) -> None:
-    await write_runs(path, "a")
+async def test_entries_on_a_read_only_file_system_are_found(sqlite_path: Path, tmp_path: Path) -> None:
+    await write_runs(sqlite_path, "a")
     program = (
         "import pathlib, sys\nfrom podium.store.entry_index import EntryIndex\n"
         "from podium.views.entry_filter import EntryFilter\nwanted = EntryFilter(kinds=('turn_ended',))\n"
@@ -189,19 +197,19 @@ async def test_entries_on_a_read_only_file_system_are_found(path: Path, tmp_path
         "    print(len(index.find_lines('a', wanted)), len(list(index.iter_newest_lines(wanted))))\n"
     )
     script = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && exec "$2" -c "$3" "$4"'
-    arguments = ["sh", str(tmp_path), sys.executable, program, str(path)]
+    arguments = ["sh", str(tmp_path), sys.executable, program, str(sqlite_path)]
 
     said = subprocess.run(["unshare", "--mount", "sh", "-c", script, *arguments], capture_output=True, text=True)
 
     assert said.stdout == "2 2\n", said.stderr
 
 
-async def test_entries_are_found_while_another_process_keeps_the_store_locked(path: Path) -> None:
-    await write_runs(path, "a")
+async def test_entries_are_found_while_another_process_keeps_the_store_locked(sqlite_path: Path) -> None:
+    await write_runs(sqlite_path, "a")
     wanted = EntryFilter(kinds=("turn_ended",))
-    with closing(sqlite3.connect(path, isolation_level=None)) as other:
+    with closing(sqlite3.connect(sqlite_path, isolation_level=None)) as other:
         other.execute("BEGIN IMMEDIATE")
 
-        assert len(find(path, "a", wanted)) == 2
+        assert len(find(sqlite_path, "a", wanted)) == 2
 
-    assert len(find(path, "a", wanted)) == 2
+    assert len(find(sqlite_path, "a", wanted)) == 2

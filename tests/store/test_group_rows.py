@@ -6,6 +6,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,13 @@ from podium.store.group_rows import Groups
 from podium.store.reader import StoreReader
 from podium.store.run_store import RunStore
 from podium.store.sqlite.schema import APPLICATION, MIGRATIONS
+from podium.store.store_connection import open_connection
 from podium.store.worker_index import WorkerIndex, build_worker_insert
 from podium.values.agent import Agent, Member, Team
 from podium.values.errors import Mistake, NoSuchRun
 from podium.values.event import RunEnded, RunStarted
 from podium.values.request import Request
+from podium.values.store_address import StoreAddress
 from podium.values.worker_task import WorkerTask
 from podium.views.run_groups import Arrangement, GroupedRun, GroupKey, build_sections
 
@@ -28,7 +31,7 @@ ALONE = Agent(name="alone")
 
 
 async def record_runs(
-    path: Path, *runs: str, repo: Path | str = "", agent: Agent = ALONE, is_over: bool = True, parent: str = ""
+    path: StoreAddress, *runs: str, repo: Path | str = "", agent: Agent = ALONE, is_over: bool = True, parent: str = ""
 ) -> None:
     """Record runs that start, and that end if the test says so."""
     async with RunStore(path) as store:
@@ -44,23 +47,28 @@ async def record_runs(
             await timeline.wait_written()
 
 
-def load_arrangement(path: Path) -> Arrangement:
+def load_arrangement(path: StoreAddress) -> Arrangement:
     with Groups(path) as groups:
         return groups.load_arrangement()
 
 
-def read_group_keys(path: Path) -> dict[str, GroupKey | None]:
+def read_group_keys(path: StoreAddress) -> dict[str, GroupKey | None]:
     """Return the group under which each run is listed."""
     now = load_arrangement(path)
     return {run: None if (group := now.group_of(run)) is None else group.home for run in now.grouped_runs}
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
+def path(address: StoreAddress) -> StoreAddress:
+    return address
+
+
+@pytest.fixture
+def sqlite_path(tmp_path: Path) -> Path:
     return tmp_path / "s.db"
 
 
-async def test_runs_are_listed_by_team_by_repository_or_in_the_default_group(path: Path) -> None:
+async def test_runs_are_listed_by_team_by_repository_or_in_the_default_group(path: StoreAddress) -> None:
     await record_runs(path, "aa")
     await record_runs(path, "bb", repo="/shop/app")
     await record_runs(path, "cc", repo="/shop/app", agent=SQUAD)
@@ -74,7 +82,7 @@ async def test_runs_are_listed_by_team_by_repository_or_in_the_default_group(pat
     }
 
 
-async def test_workers_of_a_team_are_listed_with_it(path: Path) -> None:
+async def test_workers_of_a_team_are_listed_with_it(path: StoreAddress) -> None:
     await record_runs(path, "aa", repo="/shop/app", agent=SQUAD)
     await record_runs(path, "bb", repo="/shop/app-worker-bb", parent="aa")
     await record_runs(path, "cc", repo="/shop/app-worker-cc", parent="bb")
@@ -84,7 +92,7 @@ async def test_workers_of_a_team_are_listed_with_it(path: Path) -> None:
     assert read_group_keys(path) == {"aa": team, "bb": team, "cc": team, "dd": GroupKey("repo", "/shop/app")}
 
 
-async def test_workers_that_were_deleted_with_their_team_are_in_no_list(path: Path) -> None:
+async def test_workers_that_were_deleted_with_their_team_are_in_no_list(path: StoreAddress) -> None:
     await record_runs(path, "aa", repo="/shop/app", agent=SQUAD)
     await record_runs(path, "bb", repo="/shop/app", parent="aa")
     await record_runs(path, "cc", repo="/shop/app", parent="gone")
@@ -96,7 +104,7 @@ async def test_workers_that_were_deleted_with_their_team_are_in_no_list(path: Pa
     assert [row.run for row in WorkerIndex(path).list_listed()] == ["cc"]
 
 
-async def test_an_agent_that_reflects_alone_is_no_team(path: Path) -> None:
+async def test_an_agent_that_reflects_alone_is_no_team(path: StoreAddress) -> None:
     alone = Agent(name="alone", team=Team(mode="reflect", members=()))
     await record_runs(path, "aa", agent=alone)
     await record_runs(path, "bb", repo="/shop/app", agent=alone)
@@ -109,7 +117,7 @@ def git(repo: Path, *words: str) -> None:
     subprocess.run(["git", "-C", str(repo), *named, *words], check=True, capture_output=True)
 
 
-async def test_a_worktree_counts_to_its_repository_also_when_it_is_gone(path: Path, tmp_path: Path) -> None:
+async def test_a_worktree_counts_to_its_repository_also_when_it_is_gone(path: StoreAddress, tmp_path: Path) -> None:
     repo, elsewhere, beside = tmp_path / "app", tmp_path / "x" / "elsewhere", tmp_path / "app-worker-fix"
     repo.mkdir()
     git(repo, "init", "-q")
@@ -149,7 +157,7 @@ def make_link_loop(git_file: Path) -> None:
 
 @pytest.mark.parametrize("made", [make_pipe, write_binary_file, write_huge_file, make_link_loop])
 async def test_an_invalid_git_file_does_not_prevent_listing(
-    path: Path, tmp_path: Path, made: Callable[[Path], None]
+    path: StoreAddress, tmp_path: Path, made: Callable[[Path], None]
 ) -> None:
     repo = tmp_path / "app"
     repo.mkdir()
@@ -159,14 +167,14 @@ async def test_an_invalid_git_file_does_not_prevent_listing(
     assert read_group_keys(path) == {"aa": GroupKey("repo", str(repo))}
 
 
-async def test_looking_again_changes_nothing(path: Path) -> None:
+async def test_looking_again_changes_nothing(path: StoreAddress) -> None:
     await record_runs(path, "aa", "bb", repo="/shop/app")
     first = load_arrangement(path)
 
     assert load_arrangement(path) == first
 
 
-async def test_changes_of_the_person_are_visible_to_the_next_process(path: Path) -> None:
+async def test_changes_of_the_person_are_visible_to_the_next_process(path: StoreAddress) -> None:
     await record_runs(path, "aa", "bb", "cc", repo="/shop/app")
     await record_runs(path, "dd")
     with Groups(path) as groups:
@@ -187,7 +195,7 @@ async def test_changes_of_the_person_are_visible_to_the_next_process(path: Path)
     assert [run for run in now.grouped_runs if now.is_archived(run)] == ["bb"]
 
 
-async def test_names_come_back_and_orders_are_forgotten(path: Path) -> None:
+async def test_names_come_back_and_orders_are_forgotten(path: StoreAddress) -> None:
     await record_runs(path, "aa", "bb", repo="/shop/app")
     with Groups(path) as groups:
         app = groups.load_arrangement().find_group("app")
@@ -205,7 +213,7 @@ async def test_names_come_back_and_orders_are_forgotten(path: Path) -> None:
     assert {grouped_run.position for grouped_run in now.grouped_runs.values()} == {None}
 
 
-async def test_runs_of_a_team_cannot_be_moved_nor_others_to_them(path: Path) -> None:
+async def test_runs_of_a_team_cannot_be_moved_nor_others_to_them(path: StoreAddress) -> None:
     await record_runs(path, "aa", repo="/shop/app")
     await record_runs(path, "bb", repo="/shop/app", agent=SQUAD)
     before = read_group_keys(path)
@@ -220,7 +228,7 @@ async def test_runs_of_a_team_cannot_be_moved_nor_others_to_them(path: Path) -> 
     assert read_group_keys(path) == before
 
 
-async def test_runs_of_several_groups_have_no_common_order(path: Path) -> None:
+async def test_runs_of_several_groups_have_no_common_order(path: StoreAddress) -> None:
     await record_runs(path, "aa", repo="/shop/app")
     await record_runs(path, "bb")
     with Groups(path) as groups:
@@ -230,7 +238,7 @@ async def test_runs_of_several_groups_have_no_common_order(path: Path) -> None:
             groups.order_runs(now.find_group("app"), [now.find_run("aa"), now.find_run("bb")])
 
 
-async def test_the_runs_of_a_deleted_group_go_to_the_default_one_and_stay_there(path: Path) -> None:
+async def test_the_runs_of_a_deleted_group_go_to_the_default_one_and_stay_there(path: StoreAddress) -> None:
     await record_runs(path, "aa", "bb", repo="/shop/app")
     with Groups(path) as groups:
         groups.archive(groups.load_arrangement().find_run("aa"), is_archived=True)
@@ -247,19 +255,19 @@ async def test_the_runs_of_a_deleted_group_go_to_the_default_one_and_stay_there(
     }
 
 
-async def test_the_default_group_stays(path: Path) -> None:
-    await record_runs(path, "aa")
+async def test_the_default_group_stays(sqlite_path: Path) -> None:
+    await record_runs(sqlite_path, "aa")
 
-    with Groups(path) as groups, pytest.raises(Mistake, match="cannot be deleted"):
+    with Groups(sqlite_path) as groups, pytest.raises(Mistake, match="cannot be deleted"):
         groups.delete(groups.load_arrangement().find_group("default"))
 
-    connection = sqlite3.connect(path)
+    connection = sqlite3.connect(sqlite_path)
     with pytest.raises(sqlite3.IntegrityError, match="the default group stays"):
         connection.execute("DELETE FROM run_group")
     connection.close()
 
 
-async def test_a_teams_group_is_deleted_only_after_all_its_runs_have_ended(path: Path) -> None:
+async def test_a_teams_group_is_deleted_only_after_all_its_runs_have_ended(path: StoreAddress) -> None:
     await record_runs(path, "aa", agent=SQUAD)
     await record_runs(path, "bb", agent=SQUAD, is_over=False)
 
@@ -270,7 +278,7 @@ async def test_a_teams_group_is_deleted_only_after_all_its_runs_have_ended(path:
     assert read_group_keys(path) == {"aa": GroupKey("team", "", "squad"), "bb": GroupKey("team", "", "squad")}
 
 
-async def test_a_run_that_began_after_the_last_look_must_end_too(path: Path) -> None:
+async def test_a_run_that_began_after_the_last_look_must_end_too(path: StoreAddress) -> None:
     await record_runs(path, "aa", agent=SQUAD)
     with Groups(path) as groups:
         squad = groups.load_arrangement().find_group("squad")
@@ -279,7 +287,7 @@ async def test_a_run_that_began_after_the_last_look_must_end_too(path: Path) -> 
         assert groups.delete(squad) == ["bb"]
 
 
-async def test_runs_and_ids_of_a_deleted_team_never_come_back_but_timelines_stay(path: Path) -> None:
+async def test_runs_and_ids_of_a_deleted_team_never_come_back_but_timelines_stay(path: StoreAddress) -> None:
     await record_runs(path, "aa", agent=SQUAD)
     with Groups(path) as groups:
         squad = groups.load_arrangement().find_group("squad")
@@ -301,20 +309,22 @@ async def test_runs_and_ids_of_a_deleted_team_never_come_back_but_timelines_stay
 LOOK = """
 import pathlib, sys
 from podium.store.group_rows import Groups
+from podium.values.store_address import PostgresAddress
 
-with Groups(pathlib.Path(sys.argv[1])) as groups:
+with Groups(pathlib.Path(sys.argv[1]) if len(sys.argv) == 2 else PostgresAddress(*sys.argv[1:])) as groups:
     print("ready", flush=True)
     sys.stdin.readline()
     groups.load_arrangement()
 """
 
 
-async def test_several_processes_that_look_at_once_make_one_arrangement(path: Path) -> None:
+async def test_several_processes_that_look_at_once_make_one_arrangement(path: StoreAddress) -> None:
     await record_runs(path, *(f"a{number:03}" for number in range(200)), repo="/shop/app")
     await record_runs(path, *(f"b{number:03}" for number in range(200)), repo="/shop/app", agent=SQUAD)
+    arguments = [str(path)] if isinstance(path, Path) else [path.url, str(path.folder)]
     processes = [
         subprocess.Popen(
-            [sys.executable, "-c", LOOK, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            [sys.executable, "-c", LOOK, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
         )
         for _ in range(4)
     ]
@@ -359,34 +369,32 @@ with Groups(pathlib.Path(sys.argv[1])) as groups:
 
 
 @pytest.mark.parametrize("act", ["look", "delete"])
-async def test_a_process_that_dies_between_two_statements_leaves_all_or_nothing(path: Path, act: str) -> None:
-    await record_runs(path, "aa", "bb", agent=SQUAD)
+async def test_a_process_that_dies_between_two_statements_leaves_all_or_nothing(sqlite_path: Path, act: str) -> None:
+    await record_runs(sqlite_path, "aa", "bb", agent=SQUAD)
     if act == "delete":
-        load_arrangement(path)
-    before = read_raw_rows(path)
+        load_arrangement(sqlite_path)
+    before = read_raw_rows(sqlite_path)
 
     for statement in range(1, 100):
-        died = subprocess.run([sys.executable, "-c", DIE, str(path), str(statement), act], check=False)
+        died = subprocess.run([sys.executable, "-c", DIE, str(sqlite_path), str(statement), act], check=False)
         if died.returncode == 0:
             break
         assert died.returncode == 9
-        assert read_raw_rows(path) == before
+        assert read_raw_rows(sqlite_path) == before
 
     assert statement > 5
-    assert read_raw_rows(path) != before
-    assert set(read_group_keys(path).values()) == ({GroupKey("team", "", "squad")} if act == "look" else {None})
+    assert read_raw_rows(sqlite_path) != before
+    assert set(read_group_keys(sqlite_path).values()) == ({GroupKey("team", "", "squad")} if act == "look" else {None})
 
 
-def read_raw_rows(path: Path) -> list[tuple[object, ...]]:
+def read_raw_rows(path: StoreAddress) -> list[tuple[object, ...]]:
     """Return all stored rows about groups, unprocessed."""
-    connection = sqlite3.connect(path)
-    found = [row for table in ("run_group", "placement") for row in connection.execute(f"SELECT * FROM {table}")]
-    connection.close()
-    return found
+    with closing(open_connection(path, create=False)) as connection:
+        return [row for table in ("run_group", "placement") for row in connection.execute(f"SELECT * FROM {table}")]
 
 
-async def test_a_store_of_the_first_version_gets_its_groups(path: Path) -> None:
-    connection = sqlite3.connect(path)
+async def test_a_store_of_the_first_version_gets_its_groups(sqlite_path: Path) -> None:
+    connection = sqlite3.connect(sqlite_path)
     connection.executescript(MIGRATIONS[0])
     connection.execute(f"PRAGMA application_id = {APPLICATION}")
     connection.execute("PRAGMA user_version = 1")
@@ -396,19 +404,19 @@ async def test_a_store_of_the_first_version_gets_its_groups(path: Path) -> None:
     connection.commit()
     connection.close()
 
-    now = load_arrangement(path)
+    now = load_arrangement(sqlite_path)
 
     assert now.group_of("aa") is not None
-    with StoreReader(path) as reader:
+    with StoreReader(sqlite_path) as reader:
         assert [run.id for run in reader.list_runs()] == ["aa"]
-    connection = sqlite3.connect(path)
+    connection = sqlite3.connect(sqlite_path)
     assert connection.execute("PRAGMA user_version").fetchone() == (len(MIGRATIONS),)
     connection.close()
 
 
-async def test_a_read_only_store_can_still_be_listed(path: Path) -> None:
-    await record_runs(path, "aa", repo="/shop/app")
-    with Groups(path) as groups:
+async def test_a_read_only_store_can_still_be_listed(sqlite_path: Path) -> None:
+    await record_runs(sqlite_path, "aa", repo="/shop/app")
+    with Groups(sqlite_path) as groups:
         groups._connection.execute("PRAGMA query_only = ON")
 
         now = groups.load_arrangement()
@@ -416,30 +424,30 @@ async def test_a_read_only_store_can_still_be_listed(path: Path) -> None:
     group = now.group_of("aa")
     assert group is not None
     assert group.home == GroupKey("repo", "/shop/app")
-    assert [row for row in read_raw_rows(path) if "aa" in row] == []
+    assert [row for row in read_raw_rows(sqlite_path) if "aa" in row] == []
 
 
-async def test_a_run_whose_start_cannot_be_read_gets_no_group_and_the_others_do(path: Path) -> None:
-    await record_runs(path, "aa", "bb")
-    connection = sqlite3.connect(path)
+async def test_a_run_whose_start_cannot_be_read_gets_no_group_and_the_others_do(sqlite_path: Path) -> None:
+    await record_runs(sqlite_path, "aa", "bb")
+    connection = sqlite3.connect(sqlite_path)
     connection.execute("DROP TRIGGER entry_stays")
     connection.execute("UPDATE entry SET line = x'00' WHERE run = 'aa'")
     connection.commit()
     connection.close()
 
-    now = load_arrangement(path)
+    now = load_arrangement(sqlite_path)
 
     assert "aa" not in now.grouped_runs
     assert now.group_of("bb") is not None
 
 
-async def test_runs_are_listed_at_once_while_another_process_is_writing(path: Path) -> None:
-    await record_runs(path, "aa")
-    other = sqlite3.connect(path, isolation_level=None)
+async def test_runs_are_listed_at_once_while_another_process_is_writing(sqlite_path: Path) -> None:
+    await record_runs(sqlite_path, "aa")
+    other = sqlite3.connect(sqlite_path, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
     started = time.monotonic()
 
-    now = load_arrangement(path)
+    now = load_arrangement(sqlite_path)
 
     assert time.monotonic() - started < 10
     assert now.group_of("aa") is not None
@@ -447,14 +455,14 @@ async def test_runs_are_listed_at_once_while_another_process_is_writing(path: Pa
 
 
 @pytest.mark.skipif(os.getuid() != 0, reason="needs root to mount a read-only file system")
-async def test_runs_on_a_read_only_file_system_can_be_listed(path: Path, tmp_path: Path) -> None:
-    await record_runs(path, "aa")
+async def test_runs_on_a_read_only_file_system_can_be_listed(sqlite_path: Path, tmp_path: Path) -> None:
+    await record_runs(sqlite_path, "aa")
     program = (
         "import pathlib, sys\nfrom podium.store.group_rows import Groups\n"
         "with Groups(pathlib.Path(sys.argv[1])) as groups:\n    print(*groups.load_arrangement().grouped_runs)\n"
     )
     script = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && exec "$2" -c "$3" "$4"'
-    arguments = ["sh", str(tmp_path), sys.executable, program, str(path)]
+    arguments = ["sh", str(tmp_path), sys.executable, program, str(sqlite_path)]
 
     said = subprocess.run(["unshare", "--mount", "sh", "-c", script, *arguments], capture_output=True, text=True)
 

@@ -7,10 +7,10 @@ import sqlite3
 import stat
 import subprocess
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from anyio import Event, create_task_group, to_thread, wait_all_tasks_blocked
@@ -31,13 +31,16 @@ from podium.store.wakeup import ensure_socket_folder
 from podium.values.errors import LeaseLost, NoSuchRun, RunHeld, StoreCorrupt, StoreFailed
 from podium.values.event import Noticed, RunEnded, RunPaused, RunStarted, StopAsked
 from podium.values.request import Request
+from podium.values.store_address import StoreAddress
+
+from ..studio import expire_leases
 
 
 def append_notice(timeline: Timeline, text: str = "x") -> None:
     timeline.append(Noticed(text=text), scope="")
 
 
-def count_rows(path: Path, run: str = "r") -> int:
+def count_rows(path: StoreAddress, run: str = "r") -> int:
     with StoreReader(path) as reader:
         return len(reader.read_rows(run))
 
@@ -65,8 +68,8 @@ async def test_written_entries_are_visible_to_every_other_process(tmp_path: Path
     assert seen.stdout.strip() == "300"
 
 
-async def test_a_thousand_runs_share_transactions_and_keep_their_order(tmp_path: Path) -> None:
-    async with RunStore(tmp_path / "s.db") as store:
+async def test_a_thousand_runs_share_transactions_and_keep_their_order(address: StoreAddress) -> None:
+    async with RunStore(address) as store:
 
         async def work(name: str) -> None:
             timeline = Timeline(name, store.begin_run(name))
@@ -78,13 +81,13 @@ async def test_a_thousand_runs_share_transactions_and_keep_their_order(tmp_path:
             for number in range(1000):
                 group.start_soon(work, f"r{number}")
 
-    with StoreReader(tmp_path / "s.db") as reader:
+    with StoreReader(address) as reader:
         assert all(find_chain_break(reader.read_rows(f"r{number}")) is None for number in range(1000))
         assert sum(len(reader.read_rows(f"r{number}")) for number in range(1000)) == 3000
 
 
-async def test_a_run_that_a_live_process_owns_is_not_taken_and_its_owner_is_named(tmp_path: Path) -> None:
-    async with RunStore(tmp_path / "s.db") as one, RunStore(tmp_path / "s.db") as two:
+async def test_a_run_that_a_live_process_owns_is_not_taken_and_its_owner_is_named(address: StoreAddress) -> None:
+    async with RunStore(address) as one, RunStore(address) as two:
         timeline = Timeline("r", one.begin_run("r"))
         append_notice(timeline)
         await timeline.wait_written()
@@ -93,8 +96,8 @@ async def test_a_run_that_a_live_process_owns_is_not_taken_and_its_owner_is_name
             await two.claim_run("r")
 
 
-async def test_of_many_stores_that_claim_a_run_one_gets_it(tmp_path: Path) -> None:
-    async with RunStore(tmp_path / "s.db") as first:
+async def test_of_many_stores_that_claim_a_run_one_gets_it(address: StoreAddress) -> None:
+    async with RunStore(address) as first:
         timeline = Timeline("r", lease := first.begin_run("r"))
         append_notice(timeline)
         first.release_run(lease)
@@ -102,7 +105,7 @@ async def test_of_many_stores_that_claim_a_run_one_gets_it(tmp_path: Path) -> No
     got: list[int] = []
 
     async def claim() -> None:
-        async with RunStore(tmp_path / "s.db") as store:
+        async with RunStore(address) as store:
             try:
                 got.append((await store.claim_run("r")).epoch)
             except RunHeld:
@@ -121,18 +124,15 @@ async def test_of_many_stores_that_claim_a_run_one_gets_it(tmp_path: Path) -> No
     assert got[0] == 2
 
 
-@contextmanager
-def expire_leases(path: Path) -> Iterator[None]:
-    """Let every lease in the store expire, as if its owner had been suspended for a while."""
-    connection = sqlite3.connect(path)
-    connection.execute("UPDATE owner SET until = 0")
-    connection.commit()
-    connection.close()
-    yield
+def execute_sql(store: StoreAddress, sql: str) -> list[Any]:
+    """Execute a statement in the database of a store, and return its rows."""
+    with closing(open_connection(store, create=False)) as connection:
+        rows = connection.execute(sql)
+        return rows.fetchall() if sql.startswith("SELECT") else []
 
 
-async def test_of_several_claims_on_a_run_in_one_process_one_succeeds(tmp_path: Path) -> None:
-    async with RunStore(tmp_path / "s.db") as store:
+async def test_of_several_claims_on_a_run_in_one_process_one_succeeds(address: StoreAddress) -> None:
+    async with RunStore(address) as store:
         lease = store.begin_run("r")
         append_notice(Timeline("r", lease))
         store.release_run(lease)
@@ -153,8 +153,8 @@ async def test_of_several_claims_on_a_run_in_one_process_one_succeeds(tmp_path: 
         assert len(refused) == 2
 
 
-async def test_a_released_run_has_no_owner_once_the_release_is_written(tmp_path: Path) -> None:
-    async with RunStore(tmp_path / "s.db") as store:
+async def test_a_released_run_has_no_owner_once_the_release_is_written(address: StoreAddress) -> None:
+    async with RunStore(address) as store:
         lease = store.begin_run("r")
         append_notice(Timeline("r", lease))
         await lease.wait_written()
@@ -166,46 +166,41 @@ async def test_a_released_run_has_no_owner_once_the_release_is_written(tmp_path:
             assert reader.read_summary("r").owner is None
 
 
-async def test_a_late_writer_with_an_old_epoch_is_refused_and_writes_nothing_more(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
-    async with RunStore(path) as slow:
+async def test_a_late_writer_with_an_old_epoch_is_refused_and_writes_nothing_more(address: StoreAddress) -> None:
+    async with RunStore(address) as slow:
         late = Timeline("r", slow.begin_run("r"))
         append_notice(late)
         await late.wait_written()
-        with expire_leases(path):
-            async with RunStore(path) as quick:
-                lease = await quick.claim_run("r")
-                timeline = Timeline("r", lease)
-                timeline.load(await quick.read_rows("r"))
-                append_notice(timeline, "taken over")
-                await timeline.wait_written()
+        expire_leases(address)
+        async with RunStore(address) as quick:
+            lease = await quick.claim_run("r")
+            timeline = Timeline("r", lease)
+            timeline.load(await quick.read_rows("r"))
+            append_notice(timeline, "taken over")
+            await timeline.wait_written()
 
-                append_notice(late, "too late")
-                with pytest.raises(LeaseLost, match="taken over by another process"):
-                    await late.wait_written()
-                with pytest.raises(LeaseLost):
-                    append_notice(late, "again")
+            append_notice(late, "too late")
+            with pytest.raises(LeaseLost, match="taken over by another process"):
+                await late.wait_written()
+            with pytest.raises(LeaseLost):
+                append_notice(late, "again")
 
-                quick.release_run(lease)
-                await lease.wait_written()
+            quick.release_run(lease)
+            await lease.wait_written()
 
-    with StoreReader(path) as reader:
+    with StoreReader(address) as reader:
         texts = [entry.event.text for entry in reader.read_entries("r") if isinstance(entry.event, Noticed)]
         assert texts == ["x", "taken over"]
         assert find_chain_break(reader.read_rows("r")) is None
 
 
-async def test_an_error_of_one_run_does_not_affect_another(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
-    async with RunStore(path) as store:
+async def test_an_error_of_one_run_does_not_affect_another(address: StoreAddress) -> None:
+    async with RunStore(address) as store:
         lost, fine = Timeline("lost", store.begin_run("lost")), Timeline("fine", store.begin_run("fine"))
         append_notice(lost)
         append_notice(fine)
         await fine.wait_written()
-        connection = sqlite3.connect(path)
-        connection.execute("UPDATE run SET epoch = 9 WHERE id = 'lost'")
-        connection.commit()
-        connection.close()
+        execute_sql(address, "UPDATE run SET epoch = 9 WHERE id = 'lost'")
 
         append_notice(lost)
         append_notice(fine)
@@ -213,7 +208,7 @@ async def test_an_error_of_one_run_does_not_affect_another(tmp_path: Path) -> No
         with pytest.raises(LeaseLost):
             await lost.wait_written()
 
-    assert (count_rows(path, "lost"), count_rows(path, "fine")) == (1, 2)
+    assert (count_rows(address, "lost"), count_rows(address, "fine")) == (1, 2)
 
 
 async def test_a_run_of_an_exited_process_can_be_claimed_at_once(tmp_path: Path) -> None:
@@ -246,10 +241,9 @@ async def test_a_lease_that_is_not_renewed_ends_by_itself_on_another_machine(tmp
     assert not run_leases.Owner(id="x", host="elsewhere", boot="b", pid=1, process_start="1", until=1).is_alive
 
 
-async def test_a_mailbox_message_reaches_the_owner_at_once_and_is_taken_with_its_entry(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
+async def test_a_mailbox_message_reaches_the_owner_at_once_and_is_taken_with_its_entry(address: StoreAddress) -> None:
     received: list[MailboxMessage] = []
-    async with RunStore(path) as store:
+    async with RunStore(address) as store:
         lease = store.begin_run("r")
         timeline = Timeline("r", lease)
         append_notice(timeline)
@@ -262,29 +256,26 @@ async def test_a_mailbox_message_reaches_the_owner_at_once_and_is_taken_with_its
             arrived.set()
 
         lease.deliver = deliver
-        assert await to_thread.run_sync(post_to_mailbox, path, "r", StopAsked(by="me"))
+        assert await to_thread.run_sync(post_to_mailbox, address, "r", StopAsked(by="me"))
         await arrived.wait()
         await timeline.wait_written()
         store.deliver_mail(lease)
 
     assert [message.event for message in received] == [StopAsked(by="me")]
-    connection = sqlite3.connect(path)
-    assert connection.execute("SELECT taken FROM mail").fetchall() == [(2,)]
-    connection.close()
+    assert execute_sql(address, "SELECT taken FROM mail") == [(2,)]
 
 
-async def test_a_mailbox_message_to_a_run_without_an_owner_waits_for_the_next_one(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
-    async with RunStore(path) as store:
+async def test_a_mailbox_message_to_a_run_without_an_owner_waits_for_the_next_one(address: StoreAddress) -> None:
+    async with RunStore(address) as store:
         lease = store.begin_run("r")
         timeline = Timeline("r", lease)
         append_notice(timeline)
         store.release_run(lease)
         await timeline.wait_written()
-    post_to_mailbox(path, "r", StopAsked(by="me"))
+    post_to_mailbox(address, "r", StopAsked(by="me"))
 
     received: list[MailboxMessage] = []
-    async with RunStore(path) as store:
+    async with RunStore(address) as store:
         lease = await store.claim_run("r")
         lease.deliver = received.append
         store.deliver_mail(lease)
@@ -292,26 +283,24 @@ async def test_a_mailbox_message_to_a_run_without_an_owner_waits_for_the_next_on
     assert [message.event for message in received] == [StopAsked(by="me")]
 
 
-async def test_of_two_answers_to_one_question_the_first_is_the_decision(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
-    async with RunStore(path) as store:
+async def test_of_two_answers_to_one_question_the_first_is_the_decision(address: StoreAddress) -> None:
+    async with RunStore(address) as store:
         append_notice(timeline := Timeline("r", store.begin_run("r")))
         await timeline.wait_written()
 
-        assert post_to_mailbox(path, "r", StopAsked(by="one"), ref="question-1")
-        assert not post_to_mailbox(path, "r", StopAsked(by="two"), ref="question-1")
+        assert post_to_mailbox(address, "r", StopAsked(by="one"), ref="question-1")
+        assert not post_to_mailbox(address, "r", StopAsked(by="two"), ref="question-1")
 
 
-async def test_a_follower_sees_past_and_new_entries_until_the_end(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
+async def test_a_follower_sees_past_and_new_entries_until_the_end(address: StoreAddress) -> None:
     seen: list[str] = []
-    async with RunStore(path) as store:
+    async with RunStore(address) as store:
         timeline = Timeline("r", store.begin_run("r"))
         append_notice(timeline, "before")
         await timeline.wait_written()
 
         async def follow() -> None:
-            with Follower(path, "r") as follower:
+            with Follower(address, "r") as follower:
                 async for entry in follower:
                     seen.append(getattr(entry.event, "text", "end"))
                     if seen == ["before"]:
@@ -325,16 +314,15 @@ async def test_a_follower_sees_past_and_new_entries_until_the_end(tmp_path: Path
     assert seen == ["before", "0", "1", "2", "end"]
 
 
-async def test_many_followers_that_come_at_any_moment_miss_nothing(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
+async def test_many_followers_that_come_at_any_moment_miss_nothing(address: StoreAddress) -> None:
     counts: list[int] = []
-    async with RunStore(path) as store:
+    async with RunStore(address) as store:
         timeline = Timeline("r", store.begin_run("r"))
         append_notice(timeline)
         await timeline.wait_written()
 
         async def follow() -> None:
-            with Follower(path, "r") as follower:
+            with Follower(address, "r") as follower:
                 counts.append(len([entry async for entry in follower]))
 
         async with create_task_group() as group:
@@ -350,10 +338,9 @@ async def test_many_followers_that_come_at_any_moment_miss_nothing(tmp_path: Pat
 
 
 async def test_a_follower_of_a_resumed_run_does_not_take_an_old_pause_for_the_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    address: StoreAddress, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path = tmp_path / "s.db"
-    async with RunStore(path) as store:
+    async with RunStore(address) as store:
         timeline = Timeline("r", store.begin_run("r"))
         for number in range(PAGE - 1):
             append_notice(timeline, str(number))
@@ -362,7 +349,7 @@ async def test_a_follower_of_a_resumed_run_does_not_take_an_old_pause_for_the_en
         timeline.append(RunEnded(outcome="succeeded"), scope="")
         await timeline.wait_written()
 
-    with Follower(path, "r") as follower:
+    with Follower(address, "r") as follower:
         seen = [entry.seq async for entry in follower]
 
     assert seen[-1] == PAGE + 2
@@ -435,21 +422,17 @@ def test_a_file_of_another_program_is_left_as_it_is(tmp_path: Path, version: int
     assert path.read_bytes() == before
 
 
-async def test_a_deleted_lease_is_restored_by_the_next_renewal(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
-    async with RunStore(path) as store:
+async def test_a_deleted_lease_is_restored_by_the_next_renewal(address: StoreAddress) -> None:
+    async with RunStore(address) as store:
         append_notice(timeline := Timeline("r", store.begin_run("r")))
         await timeline.wait_written()
-        connection = sqlite3.connect(path)
-        connection.execute("DELETE FROM owner")
-        connection.commit()
-        connection.close()
+        execute_sql(address, "DELETE FROM owner")
 
         store._renew_leases()
         append_notice(timeline)
         await timeline.wait_written()
 
-        async with RunStore(path) as other:
+        async with RunStore(address) as other:
             with pytest.raises(RunHeld):
                 await other.claim_run("r")
 
@@ -462,13 +445,12 @@ async def test_a_process_in_another_pid_namespace_is_judged_by_its_lease_alone(t
     assert elsewhere.is_alive
 
 
-async def test_a_mailbox_message_waits_until_the_lease_accepts_messages(tmp_path: Path) -> None:
-    path = tmp_path / "s.db"
-    async with RunStore(path) as store:
+async def test_a_mailbox_message_waits_until_the_lease_accepts_messages(address: StoreAddress) -> None:
+    async with RunStore(address) as store:
         lease = store.begin_run("r")
         append_notice(timeline := Timeline("r", lease))
         await timeline.wait_written()
-        post_to_mailbox(path, "r", StopAsked())
+        post_to_mailbox(address, "r", StopAsked())
         store.deliver_mail(lease)
 
         received: list[MailboxMessage] = []
@@ -496,8 +478,8 @@ async def test_an_unreadable_mailbox_message_does_not_block_the_next(tmp_path: P
     assert [message.event for message in received] == [StopAsked()]
 
 
-async def test_a_closed_store_refuses_instead_of_waiting_for_ever(tmp_path: Path) -> None:
-    async with RunStore(tmp_path / "s.db") as store:
+async def test_a_closed_store_refuses_instead_of_waiting_for_ever(address: StoreAddress) -> None:
+    async with RunStore(address) as store:
         timeline = Timeline("r", store.begin_run("r"))
 
     with pytest.raises(StoreFailed, match="closed"):

@@ -10,11 +10,17 @@ import anyio
 import pytest
 
 from podium.store.worktree_ledger import Ledger, WorktreeRow
-from podium.values.store_address import find_local_folder
+from podium.values.store_address import StoreAddress, find_local_folder
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Ledger:
+def ledger(address: StoreAddress) -> Ledger:
+    return Ledger(address)
+
+
+@pytest.fixture
+def file_ledger(tmp_path: Path) -> Ledger:
+    """A ledger in a SQLite file that does not exist yet."""
     return Ledger(tmp_path / "home" / "podium.db")
 
 
@@ -66,19 +72,18 @@ async def test_worktrees_are_listed_by_repository_the_oldest_first(ledger: Ledge
     assert [one.branch for one in await ledger.list_worktrees()] == ["b", "a", "c"]
 
 
-async def test_looking_makes_no_store(ledger: Ledger) -> None:
-    assert await ledger.list_worktrees() == []
-    assert not find_local_folder(ledger.store).exists()
+async def test_looking_makes_no_store(file_ledger: Ledger) -> None:
+    assert await file_ledger.list_worktrees() == []
+    assert not find_local_folder(file_ledger.store).exists()
 
 
-async def test_one_process_at_a_time_holds_the_lock_and_a_killed_one_releases_it(ledger: Ledger) -> None:
+async def test_one_process_at_a_time_holds_the_lock_and_a_killed_one_releases_it(file_ledger: Ledger) -> None:
     code = f"""
 import anyio
 from pathlib import Path
-from podium.values.store_address import find_local_folder
 from podium.store.worktree_ledger import Ledger
 async def main():
-    async with Ledger(Path({str(ledger.store)!r})).hold_worktree_lock():
+    async with Ledger(Path({str(file_ledger.store)!r})).hold_worktree_lock():
         print("alone", flush=True)
         await anyio.sleep_forever()
 anyio.run(main)
@@ -87,10 +92,10 @@ anyio.run(main)
         assert process.stdout is not None
         assert process.stdout.readline() == "alone\n"
         with anyio.move_on_after(0.2) as scope:
-            async with ledger.hold_worktree_lock():
+            async with file_ledger.hold_worktree_lock():
                 pytest.fail("two were alone")
         process.kill()
 
     assert scope.cancelled_caught
-    async with ledger.hold_worktree_lock():
+    async with file_ledger.hold_worktree_lock():
         pass

@@ -12,6 +12,7 @@ from ..values.field_reader import FieldReader, Readers, read_budget, read_comman
 from ..values.hook_keys import read_hooks
 from ..values.located_yaml import MappingNode, ScalarNode, quote_text
 from ..values.mcp_server import NAME_RULE, VARIABLE, McpServer, is_server_name
+from ..values.store_address import is_postgres_url
 from ..workspace.worktrees.worktree_folder import must_be_folder_pattern
 from .model_role import Role
 from .settings_document import (
@@ -165,10 +166,10 @@ def read_providers(reader: FieldReader) -> dict[str, ProviderLimits]:
 
 
 def read_store(reader: FieldReader) -> str:
-    """Return `local` or a path. A URL may contain a password, so no message repeats it."""
+    """Return `local`, a path or a PostgreSQL URL. It may contain a password, so no message repeats it."""
     text = reader.read_secret().strip()
-    if not text or "://" in text:
-        reader.add_error("expected local or the path of a file; a store on a server is not supported")
+    if not text or ("://" in text and not is_postgres_url(text)):
+        reader.add_error("expected local, the path of a file or postgresql://…; other servers are not supported")
     return text
 
 

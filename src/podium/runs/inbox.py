@@ -18,7 +18,7 @@ from ..store.answering_clients import register_client
 from ..store.mailbox import post_to_mailbox
 from ..store.open_requests import OpenRequest, list_open_requests
 from ..store.reader import RunSummary, StoreReader
-from ..store.wakeup import WakeupSocket, ensure_socket_folder, send_wakeup
+from ..store.wakeup import open_wakeup, send_wakeup
 from ..store.worker_index import WorkerIndex
 from ..values.errors import Mistake
 from ..values.event import (
@@ -128,10 +128,9 @@ class WorkerRequestWatcher:
 
         Only a watcher of all workers counts as a client that can answer requests.
         """
-        folder = ensure_socket_folder(self._store)
-        wakeup = WakeupSocket(folder, "follower")
+        wakeup = open_wakeup(self._store, "follower")
         try:
-            send_wakeup(folder, "owner")
+            send_wakeup(self._store, "owner")
             with nullcontext() if self._sent_by else register_client(self._store):
                 while True:
                     wakeup.drain()

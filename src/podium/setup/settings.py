@@ -48,7 +48,7 @@ from ..values.errors import Mistake
 from ..values.hook import HookTable
 from ..values.limits import DEFAULT_TURN_LIMITS, TurnLimits, Unattended
 from ..values.mcp_server import McpServer
-from ..values.store_address import StoreAddress
+from ..values.store_address import StoreAddress, is_postgres_url, make_postgres_address
 
 Origin = Literal["default", "repository file", "confirmed server", "user file", "environment", "local model", "flag"]
 
@@ -128,7 +128,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         values: dict[str, Any] = {name: getattr(said, name) for name in said.__struct_fields__}
         values = {name: value for name, value in values.items() if value is not None}
         values |= {
-            "store": _choose_store_path(said.store, home, repo, sources),
+            "store": _choose_store(said.store, home, repo, sources),
             "narrowing": structs.replace(files.repo.permissions, allow=()),
             "proposed": files.proposed,
             "notices": tuple(str(finding) for finding in files.diagnostics),
@@ -235,8 +235,11 @@ def _read_environment(environ: Mapping[str, str]) -> SettingsDocument:
     mode, store = environ.get("PODIUM_PERMISSION_MODE") or None, environ.get("PODIUM_STORE") or None
     if mode is not None and mode not in MODES:
         raise Mistake(f"PODIUM_PERMISSION_MODE is {mode!r}, which is not a mode; available: {', '.join(MODES)}")
-    if store is not None and "://" in store:
-        raise Mistake("PODIUM_STORE is a server address, which is not supported; use local or the path of a file")
+    if store is not None and "://" in store and not is_postgres_url(store):
+        raise Mistake(
+            "PODIUM_STORE is the address of a server that is not supported; use local, the path of a file or "
+            "postgresql://…"
+        )
     return SettingsDocument(model=environ.get("PODIUM_MODEL") or None, permission_mode=mode, store=store)
 
 
@@ -263,9 +266,11 @@ def _detect_model(environ: Mapping[str, str], home: Path) -> tuple[str, Origin] 
     return f"{LOCAL}:{installed.name}", "local model"
 
 
-def _choose_store_path(named: str | None, home: Path, repo: Path | None, sources: Mapping[str, Origin]) -> Path:
+def _choose_store(named: str | None, home: Path, repo: Path | None, sources: Mapping[str, Origin]) -> StoreAddress:
     if named is None:
         return home / "podium.db"
+    if is_postgres_url(named):
+        return make_postgres_address(named, home)
     if named == "local":
         return (repo or find_repo(Path.cwd(), home=home)).absolute() / ".podium" / "podium.db"
     base = home if sources["store"] == "user file" else Path()

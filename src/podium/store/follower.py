@@ -10,7 +10,7 @@ from anyio import to_thread, wait_readable
 from ..values.event import Entry, RunEnded, RunPaused, decode_entry
 from ..values.store_address import StoreAddress
 from .reader import StoreReader
-from .wakeup import WakeupSocket, ensure_socket_folder, send_wakeup
+from .wakeup import open_wakeup, send_wakeup
 
 PAGE = 1000
 
@@ -31,9 +31,8 @@ class Follower:
         self._reader = StoreReader(path)
         # The socket is bound before the first read. A woken owner finds new sockets and wakes them,
         # which makes this follower read the entries that were written in the meantime.
-        folder = ensure_socket_folder(path)
-        self._wakeup = WakeupSocket(folder, "follower")
-        send_wakeup(folder, "owner")
+        self._wakeup = open_wakeup(path, "follower")
+        send_wakeup(path, "owner")
 
     def __enter__(self) -> Follower:
         return self

@@ -29,7 +29,7 @@ from ..values.store_address import StoreAddress
 from .attachment_rows import insert_attachments
 from .sql_connection import SqlConnection
 from .store_connection import open_connection, translate_errors
-from .wakeup import ensure_socket_folder, send_wakeup
+from .wakeup import send_wakeup
 
 MailboxEvent = (
     StopAsked | PauseAsked | BudgetChanged | MemberChanged | MessageReceived | PermissionAnswered | QuestionAnswered
@@ -70,7 +70,7 @@ def post_to_mailbox(
             connection.execute("COMMIT")
     finally:
         connection.close()
-    send_wakeup(ensure_socket_folder(path), "owner")
+    send_wakeup(path, "owner")
     return posted == 1
 
 

@@ -11,8 +11,9 @@ import os
 import secrets
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import closing, suppress
+from pathlib import Path
 from types import TracebackType
 
 from anyio import CancelScope, to_thread
@@ -26,10 +27,10 @@ from .decision_rows import select_decision_entries
 from .mailbox import MailboxMessage, find_runs_with_mail, read_mailbox
 from .reader import StoreReader
 from .run_leases import LEASE_SECONDS, build_lease_renewal, register_owner, take_over_run
-from .sql_connection import Statement
+from .sql_connection import SqlConnection, Statement
 from .store_connection import open_committer, open_connection, translate_errors
 from .store_write import Write
-from .wakeup import WakeupSender, WakeupSocket, ensure_socket_folder
+from .wakeup import open_follower_wakeups, open_wakeup
 from .writer import Batch, StoreWriter
 
 FEW_RUNS = 8
@@ -82,14 +83,15 @@ class RunStore:
         self._owner = secrets.token_hex(8)
         self._leases: dict[str, RunLease] = {}
         self._claiming: set[str] = set()
+        self._is_reading_mail = False
+        self._is_mail_due = False
 
     async def __aenter__(self) -> RunStore:
         self._connection = open_connection(self.path, create=True)
         with translate_errors(self.path):
             register_owner(self._connection, self._owner)
-        folder = ensure_socket_folder(self.path)
-        self._wakeup = WakeupSocket(folder, "owner")
-        self._follower_wakeups = WakeupSender(folder, "follower")
+        self._wakeup = open_wakeup(self.path, "owner")
+        self._follower_wakeups = open_follower_wakeups(self.path)
         self.writer = StoreWriter(
             open_committer(self.path), on_written=self._follower_wakeups.wake_all, fault=self._fault
         )
@@ -190,10 +192,7 @@ class RunStore:
         """Deliver the messages in a run's mailbox."""
         with translate_errors(self.path):
             waiting = read_mailbox(self._connection, lease.run, lease.last_message)
-        for message in waiting:
-            if lease.deliver is not None:
-                lease.deliver(message)
-                lease.last_message = message.id
+        self._deliver(waiting)
 
     def _on_wakeup(self) -> None:
         self._wakeup.drain()
@@ -204,7 +203,35 @@ class RunStore:
 
     def _deliver_all_mail(self) -> None:
         # Messages that cannot be delivered now stay in the mailbox for the run's next owner.
-        with suppress(PodiumError), translate_errors(self.path):
-            for run in find_runs_with_mail(self._connection):
-                if run in self._leases:
-                    self.deliver_mail(self._leases[run])
+        if isinstance(self.path, Path):
+            with suppress(PodiumError):
+                self._deliver(self._read_all_mail(self._connection))
+        elif self._is_reading_mail:
+            self._is_mail_due = True
+        else:
+            # The event loop does not wait for a server, which may be far away or not there.
+            self._is_reading_mail, self._is_mail_due = True, False
+            self._loop.run_in_executor(None, self._read_all_mail).add_done_callback(self._on_mail_read)
+
+    def _on_mail_read(self, reading: asyncio.Future[list[MailboxMessage]]) -> None:
+        self._is_reading_mail = False
+        if not reading.cancelled() and reading.exception() is None:
+            self._deliver(reading.result())
+        if self._is_mail_due:
+            self._deliver_all_mail()
+
+    def _read_all_mail(self, connection: SqlConnection | None = None) -> list[MailboxMessage]:
+        """Return the messages in the mailboxes of all runs of this process that were not delivered yet."""
+        if connection is None:
+            with closing(open_connection(self.path, create=False)) as own:
+                return self._read_all_mail(own)
+        with translate_errors(self.path):
+            leases = [self._leases[run] for run in find_runs_with_mail(connection) if run in self._leases]
+            return [one for lease in leases for one in read_mailbox(connection, lease.run, lease.last_message)]
+
+    def _deliver(self, messages: Iterable[MailboxMessage]) -> None:
+        for message in messages:
+            lease = self._leases.get(message.run)
+            if lease is not None and lease.deliver is not None and message.id > lease.last_message:
+                lease.deliver(message)
+                lease.last_message = message.id

@@ -5,6 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from pathlib import Path
 
+from ..values.errors import StoreFailed
 from ..values.store_address import StoreAddress
 from .sql_connection import SqlConnection
 from .sqlite.commit import SqliteCommitter
@@ -15,10 +16,15 @@ from .store_write import Committer
 def open_connection(store: StoreAddress, *, create: bool) -> SqlConnection:
     """Open a connection to a store, and migrate the store if needed.
 
-    If there is no store, it is created. Without `create`, StoreFailed is raised instead.
+    If there is no store, it is created. Without `create`, StoreFailed is raised instead, except for a PostgreSQL
+    database, which exists before.
     """
-    assert isinstance(store, Path)
-    return open_sqlite(store, create=create)
+    if isinstance(store, Path):
+        return open_sqlite(store, create=create)
+    _require_psycopg()
+    from .postgres.connection import PostgresConnection  # imported here for start-up time
+
+    return PostgresConnection(store)
 
 
 def open_for_reading(store: StoreAddress) -> SqlConnection:
@@ -26,17 +32,34 @@ def open_for_reading(store: StoreAddress) -> SqlConnection:
 
     Raise StoreFailed if there is no store, and StoreCorrupt if the store has lost its content.
     """
-    assert isinstance(store, Path)
-    return open_sqlite_for_reading(store)
+    return open_sqlite_for_reading(store) if isinstance(store, Path) else open_connection(store, create=False)
 
 
 def open_committer(store: StoreAddress) -> Committer:
     """Open the part of a store that commits the writes of this process, and create the store if there is none."""
-    assert isinstance(store, Path)
-    return SqliteCommitter(store)
+    if isinstance(store, Path):
+        return SqliteCommitter(store)
+    _require_psycopg()
+    from .postgres.commit import PostgresCommitter  # imported here for start-up time
+
+    return PostgresCommitter(store)
 
 
 def translate_errors(store: StoreAddress) -> AbstractContextManager[None]:
     """Translate the errors of the store's database into LeaseLost, StoreCorrupt and StoreFailed."""
-    assert isinstance(store, Path)
-    return translate_sqlite_errors(store)
+    if isinstance(store, Path):
+        return translate_sqlite_errors(store)
+    from .postgres.connection import translate_postgres_errors  # imported here for start-up time
+
+    return translate_postgres_errors(store)
+
+
+def _require_psycopg() -> None:
+    """Raise StoreFailed if the packages for PostgreSQL are not installed."""
+    try:
+        import psycopg  # noqa: F401 - imported here because it is an extra
+    except ImportError as error:
+        raise StoreFailed(
+            "a PostgreSQL store needs the packages of podium[fleet]; install them with "
+            "uv tool install 'podium[fleet]', pipx install 'podium[fleet]' or pip install 'podium[fleet]'"
+        ) from error

@@ -1,4 +1,4 @@
-"""Lock a store for tasks that only one process can do at a time. Each lock is a file on this machine."""
+"""Lock a store for tasks that only one process can do at a time, with a file on this machine or in PostgreSQL."""
 
 from __future__ import annotations
 
@@ -6,19 +6,58 @@ import fcntl
 import os
 import time
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from pathlib import Path
 
-from anyio import sleep
+from anyio import sleep, to_thread
 
 from ..values.errors import StoreFailed
 from ..values.store_address import StoreAddress, make_local_path
-from .sql_connection import LOCK_SECONDS
+from .sql_connection import LOCK_SECONDS, SqlConnection
+from .store_connection import open_connection, translate_errors
+
+MOST_SECONDS = 20 * LOCK_SECONDS
+"""How long a process waits for a lock."""
+
+
+@asynccontextmanager
+async def hold_store_lock(store: StoreAddress, what: str, *, doing: str) -> AsyncIterator[None]:
+    """Hold the lock `what` of a store until the block ends, against all processes on all machines that use the store.
+
+    Raise StoreFailed if another process holds it for too long; `doing` describes that process's work in the message.
+    """
+    if isinstance(store, Path):
+        async with hold_lock(store, what, doing=doing):
+            yield
+        return
+    connection = await to_thread.run_sync(partial(open_connection, store, create=True))
+    try:
+        await _acquire_advisory_lock(connection, store, what, doing)
+        yield
+    finally:
+        # A connection that ends releases its locks, so nothing is left to do if this fails.
+        with suppress(StoreFailed), translate_errors(store):
+            connection.execute("SELECT pg_advisory_unlock(hashtextextended(?, 0))", (what,))
+        connection.close()
+
+
+async def _acquire_advisory_lock(connection: SqlConnection, store: StoreAddress, what: str, doing: str) -> None:
+    def try_to_lock() -> bool:
+        with translate_errors(store):
+            query = "SELECT pg_try_advisory_lock(hashtextextended(?, 0))"
+            return bool(connection.execute(query, (what,)).fetchone()[0])
+
+    give_up = time.monotonic() + MOST_SECONDS
+    while not await to_thread.run_sync(try_to_lock):
+        if time.monotonic() > give_up:
+            raise StoreFailed(f"another process has been {doing} for too long in {store}; end that process")
+        await sleep(0.02)
 
 
 @asynccontextmanager
 async def hold_lock(store: StoreAddress, what: str, *, doing: str) -> AsyncIterator[int]:
-    """Hold the lock `what` until the block ends, and yield its descriptor.
+    """Hold the lock `what` on this machine until the block ends, and yield its descriptor.
 
     Raise StoreFailed if another process holds it for too long; `doing` describes that process's work in the message.
     """
@@ -36,7 +75,7 @@ async def hold_lock(store: StoreAddress, what: str, *, doing: str) -> AsyncItera
 
 
 async def _acquire_lock(lock: int, name: Path, doing: str) -> None:
-    give_up = time.monotonic() + 20 * LOCK_SECONDS
+    give_up = time.monotonic() + MOST_SECONDS
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)

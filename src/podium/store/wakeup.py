@@ -1,10 +1,10 @@
-"""Notify other processes immediately, through wakeup sockets, that the store has new data.
+"""Notify other processes immediately that the store has new data.
 
-A waiting process binds a datagram socket in a private directory; a writing process sends a datagram to every
-socket there. The datagram carries no information: the receiver reads the store. There are three kinds of sockets:
-owners of runs wait for mailbox messages, followers wait for entries, and clients' sockets only show that
-someone can answer requests. Followers and clients wake the owners when they start, so that owners know about
-them without listing the directory for every entry.
+PostgreSQL has notifications for that; for a SQLite store there are wakeup sockets. A waiting process binds a datagram
+socket in a private directory; a writing process sends a datagram to every socket there. The datagram carries no
+information: the receiver reads the store. There are three kinds of sockets: owners of runs wait for mailbox messages,
+followers wait for entries, and clients' sockets only show that someone can answer requests. Followers and clients wake
+the owners when they start, so that owners know about them without listing the directory for every entry.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import stat
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 from ..values.errors import StoreFailed
 from ..values.store_address import StoreAddress, make_local_path
@@ -25,6 +25,73 @@ LONGEST_FOLDER = 70
 """The maximum length of a directory's path in bytes: socket paths are limited to 107, and file names need up to 34."""
 
 WaiterKind = Literal["owner", "follower", "client"]
+
+
+class Wakeup(Protocol):
+    """Becomes readable when another process sends a wakeup."""
+
+    def fileno(self) -> int: ...
+
+    def wake(self) -> None:
+        """Wake this process itself."""
+        ...
+
+    def drain(self) -> None:
+        """Discard all received wakeups."""
+        ...
+
+    def close(self) -> None: ...
+
+
+def open_wakeup(store: StoreAddress, kind: WaiterKind) -> Wakeup:
+    """Receive the wakeups of one kind from now on."""
+    if isinstance(store, Path):
+        return WakeupSocket(ensure_socket_folder(store), kind)
+    from .postgres.notifications import PostgresWakeup  # imported here for start-up time
+
+    return PostgresWakeup(store, kind)
+
+
+def send_wakeup(store: StoreAddress, kind: WaiterKind) -> None:
+    """Wake everyone who receives the wakeups of one kind now."""
+    if isinstance(store, Path):
+        sender = WakeupSender(ensure_socket_folder(store), kind)
+        sender.wake_all()
+        sender.close()
+        return
+    from .postgres.notifications import notify  # imported here for start-up time
+
+    notify(store, kind)
+
+
+class FollowerWakeups(Protocol):
+    """Wakes followers when entries were committed."""
+
+    def find_sockets(self) -> None:
+        """Look for followers again."""
+        ...
+
+    def wake_all(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def open_follower_wakeups(store: StoreAddress) -> FollowerWakeups:
+    """Return what wakes the followers of a store when this process has committed entries."""
+    return WakeupSender(ensure_socket_folder(store), "follower") if isinstance(store, Path) else _NoWakeups()
+
+
+class _NoWakeups:
+    """Does nothing: the transaction that commits entries to a PostgreSQL store notifies the followers itself."""
+
+    def find_sockets(self) -> None:
+        pass
+
+    def wake_all(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
 
 
 class WakeupSocket:
@@ -91,13 +158,6 @@ class WakeupSender:
 
     def close(self) -> None:
         self._socket.close()
-
-
-def send_wakeup(folder: Path, kind: WaiterKind) -> None:
-    """Wake every existing socket of one kind."""
-    sender = WakeupSender(folder, kind)
-    sender.wake_all()
-    sender.close()
 
 
 def ensure_socket_folder(store: StoreAddress) -> Path:

@@ -14,7 +14,7 @@ from ..values.store_address import StoreAddress
 from ..values.worker_task import WorkerTask
 from .sql_connection import Statement
 from .store_connection import open_connection, open_for_reading, translate_errors
-from .store_lock import hold_lock
+from .store_lock import hold_store_lock
 
 STOP = b'{"type":"stop_asked"'
 
@@ -48,7 +48,7 @@ class WorkerIndex:
     @asynccontextmanager
     async def hold_delegation_lock(self) -> AsyncIterator[None]:
         """Prevent other processes from starting workers in this store until the block ends."""
-        async with hold_lock(self._store, "hiring", doing="starting workers"):
+        async with hold_store_lock(self._store, "hiring", doing="starting workers"):
             yield
 
     def list_open(self) -> list[WorkerRow]:

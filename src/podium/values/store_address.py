@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +25,7 @@ class PostgresAddress:
 
     def __str__(self) -> str:
         without_password = re.sub(r"(?<=://)([^/?#@:]*):[^/?#]*@", r"\1@", self.url)
-        return re.sub(r"([?&]password=)[^&#]*", r"\1***", without_password)
+        return re.sub(r"([?&](?:ssl)?password=)[^&#]*", r"\1***", without_password)
 
     __repr__ = __str__
 
@@ -34,6 +35,17 @@ if TYPE_CHECKING:
 else:
     # msgspec reads the annotations of structs, and supports no union of types that it does not know.
     StoreAddress = Any
+
+
+def is_postgres_url(text: str) -> bool:
+    """Return whether a text is the URL of a PostgreSQL database."""
+    return text.startswith(("postgresql://", "postgres://"))
+
+
+def make_postgres_address(url: str, home: Path) -> PostgresAddress:
+    """Return the address of a database, with a folder in the home folder that processes of the same store share."""
+    without_password = str(PostgresAddress(url, home))
+    return PostgresAddress(url, home / "stores" / sha256(without_password.encode()).hexdigest()[:12])
 
 
 def make_local_path(store: StoreAddress, name: str) -> Path:

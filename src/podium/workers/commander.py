@@ -24,7 +24,7 @@ from ..engines.model.providers import KEY_NAMES
 from ..runs.notifier import Notifier, open_notifier
 from ..runs.run_launcher import RunLauncher
 from ..store.reader import StoreReader
-from ..store.wakeup import WakeupSocket, ensure_socket_folder, send_wakeup
+from ..store.wakeup import Wakeup, open_wakeup, send_wakeup
 from ..store.worker_index import WorkerIndex
 from ..values.errors import OutsideFailed, PodiumError, RunHeld, RunOver
 from ..values.plain_text import escape_unprintable
@@ -89,7 +89,7 @@ class Commander:
         """Run workers until there is no more work. Raise SocketInUse if another commander is running."""
         self._logs.make_folder()
         with bind_socket(self._socket) as listener:
-            wakeup = WakeupSocket(ensure_socket_folder(self._store), "owner")
+            wakeup = open_wakeup(self._store, "owner")
             self._key_receiver.open()
             if self._delivery_run:
                 finish_delivery(self._store, self._delivery_run)
@@ -116,9 +116,9 @@ class Commander:
                 wakeup.close()
                 # Killed processes leave their wakeup sockets behind; sending a wakeup removes them.
                 for kind in ("owner", "follower"):
-                    send_wakeup(ensure_socket_folder(self._store), kind)
+                    send_wakeup(self._store, kind)
 
-    async def _schedule_until_done(self, wakeup: WakeupSocket, group: TaskGroup) -> None:
+    async def _schedule_until_done(self, wakeup: Wakeup, group: TaskGroup) -> None:
         while True:
             wakeup.drain()
             self._request_answers.deadlines.recheck()
@@ -154,7 +154,7 @@ class Commander:
 
     # One worker
 
-    async def _supervise_worker(self, worker: ActiveWorker, wakeup: WakeupSocket) -> None:
+    async def _supervise_worker(self, worker: ActiveWorker, wakeup: Wakeup) -> None:
         """Run a worker until it ends, restart it if it crashes, and then notify the user and clean up."""
         try:
             await self._run_isolated(worker)

@@ -19,7 +19,7 @@ from ..runs.run_launcher import RunLauncher
 from ..runs.run_options import RunOptions
 from ..setup.settings import Settings
 from ..store.reader import RunSummary, StoreReader
-from ..store.wakeup import ensure_socket_folder, send_wakeup
+from ..store.wakeup import send_wakeup
 from ..store.worker_index import WorkerIndex
 from ..store.worktree_ledger import Ledger
 from ..values.agent import Agent
@@ -137,7 +137,7 @@ async def enqueue_worker_run(
     with CancelScope(shield=True):
         await to_thread.run_sync(send_keys, store, created.id, launcher.provider_variables)
         await created.release()
-    send_wakeup(ensure_socket_folder(store), "owner")
+    send_wakeup(store, "owner")
     return created.id
 
 

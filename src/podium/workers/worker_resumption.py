@@ -10,7 +10,7 @@ from ..core.timeline import Timeline
 from ..setup.preflight import require_not_ended
 from ..setup.settings import Settings
 from ..store.run_store import RunStore
-from ..store.wakeup import ensure_socket_folder, send_wakeup
+from ..store.wakeup import send_wakeup
 from ..values.errors import Mistake
 from ..values.event import RunResumed, decode_entry
 from ..values.store_address import StoreAddress
@@ -29,7 +29,7 @@ async def resume_workers(settings: Settings, workers: Iterable[WorkerState]) -> 
     if paused := [worker.run for worker in selected if worker.state == "paused"]:
         await mark_runs_resumed(settings.store, paused)
     if selected:
-        send_wakeup(ensure_socket_folder(settings.store), "owner")  # wake a commander that is already running
+        send_wakeup(settings.store, "owner")  # wake a commander that is already running
         start_commander(settings)
     return selected
 

@@ -19,7 +19,7 @@ from textual.widgets.option_list import Option
 from ...core.open_requests import Answered
 from ...runs.overview import Overview, OverviewReader, RunStatus
 from ...store.open_requests import OpenRequest
-from ...store.wakeup import WakeupSocket, ensure_socket_folder
+from ...store.wakeup import open_wakeup
 from ...values.errors import Mistake
 from ...values.event import PermissionAsked, QuestionAsked
 from ...values.plain_text import format_count
@@ -111,7 +111,7 @@ class StatusScreen(App[None]):
 
     async def _follow_store(self) -> None:
         """Refresh the overview whenever a process has written to the store."""
-        wakeup = WakeupSocket(ensure_socket_folder(self._store), "follower")
+        wakeup = open_wakeup(self._store, "follower")
         try:
             while True:
                 await wait_readable(wakeup)

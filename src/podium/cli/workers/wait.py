@@ -12,7 +12,7 @@ from anyio import current_time, move_on_after, to_thread, wait_readable
 from ...runs.worker_lookup import RepoContext, worker_fields
 from ...setup.settings import Settings
 from ...store.reader import StoreReader
-from ...store.wakeup import WakeupSocket, ensure_socket_folder, send_wakeup
+from ...store.wakeup import open_wakeup, send_wakeup
 from ...store.worker_index import WorkerIndex
 from ...values.errors import OutsideFailed
 from ...values.event import SCHEMA, decode_entry
@@ -107,10 +107,9 @@ class WorkerWaiter:
 
     async def wait_until_over(self, timeout: float | None) -> bool:
         """Wait until the workers have ended or can make no more progress. Return whether the timeout expired first."""
-        folder = ensure_socket_folder(self._store)
-        wakeup = WakeupSocket(folder, "follower")
+        wakeup = open_wakeup(self._store, "follower")
         try:
-            send_wakeup(folder, "owner")  # from now on, the processes that work on runs send wakeups
+            send_wakeup(self._store, "owner")  # from now on, the processes that work on runs send wakeups
             self._states = await to_thread.run_sync(self._load_states)  # at least once, however short the timeout
             with move_on_after(timeout) as limit:
                 while True:

@@ -14,7 +14,7 @@ from collections import deque
 from anyio import sleep, to_thread, wait_readable
 
 from ...store.entry_feed import EntryFeed, FeedRow
-from ...store.wakeup import WakeupSocket, ensure_socket_folder, send_wakeup
+from ...store.wakeup import open_wakeup, send_wakeup
 from ...values.store_address import StoreAddress
 
 PAGE = 1000
@@ -49,11 +49,10 @@ class EntryHub:
 
     async def follow_store(self) -> None:
         """Read new entries at every wakeup, until cancelled."""
-        folder = ensure_socket_folder(self._store)
-        wakeup = WakeupSocket(folder, "follower")
+        wakeup = open_wakeup(self._store, "follower")
         feed: EntryFeed | None = None
         try:
-            send_wakeup(folder, "owner")
+            send_wakeup(self._store, "owner")
             while True:
                 wakeup.drain()
                 if feed is None and self._store.exists():

@@ -1,0 +1,1 @@
+"""Keep a store in a PostgreSQL database."""

@@ -1,0 +1,145 @@
+"""Commit batches of writes to a PostgreSQL store.
+
+A batch is one round trip to the server, and waits for its disk. If the connection is lost, it is not known whether the
+batch was committed, so the committer looks for it before it sends the batch again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import psycopg
+
+from ...core.journal_rows import JournalRow
+from ...values.store_address import PostgresAddress
+from ..sql_connection import Statement
+from ..store_write import Write
+from .connection import AWAY_SECONDS, RETRY_SECONDS, connect, explain_error, is_server_away, translate_query
+
+APPEND = b"SELECT append_entries(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
+REQUIRE = b"SELECT require_leases(%s, %s)"
+WAKE_FOLLOWERS = b"SELECT set_config('synchronous_commit', 'off', TRUE), pg_notify('podium_follower', '')"
+"""Wakes the followers after the commit. It is a transaction of its own, because all transactions that notify wait for
+each other; nothing is lost with it, because followers also look once a second."""
+
+
+class PostgresCommitter:
+    """Commits batches on a connection of its own, in the writer's thread."""
+
+    def __init__(self, store: PostgresAddress) -> None:
+        self._store = store
+        self._connection = self._connect()
+        self._give_up: float | None = None
+        """When to stop waiting for a server that is away; None while it is there."""
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def try_commit_at_once(self, writes: Sequence[Write]) -> bool:
+        """Return False: a round trip to the server would stop the event loop."""
+        return False
+
+    def commit(self, writes: Sequence[Write]) -> None:
+        """Commit writes in one transaction. Wait for a server that is away, as long as a lease lasts."""
+        batch = _Batch(writes)
+        is_in_doubt = False
+        while True:
+            try:
+                if self._connection.closed:
+                    self._connection = self._connect()
+                if not (is_in_doubt and batch.is_committed(self._connection)):
+                    batch.send(self._connection)
+            except psycopg.errors.UniqueViolation as error:
+                # The first attempt may have been committed while the second one was on its way.
+                if not (is_in_doubt and batch.is_committed(self._connection)):
+                    raise explain_error(self._store, error) from error
+            except psycopg.Error as error:
+                if not self._connection.broken and not is_server_away(error):
+                    raise explain_error(self._store, error) from error
+                self._connection.close()
+                is_in_doubt = True
+                self._wait_before_retry(error)
+                continue
+            self._give_up = None
+            return
+
+    def _connect(self) -> psycopg.Connection:
+        return connect(self._store)
+
+    def _wait_before_retry(self, error: psycopg.Error) -> None:
+        """Wait a moment, or raise StoreFailed if the server has been away for too long."""
+        now = time.monotonic()
+        if self._give_up is None:
+            self._give_up = now + AWAY_SECONDS
+        if now > self._give_up:
+            raise explain_error(self._store, error) from error
+        time.sleep(RETRY_SECONDS)
+
+
+class _Batch:
+    """Writes, sorted into the parts of one transaction."""
+
+    def __init__(self, writes: Sequence[Write]) -> None:
+        self._before: list[Statement] = []
+        self._after: list[Statement] = []
+        self._rows: list[JournalRow] = []
+        self._held: set[tuple[str, int]] = set()
+        new: set[tuple[str, int]] = set()
+        self._new_runs: list[tuple[Any, ...]] = []
+        self._is_durable = False
+        for holder, first, row, last, is_full in writes:
+            if holder is not None:
+                (self._held if first is None else new).add((holder.run, holder.epoch))
+                if first is not None:
+                    self._new_runs.append(first[1])
+            if first is not None:
+                self._before.append(first)
+            if row is not None:
+                self._rows.append(row)
+            if last is not None:
+                self._after.append(last)
+            self._is_durable = self._is_durable or is_full
+        # Runs that this transaction creates need no check: this process owns them, or creating them failed.
+        self._held -= new
+
+    def send(self, connection: psycopg.Connection) -> None:
+        """Write everything in one transaction and one round trip."""
+        try:
+            with connection.pipeline():
+                connection.execute(b"BEGIN")
+                if not self._is_durable:
+                    # Survives a crash of the server, but does not wait for its replicas.
+                    connection.execute(b"SET LOCAL synchronous_commit = local")
+                for sql, values in self._before:
+                    connection.execute(translate_query(sql), values)
+                held = [list(column) for column in zip(*self._held, strict=True)] or [[], []]
+                if self._rows:
+                    connection.execute(APPEND, [*held, *map(list, zip(*self._rows, strict=True))], binary=True)
+                elif self._held:
+                    connection.execute(REQUIRE, held)
+                for sql, values in self._after:
+                    connection.execute(translate_query(sql), values)
+                connection.execute(b"COMMIT")
+                if self._rows:
+                    connection.execute(WAKE_FOLLOWERS)
+        except psycopg.Error:
+            if not connection.broken and not connection.closed:
+                connection.rollback()
+            raise
+
+    def is_committed(self, connection: psycopg.Connection) -> bool:
+        """Return whether an earlier attempt was committed.
+
+        Only entries and new runs are looked for: all other statements of a batch can be repeated.
+        """
+        if self._rows:
+            last = self._rows[-1]
+            sql = b"SELECT 1 FROM entry WHERE run = %s AND seq = %s AND hash = %s"
+            values: tuple[Any, ...] = (last.run, last.seq, last.hash)
+        elif self._new_runs:
+            sql, values = b"SELECT 1 FROM run WHERE id = %s AND created = %s AND owner = %s", self._new_runs[-1]
+        else:
+            return False
+        return connection.execute(sql, values).fetchone() is not None

@@ -1,0 +1,222 @@
+"""Connect to a PostgreSQL store.
+
+A connection is taken from the idle connections of this process, if there is one, and goes back to them when it is
+closed. A process that has been connected waits for a server that is away, because servers are restarted.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import socket
+import threading
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import cache
+from typing import Any, ClassVar
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.types.numeric import Int2Dumper
+
+from ...values.errors import LeaseLost, StoreFailed
+from ...values.store_address import PostgresAddress
+from ..sql_connection import LOCK_SECONDS
+from .login import build_connection_options
+from .schema import SCHEMA, require_current_schema
+
+AWAY_SECONDS = 30.0
+"""How long a process that has been connected waits for a server that is away: as long as a lease."""
+RETRY_SECONDS = 0.1
+MOST_IDLE = 4
+
+_idle: dict[tuple[int, PostgresAddress], list[psycopg.Connection]] = {}
+"""The idle connections, for each process and store. A forked process must not use the connections of its parent."""
+_known: set[PostgresAddress] = set()
+"""The stores to which this process has been connected."""
+_lock = threading.Lock()
+
+
+class PostgresConnection:
+    """A connection to a PostgreSQL store, for the queries that all stores share.
+
+    A query outside a transaction is repeated on a new connection if the server has closed this one.
+    """
+
+    entry_order: ClassVar[tuple[str, ...]] = ("tx", "number")
+    settled_entries: ClassVar[str] = "tx < pg_snapshot_xmin(pg_current_snapshot())::text::bigint"
+    decision_entries: ClassVar[str] = "entry"
+
+    def __init__(self, store: PostgresAddress) -> None:
+        self._store = store
+        self._connection = take_connection(store)
+        self._has_lock_timeout = False
+        self._has_temporary_tables = False
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
+
+    def execute(self, sql: str, values: Sequence[Any] = (), /) -> psycopg.Cursor[Any]:
+        is_repeatable = sql.startswith("SELECT") and not self.in_transaction
+        try:
+            return self._connection.execute(translate_query(sql), values, binary=True)
+        except psycopg.OperationalError:
+            if not is_repeatable or not self._connection.broken or self._has_temporary_tables:
+                raise
+        self._connection = take_connection(self._store)
+        return self._connection.execute(translate_query(sql), values, binary=True)
+
+    def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> None:
+        with self._connection.cursor() as cursor:
+            cursor.executemany(translate_query(sql), list(rows))
+
+    def close(self) -> None:
+        """Give the connection back, unless its state differs from that of a new one."""
+        if self._has_temporary_tables or self.in_transaction:
+            self._connection.close()
+            return
+        if self._has_lock_timeout:
+            with suppress(psycopg.Error):
+                self._connection.execute("RESET lock_timeout")
+        keep_connection(self._store, self._connection)
+
+    def begin_read(self) -> None:
+        self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+
+    def begin_write(self, lock: str) -> None:
+        self.execute("BEGIN")
+        self.execute("SELECT pg_advisory_xact_lock(hashtextextended(?, 0))", (f"{SCHEMA} {lock}",))
+
+    def set_durable(self, is_durable: bool) -> None:
+        """Do nothing: every transaction waits for the disk, because a server that crashes loses all others."""
+
+    def set_lock_timeout(self, seconds: float) -> None:
+        self._has_lock_timeout = True
+        self.execute(f"SET lock_timeout = {1000 * seconds:.0f}")
+
+    def read_last_group_id(self) -> int:
+        [(last,)] = self.execute("SELECT id FROM last_group")
+        return int(last)
+
+    def create_temporary_copies(self, *tables: str) -> None:
+        self._has_temporary_tables = True
+        for table in tables:
+            self.execute(f"CREATE TEMP TABLE {table} (LIKE {SCHEMA}.{table} INCLUDING ALL)")
+
+
+@cache
+def translate_query(sql: str) -> bytes:
+    """Return a query with psycopg's marks for values instead of question marks."""
+    return sql.replace("%", "%%").replace("?", "%s").encode()
+
+
+def take_connection(store: PostgresAddress) -> psycopg.Connection:
+    """Return an idle connection of this process, or a new one. Raise StoreFailed if the server is away for too long."""
+    while True:
+        with _lock:
+            idle = _idle.get((os.getpid(), store))
+            connection = idle.pop() if idle else None
+        if connection is None:
+            return wait_for_connection(store)
+        # An idle connection has nothing to read, unless the server has closed it.
+        if not connection.closed and not select.select([connection.pgconn.socket], [], [], 0)[0]:
+            return connection
+        connection.close()
+
+
+def keep_connection(store: PostgresAddress, connection: psycopg.Connection) -> None:
+    """Keep a connection for the next one who needs it, or close it if there are enough."""
+    with _lock:
+        idle = _idle.setdefault((os.getpid(), store), [])
+        if not connection.closed and len(idle) < MOST_IDLE:
+            idle.append(connection)
+            return
+    connection.close()
+
+
+def wait_for_connection(store: PostgresAddress) -> psycopg.Connection:
+    """Connect to a store. If this process has been connected, wait for a server that is away."""
+    give_up = time.monotonic() + (AWAY_SECONDS if store in _known else 0)
+    while True:
+        try:
+            return connect(store)
+        except psycopg.OperationalError as error:
+            if time.monotonic() > give_up or not is_server_away(error):
+                raise explain_error(store, error) from error
+            time.sleep(RETRY_SECONDS)
+
+
+def connect(store: PostgresAddress) -> psycopg.Connection:
+    """Connect to a store once, and create or migrate its schema if needed."""
+    connection = psycopg.connect(
+        store.url,
+        autocommit=True,
+        **build_connection_options(
+            store,
+            {
+                "search_path": SCHEMA,
+                "synchronous_commit": "on",
+                "lock_timeout": f"{LOCK_SECONDS:.0f}s",
+                "podium.host": socket.gethostname(),
+            },
+        ),
+    )
+    try:
+        connection.adapters.register_dumper(bool, _FlagDumper)
+        require_current_schema(connection, store)
+    except BaseException:
+        connection.close()
+        raise
+    _known.add(store)
+    return connection
+
+
+class _FlagDumper(Int2Dumper):
+    """Writes True and False as 1 and 0, since flags are numbers in SQLite."""
+
+    def dump(self, obj: Any) -> bytes:
+        return b"1" if obj else b"0"
+
+
+def is_server_away(error: psycopg.Error) -> bool:
+    """Return whether a connection failed because the server does not run, is starting or has closed the connection."""
+    # Errors of the connection itself, like a wrong password, have an SQLSTATE only if the server has answered.
+    return (error.sqlstate is None and "password" not in str(error)) or error.sqlstate in ("57P01", "57P02", "57P03")
+
+
+@contextmanager
+def translate_postgres_errors(store: PostgresAddress) -> Iterator[None]:
+    """Translate PostgreSQL's errors into LeaseLost and StoreFailed."""
+    try:
+        yield
+    except psycopg.Error as error:
+        raise explain_error(store, error) from error
+
+
+def explain_error(store: PostgresAddress, error: psycopg.Error) -> LeaseLost | StoreFailed:
+    """Return the error to raise for an error of PostgreSQL."""
+    said = " ".join(str(error).split()).rstrip(".")
+    if error.sqlstate == "PD001":
+        run = error.diag.message_primary
+        return LeaseLost(f"run {run} was taken over by another process; this process can no longer write to it")
+    if isinstance(error, psycopg.errors.UniqueViolation):
+        return LeaseLost(f"another process has taken over the run; this process can no longer write to it ({said})")
+    if isinstance(error, psycopg.errors.InsufficientPrivilege):
+        return StoreFailed(f"the login for {store} may not do this ({said}); ask the owner of the database")
+    if isinstance(error, psycopg.errors.DiskFull):
+        return StoreFailed(f"cannot write to {store}: the server's disk is full; free some space and resume")
+    if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and is_server_away(error):
+        return StoreFailed(f"cannot reach the store {store} ({said}); start the server, then resume")
+    return StoreFailed(f"PostgreSQL failed on {store}: {said}")
+
+
+def close_idle_connections() -> None:
+    """Close the idle connections of this process."""
+    with _lock:
+        idle = [one for (pid, _), kept in _idle.items() if pid == os.getpid() for one in kept]
+        _idle.clear()
+    for connection in idle:
+        with suppress(psycopg.Error):
+            connection.close()

@@ -1,0 +1,72 @@
+"""Check and complete how a process logs in to a PostgreSQL server.
+
+What the URL leaves out comes from the variables, password file and service file of libpq, as in `psql`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from ipaddress import ip_address
+from typing import Any
+
+import psycopg
+from psycopg.pq import Conninfo
+
+from ...values.errors import Mistake
+from ...values.store_address import PostgresAddress
+
+SAFE_MODES = ("verify-ca", "verify-full")
+
+
+def build_connection_options(store: PostgresAddress, settings: Mapping[str, str]) -> dict[str, Any]:
+    """Return the options to connect with, and set these settings of the session.
+
+    Raise Mistake if the URL is invalid, or if the connection would leave this machine without a verified TLS.
+    """
+    given = parse_login(store)
+    require_safe_connection(store, given)
+    flags = " ".join(f"-c {name}={value}" for name, value in settings.items())
+    return {
+        "options": f"{given.get('options', '')} {flags}".strip(),
+        "application_name": "podium",
+        "connect_timeout": given.get("connect_timeout", "10"),
+        # A server that vanished without a word is noticed within a lease.
+        "keepalives_idle": 5,
+        "keepalives_interval": 5,
+        "keepalives_count": 3,
+        "tcp_user_timeout": 20_000,
+    }
+
+
+def parse_login(store: PostgresAddress) -> dict[str, str]:
+    """Return the parameters of a connection, from the URL and from the environment. Raise Mistake if it is invalid."""
+    try:
+        parsed = Conninfo.parse(store.url.encode())
+    except psycopg.OperationalError as error:
+        raise Mistake(f"the store {store} is not a valid PostgreSQL address: {' '.join(str(error).split())}") from None
+    found = {option.keyword.decode(): option.val for option in parsed}
+    defaults = {option.keyword.decode(): option.val for option in Conninfo.get_defaults()}
+    merged = {name: value if value is not None else defaults.get(name) for name, value in found.items()}
+    return {name: value.decode() for name, value in merged.items() if value}
+
+
+def require_safe_connection(store: PostgresAddress, login: dict[str, str]) -> None:
+    """Raise Mistake unless the connection stays on this machine or verifies the server's certificate."""
+    places = (login.get("hostaddr") or login.get("host") or "").split(",")
+    # The host in a service file is not known here.
+    is_local = all(map(is_on_this_machine, places)) and ("service" not in login or "host" in login)
+    if not is_local and login.get("sslmode") not in SAFE_MODES:
+        raise Mistake(
+            f"the store {store} is on another machine, and its connection is not verified by TLS; add "
+            "?sslmode=verify-full to the address, and &sslrootcert=FILE if the server has its own certificate authority"
+        )
+
+
+def is_on_this_machine(host: str) -> bool:
+    """Return whether a host is this machine: a Unix socket, `localhost` or a loopback address."""
+    if not host or host.startswith(("/", "@")) or host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False
