@@ -13,7 +13,6 @@ from podium.fleet.pgqueuer_placement import install_queue
 MIGRATIONS = Path(podium.__file__).parent / "store" / "postgres" / "migrations"
 
 JOURNAL = """
-CREATE SCHEMA podium;
 CREATE TABLE podium.owner (
     id text PRIMARY KEY, host text NOT NULL, boot text NOT NULL, pid integer NOT NULL, born text NOT NULL,
     until double precision NOT NULL
@@ -34,6 +33,8 @@ CREATE TABLE podium.mail (
 def create_fleet_tables(url: str) -> None:
     """Create the tables of the journal, of the fleet and of the queue."""
     with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA podium")
+        connection.execute("SET search_path = podium")
         scripts = sorted(MIGRATIONS.glob("*.sql"))
         if not any(path.name.startswith("0001_") for path in scripts):
             connection.execute(JOURNAL)

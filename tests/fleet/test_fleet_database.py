@@ -75,12 +75,14 @@ def fleet(fleet_urls: dict[str, str]) -> Iterator[Fleet]:
         for host in HOSTS:
             with psycopg.connect(fleet_urls[host], autocommit=True) as connection:
                 connection.execute("SELECT podium.register_host('{gpu}', 4, '1.0', 1, now())")
-                connection.execute("SELECT podium.renew_owner(%s, 'm', '', 1, '', 30)", (f"{host}-1",))
+                connection.execute("SELECT podium.renew_owner_as_host(%s, 'm', '', 1, '', 30)", (f"{host}-1",))
         yield Fleet(admin=admin, urls=fleet_urls)
 
 
 def claim(connection: psycopg.Connection, run: str, owner: str) -> tuple[object, ...]:
-    return connection.execute("SELECT epoch, refusal FROM podium.claim_run(%s, %s)", (run, owner)).fetchone() or ()
+    return (
+        connection.execute("SELECT epoch, refusal FROM podium.claim_run_as_host(%s, %s)", (run, owner)).fetchone() or ()
+    )
 
 
 def append(
@@ -97,8 +99,8 @@ def append(
     written = line or encode_entry(Entry(run="r1", seq=seq, at=0.0, scope="", event=event))
     kind = msgspec.to_builtins(event)["type"]
     row = connection.execute(
-        "SELECT podium.append_entries('r1', %s, %s, %s, %s, '{\"\"}', %s, %s, %s)",
-        (owner, epoch, [seq], [kind], [written], [b"hash"], [mail]),
+        "SELECT podium.append_entries_as_host(%s, '{r1}', %s, '{r1}', %s, %s, '{\"\"}', %s, %s, %s)",
+        (owner, [epoch], [seq], [kind], [written], [b"hash"], [mail]),
     ).fetchone()
     return None if row is None else row[0]
 
@@ -154,8 +156,8 @@ def test_the_claim_of_another_host_is_refused_and_recorded(fleet: Fleet) -> None
         assert claim(liar, "r1", "liar-1") == (None, "held")
         assert claim(liar, "r1", "honest-1") == (None, "forged")
         assert append(liar, NOTICE, owner="honest-1", epoch=1) == "lease"
-        assert liar.execute("SELECT podium.release_run('r1', 'honest-1', 1)").fetchone() == (False,)
-        assert liar.execute("SELECT podium.renew_owner('honest-1', 'm', '', 1, '', 0)").fetchone() == (
+        assert liar.execute("SELECT podium.release_run_as_host('r1', 'honest-1', 1)").fetchone() == (False,)
+        assert liar.execute("SELECT podium.renew_owner_as_host('honest-1', 'm', '', 1, '', 0)").fetchone() == (
             "the process belongs to another login",
         )
 
@@ -172,9 +174,9 @@ def test_an_old_epoch_is_refused_and_recorded(fleet: Fleet) -> None:
     fleet.add_run(FleetJob(run="r1"))
     with fleet.connect("honest") as honest, fleet.connect("liar") as late:
         claim(late, "r1", "liar-1")
-        late.execute("SELECT podium.renew_owner('liar-1', 'm', '', 1, '', -1)")
+        late.execute("SELECT podium.renew_owner_as_host('liar-1', 'm', '', 1, '', -1)")
         assert claim(honest, "r1", "honest-1") == (2, None)
-        late.execute("SELECT podium.renew_owner('liar-1', 'm', '', 1, '', 30)")
+        late.execute("SELECT podium.renew_owner_as_host('liar-1', 'm', '', 1, '', 30)")
 
         assert append(late, NOTICE, owner="liar-1", epoch=1) == "lease"
         assert append(late, NOTICE, owner="liar-1", epoch=2) == "lease"
@@ -183,6 +185,26 @@ def test_an_old_epoch_is_refused_and_recorded(fleet: Fleet) -> None:
         assert append(honest, NOTICE, owner="honest-1", epoch=2) is None
     assert fleet.refusals == [("liar", "append", "r1", "lease"), ("honest", "append", "r1", "lease")]
     assert fleet.read("SELECT count FROM podium.refusal ORDER BY first") == [(2,), (1,)]
+
+
+def test_a_batch_for_several_runs_is_written_as_a_whole_or_not_at_all(fleet: Fleet) -> None:
+    fleet.add_run(FleetJob(run="a"))
+    fleet.add_run(FleetJob(run="b"))
+    lines = [encode_entry(Entry(run=run, seq=1, at=0.0, scope="", event=NOTICE)) for run in ("a", "b")]
+    append_both = (
+        "SELECT podium.append_entries_as_host('honest-1', '{a,b}', '{1,1}', '{a,b}', '{1,1}', '{noticed,noticed}',"
+        " '{\"\",\"\"}', %s, %s, '{0,0}')"
+    )
+    with fleet.connect("honest") as host:
+        claim(host, "a", "honest-1")
+        assert host.execute(append_both, (lines, [b"", b""])).fetchone() == ("lease",)
+        assert fleet.read("SELECT * FROM podium.entry") == []
+
+        claim(host, "b", "honest-1")
+        assert host.execute(append_both, (lines, [b"", b""])).fetchone() == (None,)
+
+    assert fleet.refusals == [("honest", "append", "b", "lease")]
+    assert fleet.read("SELECT run, epoch FROM podium.entry ORDER BY run") == [("a", 1), ("b", 1)]
 
 
 def test_a_wrong_token_is_refused_and_recorded(fleet: Fleet) -> None:
@@ -260,7 +282,7 @@ def test_a_host_can_stop_only_its_own_runs_and_their_workers(fleet: Fleet) -> No
     fleet.add_run(FleetJob(run="worker", parent="r1"))
     with fleet.connect("honest") as honest, fleet.connect("liar") as liar:
         claim(honest, "r1", "honest-1")
-        post = "SELECT podium.post_mail(%s, %s, %s)"
+        post = "SELECT podium.post_mail_as_host(%s, %s, %s)"
 
         assert honest.execute(post, ("worker", "s1", stop)).fetchone() == (None,)
         assert liar.execute(post, ("worker", "s2", stop)).fetchone() == ("forged",)
@@ -272,13 +294,13 @@ def test_a_host_can_stop_only_its_own_runs_and_their_workers(fleet: Fleet) -> No
 
 def test_a_host_can_delegate_to_a_run_of_its_own_and_to_no_other(fleet: Fleet) -> None:
     fleet.add_run(FleetJob(run="r1"))
-    add = "SELECT podium.add_job(%s, %s, '{}', '', 0, '', '', '', 0)"
+    add = "SELECT podium.add_job_as_host(%s, %s, '{}', '', 0, '', '', '', 0)"
     with fleet.connect("honest") as honest, fleet.connect("liar") as liar:
         claim(honest, "r1", "honest-1")
 
-        assert honest.execute("SELECT podium.begin_run('child', 'honest-1')").fetchone() == (None,)
+        assert honest.execute("SELECT podium.begin_run_as_host('child', 'honest-1')").fetchone() == (None,)
         assert honest.execute(add, ("child", "r1")).fetchone() == (None,)
-        assert liar.execute("SELECT podium.begin_run('other', 'honest-1')").fetchone() == ("forged",)
+        assert liar.execute("SELECT podium.begin_run_as_host('other', 'honest-1')").fetchone() == ("forged",)
         assert liar.execute(add, ("child", "r1")).fetchone() == ("forged",)
 
     assert fleet.read("SELECT run, parent FROM podium.job ORDER BY run") == [("child", "r1"), ("r1", "")]
@@ -322,7 +344,7 @@ def test_limits_count_running_jobs_of_all_hosts(fleet: Fleet) -> None:
 
         assert claim(honest, "c", "honest-1") == (None, "full")
 
-        honest.execute("SELECT podium.release_run('a', 'honest-1', 1)")
+        honest.execute("SELECT podium.release_run_as_host('a', 'honest-1', 1)")
         assert claim(honest, "c", "honest-1") == (1, None)
 
 

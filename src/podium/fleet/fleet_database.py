@@ -62,7 +62,7 @@ class FleetDatabase:
     async def renew_owner(self, lease_seconds: float) -> None:
         """Start or extend the lease on all runs of this process. Raise StoreFailed if it belongs to another login."""
         refusal = await self._call(
-            "renew_owner($1, $2, '', $3, '', $4)", self._owner, socket.gethostname(), os.getpid(), lease_seconds
+            "renew_owner_as_host($1, $2, '', $3, '', $4)", self._owner, socket.gethostname(), os.getpid(), lease_seconds
         )
         if refusal is not None:
             raise StoreFailed(f"the lease of this process was not renewed: {refusal}")
@@ -71,7 +71,7 @@ class FleetDatabase:
 
     async def win_lease(self, job: FleetJob) -> LeaseAnswer:
         """Take over a run for this process, if it may."""
-        [row] = await self._database.fetch("SELECT * FROM podium.claim_run($1, $2)", job.run, self._owner)
+        [row] = await self._database.fetch("SELECT * FROM podium.claim_run_as_host($1, $2)", job.run, self._owner)
         match row["refusal"], row["epoch"]:
             case None, int(epoch):
                 return LeaseWon(epoch=epoch)

@@ -142,7 +142,7 @@ $$;
 -- Leases
 
 -- Starts or extends the lease of a process of this host.
-CREATE FUNCTION podium.renew_owner(
+CREATE FUNCTION podium.renew_owner_as_host(
     owner_id text, host text, boot text, pid integer, born text, lease_seconds double precision
 ) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, podium, pg_temp AS $$
@@ -154,7 +154,7 @@ BEGIN
 END $$;
 
 -- Takes over a run for a process of this host, and returns the new epoch or the reason for a refusal.
-CREATE FUNCTION podium.claim_run(run_id text, owner_id text, OUT epoch bigint, OUT refusal text)
+CREATE FUNCTION podium.claim_run_as_host(run_id text, owner_id text, OUT epoch bigint, OUT refusal text)
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, podium, pg_temp AS $$
 DECLARE
     this_host podium.host;
@@ -198,7 +198,7 @@ BEGIN
     UPDATE podium.run SET owner = owner_id, epoch = run.epoch + 1 WHERE id = run_id RETURNING run.epoch INTO epoch;
 END $$;
 
-CREATE FUNCTION podium.release_run(run_id text, owner_id text, held_epoch bigint) RETURNS boolean
+CREATE FUNCTION podium.release_run_as_host(run_id text, owner_id text, held_epoch bigint) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, podium, pg_temp AS $$
 BEGIN
     UPDATE podium.run SET owner = NULL
@@ -208,7 +208,7 @@ BEGIN
 END $$;
 
 -- Creates a run that belongs to a process of this host: a worker that a run on this host delegates to.
-CREATE FUNCTION podium.begin_run(run_id text, owner_id text) RETURNS text
+CREATE FUNCTION podium.begin_run_as_host(run_id text, owner_id text) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, podium, pg_temp AS $$
 BEGIN
     INSERT INTO podium.run (id, created, owner, epoch)
@@ -228,7 +228,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, podium, pg_te
 $$;
 
 -- Says what a run needs, for a run that this host has created on behalf of another run of its own.
-CREATE FUNCTION podium.add_job(
+CREATE FUNCTION podium.add_job_as_host(
     run_id text, parent text, labels text[], host text, priority integer, team text, provider text, repository text,
     store_version integer
 ) RETURNS text
@@ -245,31 +245,38 @@ END $$;
 
 -- The timeline and the mailbox
 
--- Appends entries to a run that this host owns. mails has the ids of the messages that the entries consume, or 0.
-CREATE FUNCTION podium.append_entries(
-    run_id text, owner_id text, held_epoch bigint,
-    seqs bigint[], kinds text[], keys text[], lines bytea[], hashes bytea[], mails bigint[]
+-- Appends entries to runs that a process of this host owns, all or none. mails has the ids of the messages that the
+-- entries consume, or 0.
+CREATE FUNCTION podium.append_entries_as_host(
+    owner_id text, held_runs text[], held_epochs bigint[],
+    runs text[], seqs bigint[], kinds text[], keys text[], lines bytea[], hashes bytea[], mails bigint[]
 ) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, podium, pg_temp AS $$
+DECLARE
+    refused text;
 BEGIN
-    PERFORM FROM podium.run JOIN podium.owner ON owner.id = run.owner
-        WHERE run.id = run_id AND run.owner = owner_id AND run.epoch = held_epoch AND owner.login = session_user
-        FOR SHARE OF run;
-    IF NOT FOUND THEN
-        RETURN podium.refuse('append', run_id, 'lease');
+    PERFORM FROM podium.run WHERE id = ANY (held_runs) ORDER BY id FOR SHARE;
+    SELECT new.run INTO refused FROM unnest(runs) AS new (run)
+    WHERE NOT EXISTS (
+        SELECT FROM unnest(held_runs, held_epochs) AS held (id, epoch)
+        JOIN podium.run USING (id, epoch) JOIN podium.owner ON owner.id = run.owner
+        WHERE held.id = new.run AND owner.id = owner_id AND owner.login = session_user
+    ) LIMIT 1;
+    IF FOUND THEN
+        RETURN podium.refuse('append', refused, 'lease');
     END IF;
-    IF EXISTS (
-        SELECT FROM unnest(seqs, kinds, lines, mails) AS new (seq, kind, line, mail)
-        WHERE podium.is_forged(run_id, new.seq, new.kind, convert_from(new.line, 'UTF8')::json, new.mail)
-    ) THEN
-        RETURN podium.refuse('append', run_id, 'forged');
+    SELECT new.run INTO refused FROM unnest(runs, seqs, kinds, lines, mails) AS new (run, seq, kind, line, mail)
+    WHERE podium.is_forged(new.run, new.seq, new.kind, convert_from(new.line, 'UTF8')::json, new.mail) LIMIT 1;
+    IF FOUND THEN
+        RETURN podium.refuse('append', refused, 'forged');
     END IF;
     INSERT INTO podium.entry (run, seq, epoch, kind, key, line, hash)
-    SELECT run_id, new.seq, held_epoch, new.kind, new.key, new.line, new.hash
-    FROM unnest(seqs, kinds, keys, lines, hashes) AS new (seq, kind, key, line, hash);
+    SELECT new.run, new.seq, held.epoch, new.kind, new.key, new.line, new.hash
+    FROM unnest(runs, seqs, kinds, keys, lines, hashes) AS new (run, seq, kind, key, line, hash)
+    JOIN unnest(held_runs, held_epochs) AS held (id, epoch) ON held.id = new.run;
     UPDATE podium.mail SET taken = new.seq
-    FROM unnest(seqs, mails) AS new (seq, mail)
-    WHERE mail.id = new.mail AND mail.run = run_id;
+    FROM unnest(runs, seqs, mails) AS new (run, seq, mail)
+    WHERE mail.id = new.mail AND mail.run = new.run;
     RETURN NULL;
 END $$;
 
@@ -299,7 +306,7 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, podium, pg_te
 $$;
 
 -- Posts a message to a run. A host can only stop its own runs and their workers: answers come from elsewhere.
-CREATE FUNCTION podium.post_mail(run_id text, message_ref text, message bytea) RETURNS text
+CREATE FUNCTION podium.post_mail_as_host(run_id text, message_ref text, message bytea) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, podium, pg_temp AS $$
 BEGIN
     IF convert_from(message, 'UTF8')::json->>'type' IS DISTINCT FROM 'stop_asked' OR NOT (
@@ -325,10 +332,16 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, podium, pg_temp AS $
     RETURNING greatest(0, -tokens / per_second)
 $$;
 
-REVOKE ALL ON ALL FUNCTIONS IN SCHEMA podium FROM PUBLIC;
+REVOKE ALL ON FUNCTION
+    podium.close_job, podium.refuse, podium.create_host_login, podium.register_host, podium.heartbeat_host,
+    podium.renew_owner_as_host, podium.claim_run_as_host, podium.release_run_as_host, podium.begin_run_as_host,
+    podium.is_own_run, podium.add_job_as_host, podium.append_entries_as_host, podium.is_forged,
+    podium.post_mail_as_host, podium.take_provider_tokens
+    FROM PUBLIC;
 GRANT USAGE ON SCHEMA podium TO podium_host;
 GRANT SELECT ON ALL TABLES IN SCHEMA podium TO podium_host;
 GRANT EXECUTE ON FUNCTION
-    podium.register_host, podium.heartbeat_host, podium.renew_owner, podium.claim_run, podium.release_run,
-    podium.begin_run, podium.add_job, podium.append_entries, podium.post_mail, podium.take_provider_tokens
+    podium.register_host, podium.heartbeat_host, podium.renew_owner_as_host, podium.claim_run_as_host,
+    podium.release_run_as_host, podium.begin_run_as_host, podium.add_job_as_host, podium.append_entries_as_host,
+    podium.post_mail_as_host, podium.take_provider_tokens
     TO podium_host;
