@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
 from ..values.errors import Mistake
@@ -35,6 +35,24 @@ def _lock_exclusively(handle: int) -> None:
     except ImportError:
         return
     fcntl.flock(handle, fcntl.LOCK_EX)
+
+
+@asynccontextmanager
+async def wait_file_lock(lock: Path) -> AsyncIterator[int]:
+    """Wait until no other process holds `lock`, and hold it until the block ends. Yield its descriptor.
+
+    Pass the descriptor to child processes that must not outlive the lock: they keep it if this process is killed.
+    """
+    from anyio import sleep  # imported here because most users of locks need no event loop
+
+    lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    handle = os.open(lock, os.O_CREAT | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o600)
+    try:
+        while not _try_lock(handle):  # noqa: ASYNC110 - another process holds the lock and sends no event
+            await sleep(0.02)
+        yield handle
+    finally:
+        os.close(handle)
 
 
 @contextmanager

@@ -160,6 +160,7 @@ async def call_git(
     timeout: float = 60.0,
     index: Path | None = None,
     lock: int | None = None,
+    source: Path | None = None,
 ) -> GitResult:
     """Run a git command and return its result, even if git fails.
 
@@ -167,7 +168,8 @@ async def call_git(
     elsewhere.
 
     `index` is an index file to use instead of the checkout's index. `lock` is the descriptor of a lock that git
-    inherits: if this process is killed, the lock is held until git has exited.
+    inherits: if this process is killed, the lock is held until git has exited. `source` is a local repository of
+    Podium's own from which git can fetch.
     """
     if not args or args[0].startswith("-"):
         raise JournalMismatch(f"git was called with {args[:1]}, which is not a git command")
@@ -184,13 +186,15 @@ async def call_git(
             settings = dict(SETTINGS)
             if args[0] not in STARTING_NOTHING:
                 listing = ("config", "--name-only", "-z", "--get-regexp", DRIVERS)
-                drivers = await _run_git(program, directory, _build_environment(program, SETTINGS, location), listing)
+                drivers = await run_git(program, directory, _build_environment(program, SETTINGS, location), listing)
                 named = (key for key in drivers.out.decode(errors="surrogateescape").split("\0") if key)
                 settings |= {key: _find_replacement(key) for key in named}
             if index is not None:
                 settings["core.splitIndex"] = "false"
             environment = _build_environment(program, settings, location)
-            return await _run_git(program, directory, environment, _add_safe_options(args), stdin=stdin, lock=lock)
+            if source is not None:
+                environment["GIT_ALLOW_PROTOCOL"] = "file"
+            return await run_git(program, directory, environment, _add_safe_options(args), stdin=stdin, lock=lock)
     except TimeoutError:
         raise OutsideFailed(f"git {args[0]} timed out after {timeout:g} s", retryable=True) from None
     except OSError as error:
@@ -359,7 +363,7 @@ def _build_environment(program: str, settings: Mapping[str, str], location: Mapp
     return kept | ENVIRONMENT | {"GIT_CONFIG_COUNT": str(len(settings))} | numbered | dict(location)
 
 
-async def _run_git(
+async def run_git(
     program: str,
     directory: Path,
     environment: Mapping[str, str],
@@ -367,10 +371,15 @@ async def _run_git(
     *,
     stdin: bytes | None = None,
     lock: int | None = None,
+    prefix: tuple[str, ...] = (),
 ) -> GitResult:
+    """Run the program git with exactly this environment. Raise OutsideFailed if it prints too much.
+
+    `prefix` is a command line that starts git.
+    """
     out, err = OutputBuffer(LARGEST_OUTPUT), OutputBuffer(LARGEST_OUTPUT)
     ended = await run_process(
-        [program, "--no-pager", *args],
+        [*prefix, program, "--no-pager", *args],
         env=environment,
         directory=directory,
         take=out.append,

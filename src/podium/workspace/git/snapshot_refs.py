@@ -18,12 +18,12 @@ async def keep_snapshot(place: GitLocation, run: str, name: str, commits: Mappin
 
     `commits` maps branches to commits. Raise OutsideFailed if a commit does not exist.
     """
-    prefix = f"{SNAPSHOT_REFS}/{_as_ref_name(run)}/{_as_ref_name(name)}"
+    prefix = f"{SNAPSHOT_REFS}/{as_ref_name(run)}/{as_ref_name(name)}"
     unique = dict.fromkeys(commits.values())
     lines = [f"update {prefix}/{number} {commit}\n" for number, commit in enumerate(unique)]
     await read_git_output(place, "update-ref", "--stdin", stdin="".join(lines).encode())
 
 
-def _as_ref_name(text: str) -> str:
+def as_ref_name(text: str) -> str:
     """Return `text` as one component of a ref's name. Characters that git does not allow in a ref are escaped."""
     return quote(text, safe="").replace(".", "%2E").replace("~", "%7E")

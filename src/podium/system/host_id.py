@@ -1,0 +1,44 @@
+"""Identify this machine, or more exactly the Podium home on it, among the machines that use the same store."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import socket
+from pathlib import Path
+
+from ..values.errors import Mistake
+from .atomic_file import replace_file
+from .file_lock import hold_file_lock
+
+HOST_FILE = "host-id"
+HOST_ID = re.compile(r"[\w.-]{1,200}", re.ASCII)
+
+
+def read_host_id(home: Path) -> str:
+    """Return the id of this machine: its name and a random number. The first call stores the id in the Podium home.
+
+    Raise Mistake if the file with the id is invalid or cannot be written.
+    """
+    path = home / HOST_FILE
+    if (known := _read_id(path)) is not None:
+        return known
+    with hold_file_lock(home / f".{HOST_FILE}.lock", protects=path):
+        if (known := _read_id(path)) is None:
+            name = re.sub(r"[^\w.-]", "-", socket.gethostname(), flags=re.ASCII)[:100] or "host"
+            known = f"{name}-{secrets.token_hex(4)}"
+            replace_file(path, f"{known}\n".encode())
+    return known
+
+
+def _read_id(path: Path) -> str | None:
+    """Return the stored id, or None if there is none yet."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace").strip()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise Mistake(f"{path} cannot be read: {error.strerror or error}; check its permissions") from error
+    if not HOST_ID.fullmatch(text):
+        raise Mistake(f"{path} does not contain the id of a machine; delete it, and Podium creates another")
+    return text

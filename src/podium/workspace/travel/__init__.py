@@ -1,0 +1,1 @@
+"""Move the code of runs between machines through a remote git repository."""

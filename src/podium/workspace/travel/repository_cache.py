@@ -1,0 +1,191 @@
+"""Keep a bare mirror of each remote repository in the Podium home, and exchange commits with the remote through it.
+
+A mirror contains only what was fetched for runs on this machine. Everything that is fetched stays in packs, so that
+the repository of a run can link to them. For a run RUN, the refs on the remote are `refs/podium/runs/RUN/base`, if its
+base is on no branch there, and `refs/podium/runs/RUN/EPOCH`, to which only the owner of the run in that epoch pushes.
+A process that has lost the run can therefore never change what its successor pushes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Collection
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from anyio import to_thread
+
+from ...system.file_lock import wait_file_lock
+from ...system.folder_removal import remove_folder
+from ...values.errors import OutsideFailed
+from ..git.repository import Repository, call_git, read_git_output
+from ..git.snapshot_refs import as_ref_name
+from .remote_git import TRANSFER_SECONDS, call_remote_git, describe_remote_failure
+from .remote_url import RemoteUrl, parse_remote_url
+
+CACHE_FOLDER = "repositories"
+RUN_REFS = "refs/podium/runs"
+LATEST_REF = "refs/podium/latest"
+"""The ref in a mirror to the last commit that was fetched by its id."""
+BRANCH_REFS = "refs/podium/heads"
+"""The refs in a mirror to the branches of the remote."""
+FETCH = ("fetch", "--quiet", "--no-tags", "--no-write-fetch-head", "--no-auto-maintenance", "--no-recurse-submodules")
+SHORT = 12
+
+
+def run_ref(run: str, part: str | int) -> str:
+    """Return the name of a run's ref: `part` is an epoch, `base`, or `*` for all of them."""
+    return f"{RUN_REFS}/{as_ref_name(run)}/{part}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mirror:
+    """The mirror of one remote repository. `folder` contains everything that belongs to the remote."""
+
+    remote: RemoteUrl
+    folder: Path
+
+    @property
+    def path(self) -> Path:
+        """The bare repository."""
+        return self.folder / "mirror.git"
+
+    @property
+    def repository(self) -> Repository:
+        """The bare repository, for git calls that do not talk to the remote."""
+        return Repository(root=self.path, git_dir=self.path, common_dir=self.path)
+
+    @asynccontextmanager
+    async def hold_lock(self) -> AsyncIterator[int]:
+        """Prevent other processes from changing the mirror until the block ends. Create or repair the mirror first."""
+        async with wait_file_lock(self.folder / "lock") as lock:
+            if self.path.exists():
+                await to_thread.run_sync(_remove_interrupted_files, self.path)
+            else:
+                await self._create(lock)
+            yield lock
+
+    async def _create(self, lock: int) -> None:
+        """Create the bare repository under another name first, because a killed process creates only a part of it."""
+        unfinished = self.folder / "mirror.git.new"
+        if unfinished.exists():
+            await to_thread.run_sync(remove_folder, unfinished)
+        init = ("init", "--quiet", "--bare", "--template=", "--initial-branch=main", "--", str(unfinished))
+        await read_git_output(self.folder, *init, lock=lock)
+        await to_thread.run_sync(unfinished.rename, self.path)
+
+    async def has_commit(self, commit: str) -> bool:
+        """Return whether the mirror contains a commit."""
+        asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{commit}^{{commit}}")
+        return (await call_git(self.repository, *asked)).code == 0
+
+    # Fetching
+
+    async def fetch_runs(self, runs: Collection[str], commits: Collection[str] = ()) -> None:
+        """Fetch the refs of these runs, and these commits. Raise OutsideFailed if a commit is not on the remote."""
+        async with self.hold_lock():
+            await self._fetch([f"+{run_ref(run, '*')}:{run_ref(run, '*')}" for run in runs])
+            for commit in commits:
+                if not await self.has_commit(commit):
+                    await self._fetch_commit(commit)
+
+    async def _fetch_commit(self, commit: str) -> None:
+        """Fetch a commit by its id or, if the server does not allow that, with all branches."""
+        try:
+            await self._fetch([f"+{commit}:{LATEST_REF}"])
+        except OutsideFailed:
+            await self._fetch([f"+refs/heads/*:{BRANCH_REFS}/*"])
+        if not await self.has_commit(commit):
+            raise OutsideFailed(f"commit {commit[:SHORT]} is not on {self.remote.text}; push a branch that contains it")
+
+    async def _fetch(self, refspecs: list[str]) -> None:
+        done = await call_remote_git(self.path, self.remote, *FETCH, "--", self.remote.text, *refspecs)
+        if done.code != 0:
+            raise OutsideFailed(f"cannot fetch from {describe_remote_failure(self.remote, done)}", retryable=True)
+
+    # Pushing
+
+    async def push(
+        self, objects: Path, commit: str, ref: str, *, expected: str = "", timeout: float = TRANSFER_SECONDS
+    ) -> None:
+        """Push a commit from an object folder to a ref on the remote, which must be at `expected` or not exist.
+
+        A ref at another commit that the object folder contains is replaced too: an earlier push of ours got through
+        although its result was lost. Raise OutsideFailed if the push fails.
+        """
+        if not self.path.exists():
+            async with self.hold_lock():
+                pass  # creates the mirror
+        told = await self._try_push(objects, commit, ref, expected, timeout)
+        if "stale info" in told:  # git's words for a ref that is not at the expected commit
+            actual = (await self.list_refs([ref], timeout=timeout)).get(ref, "")
+            if actual == commit:
+                return
+            if actual and not await self._has_object(objects, actual):
+                told = f"{self.remote.text}: another process has pushed {actual[:SHORT]} to {ref}"
+            else:
+                told = await self._try_push(objects, commit, ref, actual, timeout)
+        if told:
+            raise OutsideFailed(f"cannot push to {told}", retryable=True)
+
+    async def _try_push(self, objects: Path, commit: str, ref: str, expected: str, timeout: float) -> str:
+        """Push a commit. Return why that failed, or an empty string."""
+        told = ("push", "--quiet", "--no-verify", f"--force-with-lease={ref}:{expected}")
+        where = ("--", self.remote.text, f"{commit}:{ref}")
+        done = await call_remote_git(self.path, self.remote, *told, *where, objects=objects, timeout=timeout)
+        return "" if done.code == 0 else describe_remote_failure(self.remote, done)
+
+    async def _has_object(self, objects: Path, commit: str) -> bool:
+        asked = ("cat-file", "-e", f"{commit}^{{commit}}")
+        return (await call_remote_git(self.path, self.remote, *asked, objects=objects)).code == 0
+
+    # Refs on the remote
+
+    async def list_refs(self, patterns: Collection[str], *, timeout: float = TRANSFER_SECONDS) -> dict[str, str]:
+        """Return the commits of the refs on the remote that match these patterns, keyed by ref."""
+        asked = ("ls-remote", "--quiet", "--refs", "--", self.remote.text, *patterns)
+        done = await call_remote_git(self.path, self.remote, *asked, timeout=timeout)
+        if done.code != 0:
+            raise OutsideFailed(f"cannot read {describe_remote_failure(self.remote, done)}", retryable=True)
+        lines = (line.split("\t", 1) for line in done.out.decode(errors="replace").splitlines())
+        return {name: commit for commit, name in lines}
+
+    async def delete_runs(self, runs: Collection[str]) -> int:
+        """Delete the refs of these runs on the remote and in the mirror, and return how many the remote had."""
+        async with self.hold_lock():
+            refs = await self.list_refs([run_ref(run, "*") for run in runs])
+            if refs:
+                # If a process pushes meanwhile, its ref stays: what it pushed was not looked at.
+                leases = (f"--force-with-lease={ref}:{commit}" for ref, commit in refs.items())
+                gone = ("push", "--quiet", "--no-verify", *leases, "--", self.remote.text, *(f":{ref}" for ref in refs))
+                done = await call_remote_git(self.path, self.remote, *gone)
+                if done.code != 0:
+                    raise OutsideFailed(f"cannot delete refs on {describe_remote_failure(self.remote, done)}")
+            ours = [f"{RUN_REFS}/{as_ref_name(run)}/" for run in runs]
+            listed = await read_git_output(self.repository, "for-each-ref", "--format=delete %(refname)", *ours)
+            await read_git_output(self.repository, "update-ref", "--stdin", stdin=f"{listed}\n".lstrip().encode())
+        return len(refs)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RepositoryCache:
+    """The mirrors in a Podium home."""
+
+    home: Path
+
+    def open_mirror(self, remote: RemoteUrl | str) -> Mirror:
+        """Return the mirror of a remote, which is created on first use. Raise Mistake if the URL cannot be used."""
+        url = parse_remote_url(remote) if isinstance(remote, str) else remote
+        return Mirror(remote=url, folder=self.home.resolve() / CACHE_FOLDER / url.folder_name)
+
+
+def _remove_interrupted_files(mirror: Path) -> None:
+    """Remove the temporary files and locks of git processes that were killed. None is running under the lock."""
+    leftovers = [
+        *(mirror / "objects" / "pack").glob("tmp_*"),
+        *mirror.glob("*.lock"),
+        *(mirror / "refs").rglob("*.lock"),
+    ]
+    for path in leftovers:
+        with suppress(OSError):
+            path.unlink()

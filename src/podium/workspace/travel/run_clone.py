@@ -1,0 +1,65 @@
+"""Create the repository of a run that came from another machine. It shares the packs of the remote's mirror.
+
+The packs are hard links, so that the repository needs little space and time and, unlike a clone that borrows objects,
+is complete without the mirror. Each run has its own repository: the branches of two runs never have the same ref.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from anyio import to_thread
+
+from ...system.folder_removal import remove_folder
+from ..git.repository import Repository, read_git_output
+from .repository_cache import Mirror
+from .run_location import REPOSITORY_FOLDER, run_folder
+
+PARTS = (".pack", ".rev", ".idx")
+"""The files of a pack in the order in which they are linked: git uses a pack only if its index exists."""
+
+
+async def open_run_clone(mirror: Mirror, run: str, commit: str) -> Repository:
+    """Return the repository of a run, with all commits of the mirror and its HEAD at `commit`. Create it if needed."""
+    folder = run_folder(mirror, run)
+    path = folder / REPOSITORY_FOLDER
+    async with mirror.hold_lock() as lock:
+        if not path.exists():
+            await to_thread.run_sync(lambda: folder.mkdir(parents=True, exist_ok=True, mode=0o700))
+            await _create_repository(path, lock)
+        repository = Repository.at(path)
+        await to_thread.run_sync(_link_packs, mirror.path, repository.common_dir)
+        await read_git_output(repository, "update-ref", "--no-deref", "HEAD", commit, lock=lock)
+    return repository
+
+
+async def _create_repository(path: Path, lock: int) -> None:
+    """Create a repository under another name first, because a killed process creates only a part of it."""
+    unfinished = path.with_name(f"{path.name}.new")
+    if unfinished.exists():
+        await to_thread.run_sync(remove_folder, unfinished)
+    init = ("init", "--quiet", "--template=", "--initial-branch=main", "--", str(unfinished))
+    await read_git_output(path.parent, *init, lock=lock)
+    await to_thread.run_sync(unfinished.rename, path)
+
+
+def _link_packs(mirror: Path, repository: Path) -> None:
+    source, target = mirror / "objects" / "pack", repository / "objects" / "pack"
+    target.mkdir(parents=True, exist_ok=True)
+    for index in source.glob("*.idx"):
+        for part in PARTS:
+            one, other = index.with_suffix(part), target / f"{index.stem}{part}"
+            if one.exists() and not other.exists():
+                _link_file(one, other)
+
+
+def _link_file(source: Path, target: Path) -> None:
+    """Link a file, or copy it if the file system has no hard links."""
+    try:
+        os.link(source, target)
+    except OSError:
+        unfinished = target.with_name(f"tmp_{target.name}")
+        shutil.copy2(source, unfinished)
+        unfinished.replace(target)

@@ -1,0 +1,35 @@
+"""Bring the commits of a run from the mirror of its remote into a repository of the user on this machine."""
+
+from __future__ import annotations
+
+from ...values.errors import Mistake, OutsideFailed
+from ..git.branch import HEADS, list_git_worktrees
+from ..git.repository import Repository, call_git, read_git_output
+from ..git.revision import SHORT, branch_tips, contains_commit
+from .repository_cache import FETCH, Mirror, run_ref
+
+IMPORT_SECONDS = 600.0
+
+
+async def import_run(mirror: Mirror, repository: Repository, run: str) -> None:
+    """Fetch the refs of a run from the mirror into a repository, under the same names."""
+    told = (*FETCH, "--", str(mirror.path), f"+{run_ref(run, '*')}:{run_ref(run, '*')}")
+    done = await call_git(repository, *told, timeout=IMPORT_SECONDS, source=mirror.path)
+    if done.code != 0:
+        raise OutsideFailed(f"cannot copy the commits of run {run} to {repository.root}: {done.err}")
+
+
+async def import_branch(repository: Repository, branch: str, commit: str) -> None:
+    """Create a branch at a commit or fast-forward it there. Raise Mistake if it has other commits or is checked out."""
+    tip = (await branch_tips(repository, [branch])).get(branch, "")
+    if tip and await contains_commit(repository, tip, commit):
+        return
+    if tip and not await contains_commit(repository, commit, tip):
+        raise Mistake(
+            f"{branch} in {repository.main_folder} has commits that its worker's {commit[:SHORT]} does not have; "
+            f"rename the branch here with git branch -m, and try again"
+        )
+    for other in await list_git_worktrees(repository):
+        if tip and other.branch == branch:
+            raise Mistake(f"{branch!r} is checked out in {other.path}; check out another branch there first")
+    await read_git_output(repository, "update-ref", f"{HEADS}{branch}", commit, tip or "0" * len(commit))
