@@ -4,22 +4,24 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 SYSTEM_PACKAGES := git bwrap rg chromium postgresql
+GOOSE_VERSION := 1.52.0
+GOOSE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/podium-test-agents/goose-$(GOOSE_VERSION)
 
 # Tests start many processes, and each would compile the sources anew if none of them might keep the result.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-failed test-slow check bench system clean
+.PHONY: demo test test-failed test-slow check bench system goose clean
 
 demo: $(VENV)/ready
 	$(BIN)/podium demo
 
-test: system $(VENV)/ready
+test: system goose $(VENV)/ready
 	$(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal
 
 test-failed: $(VENV)/ready
 	$(BIN)/python -m pytest -m "not slow" --last-failed --last-failed-no-failures none
 
-test-slow: system $(VENV)/ready
+test-slow: system goose $(VENV)/ready
 	$(BIN)/python -m pytest -m slow --hypothesis-profile=default
 
 check: $(VENV)/ready
@@ -43,6 +45,14 @@ system:
 	  if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null; then apt-get update -qq && apt-get install -y -qq $$missing; \
 	  else echo "please install:$$missing" >&2; exit 7; fi; \
 	fi
+
+# A real coding agent for the tests of engines. Outside CI, the tests that need it are skipped if there is no npm.
+goose:
+	@if [ -x "$(GOOSE)/node_modules/@aaif/goose-binary-linux-x64/bin/goose" ]; then :; \
+	elif command -v npm >/dev/null; then \
+	  npm install --silent --no-save --no-package-lock --no-audit --no-fund --prefix "$(GOOSE)" @aaif/goose-binary-linux-x64@$(GOOSE_VERSION); \
+	elif [ -n "$$CI" ]; then echo "please install npm: the tests need goose" >&2; exit 7; \
+	else echo "npm is missing: the tests that need goose are skipped" >&2; fi
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis

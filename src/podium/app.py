@@ -24,6 +24,7 @@ from .patterns.registry import OnDiscussion, Pattern
 from .runs.run_handle import Run, drive_run
 from .runs.run_launcher import RunLauncher
 from .runs.run_options import RunOptions
+from .setup.agent_programs import list_agent_programs
 from .setup.call_options import find_call_options
 from .setup.engine_lookup import find_engine
 from .setup.settings import Settings
@@ -70,6 +71,7 @@ class App:
                 run_in_background=self._start_in_thread,
                 price_cache=PriceCache(self.settings.home / "model-prices.json"),
                 home=self.settings.home,
+                agent_programs=list_agent_programs(self.settings),
             )
             self._engines = await opening.enter_async_context(engines)
             self._background_tasks = await opening.enter_async_context(create_task_group())

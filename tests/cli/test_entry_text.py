@@ -15,6 +15,7 @@ from podium.values.event import (
     ActionRefused,
     AdjustmentProposed,
     Advised,
+    AgentSessionOpened,
     ArtifactStored,
     BallotCast,
     BallotRefused,
@@ -141,6 +142,10 @@ LINES: list[tuple[Event, str | None]] = [
     (TurnEnded(outcome="succeeded", text="\x1b[31myes"), 'law: says "\\x1b[31myes"'),
     (TurnEnded(outcome="succeeded"), "law: turn ended without text"),
     (TurnEnded(outcome="failed", failure=WHY), None),
+    (
+        AgentSessionOpened(agent="lead", engine="goose", session="s1", version="1.52.0"),
+        "law: opened a session of goose 1.52.0",
+    ),
     (
         SessionRevived(agent="law", reason="it replied with nothing"),
         "law: asked again in a new engine session: it replied with nothing",

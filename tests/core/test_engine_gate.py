@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import anyio
 import pytest
 from msgspec import structs
 
@@ -75,17 +74,12 @@ async def run_doer(studio: Studio, repo: Path, doer: Doer, answer: Answer | None
     async with studio.app(engines={"doer": doer}) as app:
         if answer is None:
             return await app.run(agent, "go", repo=repo)
-        async with app.start(agent, "go", repo=repo, is_attended=True) as run, anyio.create_task_group() as group:
-
-            async def attend() -> None:
-                with run.entries() as entries:
-                    async for entry in entries:
-                        if isinstance(entry.event, PermissionAsked):
-                            await answer(run, entry.event)
-
-            group.start_soon(attend)
-            result = await run.result()
-        return result
+        async with app.start(agent, "go", repo=repo, is_attended=True) as run:
+            with run.entries() as entries:
+                async for entry in entries:
+                    if isinstance(entry.event, PermissionAsked):
+                        await answer(run, entry.event)
+            return await run.result()
 
 
 def set_rules(studio: Studio, **rules: Sequence[str]) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from podium.store.sqlite.worktree_ledger import Ledger
+from podium.store.worktree_ledger import Ledger
 from podium.workspace.git.repository import Checkout, Repository
 from podium.workspace.travel.checkpoint import list_left_out, object_folder, restore_checkpoint, take_checkpoint
 from podium.workspace.travel.repository_cache import RepositoryCache, run_ref

@@ -40,11 +40,12 @@ S = TypeVar("S", bound=Struct)
 
 
 class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A program with its arguments and environment variables."""
+    """A coding agent's program with its arguments and environment variables, and the mode in which the agent asks."""
 
     command: str
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
+    mode: str = ""
 
 
 class NotifyCommand(Struct, frozen=True, kw_only=True):

@@ -82,7 +82,7 @@ def read_engines(reader: FieldReader) -> dict[str, Launch]:
     """Read engines, keyed by name. Each has a command that starts it."""
     found: dict[str, Launch] = {}
     for name, entry in reader.iter_entries("entries such as mine: {command: PROGRAM}"):
-        values = entry.read_values(LAUNCH_READERS)
+        values = entry.read_values(ENGINE_READERS)
         if "command" in values:
             found[name] = Launch(**values)
         elif isinstance(entry.node, MappingNode):
@@ -209,6 +209,7 @@ ROLE_READERS: Readers = {
     "rules": read_role_rules,
 }
 LAUNCH_READERS: Readers = {"command": FieldReader.read_text, "args": FieldReader.read_texts, "env": read_secrets}
+ENGINE_READERS: Readers = {**LAUNCH_READERS, "mode": FieldReader.read_text}
 SERVER_READERS: Readers = {**LAUNCH_READERS, "url": FieldReader.read_url, "headers": read_secrets}
 WORKTREE_READERS: Readers = {
     "setup": read_command,

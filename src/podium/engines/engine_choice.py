@@ -9,8 +9,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
+from anyio import create_task_group
+from anyio.abc import TaskGroup
+
 from ..core.engine import Engine
 from ..system.installed_plugins import find_plugin_part
+from ..system.locations import find_home_folder
 from ..values.agent import Agent
 from ..values.errors import Mistake
 from ..values.limits import NO_CALL_LIMITS, CallLimits
@@ -27,6 +31,10 @@ from .model.tool_loop import ModelEngine
 
 if TYPE_CHECKING:
     from aiohttp import ClientSession
+
+    from .acp.agent_process import OpenChild
+    from .acp.agent_processes import AgentProcesses
+    from .acp.agent_program import AgentProgram
 
 SCRIPTED = "scripted"
 
@@ -65,7 +73,8 @@ class Engines:
 
     `find_options` returns how a model is called. `run_in_background` runs a function without
     blocking the caller, because loading all prices takes longer than most calls. `home` is Podium's home
-    folder, which contains the local models.
+    folder, which contains the local models. `agent_programs` are the coding agents that can be used, and `open_child`
+    starts their processes; the default starts them without a sandbox.
     """
 
     def __init__(
@@ -77,6 +86,8 @@ class Engines:
         run_in_background: Callable[[Callable[[], None]], object] = lambda work: None,
         price_cache: PriceCache | None = None,
         home: Path | None = None,
+        agent_programs: Mapping[str, AgentProgram] | None = None,
+        open_child: OpenChild | None = None,
     ) -> None:
         self._environ = environ
         self._custom_engines = dict(custom_engines or {})
@@ -88,6 +99,10 @@ class Engines:
         self._throttles: dict[str, ProviderThrottle] = {}
         self._refused_schemas: RefusedSchemas = set()
         self._client: ClientSession | None = None
+        self._agent_programs = agent_programs or {}
+        self._open_child = open_child
+        self._agent_tasks: TaskGroup | None = None
+        self._agent_processes: AgentProcesses | None = None
 
     def for_agent(self, agent: Agent, model_names: tuple[str, ...], *, model: str, url: str) -> Engine:
         """Return the engine for an agent. The engine calls the agent's first model and falls back to the others.
@@ -98,18 +113,64 @@ class Engines:
         """
         if agent.engine in self._custom_engines:
             return self._custom_engines[agent.engine]
-        if agent.engine not in ("model", SCRIPTED, REHEARSAL):
+        if agent.engine not in ("model", SCRIPTED, REHEARSAL, *self._agent_programs):
             if (engine := find_plugin_part("engines", agent.engine)) is not None:
                 return self._custom_engines.setdefault(agent.engine, engine)
-            known = ", ".join(sorted({"model", SCRIPTED, REHEARSAL, *self._custom_engines}))
+            known = ", ".join(sorted({"model", SCRIPTED, REHEARSAL, *self._custom_engines, *self._agent_programs}))
             raise Mistake(f"{agent.name} uses the engine {agent.engine!r}, which does not exist; available: {known}")
-        if agent.engine != "model":
+        if agent.engine in self._agent_programs:
+            named = model_names if agent.model not in ("", "inherit") else ()
+            if model != REHEARSAL and named[:1] != (REHEARSAL,):
+                return self._find_agent_engine(agent, named[:1], model=model, url=url)
+            model_names = (REHEARSAL,)
+        elif agent.engine != "model":
             model_names = (agent.engine,)
         elif self._is_rehearsed(model_names, model):
             model_names = (REHEARSAL,)
         if (url, *model_names) not in self._engines:
             self._engines[url, *model_names] = self._make_engine(agent, model_names, model=model, url=url)
         return self._engines[url, *model_names]
+
+    def _find_agent_engine(self, agent: Agent, model_names: tuple[str, ...], *, model: str, url: str) -> Engine:
+        """Return the engine that drives a coding agent. It uses the first of these models, or its own if there is none.
+
+        Raise Mistake if the coding agent is not installed or cannot use the model.
+        """
+        # For start-up time: most runs use no coding agent.
+        from .acp.acp_engine import AcpEngine
+        from .acp.agent_home import AgentModel
+        from .acp.agent_process import open_unconfined
+
+        program, agent_model = self._agent_programs[agent.engine], None
+        executable = program.find_executable(self._home, self._environ.get("PATH", ""))
+        if executable is None:
+            how = program.describe_installation(self._home) or f"put {program.command[0]} on the PATH"
+            raise Mistake(f"{agent.name} uses {program.name}, which is not installed; install it with: {how}")
+        if model_names:
+            address = resolve_model_address(model_names[0], self._environ, default=model, default_url=url)
+            program.require_wire(address.provider.wire, agent=agent.name, model=model_names[0])
+            key = find_key(address, self._environ, user=agent.name)
+            agent_model = AgentModel(name=address.model, wire=address.provider.wire, url=address.url, key=key)
+        known = (agent.engine, executable, url, *model_names)
+        if known not in self._engines:
+            self._engines[known] = AcpEngine(
+                program,
+                executable,
+                model=agent_model,
+                environ=self._environ,
+                home=self._home or find_home_folder(self._environ),
+                get_processes=self._get_agent_processes,
+                open_child=self._open_child or open_unconfined,
+            )
+        return self._engines[known]
+
+    def _get_agent_processes(self) -> AgentProcesses:
+        if self._agent_processes is None:
+            from .acp.agent_processes import AgentProcesses  # for start-up time: most runs use no coding agent
+
+            assert self._agent_tasks is not None, "coding agents are used only while the engines are open"
+            self._agent_processes = AgentProcesses(self._agent_tasks)
+        return self._agent_processes
 
     def _is_rehearsed(self, model_names: tuple[str, ...], model: str) -> bool:
         if model == REHEARSAL or not model_names:
@@ -214,6 +275,7 @@ class Engines:
         return self._client
 
     async def __aenter__(self) -> Engines:
+        self._agent_tasks = await create_task_group().__aenter__()
         return self
 
     async def __aexit__(
@@ -221,6 +283,9 @@ class Engines:
     ) -> None:
         if self._client is not None:
             await self._client.close()
+        if self._agent_tasks is not None:
+            self._agent_tasks.cancel_scope.cancel()
+            await self._agent_tasks.__aexit__(exc_type, exc, traceback)
 
 
 def resolve_model_address(

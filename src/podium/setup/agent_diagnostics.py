@@ -19,6 +19,7 @@ from ..values.agent import Agent
 from ..values.diagnostic import Diagnostic, Severity
 from ..values.errors import Mistake
 from .agent_hooks import NOT_TRUSTED, iter_untrusted
+from .agent_programs import list_agent_programs
 from .engine_lookup import find_engine, list_models
 from .fallback_models import apply_team_fallbacks, choose_available_models, describe_unlisted_model
 from .plugin_tools import find_plugin_tools
@@ -31,7 +32,7 @@ class AgentDiagnostics:
     def __init__(self, settings: Settings, environ: Mapping[str, str], repo: Path | None) -> None:
         self._settings = settings
         self._environ = settings.add_provider_addresses(environ)
-        self._engines = Engines(self._environ, home=settings.home)
+        self._engines = Engines(self._environ, home=settings.home, agent_programs=list_agent_programs(settings))
         self._toolbox = Toolbox(repo or Path(), checks=settings.checks)
         self._repo = repo or Path()
 

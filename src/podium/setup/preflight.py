@@ -160,7 +160,8 @@ def require_prices(agents: Iterable[Agent], engine_for: Callable[[Agent], Engine
     """Raise Mistake if the price of any agent's model is unknown, because a cost limit could not be enforced."""
     for agent in agents:
         engine = engine_for(agent)
-        if isinstance(engine, ModelEngine) and not all(model.is_priced for model in engine.models):
+        is_priced = getattr(engine, "is_priced", True)  # a coding agent's engine is loaded only if it is used
+        if not is_priced or (isinstance(engine, ModelEngine) and not all(model.is_priced for model in engine.models)):
             raise Mistake(
                 f"{agent.name} uses {engine.name}, whose price is not known, so a budget in usd cannot be "
                 "enforced; limit tokens instead"

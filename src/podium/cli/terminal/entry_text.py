@@ -12,6 +12,7 @@ from ...values.action import Action
 from ...values.event import (
     AdjustmentProposed,
     Advised,
+    AgentSessionOpened,
     Broadcast,
     BudgetChanged,
     CallFailed,
@@ -144,6 +145,8 @@ def _format_operation_event(entry: Entry) -> str | None:
             return f"says {_quote_text(event.text)}" if event.text.strip() else "turn ended without text"
         case SessionRevived() as event:
             return f"asked again in a new engine session: {event.reason}"
+        case AgentSessionOpened() as event:
+            return f"opened a session of {event.engine}{f' {event.version}' if event.version else ''}"
         case MessagesDelivered() as event:
             return f"received {format_count(len(event.ids), 'message')}"
         case CallFailed(wait=None) as event:

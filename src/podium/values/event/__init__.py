@@ -96,6 +96,7 @@ from .team_events import (
     Voted,
 )
 from .turn_events import (
+    AgentSessionOpened,
     CallCut,
     CallFailed,
     ContextCompacted,
@@ -129,6 +130,7 @@ __all__ = [
     "ActionRefused",
     "AdjustmentProposed",
     "Advised",
+    "AgentSessionOpened",
     "ArtifactKind",
     "ArtifactStored",
     "BallotCast",
@@ -252,6 +254,7 @@ Event = (
     | TurnResumed
     | TurnEnded
     | SessionRevived
+    | AgentSessionOpened
     | TextStreamed
     | ReasoningStreamed
     | TextSuperseded

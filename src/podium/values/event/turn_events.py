@@ -55,6 +55,16 @@ class SessionRevived(EventBase, frozen=True, kw_only=True, tag="session_revived"
     reason: str
 
 
+class AgentSessionOpened(EventBase, frozen=True, kw_only=True, tag="agent_session_opened"):
+    """A coding agent opened a session of its own. If its process dies, the agent loads the session by this id."""
+
+    agent: str
+    engine: str
+    session: str
+    version: str = ""
+    mode: str = ""
+
+
 class TextStreamed(EventBase, frozen=True, kw_only=True, tag="text_streamed"):
     """A streamed piece of a reply."""
 

@@ -49,6 +49,7 @@ const LINES = {
   turn_started: (e) => `calling ${e.engine}`,
   turn_resumed: () => "resuming its turn; the previous process died",
   turn_ended: (e) => (e.failure ? `turn failed${failure(e.failure)}` : e.text?.trim() ? `says ${quote(e.text)}` : "turn ended without text"),
+  agent_session_opened: (e) => `opened a session of ${e.engine}${e.version ? ` ${e.version}` : ""}`,
   session_revived: (e) => `asked again in a new engine session: ${clip(e.reason)}`,
   text_streamed: (e) => `streams ${quote(e.text)}`,
   reasoning_streamed: (e) => `reasons ${quote(e.text)}`,

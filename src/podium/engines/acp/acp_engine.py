@@ -1,0 +1,84 @@
+"""The engine whose sessions are coding agents of other vendors, driven over the Agent Client Protocol."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from anyio import CancelScope
+
+from ...core.engine import EngineSession, EngineSessionSpec
+from ...values.errors import OutsideFailed
+from .acp_session import AcpSession
+from .agent_home import AgentModel, build_agent_environment, prepare_home
+from .agent_process import AgentCommand, OpenChild, run_agent_process
+from .agent_processes import AgentProcesses, HeldProcess
+from .agent_program import AgentProgram
+from .agent_session import AgentSession
+
+
+class AcpEngine:
+    """Opens sessions of one coding agent. `model` is the model that it uses, or None for the one it is set up with.
+
+    `executable` is the program's location, and `home` is Podium's home folder. `open_child` starts the process in the
+    sandbox that `sandbox` describes.
+    """
+
+    is_priced = False
+    """Whether the cost of a call is known in advance, so that a budget in USD can be enforced."""
+
+    def __init__(
+        self,
+        program: AgentProgram,
+        executable: str,
+        *,
+        model: AgentModel | None,
+        environ: Mapping[str, str],
+        home: Path,
+        get_processes: Callable[[], AgentProcesses],
+        open_child: OpenChild,
+        sandbox: str = "none",
+    ) -> None:
+        self.name = program.name if model is None else f"{program.name}:{model.name}"
+        self._program = program
+        self._executable = executable
+        self._model = model
+        self._environ = environ
+        self._home = home
+        self._get_processes = get_processes
+        self._open_child = open_child
+        self._sandbox = sandbox
+
+    @asynccontextmanager
+    async def open(self, spec: EngineSessionSpec) -> AsyncIterator[EngineSession]:
+        directory = "" if spec.gate is None else spec.gate.directory
+        if not directory:
+            raise OutsideFailed(
+                f"{self._program.name} needs a folder to work in; run {spec.agent.name} in a repository"
+            )
+
+        processes = self._get_processes()
+
+        async def start() -> HeldProcess:
+            return await self._start_process(processes, Path(directory), spec.run)
+
+        agent = AgentSession(self._program, directory, processes, start)
+        try:
+            yield AcpSession(self._program, spec, agent, name=self.name, sandbox=self._sandbox)
+        finally:
+            with CancelScope(shield=True):
+                await agent.aclose()
+
+    async def _start_process(self, processes: AgentProcesses, directory: Path, run: str) -> HeldProcess:
+        program = self._program
+        home = prepare_home(program, self._home, run, user_home=self._environ.get("HOME", ""), model=self._model)
+        command = AgentCommand(
+            argv=(self._executable, *program.command[1:]),
+            env=build_agent_environment(program, home, self._environ, self._model),
+            directory=directory,
+            home=home,
+        )
+        opening = run_agent_process(command, program.name, self._open_child, exits_at_eof=program.exits_at_eof)
+        key = (command.argv, directory, home, tuple(sorted(command.env.items()))) if program.shares_process else None
+        return await processes.acquire(opening, key=key)

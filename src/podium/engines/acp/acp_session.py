@@ -1,0 +1,250 @@
+"""Run the turns of an agent whose engine is a coding agent in a process of its own.
+
+Each prompt to the coding agent is a step. If the coding agent's process dies, or Podium itself, the coding agent loads
+its session again and continues; if it cannot, a new session gets the conversation as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from anyio import create_memory_object_stream, create_task_group, get_cancelled_exc_class
+from anyio.abc import TaskGroup
+from anyio.streams.memory import MemoryObjectSendStream
+
+from ...core.budget import CallEstimate
+from ...core.engine import CUT_OFF_MARK, EngineSessionSpec, Finished, PastTurn, Piece, Postponed, Superseded, Text
+from ...core.person_message import deliver_messages, find_delivered_messages
+from ...core.scope import Scope
+from ...system.json_rpc import Params
+from ...values.errors import AgentFailed, Failure, FailureKind, OutsideFailed, PodiumError, find_first_error
+from ...values.event import ActionRefused, AgentSessionOpened, CallCut, ModelReplied
+from ...values.request import replace_surrogates
+from ...values.usage import Usage
+from ..model.reply_recorder import estimate_tokens
+from .agent_process import read_mapping
+from .agent_program import AgentProgram
+from .agent_session import AgentLost, AgentSession
+from .prompt_handler import PromptHandler
+from .prompt_text import build_first_prompt, build_interrupted_prompt, describe_refusals, format_refusal_note
+
+MAX_PROMPTS = 8
+"""How many prompts a turn can take, including those about refused actions and with a person's messages."""
+MAX_RESTARTS = 1
+"""How often a turn restarts an agent whose process died."""
+MAX_QUEUED_PIECES = 1024
+BUDGET_SECONDS = 30.0
+
+Pieces = MemoryObjectSendStream[Piece]
+
+
+class AcpSession:
+    """One conversation with a coding agent, whose own session is `agent`. `name` is the engine's name for display."""
+
+    is_restored = False
+
+    def __init__(
+        self, program: AgentProgram, spec: EngineSessionSpec, agent: AgentSession, *, name: str, sandbox: str
+    ) -> None:
+        self._program = program
+        self._spec = spec
+        self._agent = agent
+        self._name = name
+        self._sandbox = sandbox
+        self._history = list(spec.history)
+        self._cost = 0.0
+
+    @asynccontextmanager
+    async def ask(self, prompt: str, turn: Scope) -> AsyncIterator[AsyncIterator[Piece]]:
+        send, receive = create_memory_object_stream[Piece](MAX_QUEUED_PIECES)
+        failures: list[PodiumError] = []
+
+        async def run_turn(group: TaskGroup) -> None:
+            async with send:
+                try:
+                    await self._run_turn(prompt, turn, send, group)
+                except PodiumError as error:
+                    failures.append(error)
+
+        try:
+            async with create_task_group() as group:
+                group.start_soon(run_turn, group)
+                async with receive:
+                    yield receive
+                group.cancel_scope.cancel()
+        except ExceptionGroup as errors:
+            raise find_first_error(errors) from errors
+        if failures:
+            raise failures[0]
+
+    async def _run_turn(self, prompt: str, turn: Scope, pieces: Pieces, group: TaskGroup) -> None:
+        words, text = self._add_earlier_refusals(prompt), ""
+        for number in range(1, MAX_PROMPTS + 1):
+            place = turn.child(f"call#{number}")
+            known = place.find_outcome(ModelReplied)
+            if known is not None:
+                await pieces.send(Text(known.text))
+            reply = known or await self._send_prompt(words, place, turn, pieces, group)
+            text = reply.text or text
+            refused = turn.timeline.find_events_below(place.path, ActionRefused)
+            follow_up = self._build_follow_up(turn.child(f"call#{number + 1}"), reply, refused)
+            if not follow_up:
+                break
+            words = follow_up
+        await self._end_turn(turn, reply, text, pieces)
+        self._history.append(PastTurn(prompt=prompt, reply=text, scope=turn))
+
+    def _add_earlier_refusals(self, prompt: str) -> str:
+        """Return the prompt, after the reasons for refusals in the last turn that the agent does not know yet."""
+        if not self._history or self._program.after_denial != "goes_on":
+            return prompt
+        last = self._history[-1].scope
+        refused = last.timeline.find_events_below(last.path, ActionRefused)
+        return f"{describe_refusals(refused)}\n\n{prompt}" if refused else prompt
+
+    def _build_follow_up(self, place: Scope, reply: ModelReplied, refused: list[ActionRefused]) -> str:
+        """Return the next prompt of the turn at `place`, or an empty string if the turn is complete.
+
+        An agent that stops when an action is refused is told why, so that it can continue without that action.
+        """
+        is_stopped = self._program.after_denial == "ends_turn" or reply.stop == "cancelled" or not reply.text.strip()
+        told = describe_refusals(refused) if refused and is_stopped else ""
+        said = find_delivered_messages(place)
+        if not said and not place.has_outcome:
+            said = deliver_messages(place, self._spec.agent.name)
+        return "\n\n".join(filter(None, (told, said)))
+
+    async def _end_turn(self, turn: Scope, reply: ModelReplied, text: str, pieces: Pieces) -> None:
+        refused = turn.timeline.find_events_below(turn.path, ActionRefused)
+        if not text.strip() and refused:
+            raise self._make_failure("refused", f"it stopped after {format_refusal_note(refused)}")
+        if reply.stop == "max_turn_requests":
+            raise self._make_failure("limit", f"{self._program.name} reached its own limit of model calls in a turn")
+        if reply.stop == "refusal" and not text.strip():
+            raise self._make_failure("refused", f"{self._program.name} declined to answer")
+        if reply.stop == "cancelled" and not refused:
+            raise OutsideFailed(f"{self._program.name} cancelled the turn by itself")
+        is_free_text = self._spec.schema is None and self._spec.reply_format() is None
+        if reply.stop == "max_tokens" and is_free_text:
+            await pieces.send(Text(CUT_OFF_MARK))
+        if refused and is_free_text:
+            await pieces.send(Text(f"\n\n{format_refusal_note(refused)}"))
+        await pieces.send(Finished(reply.stop))
+
+    def _make_failure(self, kind: FailureKind, message: str) -> AgentFailed:
+        return AgentFailed(Failure(kind=kind, agent=self._spec.agent.name, message=message))
+
+    # Prompts
+
+    async def _send_prompt(
+        self, words: str, place: Scope, turn: Scope, pieces: Pieces, group: TaskGroup
+    ) -> ModelReplied:
+        """Send a prompt and record the reply. If the agent's process dies, restart it and let it continue."""
+        estimate = CallEstimate(prompt=Usage(calls=1, input_tokens=estimate_tokens(len(words))))
+        await self._wait_for_budget(estimate, pieces)
+        for restarts_left in range(MAX_RESTARTS, -1, -1):
+            await turn.timeline.wait_while_paused()
+            await turn.timeline.wait_written()
+            text = await self._open_agent(words, turn)
+            handler = PromptHandler(
+                self._program, self._spec, place, pieces, group, mode=self._program.mode, sandbox=self._sandbox
+            )
+            try:
+                answer = await self._agent.prompt(text, handler, group)
+            except AgentLost:
+                await handler.abandon_calls()
+                self._record_cut(place, handler, text)
+                if not restarts_left:
+                    raise
+                await pieces.send(Superseded())
+            except (OutsideFailed, AgentFailed, get_cancelled_exc_class()):
+                self._record_cut(place, handler, text)
+                raise
+            else:
+                await handler.close_calls()
+                return self._record_reply(place, handler, answer, text)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _open_agent(self, words: str, turn: Scope) -> str:
+        """Make sure that the agent has a session, and return the prompt for that session."""
+        if self._agent.is_open:
+            return words
+        interrupted = self._find_session(turn)
+        known = interrupted or next(filter(None, map(self._find_past_session, self._loadable_turns())), "")
+        is_loaded = await self._agent.open(known)
+        place = turn.child(f"session:{self._agent.id}")
+        if not place.has_outcome and not is_loaded:
+            self._cost = 0.0
+            place.record_outcome(
+                AgentSessionOpened(
+                    agent=self._spec.agent.name,
+                    engine=self._name,
+                    session=self._agent.id,
+                    version=self._agent.version,
+                    mode=self._program.mode,
+                )
+            )
+        if is_loaded:
+            return build_interrupted_prompt(words) if interrupted else words
+        return build_first_prompt(self._spec.system, self._history, words)
+
+    def _loadable_turns(self) -> list[PastTurn]:
+        """Return the last turns, newest first, up to a reply that was refused: the agent would remember that reply."""
+        kept: list[PastTurn] = []
+        for past in reversed(self._history):
+            if past.is_refused or past.scope.timeline.run != self._spec.run:
+                break
+            kept.append(past)
+        return kept
+
+    def _find_past_session(self, past: PastTurn) -> str:
+        return self._find_session(past.scope)
+
+    def _find_session(self, turn: Scope) -> str:
+        """Return the id of the last session that was opened in a turn, or an empty string."""
+        opened = turn.timeline.find_events_below(turn.path, AgentSessionOpened)
+        return opened[-1].session if opened else ""
+
+    async def _wait_for_budget(self, estimate: CallEstimate, pieces: Pieces) -> None:
+        """Wait until the budget has room for a prompt. Raise AgentFailed if it never will."""
+        allowance = self._spec.allowance
+        while allowance is not None and not allowance.has_room(estimate, agent=self._spec.agent.name):
+            await pieces.send(Postponed(BUDGET_SECONDS))
+            await allowance.wait_for_release(BUDGET_SECONDS)
+
+    # Records
+
+    def _record_reply(self, place: Scope, handler: PromptHandler, answer: Params, sent: str) -> ModelReplied:
+        usage = self._read_usage(answer, handler, sent)
+        stop = str(answer.get("stopReason") or "")
+        text = replace_surrogates(place.timeline.redaction.redact_text(handler.text))
+        return place.record_outcome(ModelReplied(model=self._name, text=text, stop=stop, usage=usage))
+
+    def _record_cut(self, place: Scope, handler: PromptHandler, sent: str) -> None:
+        usage = self._read_usage({}, handler, sent)
+        place.record_each_time(CallCut(model=self._name, text=replace_surrogates(handler.text), usage=usage))
+
+    def _read_usage(self, answer: Params, handler: PromptHandler, sent: str) -> Usage:
+        """Return the usage that the agent reports, or an estimate. Its cost is known only if the agent reports it."""
+        reported = read_mapping(answer, "usage")
+        values = [
+            value if isinstance(value := reported.get(name), int) and value > 0 else 0
+            for name in ("inputTokens", "outputTokens", "cachedReadTokens", "cachedWriteTokens")
+        ]
+        is_estimated = not any(values[:2])
+        if is_estimated:
+            values = [estimate_tokens(len(sent)), estimate_tokens(handler.all_text_length), 0, 0]
+        spent = 0.0 if handler.cost is None else max(0.0, handler.cost - self._cost)
+        self._cost = self._cost if handler.cost is None else handler.cost
+        return Usage(
+            calls=1,
+            input_tokens=values[0],
+            output_tokens=values[1],
+            cached_tokens=values[2],
+            written_tokens=values[3],
+            usd=spent,
+            unpriced=int(handler.cost is None),
+            estimated=int(is_estimated),
+            tool_calls=handler.tool_calls,
+        )

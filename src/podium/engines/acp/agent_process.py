@@ -1,0 +1,244 @@
+"""Run a coding agent as a child process, and exchange ACP messages with it over stdio.
+
+The agent runs in its own process group. Its error output is read all the time and its end is kept for error messages,
+so a full pipe never blocks the agent. When the agent exits, everything that waits for it ends, even if a process that
+it started keeps its pipes open.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
+from dataclasses import dataclass
+from pathlib import Path
+from subprocess import PIPE
+from typing import Any, Protocol
+
+from anyio import CancelScope, Event, create_task_group, fail_after, move_on_after
+
+from ... import __version__
+from ...system.child_process import ProcessExit
+from ...system.json_rpc import METHOD_NOT_FOUND, ConnectionEnded, JsonRpcPeer, Params, RpcError
+from ...system.process_group import ChildProcess, ProgramNotStarted, start_process
+from ...values.errors import OutsideFailed
+from ...values.plain_text import escape_unprintable
+
+PROTOCOL_VERSION = 1
+START_SECONDS = 60.0
+"""How long an agent can take to answer its first request. Some check their installation first."""
+STOP_SECONDS = 2.0
+DRAIN_SECONDS = 0.5
+"""How long to read output after the agent has exited. Only a process that has left its group can keep the pipe open."""
+KEPT_OUTPUT_BYTES = 4096
+SHOWN_OUTPUT_CHARACTERS = 400
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentCommand:
+    """The command that starts an agent, with its environment, the checkout that it works in, and its home folder."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str]
+    directory: Path
+    home: Path
+
+
+class OpenChild(Protocol):
+    """Starts an agent's process for the duration of a block, with separate pipes for its three standard streams."""
+
+    def __call__(self, command: AgentCommand) -> AbstractAsyncContextManager[ChildProcess]: ...
+
+
+@asynccontextmanager
+async def open_unconfined(command: AgentCommand) -> AsyncIterator[ChildProcess]:
+    """Start an agent's process without a sandbox."""
+    child = start_process(
+        command.argv, env=command.env, directory=command.directory, stdin=PIPE, stdout=PIPE, stderr=PIPE
+    )
+    with closing(child):
+        try:
+            yield child
+        finally:
+            await child.end()
+
+
+class SessionHandler(Protocol):
+    """Handles what an agent sends about one of its sessions."""
+
+    async def receive_update(self, update: Params) -> None:
+        """Receive one update of the session, in order."""
+        ...
+
+    async def answer_permission(self, params: Params) -> Any:
+        """Return the answer to a permission request."""
+        ...
+
+
+class AgentProcess:
+    """A running agent. `handlers` receive what it sends about its sessions; what is for no handler is dropped."""
+
+    def __init__(self, child: ChildProcess, name: str) -> None:
+        self.name = name
+        self.version = ""
+        self.capabilities: Params = {}
+        self.handlers: dict[str, SessionHandler] = {}
+        self.is_over = False
+        self._child = child
+        self._output_tail = bytearray()
+        self._output_ended = Event()
+        self._stderr_ended = Event()
+        self._peer = JsonRpcPeer(
+            child.read_stdout,
+            child.write_stdin,
+            on_request=self._answer_request,
+            on_notification=self._receive_notification,
+            on_junk=self._keep_line,
+        )
+
+    @property
+    def pid(self) -> int:
+        return self._child.pid
+
+    async def call(self, method: str, params: Mapping[str, Any]) -> Params:
+        """Send a request and return its result. Raise RpcError or ConnectionEnded if there is none."""
+        result = await self._peer.call(method, params)
+        return result if isinstance(result, dict) else {}
+
+    async def notify(self, method: str, params: Mapping[str, Any]) -> None:
+        """Send a notification. Raise ConnectionEnded if the agent has ended."""
+        await self._peer.notify(method, params)
+
+    async def initialize(self) -> None:
+        """Agree on the protocol with the agent. Raise OutsideFailed if that fails."""
+        offer = {
+            "protocolVersion": PROTOCOL_VERSION,
+            "clientCapabilities": {"fs": {"readTextFile": False, "writeTextFile": False}, "terminal": False},
+            "clientInfo": {"name": "podium", "version": __version__},
+        }
+        try:
+            with fail_after(START_SECONDS):
+                answer = await self.call("initialize", offer)
+        except TimeoutError:
+            raise OutsideFailed(f"{self.name} did not answer within {START_SECONDS:g} s of its start") from None
+        except RpcError as error:
+            raise OutsideFailed(f"{self.name} refused the connection: {error}") from error
+        except ConnectionEnded:
+            raise OutsideFailed(await self.describe_end()) from None
+        if answer.get("protocolVersion") not in (PROTOCOL_VERSION, str(PROTOCOL_VERSION)):
+            spoken = answer.get("protocolVersion")
+            raise OutsideFailed(f"{self.name} speaks version {spoken} of ACP; Podium speaks version {PROTOCOL_VERSION}")
+        self.capabilities = read_mapping(answer, "agentCapabilities")
+        self.version = str(read_mapping(answer, "agentInfo").get("version") or "")
+
+    async def describe_end(self) -> str:
+        """Wait a moment until the agent has exited, and return how it ended, with its last output."""
+        with move_on_after(DRAIN_SECONDS):
+            await self._child.wait_exit()
+        await self._child.end(grace=0)
+        with move_on_after(DRAIN_SECONDS):
+            await self._stderr_ended.wait()
+        code = self._child.returncode
+        how = "closed its output"
+        if code is not None:
+            how = f"was {ProcessExit(code=code)}" if code < 0 else f"exited with code {code}"
+        text = escape_unprintable(self._output_tail.decode(errors="replace").strip())
+        last = text if len(text) <= SHOWN_OUTPUT_CHARACTERS else f"…{text[-SHOWN_OUTPUT_CHARACTERS:]}"
+        return f"{self.name} {how}" + (f"; its last output: {last}" if last else "")
+
+    async def kill(self) -> None:
+        """Kill the agent and everything in its process group."""
+        await self._child.end(grace=0)
+
+    # Messages from the agent
+
+    async def _receive_notification(self, method: str, params: Params) -> None:
+        handler = self.handlers.get(str(params.get("sessionId")))
+        if handler is not None and method == "session/update":
+            await handler.receive_update(read_mapping(params, "update"))
+
+    async def _answer_request(self, method: str, params: Params) -> Any:
+        handler = self.handlers.get(str(params.get("sessionId")))
+        if method != "session/request_permission":
+            raise RpcError(METHOD_NOT_FOUND, f"Podium does not offer {method}")
+        if handler is None:
+            return CANCELLED
+        return await handler.answer_permission(params)
+
+    # The process
+
+    async def receive_messages(self) -> None:
+        """Handle the agent's messages until its output ends."""
+        await self._peer.run()
+        self.is_over = True
+        self._output_ended.set()
+
+    async def read_stderr(self) -> None:
+        """Read the agent's error output until it ends, and keep the last part of it."""
+        try:
+            while chunk := await self._child.read_stderr():
+                self._keep_output(chunk)
+        finally:
+            self._stderr_ended.set()
+
+    async def watch_exit(self) -> None:
+        """When the agent exits, end its process group and all open calls."""
+        await self._child.wait_exit()
+        await self._child.end(grace=0)
+        with move_on_after(DRAIN_SECONDS):
+            await self._output_ended.wait()
+        self.is_over = True
+        self._peer.end_calls(f"{self.name} exited")
+
+    def _keep_line(self, line: bytes) -> None:
+        self._keep_output(line[:KEPT_OUTPUT_BYTES] + b"\n")
+
+    def _keep_output(self, output: bytes) -> None:
+        self._output_tail += output
+        del self._output_tail[:-KEPT_OUTPUT_BYTES]
+
+
+CANCELLED = {"outcome": {"outcome": "cancelled"}}
+"""The answer to a permission request of a turn that is being cancelled."""
+
+
+@asynccontextmanager
+async def run_agent_process(
+    command: AgentCommand, name: str, open_child: OpenChild, *, exits_at_eof: bool = True
+) -> AsyncIterator[AgentProcess]:
+    """Run an agent for the duration of the block, and agree on the protocol with it. Raise OutsideFailed on failure.
+
+    An agent that `exits_at_eof` has a moment to exit by itself when its input is closed.
+    """
+    trouble: Exception | None = None
+    try:
+        async with open_child(command) as child:
+            agent = AgentProcess(child, name)
+            async with create_task_group() as group:
+                for task in (agent.receive_messages, agent.read_stderr, agent.watch_exit):
+                    group.start_soon(task)
+                try:
+                    await agent.initialize()
+                    yield agent
+                except Exception as error:  # raised below, because the task group would wrap it
+                    trouble = error
+                finally:
+                    agent.is_over = True
+                    with CancelScope(shield=True):
+                        await (child.stop(grace=STOP_SECONDS) if exits_at_eof else child.end(grace=STOP_SECONDS))
+                    group.cancel_scope.cancel()
+    except ProgramNotStarted as error:
+        raise OutsideFailed(f"{name} cannot be started: {error}") from error
+    if trouble is not None:
+        raise trouble
+
+
+def read_mapping(params: Mapping[str, Any], key: str) -> Params:
+    """Return the object under a key, or an empty one if there is none."""
+    value = params.get(key)
+    return value if isinstance(value, dict) else {}
+
+
+def read_objects(params: Mapping[str, Any], key: str) -> Sequence[Params]:
+    """Return the objects in the list under a key, without anything else in that list."""
+    value = params.get(key)
+    return [one for one in value if isinstance(one, dict)] if isinstance(value, list) else []

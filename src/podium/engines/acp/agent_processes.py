@@ -1,0 +1,78 @@
+"""Keep the processes of coding agents, and share one among the sessions that may share it.
+
+Each process belongs to a task that starts and stops it. It is stopped when its last session is closed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from contextlib import AbstractAsyncContextManager
+
+from anyio import TASK_STATUS_IGNORED, Event
+from anyio.abc import TaskGroup, TaskStatus
+
+from .agent_process import AgentProcess
+
+
+class HeldProcess:
+    """A running agent, and how many sessions use it."""
+
+    def __init__(self, agent: AgentProcess, key: Hashable) -> None:
+        self.agent = agent
+        self.key = key
+        self.users = 1
+        self.released = Event()
+        self.stopped = Event()
+
+
+class AgentProcesses:
+    """The running agents of one app. Their tasks run in `group`, which must outlive all sessions."""
+
+    def __init__(self, group: TaskGroup) -> None:
+        self._group = group
+        self._shared: dict[Hashable, HeldProcess] = {}
+
+    async def acquire(self, opening: AbstractAsyncContextManager[AgentProcess], *, key: Hashable = None) -> HeldProcess:
+        """Return the running process with this key, or start one. With the key None, it is not shared.
+
+        Raise OutsideFailed if the agent cannot be started.
+        """
+        held = None if key is None else self._shared.get(key)
+        if held is not None and not held.agent.is_over:
+            held.users += 1
+            return held
+        started = await self._group.start(self._hold_process, opening, key)
+        assert isinstance(started, HeldProcess)
+        if key is not None:
+            self._shared[key] = started
+        return started
+
+    async def release(self, held: HeldProcess) -> None:
+        """End the use of a process. The last user waits until the process has stopped."""
+        held.users -= 1
+        if held.users == 0:
+            if self._shared.get(held.key) is held:
+                del self._shared[held.key]
+            held.released.set()
+            await held.stopped.wait()
+
+    async def _hold_process(
+        self,
+        opening: AbstractAsyncContextManager[AgentProcess],
+        key: Hashable,
+        *,
+        task_status: TaskStatus[HeldProcess] = TASK_STATUS_IGNORED,
+    ) -> None:
+        held: HeldProcess | None = None
+        try:
+            async with opening as agent:
+                held = HeldProcess(agent, key)
+                task_status.started(held)
+                await held.released.wait()
+        except Exception:
+            # A process that was started fails only its own sessions, whose calls have ended with it.
+            if held is None:
+                raise
+        finally:
+            if held is not None:
+                held.stopped.set()

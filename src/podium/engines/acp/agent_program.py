@@ -1,0 +1,265 @@
+"""Describe coding agents that speak the Agent Client Protocol: one row of data for each.
+
+A row says how the agent is started and installed, which mode makes it ask for permission, what its tools are called,
+and how it differs from others. Users add rows in their settings.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal
+
+from ...values.errors import Mistake
+
+AGENTS_FOLDER = "agents"
+"""The folder in Podium's home into which the install commands install agents."""
+
+AfterDenial = Literal["goes_on", "ends_turn"]
+"""What an agent does when an action is denied: its model continues, or it ends the turn without a proper answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentProgram:
+    """A coding agent. The defaults describe one that follows the protocol and has no peculiarities.
+
+    `command` is the program with its arguments. `package` is the npm package and `version` the version with which the
+    row was tested; `binary` is the program's path in that package if npm does not link it. `mode` is the mode in which
+    the agent asks before it acts. `env` is always set, `passed_variables` are taken from the user's environment, and
+    `login_files` are copied from the user's home folder into the agent's own. `model_env` and `model_files` make the
+    agent use a model that the agent's file names, for each kind of API. `caution` says what stays open.
+    """
+
+    name: str
+    command: tuple[str, ...]
+    package: str = ""
+    version: str = ""
+    binary: str = ""
+    mode: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+    passed_variables: tuple[str, ...] = ()
+    login_files: tuple[str, ...] = ()
+    model_env: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    model_files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    tool_names: Mapping[str, str] = field(default_factory=dict)
+    after_denial: AfterDenial = "goes_on"
+    shares_process: bool = False
+    exits_at_eof: bool = True
+    caution: str = ""
+    is_own: bool = False
+    """Whether the user's settings define the agent."""
+
+    def find_executable(self, home: Path | None, path: str) -> str | None:
+        """Return the program's location: on the PATH or where the install command puts it. None if it is missing."""
+        if (found := shutil.which(self.command[0], path=path)) is not None or home is None or not self.package:
+            return found
+        modules = home / AGENTS_FOLDER / "node_modules"
+        installed = modules / self.package / self.binary if self.binary else modules / ".bin" / self.command[0]
+        return shutil.which(str(installed))
+
+    def require_wire(self, wire: str, *, agent: str, model: str) -> None:
+        """Raise Mistake if Podium cannot make the coding agent use a model with this kind of API."""
+        if wire not in self.model_env:
+            known = " or ".join(f"models with the {one} API" for one in self.model_env) or "the model it is set up with"
+            raise Mistake(f"{agent} uses {self.name} with the model {model}, but {self.name} can use only {known}")
+
+    def describe_installation(self, home: Path | None) -> str:
+        """Return the command that installs the agent, or an empty string if there is none."""
+        if not self.package:
+            return ""
+        folder = "~/.podium" if home is None else str(home)
+        return f"npm install --prefix {folder}/{AGENTS_FOLDER} {self.package}@{self.version}"
+
+
+_OPENAI_KEYS = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
+
+_CODEX_CONFIG = """\
+model = "$MODEL"
+model_provider = "podium"
+
+[model_providers.podium]
+name = "podium"
+base_url = "$URL"
+wire_api = "responses"
+env_key = "PODIUM_MODEL_KEY"
+"""
+
+_OPENCODE_CONFIG = """\
+{
+  "model": "podium/$MODEL",
+  "enabled_providers": ["podium"],
+  "autoupdate": false,
+  "share": "disabled",
+  "permission": {"edit": "ask", "bash": "ask", "webfetch": "ask"},
+  "provider": {
+    "podium": {
+      "npm": "@ai-sdk/openai-compatible",
+      "options": {"baseURL": "$URL", "apiKey": "{env:PODIUM_MODEL_KEY}"},
+      "models": {"$MODEL": {}}
+    }
+  }
+}
+"""
+
+_CLAUDE_TOOLS = {
+    "Read": "read_file",
+    "Write": "write_file",
+    "Edit": "edit_file",
+    "MultiEdit": "edit_file",
+    "Glob": "glob",
+    "Grep": "grep",
+    "LS": "glob",
+    "Bash": "bash",
+    "WebFetch": "web_fetch",
+}
+_GEMINI_TOOLS = {
+    "read_file": "read_file",
+    "write_file": "write_file",
+    "replace": "edit_file",
+    "edit": "edit_file",
+    "run_shell_command": "bash",
+    "glob": "glob",
+    "grep_search": "grep",
+    "search_file_content": "grep",
+    "web_fetch": "web_fetch",
+}
+
+_ROWS = (
+    AgentProgram(
+        name="goose",
+        command=("goose", "acp"),
+        package="@aaif/goose-binary-linux-x64",
+        version="1.52.0",
+        binary="bin/goose",
+        mode="approve",
+        env={"GOOSE_MODE": "approve", "GOOSE_DISABLE_KEYRING": "1", "GOOSE_TELEMETRY_ENABLED": "false"},
+        passed_variables=("GOOSE_PROVIDER", "GOOSE_MODEL", *_OPENAI_KEYS, "OPENAI_HOST", "ANTHROPIC_API_KEY"),
+        login_files=(".config/goose/config.yaml", ".config/goose/secrets.yaml"),
+        model_env={
+            "openai": {
+                "GOOSE_PROVIDER": "openai",
+                "GOOSE_MODEL": "$MODEL",
+                "OPENAI_HOST": "$HOST",
+                "OPENAI_BASE_PATH": "$PATH/chat/completions",
+                "OPENAI_API_KEY": "$KEY",
+            },
+            "anthropic": {
+                "GOOSE_PROVIDER": "anthropic",
+                "GOOSE_MODEL": "$MODEL",
+                "ANTHROPIC_HOST": "$URL",
+                "ANTHROPIC_API_KEY": "$KEY",
+            },
+        },
+        tool_names={"write": "write_file", "edit": "edit_file", "shell": "bash", "tree": "glob"},
+        shares_process=True,
+    ),
+    AgentProgram(
+        name="copilot",
+        command=("copilot", "--acp"),
+        package="@github/copilot",
+        version="1.0.102",
+        env={"COPILOT_AUTO_UPDATE": "false"},
+        passed_variables=("GH_TOKEN", "GITHUB_TOKEN", "COPILOT_GITHUB_TOKEN"),
+        login_files=(".copilot/config.json", ".config/github-copilot/apps.json", ".config/gh/hosts.yml"),
+        model_env={
+            "openai": {
+                "COPILOT_PROVIDER_BASE_URL": "$URL",
+                "COPILOT_PROVIDER_API_KEY": "$KEY",
+                "COPILOT_MODEL": "$MODEL",
+                "COPILOT_OFFLINE": "true",
+            }
+        },
+        after_denial="ends_turn",
+        shares_process=True,
+    ),
+    AgentProgram(
+        name="codex",
+        command=("codex-acp",),
+        package="@agentclientprotocol/codex-acp",
+        version="2.6.0",
+        mode="read-only",
+        env={"INITIAL_AGENT_MODE": "read-only", "NO_BROWSER": "1"},
+        passed_variables=("CODEX_API_KEY", "OPENAI_API_KEY"),
+        login_files=(".codex/auth.json", ".codex/config.toml"),
+        model_env={"openai": {"PODIUM_MODEL_KEY": "$KEY"}},
+        model_files={"openai": {".codex/config.toml": _CODEX_CONFIG}},
+        after_denial="ends_turn",
+        shares_process=True,
+        caution="its own sandbox cannot run inside Podium's, so commands fail in the modes that ask; "
+        "in its mode agent-full-access, a denied write still happens",
+    ),
+    AgentProgram(
+        name="claude",
+        command=("claude-agent-acp",),
+        package="@agentclientprotocol/claude-agent-acp",
+        version="0.99.1",
+        mode="default",
+        env={
+            "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC": "1",
+            "DISABLE_TELEMETRY": "1",
+            "DISABLE_AUTOUPDATER": "1",
+            "ENABLE_TOOL_SEARCH": "false",
+            "MCP_TOOL_TIMEOUT": "600000",
+        },
+        passed_variables=("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN"),
+        login_files=(".claude/.credentials.json", ".claude.json"),
+        model_env={
+            "anthropic": {"ANTHROPIC_BASE_URL": "$URL", "ANTHROPIC_API_KEY": "$KEY", "ANTHROPIC_MODEL": "$MODEL"}
+        },
+        tool_names=_CLAUDE_TOOLS,
+    ),
+    AgentProgram(
+        name="opencode",
+        command=("opencode", "acp"),
+        package="opencode-ai",
+        version="1.18.33",
+        env={"OPENCODE_PERMISSION": '{"edit": "ask", "bash": "ask", "webfetch": "ask"}'},
+        passed_variables=(*_OPENAI_KEYS, "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"),
+        login_files=(".local/share/opencode/auth.json",),
+        model_env={"openai": {"PODIUM_MODEL_KEY": "$KEY"}},
+        model_files={"openai": {".config/opencode/opencode.json": _OPENCODE_CONFIG}},
+        after_denial="ends_turn",
+        shares_process=True,
+        caution="it never asks before it calls a tool of an MCP server",
+    ),
+    AgentProgram(
+        name="gemini",
+        command=("gemini", "--acp"),
+        package="@google/gemini-cli",
+        version="0.61.0",
+        mode="default",
+        passed_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL"),
+        login_files=(".gemini/oauth_creds.json", ".gemini/google_accounts.json", ".gemini/settings.json"),
+        tool_names=_GEMINI_TOOLS,
+        shares_process=True,
+        caution="after a crash, its conversation is continued in a new session",
+    ),
+    AgentProgram(
+        name="qwen",
+        command=("qwen", "--acp"),
+        package="@qwen-code/qwen-code",
+        version="0.24.4",
+        mode="default",
+        passed_variables=(*_OPENAI_KEYS, "OPENAI_MODEL"),
+        login_files=(".qwen/oauth_creds.json", ".qwen/settings.json"),
+        model_env={"openai": {"OPENAI_BASE_URL": "$URL", "OPENAI_API_KEY": "$KEY", "OPENAI_MODEL": "$MODEL"}},
+        tool_names=_GEMINI_TOOLS,
+        after_denial="ends_turn",
+        shares_process=True,
+    ),
+    AgentProgram(
+        name="kimi",
+        command=("kimi", "acp"),
+        package="@moonshot-ai/kimi-code",
+        version="2.1.0",
+        passed_variables=("KIMI_API_KEY", "MOONSHOT_API_KEY"),
+        login_files=(".kimi/config.json", ".kimi/config.toml"),
+        shares_process=True,
+        caution="after a crash, its conversation is continued in a new session",
+    ),
+)
+
+AGENT_PROGRAMS: Mapping[str, AgentProgram] = {row.name: row for row in _ROWS}
+"""The coding agents that Podium knows, keyed by the name that agents use in `engine`."""

@@ -1,0 +1,175 @@
+"""Keep a coding agent's own session open: start its process, open or load the session, set its mode, send prompts.
+
+A prompt that is cancelled stops the agent: first it is asked to stop, and if it does not, its process is killed. The
+session can be loaded again afterwards.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from anyio import CancelScope, Event, fail_after, get_cancelled_exc_class, move_on_after
+from anyio.abc import TaskGroup
+
+from ...system.json_rpc import ConnectionEnded, Params, RpcError
+from ...values.errors import OutsideFailed
+from .agent_process import AgentProcess, read_mapping, read_objects
+from .agent_processes import AgentProcesses, HeldProcess
+from .agent_program import AgentProgram
+from .prompt_handler import PromptHandler
+
+SESSION_SECONDS = 60.0
+"""How long an agent can take to open or load a session."""
+CANCEL_SECONDS = 5.0
+"""How long an agent can take to stop its work."""
+
+
+class AgentLost(OutsideFailed):
+    """The coding agent's process ended while it was needed. The message says how it ended."""
+
+
+class AgentSession:
+    """A session of a coding agent. `start` starts the agent's process, or returns one that can be shared."""
+
+    def __init__(
+        self,
+        program: AgentProgram,
+        directory: str,
+        processes: AgentProcesses,
+        start: Callable[[], Awaitable[HeldProcess]],
+    ) -> None:
+        self.id = ""
+        self.version = ""
+        self._program = program
+        self._directory = directory
+        self._processes = processes
+        self._start = start
+        self._held: HeldProcess | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the session can take a prompt."""
+        return bool(self.id) and self._held is not None and not self._held.agent.is_over
+
+    async def open(self, known: str) -> bool:
+        """Open the session, and return whether it is the earlier one with the id `known`.
+
+        If there is no such id or the agent cannot load that session, a new one is opened. Raise OutsideFailed on
+        failure.
+        """
+        if self._held is None or self._held.agent.is_over:
+            await self.aclose()
+            self._held = await self._start()
+        agent = self._held.agent
+        self.version = agent.version
+        try:
+            with fail_after(SESSION_SECONDS):
+                return await self._open_on(agent, known)
+        except TimeoutError:
+            raise OutsideFailed(f"{agent.name} did not open a session within {SESSION_SECONDS:g} s") from None
+        except RpcError as error:
+            raise OutsideFailed(f"{agent.name} cannot open a session: {error}") from error
+        except ConnectionEnded:
+            raise AgentLost(await agent.describe_end()) from None
+
+    async def _open_on(self, agent: AgentProcess, known: str) -> bool:
+        place = {"cwd": self._directory, "mcpServers": []}
+        if known and agent.capabilities.get("loadSession"):
+            with suppress(RpcError):  # it may have lost the session
+                loaded = await agent.call("session/load", {"sessionId": known, **place})
+                await self._set_mode(agent, known, loaded)
+                self.id = known
+                return True
+        opened = await agent.call("session/new", place)
+        if not isinstance(id := opened.get("sessionId"), str) or not id:
+            raise OutsideFailed(f"{agent.name} opened a session without an id")
+        await self._set_mode(agent, id, opened)
+        self.id = id
+        return False
+
+    async def _set_mode(self, agent: AgentProcess, session: str, opened: Params) -> None:
+        """Set the mode in which the agent asks before it acts. Raise OutsideFailed if it does not offer that mode."""
+        wanted, modes = self._program.mode, read_mapping(opened, "modes")
+        if not wanted or modes.get("currentModeId") == wanted:
+            return
+        offered = [str(mode.get("id")) for mode in read_objects(modes, "availableModes")]
+        if wanted not in offered:
+            known = ", ".join(offered) or "none"
+            raise OutsideFailed(f"{agent.name} does not offer the mode {wanted}, in which it asks; it offers: {known}")
+        await agent.call("session/set_mode", {"sessionId": session, "modeId": wanted})
+
+    async def prompt(self, text: str, handler: PromptHandler, group: TaskGroup) -> Params:
+        """Send a prompt and return the agent's final answer; `handler` gets everything before it.
+
+        Raise AgentLost if the agent's process ends, and OutsideFailed if the agent reports an error. `group` runs the
+        wait for the answer, which continues for a moment after a cancellation.
+        """
+        assert self._held is not None
+        agent, call = self._held.agent, _PromptCall()
+        params = {"sessionId": self.id, "prompt": [{"type": "text", "text": text}]}
+        agent.handlers[self.id] = handler
+        try:
+            group.start_soon(call.run, agent, params, handler.done)
+            await handler.done.wait()
+            if not call.is_answered:
+                await self._stop_prompt(agent, handler, call)
+        except get_cancelled_exc_class():
+            with CancelScope(shield=True):
+                await self._stop_prompt(agent, handler, call)
+            raise
+        finally:
+            agent.handlers.pop(self.id, None)
+        if handler.error is not None:
+            raise handler.error
+        return await self._read_answer(agent, call)
+
+    async def _read_answer(self, agent: AgentProcess, call: _PromptCall) -> Params:
+        if isinstance(call.error, ConnectionEnded):
+            self.id = ""
+            raise AgentLost(await agent.describe_end())
+        if call.error is not None:
+            raise OutsideFailed(f"{agent.name} reports an error: {call.error}")
+        return call.answer
+
+    async def _stop_prompt(self, agent: AgentProcess, handler: PromptHandler, call: _PromptCall) -> None:
+        """Ask the agent to stop; if it does not, kill its process, unless other sessions use it."""
+        handler.cancel_requests()
+        with suppress(ConnectionEnded), move_on_after(CANCEL_SECONDS):
+            await agent.notify("session/cancel", {"sessionId": self.id})
+            await call.answered.wait()
+        if not call.is_answered:
+            self.id = ""
+            if self._held is not None and self._held.users == 1:
+                await agent.kill()
+        call.scope.cancel()
+
+    async def aclose(self) -> None:
+        """End the use of the agent's process."""
+        held, self._held, self.id = self._held, None, ""
+        if held is not None:
+            await self._processes.release(held)
+
+
+class _PromptCall:
+    """A prompt that was sent, and the agent's answer to it."""
+
+    def __init__(self) -> None:
+        self.answer: Params = {}
+        self.error: RpcError | ConnectionEnded | None = None
+        self.answered = Event()
+        self.scope = CancelScope(shield=True)
+
+    @property
+    def is_answered(self) -> bool:
+        return self.answered.is_set()
+
+    async def run(self, agent: AgentProcess, params: Params, done: Event) -> None:
+        """Wait for the answer, even if the turn is cancelled meanwhile."""
+        with self.scope:
+            try:
+                self.answer = await agent.call("session/prompt", params)
+            except (RpcError, ConnectionEnded) as error:
+                self.error = error
+            self.answered.set()
+        done.set()

@@ -1,0 +1,217 @@
+"""Translate the tool calls of coding agents into actions that Podium's rules can judge.
+
+Agents describe a call in several messages, and some describe it thinly. What is known about a call is joined by its
+id. A call that has an equivalent among Podium's tools gets that tool's name and arguments; an argument without an
+equivalent is kept, so that rules do not judge a call that they understand only in part.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from hashlib import sha256
+from typing import Any
+
+from ...core.engine import EngineAction
+from ...system.json_rpc import Params
+from ...values.request import replace_surrogates
+from .agent_process import read_mapping, read_objects
+
+KIND_TOOLS = {"read": "read_file", "edit": "edit_file", "search": "grep", "execute": "bash", "fetch": "web_fetch"}
+"""Podium's tool for each kind of call that ACP defines and that has an equivalent."""
+
+CHANGING_TOOLS = ("write_file", "edit_file")
+READING_TOOLS = ("read_file", "grep", "glob")
+
+_PATH_NAMES = dict.fromkeys(("file_path", "filePath", "absolute_path", "file"), "path")
+_OLD_NAMES = dict.fromkeys(("before", "old_string", "oldString", "old_str"), "old")
+_NEW_NAMES = dict.fromkeys(("after", "new_string", "newString", "new_str"), "new")
+
+ARGUMENT_NAMES: Mapping[str, Mapping[str, str]] = {
+    "read_file": _PATH_NAMES,
+    "write_file": {**_PATH_NAMES, "file_text": "content"},
+    "edit_file": {**_PATH_NAMES, **_OLD_NAMES, **_NEW_NAMES, "replaceAll": "replace_all"},
+    "bash": {"cmd": "command", "timeout_secs": "timeout", "timeoutMs": "timeout"},
+}
+"""Other names that agents use for the arguments of Podium's tools."""
+
+LONGEST_TITLE = 500
+CONTEXT_LINES = 3
+THIN = "The agent did not say more about this action."
+
+
+@dataclass(slots=True, kw_only=True)
+class AgentToolCall:
+    """What an agent has said so far about one tool call."""
+
+    id: str
+    title: str = ""
+    kind: str = ""
+    status: str = ""
+    own_name: str = ""
+    """The agent's own name for the tool, if it says it."""
+    raw_input: Any = None
+    raw_output: Any = None
+    content: list[Params] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+
+    def add_update(self, update: Params) -> None:
+        """Add what an update or a permission request says about the call. What it leaves out stays as it is."""
+        self.title = _read_text(update, "title") or self.title
+        self.kind = _read_text(update, "kind") or self.kind
+        self.status = _read_text(update, "status") or self.status
+        self.own_name = _find_own_name(read_mapping(update, "_meta")) or self.own_name
+        if update.get("rawInput") not in (None, {}):
+            self.raw_input = update["rawInput"]
+        if update.get("rawOutput") is not None:
+            self.raw_output = update["rawOutput"]
+        if isinstance(update.get("content"), list):
+            self.content = list(read_objects(update, "content"))
+        if paths := [path for one in read_objects(update, "locations") if (path := _read_text(one, "path"))]:
+            self.paths = paths
+
+    @property
+    def is_over(self) -> bool:
+        return self.status in ("completed", "failed", "cancelled")
+
+    @property
+    def output(self) -> str:
+        """The call's output, or what it changed if it has none."""
+        texts = [
+            text
+            for one in self.content
+            if one.get("type") == "content" and (text := _read_text(read_mapping(one, "content"), "text"))
+        ]
+        if texts:
+            return "\n".join(texts)
+        if isinstance(self.raw_output, str):
+            return self.raw_output
+        output = read_mapping({"output": self.raw_output}, "output")
+        streams = [_read_text(output, name) for name in ("stdout", "stderr", "output", "message")]
+        return "\n".join(filter(None, streams)) or self.title
+
+    def as_action(self, agent: str, directory: str, tool_names: Mapping[str, str], *, sandbox: str) -> EngineAction:
+        """Return the call as an action. `tool_names` maps the agent's own names for tools to Podium's."""
+        tool = self._find_tool(agent, tool_names)
+        raw: Params = self.raw_input if isinstance(self.raw_input, dict) else {}
+        names = ARGUMENT_NAMES.get(tool, {})
+        arguments: dict[str, Any] = {names.get(name, name): value for name, value in raw.items() if value is not None}
+        diffs = [one for one in self.content if one.get("type") == "diff"]
+        if tool in (*CHANGING_TOOLS, "read_file"):
+            arguments = self._complete_file_arguments(arguments, diffs)
+        if tool == "bash":
+            arguments = _complete_command(arguments, self.raw_input, directory)
+        if isinstance(path := arguments.get("path"), str):
+            arguments["path"] = make_relative(path, directory)
+        changed = [str(arguments["path"])] if tool in CHANGING_TOOLS and arguments.get("path") else []
+        return EngineAction(
+            tool=tool,
+            arguments=arguments,
+            outputs={path: _hash_content(arguments) for path in changed},
+            shown=self._describe(tool, arguments, diffs),
+            changed_lines=sum(_count_changed_lines(diff) for diff in diffs),
+            sandbox=sandbox,
+        )
+
+    def _find_tool(self, agent: str, tool_names: Mapping[str, str]) -> str:
+        for name in (self.own_name, self.title.partition(" ")[0]):
+            if name in tool_names:
+                return tool_names[name]
+        if self.own_name.startswith("mcp__"):
+            return self.own_name
+        if (
+            self.kind == "edit"
+            and isinstance(self.raw_input, dict)
+            and self.raw_input.keys() & {"content", "file_text"}
+        ):
+            return "write_file"
+        if self.kind in KIND_TOOLS:
+            return KIND_TOOLS[self.kind]
+        word = self.own_name or self.kind or "other"
+        return f"{agent}__{word}"
+
+    def _complete_file_arguments(self, arguments: dict[str, Any], diffs: list[Params]) -> dict[str, Any]:
+        """Return the arguments with the path and the new text from a diff or a location, if they name none."""
+        named = [_read_text(diff, "path") for diff in diffs] or self.paths
+        if "path" not in arguments and len(set(named)) == 1:
+            arguments = {**arguments, "path": named[0]}
+        if len(diffs) == 1 and not arguments.keys() & {"content", "old", "new", "edits"}:
+            old, new = _read_text(diffs[0], "oldText"), _read_text(diffs[0], "newText")
+            arguments = {**arguments, "old": old, "new": new}
+        return arguments
+
+    def _describe(self, tool: str, arguments: Mapping[str, Any], diffs: list[Params]) -> str:
+        """Return what a person should see besides the arguments: diffs, or the title of a call without arguments."""
+        shown = [_format_diff(diff) for diff in diffs]
+        if not arguments or (tool in CHANGING_TOOLS and not arguments.keys() & {"content", "old", "new", "edits"}):
+            shown.insert(0, f"{self.title[:LONGEST_TITLE]}\n{THIN}".strip())
+        return replace_surrogates("\n".join(shown))
+
+
+def make_relative(path: str, directory: str) -> str:
+    """Return a path inside the directory relative to it; any other path is returned as it is."""
+    if not directory or not posixpath.isabs(path):
+        return path
+    whole, base = posixpath.normpath(path), posixpath.normpath(directory)
+    return posixpath.relpath(whole, base) if whole == base or whole.startswith(f"{base}/") else path
+
+
+def _complete_command(arguments: dict[str, Any], raw_input: Any, directory: str) -> dict[str, Any]:
+    """Return the arguments of a command as a string, without a working directory that is the checkout itself."""
+    command = arguments.get("command", raw_input if isinstance(raw_input, str | list) else None)
+    if isinstance(command, list) and all(isinstance(word, str) for word in command):
+        # Some agents pass a shell command on to a shell of their own.
+        is_shell = len(command) == 3 and command[1] in ("-c", "-lc") and posixpath.basename(command[0]).endswith("sh")
+        command = command[2] if is_shell else shlex.join(command)
+    rest = {name: value for name, value in arguments.items() if name != "command"}
+    for name in ("cwd", "workdir", "directory"):
+        if isinstance(rest.get(name), str) and posixpath.normpath(rest[name]) in (posixpath.normpath(directory), "."):
+            del rest[name]
+    return rest if command is None else {"command": command, **rest}
+
+
+def _find_own_name(meta: Params) -> str:
+    """Return the agent's own name for a tool from its metadata, where agents keep it under a key of their own."""
+    outer = [meta, *(one for one in meta.values() if isinstance(one, dict))]
+    inner = [one for values in outer[1:] for one in values.values() if isinstance(one, dict)]
+    names = (_read_text(one, "toolName") or _read_text(one, "tool_name") for one in (*outer, *inner))
+    return next(filter(None, names), "")
+
+
+def _hash_content(arguments: Mapping[str, Any]) -> str:
+    content = arguments.get("content")
+    return sha256(replace_surrogates(content).encode()).hexdigest() if isinstance(content, str) else ""
+
+
+def _split_change(diff: Params) -> tuple[list[str], list[str], list[str], list[str]]:
+    """Return the lines before a change, the old and the new lines, and the lines after it."""
+    old, new = _read_text(diff, "oldText").splitlines(), _read_text(diff, "newText").splitlines()
+    start = _count_common_start(old, new)
+    end = _count_common_start(old[start:][::-1], new[start:][::-1])
+    return old[:start], old[start : len(old) - end], new[start : len(new) - end], old[len(old) - end :]
+
+
+def _count_common_start(one: list[str], other: list[str]) -> int:
+    same = (number for number, (left, right) in enumerate(zip(one, other, strict=False)) if left != right)
+    return next(same, min(len(one), len(other)))
+
+
+def _count_changed_lines(diff: Params) -> int:
+    _, removed, added, _ = _split_change(diff)
+    return len(removed) + len(added)
+
+
+def _format_diff(diff: Params) -> str:
+    """Return a diff with one hunk. It takes linear time, because the texts come from outside and can be long."""
+    path, before, removed, added, after = _read_text(diff, "path"), *_split_change(diff)
+    head = [f"--- {path if _read_text(diff, 'oldText') else '/dev/null'}", f"+++ {path}"]
+    context = [f" {line}" for line in before[-CONTEXT_LINES:]]
+    rest = [f" {line}" for line in after[:CONTEXT_LINES]]
+    return "\n".join([*head, *context, *(f"-{line}" for line in removed), *(f"+{line}" for line in added), *rest])
+
+
+def _read_text(values: Mapping[str, Any], key: str) -> str:
+    value = values.get(key)
+    return value if isinstance(value, str) else ""

@@ -1,0 +1,283 @@
+"""Handle what a coding agent sends while it answers one prompt: text, tool calls and permission requests.
+
+Tool calls are recorded like those of Podium's own tools. The place of a call on the timeline depends on what it does,
+not on its number: an agent that is restarted after a crash may repeat its calls in another order, and an approval must
+never apply to another action than the one that was shown.
+"""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+
+from anyio import TASK_STATUS_IGNORED, BrokenResourceError, CancelScope, ClosedResourceError, Event
+from anyio.abc import TaskGroup, TaskStatus
+from anyio.streams.memory import MemoryObjectSendStream
+
+from ...core.engine import EngineAction, EngineSessionSpec, Piece, Reasoning, Text, ToolFinished, ToolStarted
+from ...core.journal_rows import compute_digest
+from ...core.scope import Scope
+from ...system.json_rpc import Params
+from ...values.action import Action
+from ...values.errors import OutsideFailed, PodiumError
+from ...values.event import ActionRefused, ToolAnswered, ToolCalled, ToolUse
+from ...values.request import replace_surrogates
+from .agent_process import CANCELLED, read_mapping, read_objects
+from .agent_program import AgentProgram
+from .agent_tool_call import READING_TOOLS, AgentToolCall
+
+LONGEST_REASON = 500
+NO_REPORT = "The agent did not report how this ended."
+NO_GATE = "nothing is permitted in this session"
+NO_CHOICE = "the agent offers no way to permit it only once"
+
+
+class RunningCall:
+    """A tool call on the timeline: its place, what it does, and whether it has ended."""
+
+    def __init__(self, said: AgentToolCall) -> None:
+        self.said = said
+        self.place: Scope | None = None
+        self.action: EngineAction | None = None
+        self.ended = Event()
+
+
+class PromptHandler:
+    """Handles one prompt's updates and permission requests. `place` is the prompt's scope."""
+
+    def __init__(
+        self,
+        program: AgentProgram,
+        spec: EngineSessionSpec,
+        place: Scope,
+        pieces: MemoryObjectSendStream[Piece],
+        group: TaskGroup,
+        *,
+        mode: str,
+        sandbox: str,
+    ) -> None:
+        self.done = Event()
+        """Set when the prompt is answered, or when something happened that must end the turn."""
+        self.error: PodiumError | None = None
+        self.cost: float | None = None
+        """The cost of the session so far in USD, if the agent reports it."""
+        self.tool_calls = 0
+        self._program = program
+        self._spec = spec
+        self._place = place
+        self._pieces = pieces
+        self._group = group
+        self._mode = mode
+        self._sandbox = sandbox
+        self._segments: list[list[str]] = [[]]
+        self._message_id = ""
+        self._calls: dict[str, RunningCall] = {}
+        self._taken: set[str] = set()
+        """The paths of the places that calls of this process have."""
+        self._waiting: set[CancelScope] = set()
+
+    @property
+    def text(self) -> str:
+        """The text since the last tool call; if that is blank, the last text before that call."""
+        texts = ("".join(segment) for segment in reversed(self._segments))
+        return next((text for text in texts if text.strip()), "")
+
+    @property
+    def all_text_length(self) -> int:
+        """How many characters the agent has written."""
+        return sum(len(piece) for segment in self._segments for piece in segment)
+
+    def find_refusals(self) -> list[ActionRefused]:
+        """Return the actions of this prompt that were refused."""
+        return self._place.timeline.find_events_below(self._place.path, ActionRefused)
+
+    def fail(self, error: PodiumError) -> None:
+        """End the turn because of an error outside the agent's reply."""
+        self.error = self.error or error
+        self.done.set()
+
+    def cancel_requests(self) -> None:
+        """Answer all open permission requests as cancelled."""
+        for scope in self._waiting:
+            scope.cancel()
+
+    async def close_calls(self) -> None:
+        """Record the end of all calls that the agent has left open."""
+        for call in self._open_calls:
+            await self._end_call(call, NO_REPORT, is_error=True)
+
+    async def abandon_calls(self) -> None:
+        """Give up all open calls without recording an end, so that the restarted agent can repeat them."""
+        for call in self._open_calls:
+            await self._leave_call(call)
+
+    @property
+    def _open_calls(self) -> list[RunningCall]:
+        return [call for call in self._calls.values() if call.place is not None and not call.ended.is_set()]
+
+    # Updates
+
+    async def receive_update(self, update: Params) -> None:
+        try:
+            await self._handle_update(update)
+        except PodiumError as error:
+            self.fail(error)
+
+    async def _handle_update(self, update: Params) -> None:
+        content = read_mapping(update, "content")
+        match update.get("sessionUpdate"):
+            case "agent_message_chunk" if isinstance(text := content.get("text"), str):
+                await self._add_text(text, str(update.get("messageId") or ""))
+            case "agent_thought_chunk" if isinstance(text := content.get("text"), str):
+                await self._send(Reasoning(text))
+            case "tool_call" | "tool_call_update":
+                await self._update_call(update)
+            case "usage_update":
+                cost = read_mapping(update, "cost")
+                if cost.get("currency") == "USD" and isinstance(amount := cost.get("amount"), int | float):
+                    self.cost = float(amount)
+            case "current_mode_update":
+                self._check_mode(update.get("currentModeId"))
+            case _:
+                await self._send(Reasoning(""))  # a sign of life
+
+    async def _add_text(self, text: str, message_id: str) -> None:
+        if message_id != self._message_id and self._message_id and any(map(str.strip, self._segments[-1])):
+            text = f"\n\n{text}"
+        self._message_id = message_id or self._message_id
+        self._segments[-1].append(text)
+        await self._send(Text(text))
+
+    def _check_mode(self, mode: object) -> None:
+        """End the turn if the agent has left the mode in which it asks for permission."""
+        if self._mode and mode != self._mode:
+            self.fail(
+                OutsideFailed(f"{self._program.name} left the mode {self._mode}, in which it asks for permission")
+            )
+
+    async def _send(self, piece: Piece) -> None:
+        with suppress(BrokenResourceError, ClosedResourceError):  # the turn was cancelled
+            await self._pieces.send(piece)
+
+    # Tool calls
+
+    async def _update_call(self, update: Params) -> None:
+        call = self._find_call(update)
+        call.said.add_update(update)
+        if call.ended.is_set() or call.said.status in ("", "pending"):
+            await self._send(Reasoning(""))
+            return
+        if call.place is None:
+            await self._begin_call(call)
+            self._record_unrequested(call)
+        if call.said.is_over:
+            await self._end_call(call, call.said.output, is_error=call.said.status != "completed")
+
+    def _find_call(self, update: Params) -> RunningCall:
+        """Return the call that a message is about; if it names none, the last call that has not ended."""
+        id = update.get("toolCallId")
+        if not isinstance(id, str) or not id:
+            open_calls = [key for key, call in self._calls.items() if not call.ended.is_set()]
+            id = open_calls[-1] if open_calls else f"call-{len(self._calls) + 1}"
+        return self._calls.setdefault(id, RunningCall(AgentToolCall(id=id)))
+
+    def _record_unrequested(self, call: RunningCall) -> None:
+        """Record the start of a call that the agent makes without asking, unless it only reads."""
+        assert call.place is not None
+        assert call.action is not None
+        is_plain = call.action.tool in READING_TOOLS or call.said.kind in ("read", "search", "think")
+        if self._spec.gate is not None and not is_plain:
+            self._spec.gate.record_unrequested(call.place, call.action)
+
+    async def _begin_call(self, call: RunningCall) -> None:
+        """Record a call as it is described now."""
+        directory = "" if self._spec.gate is None else self._spec.gate.directory
+        action = call.said.as_action(self._program.name, directory, self._program.tool_names, sandbox=self._sandbox)
+        if call.action is not None and action == call.action:
+            return
+        call.action, call.place = action, self._choose_place(action)
+        called = self._describe_call(action)
+        call.place.record(ToolCalled(id=call.said.id, action=called))
+        self.tool_calls += 1
+        await self._send(ToolStarted(ToolUse(id=call.said.id, name=called.tool, arguments=called.arguments)))
+
+    def _describe_call(self, action: EngineAction) -> Action:
+        run, agent = self._place.timeline.run, self._spec.agent.name
+        return Action(run=run, agent=agent, tool=action.tool, arguments=dict(action.arguments))
+
+    def _choose_place(self, action: EngineAction) -> Scope:
+        """Return the place for an action: the first that neither an earlier nor a running identical action has."""
+        digest = compute_digest(action.tool, dict(action.arguments), action.shown)[:12]
+        for number in count(1):
+            place = self._place.child(f"tool:{digest}#{number}")
+            if place.path not in self._taken and not place.has_child_outcome("tool_answered#1"):
+                self._taken.add(place.path)
+                return place
+        raise AssertionError("there is always a free number")
+
+    async def _end_call(self, call: RunningCall, output: str, *, is_error: bool) -> None:
+        assert call.place is not None
+        text = replace_surrogates(call.place.timeline.redaction.redact_text(output))
+        call.place.record(ToolAnswered(id=call.said.id, text=text, is_error=is_error))
+        await self._leave_call(call)
+
+    async def _leave_call(self, call: RunningCall) -> None:
+        call.ended.set()
+        self._segments.append([])
+        self._message_id = ""
+        await self._send(ToolFinished(call.said.id))
+
+    # Permission requests
+
+    async def answer_permission(self, params: Params) -> Params:
+        with CancelScope() as waiting:
+            self._waiting.add(waiting)
+            try:
+                return await self._decide(params)
+            except PodiumError as error:
+                self.fail(error)
+            finally:
+                self._waiting.discard(waiting)
+        return CANCELLED
+
+    async def _decide(self, params: Params) -> Params:
+        said = read_mapping(params, "toolCall")
+        call = self._find_call(said)
+        call.said.add_update(said)
+        await self._begin_call(call)
+        options = read_objects(params, "options")
+        allow = next((one for one in options if one.get("kind") == "allow_once"), None)
+        if allow is not None and await self._is_permitted(call):
+            await self._group.start(self._hold_effect, call)
+            return _select(allow)
+        if allow is None:
+            self._refuse_call(call, NO_CHOICE)
+        # "Always" is decided by Podium's rules: some agents save it in their home and never ask again.
+        rejecting = [one for kind in ("reject_once", "reject_always") for one in options if one.get("kind") == kind]
+        return _select(rejecting[0]) if rejecting else CANCELLED
+
+    async def _is_permitted(self, call: RunningCall) -> bool:
+        assert call.place is not None
+        assert call.action is not None
+        if self._spec.gate is None:
+            self._refuse_call(call, NO_GATE)
+            return False
+        said = " ".join(self.text.split())
+        reason = said if len(said) <= LONGEST_REASON else f"…{said[1 - LONGEST_REASON :]}"
+        return not await self._spec.gate.permit(call.place, replace(call.action, agent_reason=reason))
+
+    def _refuse_call(self, call: RunningCall, reason: str) -> None:
+        assert call.place is not None
+        assert call.action is not None
+        call.place.record(ActionRefused(action=self._describe_call(call.action), reason=reason))
+
+    async def _hold_effect(self, call: RunningCall, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
+        """Keep a pause of the run waiting until a permitted call has ended."""
+        async with self._place.timeline.effect:
+            task_status.started()
+            await call.ended.wait()
+
+
+def _select(option: Params) -> Params:
+    return {"outcome": {"outcome": "selected", "optionId": option.get("optionId")}}

@@ -1,0 +1,55 @@
+"""Write the prompts for coding agents, which get everything as text: the protocol has no system prompt or history."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ...core.engine import PastTurn
+from ...values.event import ActionRefused
+from ...values.request import quote_lines
+
+LONGEST_ARGUMENT = 200
+NOT_PERMITTED = "[not permitted]"
+"""The start of the note at the end of a reply that lists refused actions."""
+
+
+def build_first_prompt(system: str, history: Sequence[PastTurn], prompt: str) -> str:
+    """Return the first prompt of a session: the agent's instructions, the conversation so far and the prompt."""
+    parts = [f"[your instructions]\n{system.strip()}"] if system.strip() else []
+    if history:
+        parts.append("[the conversation so far]\n" + "\n\n".join(map(_format_past_turn, history)))
+    return "\n\n".join([*parts, f"[the request]\n{prompt}"]) if parts else prompt
+
+
+def build_interrupted_prompt(prompt: str) -> str:
+    """Return the prompt for a session that was interrupted while it answered the prompt."""
+    return (
+        "You were interrupted while you worked on the request below, and your session was restored. Check what is "
+        f"already done, do not repeat it, and continue.\n\n[the request]\n{prompt}"
+    )
+
+
+def describe_refusals(refused: Iterable[ActionRefused]) -> str:
+    """Return a prompt that tells an agent which of its actions were refused, and why."""
+    lines = "\n".join(f"- {_describe_refusal(one)}" for one in refused)
+    return (
+        f"These actions of yours were not permitted, and were not done:\n{lines}\nDo not try to achieve the same "
+        "effect another way. Continue without them, or say what you need."
+    )
+
+
+def format_refusal_note(refused: Iterable[ActionRefused]) -> str:
+    """Return the note at the end of a reply whose agent was refused some actions, for whoever reads the reply."""
+    return f"{NOT_PERMITTED} " + "; ".join(dict.fromkeys(map(_describe_refusal, refused)))
+
+
+def _describe_refusal(refused: ActionRefused) -> str:
+    action = refused.action
+    about = next((str(action.arguments[key]) for key in ("path", "command", "url") if action.arguments.get(key)), "")
+    short = about if len(about) <= LONGEST_ARGUMENT else f"{about[:LONGEST_ARGUMENT]}…"
+    return f"{action.tool}{f' {short}' if short else ''}: {refused.reason}"
+
+
+def _format_past_turn(turn: PastTurn) -> str:
+    reply = "" if turn.is_refused else f"\n\n[you replied]{quote_lines(turn.reply)}"
+    return f"[you were asked]{quote_lines(turn.prompt)}{reply}"

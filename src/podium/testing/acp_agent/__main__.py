@@ -1,0 +1,39 @@
+"""Run the scripted coding agent on this process's standard input and output."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from ...engines.script import parse_script
+from .scripted_agent import ScriptedAgent
+
+
+def main() -> None:
+    """Parse the options and serve the client until it closes the connection."""
+    parser = argparse.ArgumentParser(
+        prog="python -m podium.testing.acp_agent",
+        description="Play a script as a coding agent. Without --script, the first prompt of a session contains it.",
+    )
+    parser.add_argument("--script", type=Path, metavar="FILE", help="JSON list of steps")
+    parser.add_argument(
+        "--after-denial",
+        choices=["goes_on", "ends_turn", "ignores"],
+        default="goes_on",
+        help="what the agent does when an action is denied: go on, end the turn, or act anyway",
+    )
+    parser.add_argument("--unasked", action="store_true", help="act without asking for permission")
+    parser.add_argument("--forgetful", action="store_true", help="do not offer to load sessions")
+    options = parser.parse_args()
+    script = () if options.script is None else parse_script(msgspec.json.decode(options.script.read_bytes()))
+    agent = ScriptedAgent(
+        script, after_denial=options.after_denial, is_asking=not options.unasked, can_load=not options.forgetful
+    )
+    anyio.run(agent.run)
+
+
+if __name__ == "__main__":
+    main()

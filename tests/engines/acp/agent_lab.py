@@ -1,0 +1,189 @@
+"""One coding agent behind the ACP engine, with a real store and gate, and a script that decides what it does."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+from anyio import create_task_group, fail_after
+from anyio.abc import TaskGroup
+from podium.store.sqlite.store import SqliteStore
+
+from podium.core.budget import Allowance
+from podium.core.engine import EngineSessionSpec
+from podium.core.engine_sessions import EngineSessionTasks
+from podium.core.gate import Gate
+from podium.core.scope import Scope
+from podium.core.session import Session
+from podium.core.timeline import Timeline
+from podium.core.tool_rate_limit import RateLimit
+from podium.engines.acp.acp_engine import AcpEngine
+from podium.engines.acp.agent_home import AgentModel
+from podium.engines.acp.agent_process import AgentCommand, open_unconfined
+from podium.engines.acp.agent_processes import AgentProcesses
+from podium.engines.acp.agent_program import AGENT_PROGRAMS, AgentProgram
+from podium.policy import Mode, Rules, Verdict, check
+from podium.store.follower import Follower
+from podium.store.reader import StoreReader
+from podium.system.process_group import ChildProcess
+from podium.testing import ModelServer
+from podium.values.action import Action
+from podium.values.agent import Agent, Budget
+from podium.values.event import Decision, PermissionAnswered, PermissionAsked
+from podium.values.limits import TurnLimits
+
+SCRIPTED = AgentProgram(name="scripted", command=(sys.executable, "-m", "podium.testing.acp_agent"), mode="ask")
+GOOSE = AGENT_PROGRAMS["goose"]
+TOOLS = {"goose": {"write_file": "write", "bash": "shell"}}
+"""The names of Podium's tools in agents that call them otherwise."""
+
+
+def find_goose() -> str:
+    """Return the goose that `make` installed. Where it cannot be installed, skip the test, but never in CI."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "podium-test-agents"
+    found = cache / f"goose-{GOOSE.version}" / "node_modules" / GOOSE.package / GOOSE.binary
+    if not found.exists() and not os.environ.get("CI"):
+        pytest.skip("goose is not installed; run make goose, which needs npm")
+    return str(found)
+
+
+class AgentLab:
+    """A coding agent that follows a script. Each session of the lab continues the run that is in its store."""
+
+    def __init__(self, kind: str, folder: Path, *options: str, program: AgentProgram | None = None) -> None:
+        self.kind = kind
+        self.folder = folder
+        self.store = folder / "s.db"
+        self.repo = folder / "repo"
+        self.repo.mkdir()
+        self.rules = Rules()
+        self.mode: Mode = "default"
+        script = ("--script", str(folder / "script.json"))
+        scripted = replace(SCRIPTED, command=(*SCRIPTED.command, *options, *script))
+        self.program = program or (GOOSE if kind == "goose" else scripted)
+        self.children: list[ChildProcess] = []
+        self.server: ModelServer | None = None
+        self.budget: Budget | None = None
+        self.port = 0
+        """The port of the model, which stays the same: another address would be another setup, with another home."""
+        self.timeline: Timeline
+
+    def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
+        """Return a step that calls one tool."""
+        name = TOOLS.get(self.kind, {}).get(tool, tool)
+        return {"says": f"I call {tool}.", "calls": [{"name": name, "arguments": arguments}]}
+
+    def write(self, path: str = "made.txt") -> dict[str, Any]:
+        return self.call("write_file", path=path, content="hello\n")
+
+    @asynccontextmanager
+    async def open_child(self, command: AgentCommand) -> AsyncIterator[ChildProcess]:
+        async with open_unconfined(command) as child:
+            self.children.append(child)
+            yield child
+
+    @asynccontextmanager
+    async def engine(self, script: Sequence[Any], group: TaskGroup) -> AsyncIterator[AcpEngine]:
+        environ = {"PATH": os.environ["PATH"], "HOME": str(self.folder / "user")}
+        processes = AgentProcesses(group)
+        if self.kind == "goose":
+            async with ModelServer(script, port=self.port) as self.server:
+                self.port = urlsplit(self.server.url).port or 0
+                model = AgentModel(name="m", wire="openai", url=self.server.url, key="key")
+                yield self.make_engine(find_goose(), model, environ, processes)
+            return
+        (self.folder / "script.json").write_text(json.dumps(list(script)))
+        yield self.make_engine(sys.executable, None, environ, processes)
+
+    def make_engine(
+        self, executable: str, model: AgentModel | None, environ: dict[str, str], processes: AgentProcesses
+    ) -> AcpEngine:
+        return AcpEngine(
+            self.program,
+            executable,
+            model=model,
+            environ=environ,
+            home=self.folder / "home",
+            get_processes=lambda: processes,
+            open_child=self.open_child,
+        )
+
+    @asynccontextmanager
+    async def session(self, script: Sequence[Any], *, turn_limits: TurnLimits | None = None) -> AsyncIterator[Session]:
+        limits = turn_limits or TurnLimits(approval=20)
+        async with SqliteStore(self.store) as store, create_task_group() as group, self.engine(script, group) as engine:
+            exists = self.has_run()
+            lease = await store.claim_run("r") if exists else store.begin_run("r")
+            self.timeline = timeline = Timeline("r", lease)
+            timeline.load(await store.read_rows("r") if exists else [])
+            scope = Scope(timeline, "worker", operation="worker", digest="d")
+            allowance = Allowance(timeline, "", self.budget, of="")
+            gate = Gate(
+                self.judge,
+                agent="worker",
+                directory=str(self.repo),
+                allowance=allowance,
+                rate_limit=RateLimit(1000),
+                unattended=None,
+                approval_seconds=limits.approval,
+            )
+            spec = EngineSessionSpec(
+                agent=Agent(name="worker"), system="You work.", allowance=allowance, gate=gate, run="r"
+            )
+            session = Session(
+                engine,
+                spec,
+                scope,
+                session_tasks=EngineSessionTasks(group, on_notice=lambda text: None),
+                turn_limits=limits,
+            )
+            try:
+                yield session
+            finally:
+                await session.aclose()
+                store.release_run(lease)
+                group.cancel_scope.cancel()
+
+    def judge(self, action: Action, changed_lines: int) -> Verdict:
+        return check(action, self.rules, self.mode, changed_lines=changed_lines)
+
+    def has_run(self) -> bool:
+        if not self.store.exists():
+            return False
+        with StoreReader(self.store) as reader:
+            return bool(reader.read_rows("r"))
+
+    async def answer_request(self, decision: Decision, comment: str = "") -> PermissionAsked:
+        """Wait for the next permission request without an answer, and answer it."""
+        with Follower(self.store, "r") as entries, fail_after(30):
+            async for entry in entries:
+                if isinstance(entry.event, PermissionAsked) and entry.event.id not in self.timeline.answers:
+                    answer = PermissionAnswered(id=entry.event.id, decision=decision, by="ada", comment=comment)
+                    self.timeline.append(answer, scope="")
+                    return entry.event
+        raise AssertionError("the run has ended")
+
+    async def wait_for(self, kind: type) -> Any:
+        """Wait until there is an event of this kind, and return it."""
+        with Follower(self.store, "r") as entries, fail_after(30):
+            async for entry in entries:
+                if isinstance(entry.event, kind):
+                    return entry.event
+        raise AssertionError("the run has ended")
+
+    def events(self, *kinds: type) -> list[Any]:
+        with StoreReader(self.store) as reader:
+            return [entry.event for entry in reader.read_entries("r") if isinstance(entry.event, kinds)]
+
+    def forget_sessions(self) -> None:
+        """Remove what agents have saved in their homes."""
+        shutil.rmtree(self.folder / "home")
