@@ -16,12 +16,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec import structs
 
-from podium.values.event import ActionBegan, ToolAnswered
+from podium.values.event import ActionBegan, Noticed, ToolAnswered
 
 from ..cli.conftest import PODIUM, TOO_LONG, Desk
 from ..cli.test_trust import Listener
 from ..studio import Studio
+from ..workspace.relay.test_granted_hosts import serve_hello
 from ..workspace.test_sandbox_ends import find_processes, make_lingering_script
 from .stage import add_sly_agent, bash, call, run_sly_agent, set_rules, write
 
@@ -206,6 +208,26 @@ def _make_fetch_action() -> Any:
     from podium.values.action import Action
 
     return Action(run="r", agent="a", tool="web_fetch", arguments={"url": "https://example.com/"})
+
+
+# S8
+
+
+async def test_a_refused_host_is_on_the_timeline(studio: Studio, repo: Path) -> None:
+    set_rules(studio, mode="bypass")
+    with serve_hello() as port:
+        studio.settings = structs.replace(studio.settings, network=("ok.test", f"127.0.0.1:{port}"))
+        add_sly_agent(studio, bash(f"curl -s http://127.0.0.1:{port}/; curl -sx $http_proxy http://evil.test/"))
+
+        result = await run_sly_agent(studio, repo)
+
+    (answered,) = studio.events(result, ToolAnswered)
+    assert answered.text.startswith("hello")
+    assert "evil.test:80 was refused: it was not granted" in answered.text
+    notices = [event.text for event in studio.events(result, Noticed)]
+    assert "A program in the sandbox was refused a connection to evil.test:80: it was not granted." in notices
+    (began,) = studio.events(result, ActionBegan)
+    assert began.action.sandbox == f"workspace, with network access to ok.test, 127.0.0.1:{port}"
 
 
 # S9, S10

@@ -41,6 +41,7 @@ permissions:
   deny: WebFetch
   mode: accept-edits
 sandbox: off
+network: [PyPI.org, "*.example.com:8443", pypi.org]
 store: local
 workers: 8
 max_restarts: 0
@@ -80,6 +81,7 @@ EXPECTED = SettingsDocument(
     permissions=Permissions(allow=("Read",), ask=("Bash",), deny=("WebFetch",)),
     permission_mode="accept-edits",
     sandbox=False,
+    network=("pypi.org", "*.example.com:8443"),
     store="local",
     workers=8,
     max_restarts=0,
@@ -148,6 +150,10 @@ def test_without_files_all_settings_are_empty(tmp_path: Path) -> None:
         ("models:\n  a:\n", ":2: models.a: expected a value (or remove the entry), got no value"),
         ("workers: 0\n", ":1: workers: expected an integer of at least 1, got the number 0"),
         ("max_restarts: -1\n", ":1: max_restarts: expected an integer of at least 0, got the number -1"),
+        (
+            "network: [http://a.test]\n",
+            ":1: network: 'http://a.test' is not a host; give one such as example.com, example.com:8443 or",
+        ),
         ("sandbox: maybe\n", ':1: sandbox: expected true or false, got the string "maybe"'),
         ("budget:\n  usd: -1\n", ":2: budget.usd: expected a number above 0, got the number -1"),
         (
@@ -409,7 +415,7 @@ def test_a_repository_decides_little_and_proposes_the_rest(tmp_path: Path) -> No
     }
     assert set(read.proposed.iter_explicit_keys()) == {
         *("engines.mine", "mcpServers.files", "mcpServers.far", "permissions.allow", "permissions.mode", "sandbox"),
-        *("store", "checks.tests", "checks.lint", "providers.openai.base_url", "notify"),
+        *("network", "store", "checks.tests", "checks.lint", "providers.openai.base_url", "notify"),
         *("worktrees.setup", "worktrees.teardown", "worktrees.folder", "worktrees.quota"),
     }
     assert read.proposed.mcp_servers["files"].source == "repo"
@@ -420,7 +426,7 @@ def test_a_repository_decides_little_and_proposes_the_rest(tmp_path: Path) -> No
     assert read.repo.models["deep"].rules == ()
     said = [f"{diagnostic.severity} {diagnostic}" for diagnostic in read.diagnostics]
     untrusted = "proposed by the repository; ignored until you trust it with podium trust"
-    assert f"notice podium.yaml:27: checks.tests: {untrusted}" in said
+    assert f"notice podium.yaml:28: checks.tests: {untrusted}" in said
     assert "warning podium.yaml:16: permissions.allow: ignored: a repository can only tighten permissions" in said
     assert "notice podium.yaml:20: sandbox: ignored: it takes effect only in your own settings" in said
     assert [line for line in said if line.startswith("warning")] == [

@@ -21,6 +21,7 @@ NEEDS_TRUST = (
     "mcp_servers",
     "permission_mode",
     "sandbox",
+    "network",
     "store",
     "checks",
     "worktrees",
@@ -116,6 +117,7 @@ class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
     permissions: Permissions = Permissions()
     permission_mode: PermissionMode | None = None
     sandbox: bool | None = None
+    network: tuple[str, ...] = ()
     store: str | None = None
     workers: int | None = None
     max_restarts: int | None = None

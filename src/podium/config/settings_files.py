@@ -26,6 +26,7 @@ IGNORED: dict[str, tuple[Severity, str]] = {
     "permissions.allow": ("warning", "ignored: a repository can only tighten permissions"),
     "permissions.mode": ("warning", "ignored: set the mode in your own settings or for a run"),
     "sandbox": YOURS,
+    "network": YOURS,
     "store": YOURS,
     "notify": YOURS,
 }

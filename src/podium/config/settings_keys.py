@@ -173,6 +173,19 @@ def read_store(reader: FieldReader) -> str:
     return text
 
 
+def read_hosts(reader: FieldReader) -> tuple[str, ...]:
+    """Read the list of hosts that commands in the sandbox can reach."""
+    from ..workspace.relay.host_grant import HostGrant  # imported here for start-up time: few files list hosts
+
+    hosts: list[str] = []
+    for item in reader.iter_items():
+        try:
+            hosts.append(str(HostGrant.parse(item.read_text())))
+        except Mistake as error:
+            item.add_error(str(error))
+    return tuple(dict.fromkeys(hosts))
+
+
 def read_notify(reader: FieldReader) -> tuple[NotifyTarget, ...]:
     """Read the list of ways to notify the user: words such as `bell`, URLs to call, and commands to run."""
     return tuple(target for item in reader.iter_items() if (target := _read_notify_target(item)) is not None)
@@ -231,6 +244,7 @@ READERS: Readers = {
     "model": FieldReader.read_text,
     "engines": read_engines,
     "sandbox": FieldReader.read_bool,
+    "network": read_hosts,
     "store": read_store,
     "workers": FieldReader.read_int,
     "max_restarts": partial(FieldReader.read_int, least=0),

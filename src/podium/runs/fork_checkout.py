@@ -69,6 +69,7 @@ async def create_fork_checkout(
             home=settings.home,
             store=settings.store,
             is_sandboxed=settings.sandbox,
+            hosts=settings.network,
         ),
     )
     try:

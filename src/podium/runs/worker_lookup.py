@@ -35,6 +35,7 @@ def open_worktrees(repository: Repository, settings: Settings | None = None) -> 
         home=settings.home,
         store=settings.store,
         is_sandboxed=settings.sandbox,
+        hosts=settings.network,
     )
     return Worktrees(
         repository=repository,

@@ -191,6 +191,7 @@ class RunTools:
             is_wanted=settings.sandbox,
             is_read_only=settings.permission_mode == "plan",
             readable=[Path(skill.folder) for skill in self._skills if skill.source == "user"],
+            hosts=settings.network,
             report=self._notice,
         )
 

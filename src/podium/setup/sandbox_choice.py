@@ -11,6 +11,7 @@ from ..core.gate import InvalidCall
 from ..tools.command_sandbox import CommandSandbox
 from ..values.errors import Mistake
 from ..values.store_address import StoreAddress
+from ..workspace.relay.host_grant import HostGrant
 from ..workspace.sandbox.bubblewrap import Sandbox
 
 NO_SANDBOX_NOTICE = "Commands run without a sandbox: every command that is allowed can access everything that you can."
@@ -24,13 +25,14 @@ async def choose_sandbox(
     is_wanted: bool = True,
     is_read_only: bool = False,
     readable: Sequence[Path] = (),
+    hosts: Sequence[str] = (),
     report: Callable[[str], None] = lambda text: None,
 ) -> CommandSandbox:
     """Return the sandbox for commands in a checkout.
 
     If a sandbox is wanted but not available on Linux, all commands are refused. `readable` are paths outside the
-    checkout that commands can read. `report` receives notes about a command for the user. The notes are also added to
-    the command's output.
+    checkout that commands can read, and `hosts` are the hosts that they can reach. `report` receives notes about a
+    command for the user. Notes about files are also added to the command's output.
     """
     if not is_wanted or sys.platform != "linux":
         return CommandSandbox(name="none", notice=NO_SANDBOX_NOTICE)
@@ -41,6 +43,7 @@ async def choose_sandbox(
             store=store if isinstance(store, Path) else None,
             profile="read-only" if is_read_only else "workspace",
             readable=readable,
+            hosts=[HostGrant.parse(host) for host in hosts],
             report=report,
         )
     except Mistake as error:
@@ -55,8 +58,9 @@ async def choose_sandbox(
             wrap_with_input=refuse_command,
             notice=f"Commands cannot be run: {reason}.",
         )
+    name = f"{found.profile}, with network access to {', '.join(hosts)}" if hosts else found.profile
     return CommandSandbox(
-        name=found.profile,
+        name=name,
         wrap=found.wrap,
         seal=found.wrap,
         wrap_with_input=partial(found.wrap, reads_input=True),

@@ -83,6 +83,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     approval_seconds: float = 300.0
     unattended: Unattended = "deny"
     sandbox: bool = True
+    network: tuple[str, ...] = ()
+    """The hosts that commands in the sandbox can reach."""
     workers: int = 4
     max_restarts: int = 1
     notify: tuple[NotifyTarget, ...] = ()

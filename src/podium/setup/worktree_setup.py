@@ -20,7 +20,13 @@ WorktreeHook = Callable[[Checkout], Awaitable[None]]
 
 
 def make_worktree_hook(
-    argv: tuple[str, ...], *, what: str, home: Path, store: StoreAddress, is_sandboxed: bool = True
+    argv: tuple[str, ...],
+    *,
+    what: str,
+    home: Path,
+    store: StoreAddress,
+    is_sandboxed: bool = True,
+    hosts: tuple[str, ...] = (),
 ) -> WorktreeHook | None:
     """Return a hook that runs a command in a worktree, or None if there is no command.
 
@@ -30,7 +36,7 @@ def make_worktree_hook(
         return None
 
     async def run_hook(checkout: Checkout) -> None:
-        sandbox = await choose_sandbox(checkout.path, home, store, is_wanted=is_sandboxed)
+        sandbox = await choose_sandbox(checkout.path, home, store, is_wanted=is_sandboxed, hosts=hosts)
         output = CommandOutput(start=0, end=TAIL)
         try:
             ended = await run_command_line(list(argv), checkout.path, LONGEST, output, sandbox.wrap)

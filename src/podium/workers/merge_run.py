@@ -84,7 +84,9 @@ class CheckRunner:
         if not self._checks:
             return CheckResult(passed=True)
         settings = self.settings
-        sandbox = await choose_sandbox(path, settings.home, settings.store, is_wanted=settings.sandbox)
+        sandbox = await choose_sandbox(
+            path, settings.home, settings.store, is_wanted=settings.sandbox, hosts=settings.network, report=self.tell
+        )
         if sandbox.notice and sandbox.notice != self._last_notice:
             self.tell(sandbox.notice)
             self._last_notice = sandbox.notice

@@ -42,6 +42,7 @@ async def ensure_worker_checkout(
         home=settings.home,
         store=launcher.settings.store,
         is_sandboxed=settings.sandbox,
+        hosts=settings.network,
     )
     # A shared checkout belongs to the team's run and is in use while that run is active.
     owner = worker_task.parent if worker_task.is_shared else run

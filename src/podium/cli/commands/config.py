@@ -122,6 +122,7 @@ def list_effective_settings(settings: Settings) -> list[dict[str, Any]]:
         "base_url": without_credentials(settings.base_url),
         "permissions.mode": settings.permission_mode,
         "sandbox": settings.sandbox,
+        "network": list(settings.network),
         "workers": settings.workers,
         "max_restarts": settings.max_restarts,
         "squad_inbox": settings.squad_inbox,
