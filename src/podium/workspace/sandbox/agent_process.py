@@ -74,6 +74,7 @@ async def start_agent(
             process.close()
     finally:
         command.clean_up()
+        agents.remove_placeholders()
 
 
 async def prepare_agent_sandbox(
