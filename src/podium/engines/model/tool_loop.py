@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing, nullcontext
-from dataclasses import replace
 from itertools import count
 from math import inf
 
@@ -24,17 +23,15 @@ from ...core.engine import (
     Reasoning,
     Superseded,
     Text,
-    Tool,
     ToolAnswer,
     ToolFinished,
     ToolStarted,
 )
 from ...core.person_message import deliver_messages, find_delivered_messages
 from ...core.scope import Scope
-from ...values.action import Action
-from ...values.errors import AgentFailed, Failure, PodiumError, find_first_error
-from ...values.event import ContextCompacted, ModelAskedAgain, ModelReplied, ToolAnswered, ToolCalled, ToolUse
-from ...values.request import replace_surrogates
+from ...core.tool_call import make_tool_called, run_tool_call
+from ...values.errors import AgentFailed, Failure, find_first_error
+from ...values.event import ContextCompacted, ModelAskedAgain, ModelReplied, ToolAnswered, ToolUse
 from .answer_progress import AnswerProgress
 from .conversation import CHARACTERS_A_TOKEN, Conversation
 from .model_caller import ContextTooLong, Model, ModelCaller, RetryPolicy
@@ -238,7 +235,9 @@ class ModelSession:
 
         async def run_one_call(number: int, call: ToolUse) -> None:
             if number not in repeats:
-                answers[number] = await self._run_tool_call(place.child(f"tool#{number}"), call)
+                answers[number] = await run_tool_call(
+                    self._tools, call, place.child(f"tool#{number}"), agent=self._spec.agent.name
+                )
 
         for batch in self._batch_tool_calls(calls):
             if len(batch) == 1:
@@ -256,12 +255,8 @@ class ModelSession:
         return found
 
     def _record_repeated_call(self, place: Scope, call: ToolUse, answer: ToolAnswer) -> None:
-        place.record(self._make_tool_called(place, call))
+        place.record(make_tool_called(call, place, agent=self._spec.agent.name))
         place.record(ToolAnswered(id=call.id, text=answer.text, is_error=answer.is_error))
-
-    def _make_tool_called(self, place: Scope, call: ToolUse) -> ToolCalled:
-        action = Action(run=place.timeline.run, agent=self._spec.agent.name, tool=call.name, arguments=call.arguments)
-        return ToolCalled(id=call.id, action=action, is_from_text=call.is_from_text)
 
     def _batch_tool_calls(self, calls: tuple[ToolUse, ...]) -> list[list[tuple[int, ToolUse]]]:
         """Split the calls into batches that run one after the other. A batch contains one call or parallel calls."""
@@ -283,41 +278,6 @@ class ModelSession:
             max(tool.timeout if (tool := self._tools.get(call.name)) else 0.0 for _, call in batch)
             for batch in self._batch_tool_calls(calls)
         )
-
-    async def _run_tool_call(self, place: Scope, call: ToolUse) -> ToolAnswer:
-        tool = self._tools.get(call.name)
-        place.record(self._make_tool_called(place, call))
-        known = place.child("tool_answered#1").find_outcome(ToolAnswered)
-        if known is not None and (tool is None or tool.is_step or known.is_timed_out):
-            answer = ToolAnswer(text=known.text, is_error=known.is_error)
-        else:
-            answer, is_timed_out = (
-                await self._invoke_tool(tool, call, place) if tool else (self._answer_unknown_tool(call), False)
-            )
-            answer = replace(answer, text=replace_surrogates(place.timeline.redaction.redact_text(answer.text)))
-            place.record(
-                ToolAnswered(id=call.id, text=answer.text, is_error=answer.is_error, is_timed_out=is_timed_out)
-            )
-        if tool is not None and tool.after_answer is not None:
-            await tool.after_answer(call, place, answer)
-        return answer
-
-    async def _invoke_tool(self, tool: Tool, call: ToolUse, place: Scope) -> tuple[ToolAnswer, bool]:
-        if call.unreadable:
-            return ToolAnswer(text=f"The arguments for {tool.name} are not a JSON object.", is_error=True), False
-        try:
-            with place.timeline.timeouts.apply_timeout(place.path, tool.timeout):
-                return await tool.answer(call, place), False
-        except PodiumError:
-            raise
-        except Exception as error:
-            # A tool can be third-party code: its exception becomes its answer.
-            return ToolAnswer(text=f"{tool.name} failed: {type(error).__name__}: {error}", is_error=True), False
-        return ToolAnswer(text=f"{tool.name} was stopped after {tool.timeout:g} s.", is_error=True), True
-
-    def _answer_unknown_tool(self, call: ToolUse) -> ToolAnswer:
-        known = ", ".join(self._tools) or "none"
-        return ToolAnswer(text=f"Tool {call.name!r} not found; available: {known}.", is_error=True)
 
 
 def _count_earlier_calls(turn: Scope) -> int:
