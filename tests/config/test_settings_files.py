@@ -59,6 +59,7 @@ providers:
   openai: {base_url: "http://127.0.0.1:9/v1/", requests_per_minute: 60, tokens_per_minute: 90000, concurrent: 4}
 approvals: {timeout: never}
 squad_inbox: true
+squad_history: true
 """
 
 EXPECTED = SettingsDocument(
@@ -86,6 +87,7 @@ EXPECTED = SettingsDocument(
     workers=8,
     max_restarts=0,
     squad_inbox=True,
+    squad_history=True,
     budget=Budget(usd=1.5, tokens=1000, seconds=60, turns=3, files_changed=0),
     notify=(
         "bell",
@@ -411,7 +413,7 @@ def test_a_repository_decides_little_and_proposes_the_rest(tmp_path: Path) -> No
         *("model", "models.fast", "models.deep", "permissions.ask", "permissions.deny", "workers", "max_restarts"),
         *("budget.usd", "budget.tokens", "budget.seconds", "budget.turns", "budget.files_changed"),
         *(f"providers.openai.{limit}" for limit in ("requests_per_minute", "tokens_per_minute", "concurrent")),
-        *("approvals.timeout", "squad_inbox"),
+        *("approvals.timeout", "squad_inbox", "squad_history"),
     }
     assert set(read.proposed.iter_explicit_keys()) == {
         *("engines.mine", "mcpServers.files", "mcpServers.far", "permissions.allow", "permissions.mode", "sandbox"),

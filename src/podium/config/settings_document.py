@@ -129,6 +129,7 @@ class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
     approval_seconds: float | None = None
     squad_inbox: bool | None = None
     hooks: HookTable = {}
+    squad_history: bool | None = None
 
     def iter_explicit_keys(self) -> Iterator[str]:
         """Yield every key that is set, as spelled in files. An entry of a mapping is spelled like `models.fast`."""

@@ -254,6 +254,7 @@ READERS: Readers = {
     "worktrees": read_worktrees,
     "providers": read_providers,
     "squad_inbox": FieldReader.read_bool,
+    "squad_history": FieldReader.read_bool,
 }
 """The reader for each key that becomes one field, and that is read in the same way from all files."""
 

@@ -51,8 +51,8 @@ class WorkRepository(Protocol):
         """Return a new commit of the current state of the run's own checkout, which itself does not change."""
         ...
 
-    async def read_diff(self, base: str, commit: str) -> str:
-        """Return the diff between two commits."""
+    async def read_diff(self, base: str, commit: str, *, without: str = "") -> str:
+        """Return the diff between two commits, apart from the files in the folder `without`."""
         ...
 
     def open_commit(self, commit: str) -> AbstractAsyncContextManager[str]:

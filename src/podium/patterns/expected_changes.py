@@ -12,6 +12,8 @@ from ..values.errors import PodiumError
 from ..values.event import ChangesExpected, WorkerReturned
 from ..values.request import Answer
 
+MEMORY_FOLDER = ".podium/memory"
+"""The folder of the agents' own notes, which are not work."""
 NOTHING_CHANGED = "it changed no files, but it must change files (expects: changes)"
 
 
@@ -43,7 +45,7 @@ async def _has_changed(op: Operation) -> bool:
     if any(returned.files for returned in timeline.find_events_below(path, WorkerReturned)):
         return True
     # A call of a tool that changes files may have changed nothing, so the checkout decides.
-    return bool(await op.repository.read_diff(start.commit, now))
+    return bool(await op.repository.read_diff(start.commit, now, without=MEMORY_FOLDER))
 
 
 async def _commit_checkout(op: Operation) -> str:

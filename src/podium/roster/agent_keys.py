@@ -37,7 +37,6 @@ FOREIGN_KEYS = (
     "color",
     "initial_prompt",
     "background",
-    "memory",
 )
 """Keys that other programs use in agent files. They are stored with the agent and have no effect."""
 
@@ -253,6 +252,14 @@ def read_permission_mode(reader: FieldReader) -> str:
     return ""
 
 
+def read_memory(reader: FieldReader) -> str:
+    """Return where the agent's memory is. Another program's `local` is a memory outside git, which git decides here."""
+    if reader.text == "local":
+        reader.add_warning("local is read as project; to keep the memory out of git, list .podium/memory in .gitignore")
+        return "project"
+    return reader.read_choice(words=("project", "user"))
+
+
 READERS: Readers = {
     "description": FieldReader.read_single_line,
     "model": FieldReader.read_single_line,
@@ -278,6 +285,7 @@ READERS: Readers = {
     "permission_mode": read_permission_mode,
     "skills": FieldReader.read_comma_list,
     "pattern": FieldReader.read_single_line,
+    "memory": read_memory,
     "isolation": partial(FieldReader.read_choice, words=("shared", "worktree", "process")),
 }
 """The reader for each key. `name` is read separately, because its default is the file name."""

@@ -136,7 +136,8 @@ class RunLauncher:
         team, functions, own_patterns, notices = self._select_team(agent, options, place, settings)
         if (decision := options.get("decision")) is not None:
             validate_decision(decision, team)
-        guidance, guidance_notices = await read_guidance(place, team, settings, self._redaction)
+        checkout = None if worker_task is None else Path(worker_task.path)
+        guidance, guidance_notices = await read_guidance(place, team, settings, self._redaction, checkout=checkout)
         started = RunStarted(
             agent=team[0].name,
             request=Request(text=self._redaction.redact_text(request)),

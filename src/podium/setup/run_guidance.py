@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from ..values.diagnostic import Diagnostic
 from ..values.guidance import Guidance, Skill
 from ..values.request import quote_lines
 from ..values.tool_names import LOAD_SKILL
+from .agent_memory import format_memory, read_memories
 from .hidden_files import make_hidden_test
 from .instruction_files import format_instructions, read_instruction_files
 from .settings import Settings
@@ -39,11 +40,17 @@ class ReadGuidance(NamedTuple):
 
 
 async def read_guidance(
-    repo: Path | None, agents: Iterable[Agent], settings: Settings, redaction: Redaction
+    repo: Path | None,
+    agents: Sequence[Agent],
+    settings: Settings,
+    redaction: Redaction,
+    *,
+    checkout: Path | None = None,
 ) -> ReadGuidance:
     """Read what the agents of a run in this repository are told about it, exactly as a resumed run will read it.
 
-    The guidance is None without a repository, and if there is nothing to tell.
+    `checkout` is the folder that a worker works in. The guidance is None without a repository, and if there is nothing
+    to tell.
     """
     if repo is None:
         return ReadGuidance(None, [])
@@ -52,7 +59,10 @@ async def read_guidance(
     notices = [f"{diagnostic}." for diagnostic in (*files.diagnostics, *found.diagnostics)]
     wanted = {name: agent.name for agent in agents for name in agent.skills}
     loaded = _load_wanted_skills(wanted, found.skills, repo, settings, notices) if wanted else {}
-    guidance = Guidance(instructions=format_instructions(files.files), skills=found.skills, loaded_skills=loaded)
+    memories = await read_memories(agents, repo, checkout or repo, settings, notices)
+    guidance = Guidance(
+        instructions=format_instructions(files.files), skills=found.skills, loaded_skills=loaded, memories=memories
+    )
     if guidance == Guidance():
         return ReadGuidance(None, notices)
     written = redaction.redact_line(msgspec.json.encode(guidance))
@@ -99,6 +109,8 @@ def describe_guidance(guidance: Guidance | None, agent: Agent) -> Iterator[str]:
     if guidance.skills and can_load_skills(agent):
         yield format_skills(guidance.skills)
     yield from (guidance.loaded_skills[name] for name in agent.skills if name in guidance.loaded_skills)
+    if (memory := guidance.memories.get(agent.name)) is not None and (text := format_memory(memory)):
+        yield text
 
 
 def format_skills(skills: tuple[Skill, ...]) -> str:

@@ -52,8 +52,9 @@ class RunRepository:
     async def commit_checkout(self) -> str:
         return await take_snapshot(self._directory)
 
-    async def read_diff(self, base: str, commit: str) -> str:
-        diff = await read_git_output(self._directory, "diff", "--no-color", "--end-of-options", base, commit)
+    async def read_diff(self, base: str, commit: str, *, without: str = "") -> str:
+        paths = ("--", ".", f":(exclude){without}") if without else ()
+        diff = await read_git_output(self._directory, "diff", "--no-color", "--end-of-options", base, commit, *paths)
         if len(diff) > LARGEST_DIFF:
             return f"{diff[:LARGEST_DIFF]}\n[diff truncated: {len(diff):,} characters in total]\n"
         return diff

@@ -26,6 +26,7 @@ from ..values.agent import Agent
 from ..values.event import ToolUse
 from ..values.guidance import Guidance
 from ..values.limits import Unattended
+from .agent_memory import can_update_memory, make_memory_tool
 from .hidden_files import make_hidden_test
 from .run_guidance import can_load_skills
 from .settings import Settings
@@ -65,6 +66,7 @@ class RunTools:
         self._unattended = unattended
         self._notice = notice
         self._skills = () if guidance is None else guidance.skills
+        self._memories = {} if guidance is None else guidance.memories
         self._toolboxes: dict[tuple[Rules, CommandSandbox | None], Toolbox] = {}
         self._sandbox: CommandSandbox | None = None
         self._sandbox_ready: Event | None = None
@@ -107,6 +109,7 @@ class RunTools:
             *(op.gate.wrap_tool(tool, is_given=True) for tool in given),
             *box.select_plain_tools(agent.tools, agent.disallowed_tools),
             *self._make_skill_tools(op),
+            *self._make_memory_tools(op),
         )
 
     def _make_skill_tools(self, op: Operation) -> tuple[Tool, ...]:
@@ -123,6 +126,10 @@ class RunTools:
         from .plugin_tools import find_plugin_tools  # imported here for start-up time: few agents use plug-ins
 
         return await to_thread.run_sync(find_plugin_tools, names, self._notice_once)
+
+    def _make_memory_tools(self, op: Operation) -> tuple[Tool, ...]:
+        memory = self._memories.get(op.agent.name)
+        return (make_memory_tool(op, memory),) if memory is not None and can_update_memory(op, memory) else ()
 
     def _toolbox_for(self, rules: Rules, sandbox: CommandSandbox | None) -> Toolbox:
         """Return the tools for agents with these rules.

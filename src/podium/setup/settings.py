@@ -91,6 +91,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     squad_inbox: bool = False
     """Whether decisions that a squad makes in runs are written to the squad's inbox."""
     hooks: HookTable = {}
+    squad_history: bool = False
+    """Whether members of a squad can note things in their history."""
     proposed: SettingsDocument = SettingsDocument()
     notices: tuple[str, ...] = ()
     sources: dict[str, Origin] = {}

@@ -114,6 +114,10 @@ Expectation = Literal["", "changes"]
 """What an agent's work must have brought about to be a success, apart from an answer."""
 
 
+MemoryPlace = Literal["", "project", "user"]
+"""Where an agent notes things for later runs: in the repository, or in the user's home folder. Empty: nowhere."""
+
+
 class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """An agent, read from a file or built in code.
 
@@ -121,7 +125,8 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     of names, `router` can be True, and `tools` can contain functions. `fallback_models` are tried in order if
     `model` cannot answer. `max_tokens` limits the length of each reply. With `expects`, work that changed no file
     has failed. `skills` are loaded from the start; the agent can load other skills itself. `pattern` is the name of a
-    pattern that does the agent's work; in code, it can be the pattern itself.
+    pattern that does the agent's work; in code, it can be the pattern itself. With `memory`, the agent notes things for
+    its later runs.
     """
 
     name: str
@@ -152,6 +157,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
     expects: Expectation = ""
     skills: tuple[str, ...] = ()
     pattern: str = ""
+    memory: MemoryPlace = ""
     other: dict[str, Any] = {}
     source: Source = "code"
     path: str = ""
@@ -189,6 +195,7 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
             expects: Expectation = "",
             skills: str | Sequence[str] = (),
             pattern: str | Callable[..., Any] = "",
+            memory: MemoryPlace = "",
             other: dict[str, Any] = ...,
             source: Source = "code",
             path: str = "",

@@ -17,6 +17,15 @@ class Skill(Struct, frozen=True, kw_only=True):
     source: Literal["user", "repo"]
 
 
+class Memory(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an agent noted in earlier runs, and the file that contains it, as a path below a folder."""
+
+    folder: str
+    path: str
+    text: str = ""
+    is_writable: bool = False
+
+
 class Guidance(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What agents are told about their repository. A run records it, so that a resumed run uses the same texts."""
 
@@ -26,3 +35,5 @@ class Guidance(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The skills that agents can load."""
     loaded_skills: dict[str, str] = {}
     """The texts of the skills that agents get from the start, by name."""
+    memories: dict[str, Memory] = {}
+    """The memories of the agents that have one, by the agent's name."""

@@ -10,3 +10,5 @@ DECISION_TOOLS = (*VOTING_TOOLS, "list_decisions")
 """All tools for decisions."""
 LOAD_SKILL = "load_skill"
 """The tool that reads the files of a skill. Agents have it if there are skills."""
+UPDATE_MEMORY = "update_memory"
+"""The tool that changes an agent's memory. Agents have it if their file has `memory`."""

@@ -83,9 +83,11 @@ def format_agent(agent: Agent) -> Iterator[str]:
 def guidance_fields(agent: Agent, guidance: Guidance | None) -> dict[str, Any]:
     """Return what an agent is told about the repository as JSON fields."""
     skills = () if guidance is None or not can_load_skills(agent) else guidance.skills
+    memory = None if guidance is None else guidance.memories.get(agent.name)
     return {
         "instructions": guidance.instructions if guidance is not None and works_in_checkout(agent) else "",
         "skills": msgspec.to_builtins(skills),
+        "memory": None if memory is None else {"path": memory.path, "text": memory.text},
     }
 
 

@@ -25,6 +25,7 @@ from ...values.event import (
     HookRan,
     IterationFailed,
     MemberChanged,
+    MemoryChanged,
     MessageReceived,
     MessagesDelivered,
     ModelAskedAgain,
@@ -170,6 +171,8 @@ def _format_operation_event(entry: Entry) -> str | None:
             return f"asks you ({event.id}): {_quote_text(event.text)}"
         case StatusReported() as event:
             return f"reports: {event.text}"
+        case MemoryChanged() as event:
+            return f"changed its memory {event.path}: {event.diff}"
         case ContextCompacted() as event:
             return f"summarized the first {format_count(event.replaced, 'message')} of its conversation"
         case Advised() as event:

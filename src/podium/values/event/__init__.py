@@ -25,6 +25,7 @@ from .operation_events import (
     Advised,
     ChangesExpected,
     HandedOff,
+    MemoryChanged,
     OperationEnded,
     OperationStarted,
     Routed,
@@ -157,6 +158,7 @@ __all__ = [
     "HookRan",
     "IterationFailed",
     "MemberChanged",
+    "MemoryChanged",
     "MessageReceived",
     "MessagesDelivered",
     "ModelAskedAgain",
@@ -248,6 +250,7 @@ Event = (
     | HookRan
     | StatusReported
     | StepEnded
+    | MemoryChanged
     | OperationStarted
     | OperationEnded
     | TurnStarted

@@ -15,6 +15,14 @@ class StatusReported(EventBase, frozen=True, kw_only=True, tag="status_reported"
     text: str
 
 
+class MemoryChanged(EventBase, frozen=True, kw_only=True, tag="memory_changed"):
+    """An agent changed its memory. Lines of `diff` begin with `-` if they were removed, and with `+` if added."""
+
+    agent: str
+    path: str
+    diff: str
+
+
 class OperationStarted(EventBase, frozen=True, kw_only=True, tag="operation_started"):
     """An agent started its operation."""
 

@@ -21,6 +21,7 @@ export const KINDS = Object.freeze({
   hook_ran: "A hook was called, and passed, denied the action or failed.",
   status_reported: "An agent reported its status.",
   step_ended: "A step of a pattern ended; a resumed run takes its result from here instead of executing the step again.",
+  memory_changed: "An agent changed its memory. Lines of `diff` begin with `-` if they were removed, and with `+` if added.",
   operation_started: "An agent started its operation.",
   operation_ended: "An agent's operation ended, and with it every unfinished operation below it.",
   turn_started: "A prompt was sent to a session.",
@@ -183,6 +184,7 @@ export const KINDS = Object.freeze({
  * @property {(""|"changes")} [expects]
  * @property {Array<string>} [skills]
  * @property {string} [pattern]
+ * @property {(""|"project"|"user")} [memory]
  * @property {Object<string, *>} [other]
  * @property {("built-in"|"code"|"repo"|"user")} [source]
  * @property {string} [path]
@@ -378,7 +380,7 @@ export const KINDS = Object.freeze({
  * @property {number} seq
  * @property {number} at
  * @property {string} scope
- * @property {(RunStarted|RunResumed|RunPaused|RunEnded|StopAsked|PauseAsked|BudgetChanged|MessageReceived|MessagesDelivered|PermissionAsked|PermissionAnswered|QuestionAsked|QuestionAnswered|ActionBegan|ActionRefused|HookRan|StatusReported|StepEnded|OperationStarted|OperationEnded|TurnStarted|TurnResumed|TurnEnded|SessionRevived|AgentSessionOpened|TextStreamed|ReasoningStreamed|TextSuperseded|ModelReplied|ModelAskedAgain|CallFailed|ContextCompacted|CallCut|ToolCalled|ToolAnswered|Advised|ChangesExpected|RouteRefused|Routed|HandedOff|TeamPlanned|Evaluated|Checked|AdjustmentProposed|MemberChanged|IterationFailed|ReflectEnded|Broadcast|Voted|RoundEnded|DiscussionEnded|WorkerPlaced|WorkCommitted|WorkPushed|PushFailed|WorkMoved|WorkerSent|WorkerReturned|Noticed|TeamFormed|WorkStateChanged|PlanDrafted|PlanRefused|PlanReviewed|PlanCommitted|PlanStepStarted|HandoverAsked|BlockerRaised|PlanStepHandedOver|PlanStepBlocked|PlanStepUnblocked|PlanStepSubmitted|PlanStepReviewed|PlanStepReopened|PlanStepCompleted|PlanStepFailed|ArtifactStored|SnapshotTaken|WorkEnded|DecisionProposed|BallotCast|BallotRefused|VoteClosed|DecisionCommitted)} event
+ * @property {(RunStarted|RunResumed|RunPaused|RunEnded|StopAsked|PauseAsked|BudgetChanged|MessageReceived|MessagesDelivered|PermissionAsked|PermissionAnswered|QuestionAsked|QuestionAnswered|ActionBegan|ActionRefused|HookRan|StatusReported|StepEnded|MemoryChanged|OperationStarted|OperationEnded|TurnStarted|TurnResumed|TurnEnded|SessionRevived|AgentSessionOpened|TextStreamed|ReasoningStreamed|TextSuperseded|ModelReplied|ModelAskedAgain|CallFailed|ContextCompacted|CallCut|ToolCalled|ToolAnswered|Advised|ChangesExpected|RouteRefused|Routed|HandedOff|TeamPlanned|Evaluated|Checked|AdjustmentProposed|MemberChanged|IterationFailed|ReflectEnded|Broadcast|Voted|RoundEnded|DiscussionEnded|WorkerPlaced|WorkCommitted|WorkPushed|PushFailed|WorkMoved|WorkerSent|WorkerReturned|Noticed|TeamFormed|WorkStateChanged|PlanDrafted|PlanRefused|PlanReviewed|PlanCommitted|PlanStepStarted|HandoverAsked|BlockerRaised|PlanStepHandedOver|PlanStepBlocked|PlanStepUnblocked|PlanStepSubmitted|PlanStepReviewed|PlanStepReopened|PlanStepCompleted|PlanStepFailed|ArtifactStored|SnapshotTaken|WorkEnded|DecisionProposed|BallotCast|BallotRefused|VoteClosed|DecisionCommitted)} event
  * @property {string} [operation]
  * @property {string} [key]
  * @property {string} [digest]
@@ -432,6 +434,7 @@ export const KINDS = Object.freeze({
  * @property {string} [instructions]
  * @property {Array<Skill>} [skills]
  * @property {Object<string, string>} [loaded_skills]
+ * @property {Object<string, Memory>} [memories]
  */
 
 /**
@@ -492,6 +495,24 @@ export const KINDS = Object.freeze({
  * @property {string} [model]
  * @property {string} [prompt]
  * @property {string} [by]
+ */
+
+/**
+ * What an agent noted in earlier runs, and the file that contains it, as a path below a folder.
+ * @typedef {object} Memory
+ * @property {string} folder
+ * @property {string} path
+ * @property {string} [text]
+ * @property {boolean} [is_writable]
+ */
+
+/**
+ * An agent changed its memory. Lines of `diff` begin with `-` if they were removed, and with `+` if added.
+ * @typedef {object} MemoryChanged
+ * @property {"memory_changed"} type
+ * @property {string} agent
+ * @property {string} path
+ * @property {string} diff
  */
 
 /**

@@ -44,6 +44,7 @@ const LINES = {
   step_ended: (e) => `step ${clip(e.name)} done`,
   hook_ran: (e) => `hook ${e.event} ${e.outcome}${because(e.reason)} (${clip(e.hook)})`,
   status_reported: (e) => `reports: ${clip(e.text)}`,
+  memory_changed: (e) => `changed its memory ${e.path}: ${clip(e.diff)}`,
   operation_started: (e) => (e.trigger === "request" ? "started" : `started (${e.trigger})`),
   operation_ended: (e) => `${e.outcome}${failure(e.failure)}`,
   turn_started: (e) => `calling ${e.engine}`,
