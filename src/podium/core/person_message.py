@@ -1,4 +1,4 @@
-"""Deliver the user's messages to running agents. Each message is delivered in exactly one turn."""
+"""Deliver messages of the user and of other agents to running agents. Each is delivered in exactly one turn."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ def deliver_messages(place: Scope, agent: str) -> str:
     waiting = place.timeline.list_undelivered(agent)
     if not waiting:
         return ""
+    # A receipt is sent first: if the process dies in between, the resumed run delivers the messages.
+    place.timeline.on_delivery(waiting)
     text = "\n\n".join(_format_message(message, place.timeline) for message in waiting)
     place.child("messages").record_outcome(MessagesDelivered(ids=tuple(message.id for message in waiting), text=text))
     return text

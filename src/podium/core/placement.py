@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ..values.agent import Agent, Budget, Permissions
-from ..values.event import WorkerReturned, WorkerSent
+from ..values.event import MessageReceived, WorkerReturned, WorkerSent
 
 Idle = Callable[[], AbstractContextManager[None]]
 """Returns a context manager that pauses the timeouts of the waiting caller."""
@@ -42,6 +42,15 @@ class WorkerOptions:
     is_reader: bool = False
     is_shared: bool = False
     is_unattended: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Teammate:
+    """A member of a team, by a name that messages can use, and the run in which it works as `agent`."""
+
+    name: str
+    run: str
+    agent: str
 
 
 DEFAULT_OPTIONS = WorkerOptions()
@@ -91,4 +100,15 @@ class Placement(Protocol):
 
     async def stop_workers(self, runs: Sequence[str]) -> None:
         """Stop workers whose work is no longer needed."""
+        ...
+
+    async def list_teammates(self, team: str) -> list[Teammate]:
+        """Return the lead and the members of a team, and its workers by their branches. This run's worker is left out.
+
+        `team` is the path of the team's operation, in this run or, for a worker, in the run that started it.
+        """
+        ...
+
+    async def post_message(self, to: Teammate, message: MessageReceived) -> None:
+        """Post a message for an agent of another run, or of this one. A message with a known id is not posted again."""
         ...

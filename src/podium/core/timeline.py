@@ -15,7 +15,7 @@ The store decides who can write and how lines are stored. Other modules interpre
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -31,6 +31,7 @@ from ..values.event import (
     Entry,
     Event,
     MemberChanged,
+    MessageAcknowledged,
     MessageReceived,
     MessagesDelivered,
     ModelReplied,
@@ -96,6 +97,10 @@ class Timeline:
         self.last_replies: dict[str, ModelReplied] = {}
         """The last model reply of each operation."""
         self.messages: dict[str, MessageReceived] = {}
+        self.receipts: dict[str, bool] = {}
+        """Whether each message that this run's agents sent was delivered. Messages that wait are not included."""
+        self.on_delivery: Callable[[Sequence[MessageReceived]], None] = lambda messages: None
+        """Called just before messages are recorded as delivered."""
         self.answers: dict[str, PermissionAnswered | QuestionAnswered] = {}
         """The answers, keyed by the id of the request or question."""
         self.asked: dict[str, PermissionAsked | QuestionAsked] = {}
@@ -311,6 +316,8 @@ class Timeline:
             case MessagesDelivered():
                 for id in event.ids:
                     self.messages.pop(id, None)
+            case MessageAcknowledged():
+                self.receipts[event.id] = event.is_delivered
             case PermissionAsked() | QuestionAsked():
                 self.asked[event.id] = event
             case PermissionAnswered() | QuestionAnswered():
@@ -366,6 +373,7 @@ _INDEXED_KINDS = frozenset(
         ActionBegan,
         MessageReceived,
         MessagesDelivered,
+        MessageAcknowledged,
         StopAsked,
         PauseAsked,
         RunResumed,

@@ -13,6 +13,7 @@ from ..values.agent import Agent
 from ..values.errors import AgentFailed
 from ..values.event import DecisionProposed
 from ..values.request import Answer, Request
+from ..values.tool_names import SEND_MESSAGE
 from . import advisors, handoff, router
 from .answer_check import ask_for_answer
 from .delegation_tools import make_delegation_tools
@@ -135,6 +136,7 @@ async def run_alone(op: Operation, request: Request) -> Answer:
         *make_step_tools(op),
         *make_subagent_tools(op),
         *make_delegation_tools(op),
+        *_make_message_tools(op),
         *_make_decision_tools(op),
         *await op.offer_tools(),
     )
@@ -145,6 +147,14 @@ async def run_alone(op: Operation, request: Request) -> Answer:
     else:
         reply = await ask_for_answer(op, session, request.prompt(), may_reply_by_tool=bool(op.coordination_tools))
     return Answer(text=reply.text)
+
+
+def _make_message_tools(op: Operation) -> tuple[Tool, ...]:
+    if SEND_MESSAGE not in (op.agent.tools or ()):
+        return ()
+    from .team_messages import make_message_tools  # imported here for start-up time: few agents send messages
+
+    return make_message_tools(op)
 
 
 def _make_decision_tools(op: Operation) -> tuple[Tool, ...]:

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import time
 from asyncio import Event as Flag
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from math import inf
 from typing import Any
@@ -23,7 +23,7 @@ from ..core.engine import CUT_OFF_MARK
 from ..core.operation import RunContext
 from ..setup.preflight import require_prices, validate_budget
 from ..store.follower import Follower
-from ..store.mailbox import MailboxMessage
+from ..store.mailbox import MailboxMessage, post_to_mailbox
 from ..store.run_store import RunLease, RunStore
 from ..values.agent import Agent, Budget, collect_agent_names
 from ..values.errors import AgentFailed, Failure, Mistake, PodiumError, find_first_error
@@ -33,6 +33,8 @@ from ..values.event import (
     Entry,
     Event,
     MemberChanged,
+    MessageAcknowledged,
+    MessageReceived,
     Noticed,
     PauseAsked,
     PermissionAnswered,
@@ -85,6 +87,7 @@ class RunDriver:
         self._finished = Flag()
         self.error: BaseException | None = None
         lease.deliver = self._deliver_mail
+        self.timeline.on_delivery = self._acknowledge
         self.timeline.read_attachment = partial(store.read_attachment, self.id)
         self.timeline.store_artifact = partial(store.store_artifact, lease)
 
@@ -253,6 +256,7 @@ class RunDriver:
             self.timeline.append(Noticed(text=f"{message.to} did not receive the message: {message.text}"), scope="")
             if message.attachments:
                 self.store.drop_attachments(self.lease, message.id)
+        self._acknowledge(self.timeline.messages.values(), is_delivered=False)
         await self._report_end(ended)
         return ended
 
@@ -273,6 +277,17 @@ class RunDriver:
     def _close_hooks(self) -> None:
         if self.context.hooks is not None:
             self.context.hooks.close()
+
+    def _acknowledge(self, messages: Iterable[MessageReceived], *, is_delivered: bool = True) -> None:
+        """Tell the runs of agents that sent these messages whether they were delivered.
+
+        This waits for the store, which takes milliseconds, because few runs have such messages.
+        """
+        for message in messages:
+            if message.sender:
+                receipt = MessageAcknowledged(id=message.id, to=message.to, is_delivered=is_delivered)
+                with suppress(PodiumError):  # the store reports its own failures; the message counts more
+                    post_to_mailbox(self.store.path, message.sender, receipt, ref=f"receipt:{message.id}")
 
     async def _answer_request(self) -> Answer:
         """Run the first agent, with the run's tools open, and return its answer. Raise AgentFailed if it fails."""

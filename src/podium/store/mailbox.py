@@ -19,6 +19,7 @@ from ..values.attachment import AttachedFile
 from ..values.event import (
     BudgetChanged,
     MemberChanged,
+    MessageAcknowledged,
     MessageReceived,
     PauseAsked,
     PermissionAnswered,
@@ -32,7 +33,14 @@ from .store_connection import open_connection, translate_errors
 from .wakeup import send_wakeup
 
 MailboxEvent = (
-    StopAsked | PauseAsked | BudgetChanged | MemberChanged | MessageReceived | PermissionAnswered | QuestionAnswered
+    StopAsked
+    | PauseAsked
+    | BudgetChanged
+    | MemberChanged
+    | MessageReceived
+    | MessageAcknowledged
+    | PermissionAnswered
+    | QuestionAnswered
 )
 """The events that can be posted to a mailbox."""
 

@@ -10,7 +10,14 @@ from ..core.engine import Tool
 from ..core.gate import ActingTool
 from ..values.errors import Mistake
 from ..values.limits import Unattended
-from ..values.tool_names import DECISION_TOOLS, DELEGATING_TOOLS, LOAD_SKILL, STEP_TOOLS, UPDATE_MEMORY
+from ..values.tool_names import (
+    DECISION_TOOLS,
+    DELEGATING_TOOLS,
+    LOAD_SKILL,
+    SEND_MESSAGE,
+    STEP_TOOLS,
+    UPDATE_MEMORY,
+)
 from .ask_person import ask_person_tool, report_status_tool
 from .command_sandbox import CommandSandbox
 from .edit_file import EditFile
@@ -113,7 +120,7 @@ class Toolbox:
 
     def find_unknown_tools(self, names: Sequence[str]) -> list[str]:
         """Return the entries that are neither known tools nor agents nor MCP tools."""
-        elsewhere = {*DELEGATING_TOOLS, *STEP_TOOLS, *DECISION_TOOLS, LOAD_SKILL, UPDATE_MEMORY}
+        elsewhere = {*DELEGATING_TOOLS, *STEP_TOOLS, *DECISION_TOOLS, SEND_MESSAGE, LOAD_SKILL, UPDATE_MEMORY}
         known = {*elsewhere, *CHECKOUT_TOOLS, *self._acting, *self._plain, *self._functions}
         return [entry for entry in names if (name := resolve_tool_name(entry)) is not None and name not in known]
 

@@ -9,6 +9,21 @@ def parse_agent_name(operation: str) -> str:
     return segment.partition(":")[2].rpartition("#")[0] or segment
 
 
+TRIGGERS = frozenset(("handoff", "route", "advice", "member", "tool", "retry", "vote"))
+"""What starts an operation below another; the first part of its path segment."""
+
+
+def parse_team_operation(operation: str) -> str:
+    """Return the path of the operation above another one: `lead` for `lead/plan_step:s1/member:tester#1`.
+
+    The first operation of a run is its own team.
+    """
+    above = operation.split("/")[:-1] or [operation]
+    while len(above) > 1 and above[-1].partition(":")[0] not in TRIGGERS:
+        above.pop()
+    return "/".join(above)
+
+
 PLAN_STEP = "plan_step:"
 """The prefix of a path segment that belongs to a plan step."""
 

@@ -8,6 +8,8 @@ VOTING_TOOLS = ("propose_decision", "cast_ballot")
 """Tools for making a decision with others."""
 DECISION_TOOLS = (*VOTING_TOOLS, "list_decisions")
 """All tools for decisions."""
+SEND_MESSAGE = "send_message"
+"""The tool that sends a message to another member of the agent's team."""
 LOAD_SKILL = "load_skill"
 """The tool that reads the files of a skill. Agents have it if there are skills."""
 UPDATE_MEMORY = "update_memory"

@@ -16,7 +16,7 @@ from msgspec import structs
 from ..config.model_role import resolve_models
 from ..core.budget import combine_strictest
 from ..core.open_requests import RunRequests
-from ..core.placement import Idle, WorkerOptions
+from ..core.placement import Idle, Teammate, WorkerOptions
 from ..roster.discovery import load_roster
 from ..runs.run_launcher import RunLauncher
 from ..setup.local_server_consent import require_consent
@@ -24,12 +24,14 @@ from ..setup.settings import Settings
 from ..store.follower import Follower
 from ..store.mailbox import post_to_mailbox
 from ..store.reader import StoreReader
+from ..store.worker_index import WorkerIndex
 from ..values.agent import Agent, Permissions
 from ..values.errors import Mistake
 from ..values.event import (
     BlockerRaised,
     Entry,
     HandoverAsked,
+    MessageReceived,
     RunEnded,
     RunPaused,
     RunResumed,
@@ -40,7 +42,7 @@ from ..values.event import (
     WorkerReturned,
     WorkerSent,
 )
-from ..values.operation_path import parse_plan_step
+from ..values.operation_path import parse_agent_name, parse_plan_step, parse_team_operation
 from ..values.worker_task import DEFAULT_WORKER_AGENT, WorkerTask
 from ..views.conversation_summary import summarise_conversation
 from ..views.run_view import RunView
@@ -177,6 +179,30 @@ class LocalPlacement:
     async def stop_workers(self, runs: Sequence[str]) -> None:
         for run in runs:
             await to_thread.run_sync(post_to_mailbox, self._store, run, StopAsked(by=f"run {self._run}"))
+
+    async def list_teammates(self, team: str) -> list[Teammate]:
+        return await to_thread.run_sync(self._find_teammates, team)
+
+    def _find_teammates(self, team: str) -> list[Teammate]:
+        run = self._worker_task.parent if self._worker_task is not None and self._worker_task.parent else self._run
+        with StoreReader(self._store) as reader:
+            agents = {agent.name: agent for agent in get_run_started(reader.read_summary(run)).agents}
+            lead = agents.get(parse_agent_name(team))
+            members = lead.team.members if lead is not None and lead.team is not None else ()
+            names = [member.name or member.agent for member in members] + ([lead.name] if lead is not None else [])
+            found = {name: Teammate(name=name, run=run, agent=name) for name in names}
+            for row in WorkerIndex(self._store).list_open():
+                started = get_run_started(reader.read_summary(row.run))
+                task = started.errand
+                if task is None or task.parent != run or parse_team_operation(task.operation) != team:
+                    continue
+                for name in (started.agent, task.worker_name):
+                    found[name] = Teammate(name=name, run=row.run, agent=started.agent)
+        return [one for one in found.values() if one.run != self._run or self._run == run]
+
+    async def post_message(self, to: Teammate, message: MessageReceived) -> None:
+        send = partial(post_to_mailbox, self._store, to.run, message, ref=f"message:{message.id}")
+        await to_thread.run_sync(send)
 
     def _load_run_view(self, run: str) -> RunView:
         with StoreReader(self._store) as reader:

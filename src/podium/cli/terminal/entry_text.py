@@ -26,8 +26,10 @@ from ...values.event import (
     IterationFailed,
     MemberChanged,
     MemoryChanged,
+    MessageAcknowledged,
     MessageReceived,
     MessagesDelivered,
+    MessageSent,
     ModelAskedAgain,
     ModelReplied,
     Noticed,
@@ -113,6 +115,8 @@ def _format_run_event(entry: Entry) -> str | None:
         case MessageReceived() as event:
             files = "".join(f", with {one.name}" for one in event.attachments)
             return f"message for {event.to}{_format_author(event.by)}: {_quote_text(event.text)}{files}"
+        case MessageAcknowledged() as event:
+            return f"message {event.id} was {'' if event.is_delivered else 'not '}delivered to {event.to}"
         case PermissionAnswered(is_allowed=True) as event:
             return f"request {event.id}: allowed ({event.decision}){_format_author(describe_answerer(event))}"
         case PermissionAnswered() as event:
@@ -171,6 +175,8 @@ def _format_operation_event(entry: Entry) -> str | None:
             return f"asks you ({event.id}): {_quote_text(event.text)}"
         case StatusReported() as event:
             return f"reports: {event.text}"
+        case MessageSent() as event:
+            return f"sends to {event.to}: {_quote_text(event.text)}"
         case MemoryChanged() as event:
             return f"changed its memory {event.path}: {event.diff}"
         case ContextCompacted() as event:

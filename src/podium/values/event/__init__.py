@@ -71,8 +71,10 @@ from .plan_events import (
 )
 from .run_events import (
     BudgetChanged,
+    MessageAcknowledged,
     MessageReceived,
     MessagesDelivered,
+    MessageSent,
     Noticed,
     PauseAsked,
     RunEnded,
@@ -159,7 +161,9 @@ __all__ = [
     "IterationFailed",
     "MemberChanged",
     "MemoryChanged",
+    "MessageAcknowledged",
     "MessageReceived",
+    "MessageSent",
     "MessagesDelivered",
     "ModelAskedAgain",
     "ModelReplied",
@@ -241,6 +245,8 @@ Event = (
     | BudgetChanged
     | MessageReceived
     | MessagesDelivered
+    | MessageSent
+    | MessageAcknowledged
     | PermissionAsked
     | PermissionAnswered
     | QuestionAsked

@@ -82,7 +82,7 @@ class BudgetChanged(EventBase, frozen=True, kw_only=True, tag="budget_changed"):
 
 
 class MessageReceived(EventBase, frozen=True, kw_only=True, tag="message_received"):
-    """The user sent a message to an agent of the run; it is delivered with the agent's next prompt or model call."""
+    """A message was sent to an agent of the run; it is delivered with the agent's next prompt or model call."""
 
     survives_power_loss: ClassVar[bool] = True
 
@@ -91,6 +91,8 @@ class MessageReceived(EventBase, frozen=True, kw_only=True, tag="message_receive
     text: str
     by: str = ""
     attachments: tuple[Attachment, ...] = ()
+    sender: str = ""
+    """The run of the agent that sent the message; empty if a person sent it."""
 
 
 class MessagesDelivered(EventBase, frozen=True, kw_only=True, tag="messages_delivered"):
@@ -98,6 +100,23 @@ class MessagesDelivered(EventBase, frozen=True, kw_only=True, tag="messages_deli
 
     ids: tuple[str, ...]
     text: str = ""
+
+
+class MessageSent(EventBase, frozen=True, kw_only=True, tag="message_sent"):
+    """An agent sent a message to another member of its team. `run` is the run in which that member works."""
+
+    id: str
+    to: str
+    text: str
+    run: str
+
+
+class MessageAcknowledged(EventBase, frozen=True, kw_only=True, tag="message_acknowledged"):
+    """A message that an agent of this run sent was delivered, or its receiver ended before that."""
+
+    id: str
+    to: str
+    is_delivered: bool = True
 
 
 class Noticed(EventBase, frozen=True, kw_only=True, tag="noticed"):

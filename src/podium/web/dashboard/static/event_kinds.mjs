@@ -10,8 +10,10 @@ export const KINDS = Object.freeze({
   stop_asked: "Somebody asked to stop the run now and keep its partial results.",
   pause_asked: "Somebody asked to pause the run.",
   budget_changed: "Somebody changed the run's limits; limits that are not in `budget` stay unchanged.",
-  message_received: "The user sent a message to an agent of the run; it is delivered with the agent's next prompt or model call.",
+  message_received: "A message was sent to an agent of the run; it is delivered with the agent's next prompt or model call.",
   messages_delivered: "These messages were added to an agent's prompt at this point, and at no other. `text` is the added text.",
+  message_sent: "An agent sent a message to another member of its team. `run` is the run in which that member works.",
+  message_acknowledged: "A message that an agent of this run sent was delivered, or its receiver ended before that.",
   permission_asked: "An agent requested permission for an action, which is executed only if the answer allows it.",
   permission_answered: "The permission request with this id was answered; the answer is final.",
   question_asked: "An agent asked the user a question, or asked for approval of a plan, a decision or a review.",
@@ -380,7 +382,7 @@ export const KINDS = Object.freeze({
  * @property {number} seq
  * @property {number} at
  * @property {string} scope
- * @property {(RunStarted|RunResumed|RunPaused|RunEnded|StopAsked|PauseAsked|BudgetChanged|MessageReceived|MessagesDelivered|PermissionAsked|PermissionAnswered|QuestionAsked|QuestionAnswered|ActionBegan|ActionRefused|HookRan|StatusReported|StepEnded|MemoryChanged|OperationStarted|OperationEnded|TurnStarted|TurnResumed|TurnEnded|SessionRevived|AgentSessionOpened|TextStreamed|ReasoningStreamed|TextSuperseded|ModelReplied|ModelAskedAgain|CallFailed|ContextCompacted|CallCut|ToolCalled|ToolAnswered|Advised|ChangesExpected|RouteRefused|Routed|HandedOff|TeamPlanned|Evaluated|Checked|AdjustmentProposed|MemberChanged|IterationFailed|ReflectEnded|Broadcast|Voted|RoundEnded|DiscussionEnded|WorkerPlaced|WorkCommitted|WorkPushed|PushFailed|WorkMoved|WorkerSent|WorkerReturned|Noticed|TeamFormed|WorkStateChanged|PlanDrafted|PlanRefused|PlanReviewed|PlanCommitted|PlanStepStarted|HandoverAsked|BlockerRaised|PlanStepHandedOver|PlanStepBlocked|PlanStepUnblocked|PlanStepSubmitted|PlanStepReviewed|PlanStepReopened|PlanStepCompleted|PlanStepFailed|ArtifactStored|SnapshotTaken|WorkEnded|DecisionProposed|BallotCast|BallotRefused|VoteClosed|DecisionCommitted)} event
+ * @property {(RunStarted|RunResumed|RunPaused|RunEnded|StopAsked|PauseAsked|BudgetChanged|MessageReceived|MessagesDelivered|MessageSent|MessageAcknowledged|PermissionAsked|PermissionAnswered|QuestionAsked|QuestionAnswered|ActionBegan|ActionRefused|HookRan|StatusReported|StepEnded|MemoryChanged|OperationStarted|OperationEnded|TurnStarted|TurnResumed|TurnEnded|SessionRevived|AgentSessionOpened|TextStreamed|ReasoningStreamed|TextSuperseded|ModelReplied|ModelAskedAgain|CallFailed|ContextCompacted|CallCut|ToolCalled|ToolAnswered|Advised|ChangesExpected|RouteRefused|Routed|HandedOff|TeamPlanned|Evaluated|Checked|AdjustmentProposed|MemberChanged|IterationFailed|ReflectEnded|Broadcast|Voted|RoundEnded|DiscussionEnded|WorkerPlaced|WorkCommitted|WorkPushed|PushFailed|WorkMoved|WorkerSent|WorkerReturned|Noticed|TeamFormed|WorkStateChanged|PlanDrafted|PlanRefused|PlanReviewed|PlanCommitted|PlanStepStarted|HandoverAsked|BlockerRaised|PlanStepHandedOver|PlanStepBlocked|PlanStepUnblocked|PlanStepSubmitted|PlanStepReviewed|PlanStepReopened|PlanStepCompleted|PlanStepFailed|ArtifactStored|SnapshotTaken|WorkEnded|DecisionProposed|BallotCast|BallotRefused|VoteClosed|DecisionCommitted)} event
  * @property {string} [operation]
  * @property {string} [key]
  * @property {string} [digest]
@@ -516,7 +518,16 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * The user sent a message to an agent of the run; it is delivered with the agent's next prompt or model call.
+ * A message that an agent of this run sent was delivered, or its receiver ended before that.
+ * @typedef {object} MessageAcknowledged
+ * @property {"message_acknowledged"} type
+ * @property {string} id
+ * @property {string} to
+ * @property {boolean} [is_delivered]
+ */
+
+/**
+ * A message was sent to an agent of the run; it is delivered with the agent's next prompt or model call.
  * @typedef {object} MessageReceived
  * @property {"message_received"} type
  * @property {string} id
@@ -524,6 +535,17 @@ export const KINDS = Object.freeze({
  * @property {string} text
  * @property {string} [by]
  * @property {Array<Attachment>} [attachments]
+ * @property {string} [sender]
+ */
+
+/**
+ * An agent sent a message to another member of its team. `run` is the run in which that member works.
+ * @typedef {object} MessageSent
+ * @property {"message_sent"} type
+ * @property {string} id
+ * @property {string} to
+ * @property {string} text
+ * @property {string} run
  */
 
 /**

@@ -44,6 +44,8 @@ const LINES = {
   step_ended: (e) => `step ${clip(e.name)} done`,
   hook_ran: (e) => `hook ${e.event} ${e.outcome}${because(e.reason)} (${clip(e.hook)})`,
   status_reported: (e) => `reports: ${clip(e.text)}`,
+  message_sent: (e) => `sends to ${e.to}: ${quote(e.text)}`,
+  message_acknowledged: (e) => `message ${e.id} was ${e.is_delivered === false ? "not " : ""}delivered to ${e.to}`,
   memory_changed: (e) => `changed its memory ${e.path}: ${clip(e.diff)}`,
   operation_started: (e) => (e.trigger === "request" ? "started" : `started (${e.trigger})`),
   operation_ended: (e) => `${e.outcome}${failure(e.failure)}`,
