@@ -9,6 +9,7 @@ from . import (
     growth,
     one_call,
     permission,
+    placement,
     policy,
     resume,
     sandbox,
@@ -36,4 +37,5 @@ ROWS = {
     "discussion": discussion,
     "collaboration": collaboration,
     "dashboard": dashboard,
+    "placement": placement,
 }

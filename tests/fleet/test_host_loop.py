@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -17,7 +17,7 @@ import psycopg
 import pytest
 from anyio import Event, create_task_group, fail_after
 
-from podium.core.job_placement import JobPlacement
+from podium.core.job_placement import JobClaims, JobPlacement
 from podium.fleet.host_loop import (
     FullLimits,
     HandBack,
@@ -97,7 +97,7 @@ class Lab:
     @asynccontextmanager
     async def run_host(
         self,
-        placement: JobPlacement,
+        placement: JobClaims,
         *,
         slots: int = 4,
         run_job: RunJob | None = None,
@@ -226,6 +226,46 @@ async def test_a_host_takes_no_job_of_a_team_that_is_at_its_limit(engine: Engine
             await lab.wait_until(lambda: lab.ended == ["r2", "r1"])
 
 
+async def test_a_job_that_the_queue_has_twice_is_worked_on_once() -> None:
+    lab = Lab(is_instant=False)
+    claims = [JobClaim(job=FleetJob(run="r1"), token=token, handle=token) for token in ("1", "2")]
+    placement = FixedClaims(claims)
+    async with lab.run_host(placement):
+        await lab.wait_until(lambda: lab.started.total() == 1)
+        lab.release("r1")
+        await lab.wait_until(lambda: lab.ended == ["r1"])
+
+    assert lab.started == Counter(r1=1)
+    assert placement.finished == ["2"]
+
+
+@dataclass
+class FixedClaims:
+    """An engine that gives these jobs to the first host that asks, and nothing later."""
+
+    claims: list[JobClaim]
+    finished: list[str] = field(default_factory=list)
+    lease_seconds: float = 30.0
+
+    async def claim(self, offer: HostOffer, free: int) -> list[JobClaim]:
+        claims, self.claims = self.claims, []
+        return claims
+
+    async def renew(self, claims: Sequence[JobClaim]) -> frozenset[str]:
+        return frozenset()
+
+    async def hand_back(self, claim: JobClaim, *, delay: float = 0.0) -> bool:
+        return True
+
+    async def finish(self, claim: JobClaim) -> bool:
+        self.finished.append(claim.token)
+        return True
+
+    async def wait_for_change(self, timeout: float) -> frozenset[str]:
+        await anyio.sleep(timeout)
+        return frozenset()
+
+
 async def test_cancelling_a_job_stops_the_work_on_it_at_once(engine: Engine) -> None:
     lab = Lab(is_instant=False)
     async with engine.connect() as commander, engine.connect() as placement, lab.run_host(placement) as host:
@@ -317,6 +357,7 @@ async def test_work_goes_on_while_the_server_restarts_and_nothing_is_lost(own_en
 
     assert lab.started == Counter(r1=1, r2=1, r3=1)
     assert lab.stopped == []
+    assert len(lab.reports) <= 2
 
 
 HOST_PROGRAM = """

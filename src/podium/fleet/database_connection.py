@@ -1,7 +1,8 @@
 """A connection to PostgreSQL that is opened again after it was lost.
 
-A statement that fails because the server is gone, or gives no answer in time, raises PlacementUnavailable. The next
-statement opens a new connection. Nothing is repeated on its own: a statement that was sent may have been executed.
+A statement that fails because the server is gone, gives no answer in time or cannot execute it now raises
+PlacementUnavailable. The next statement opens a new connection if needed. Nothing is repeated on its own: a statement
+that was sent may have been executed. A statement that the server refuses raises StoreFailed.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import psycopg
 from psycopg import AsyncConnection, AsyncRawCursor
 from psycopg.rows import dict_row
 
-from ..values.errors import PlacementUnavailable
+from ..values.errors import PlacementUnavailable, StoreFailed
 
 ANSWER_SECONDS = 10.0
 """How long a statement may take before its connection is considered dead."""
@@ -34,8 +35,9 @@ _OPTIONS: dict[str, Any] = {
 class DatabaseConnection:
     """One connection at a time, opened when it is needed. Statements of several tasks are executed in turn."""
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, answer_seconds: float = ANSWER_SECONDS) -> None:
         self._url = url
+        self._answer_seconds = answer_seconds
         self._lock = asyncio.Lock()
         self._connection: AsyncConnection[Any] | None = None
 
@@ -69,17 +71,17 @@ class DatabaseConnection:
                 await self._connection.close()  # between two statements, a server only says that it ends the session
             connection, _ = await self.open()
             # Cancelling a statement waits for the server, which may be the one that does not answer.
-            watchdog = asyncio.get_running_loop().call_later(ANSWER_SECONDS, cut_connection, connection)
+            watchdog = asyncio.get_running_loop().call_later(self._answer_seconds, cut_connection, connection)
             try:
                 cursor = AsyncRawCursor(connection, row_factory=dict_row)
                 await cursor.execute(query, values or None)
                 return None if cursor.description is None else await cursor.fetchall()
-            except (psycopg.OperationalError, psycopg.InterfaceError) as error:
-                if not connection.closed and not _is_gone(error):
-                    raise
-                await connection.close()
-                message = f"lost the connection to the fleet's database: {_first_line(error)}"
-                raise PlacementUnavailable(message) from error
+            except psycopg.OperationalError as error:
+                if _is_gone(error):
+                    await connection.close()
+                raise PlacementUnavailable(f"the fleet's database failed: {_first_line(error)}") from error
+            except psycopg.Error as error:
+                raise StoreFailed(f"the fleet's database refused a statement: {_first_line(error)}") from error
             except asyncio.CancelledError:
                 await connection.close()
                 raise

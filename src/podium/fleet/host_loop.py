@@ -109,6 +109,11 @@ class _Work:
         self.is_lost = True
         self.scope.cancel()
 
+    def adopt(self, claim: JobClaim) -> None:
+        """Continue with a new claim, which this host got because the old one lapsed or was one of two."""
+        self.claim = claim
+        self.is_lost = False
+
 
 class HostLoop:
     """Works on up to `slots` jobs at once, until it is asked to drain.
@@ -136,6 +141,7 @@ class HostLoop:
         self._read_limits = read_limits
         self._work: dict[str, _Work] = {}
         self._refused: Counter[str] = Counter()
+        self._is_unavailable = False
         self._news = Event()
         self._draining = Event()
         self._grace = CancelScope()
@@ -171,8 +177,13 @@ class HostLoop:
             self._news = Event()
             claims = await self._try_claim()
             for claim in claims:
-                work = self._work[claim.job.run] = _Work(claim)
-                jobs.start_soon(self._work_on, work)
+                if (work := self._work.get(claim.job.run)) is not None:
+                    work.adopt(claim)
+                else:
+                    work = self._work[claim.job.run] = _Work(claim)
+                    jobs.start_soon(self._work_on, work)
+                if self._draining.is_set():
+                    work.scope.cancel()
             if not claims:
                 with move_on_after(POLL_SECONDS):
                     await self._news.wait()
@@ -187,16 +198,12 @@ class HostLoop:
             offer = msgspec.structs.replace(self._offer, full_teams=full.teams, full_providers=full.providers)
             claims = await self._placement.claim(offer, free)
         except PlacementUnavailable as error:
-            self._report(str(error))
+            if not self._is_unavailable:
+                self._report(f"{error}; the work goes on, and jobs are claimed when it is back")
+            self._is_unavailable = True
             return ()
-        return [claim for claim in claims if not self._adopt(claim)]
-
-    def _adopt(self, claim: JobClaim) -> bool:
-        """Go on with the new claim if this host works on the job already, because its old claim lapsed."""
-        if (work := self._work.get(claim.job.run)) is None:
-            return False
-        work.claim = claim
-        return True
+        self._is_unavailable = False
+        return claims
 
     async def _watch_changes(self) -> None:
         """Look for jobs when there may be some, and stop the work on cancelled jobs."""
@@ -217,8 +224,7 @@ class HostLoop:
                 continue
             try:
                 lost = await self._placement.renew([work.claim for work in self._work.values()])
-            except PlacementUnavailable as error:
-                self._report(str(error))
+            except PlacementUnavailable:
                 continue
             for run in lost & self._work.keys():
                 if not await self._holds_lease(run) and run in self._work:
