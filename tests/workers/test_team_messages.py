@@ -40,8 +40,11 @@ def make_team(builder: list[Any], tester: list[Any], *, mode: str = "broadcast",
 async def wait_workers(lab: WorkerLab, run: str) -> dict[str, str]:
     """Wait until both workers were started, and return the run of each member."""
     await lab.wait_for_event(run, WorkerSent, count=2)
-    sent = [entry for entry in lab.entries(run) if isinstance(entry.event, WorkerSent)]
-    return {"builder" if "builder" in entry.scope else "tester": entry.event.run for entry in sent}
+    return {
+        "builder" if "builder" in entry.scope else "tester": entry.event.run
+        for entry in lab.entries(run)
+        if isinstance(entry.event, WorkerSent)
+    }
 
 
 async def test_a_message_reaches_a_worker_that_is_killed_in_between_and_the_sender_gets_a_receipt(

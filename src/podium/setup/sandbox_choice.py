@@ -26,7 +26,7 @@ async def choose_sandbox(
     is_read_only: bool = False,
     readable: Sequence[Path] = (),
     hosts: Sequence[str] = (),
-    report: Callable[[str], None] = lambda text: None,
+    report: Callable[[str], object] = lambda text: None,
 ) -> CommandSandbox:
     """Return the sandbox for commands in a checkout.
 

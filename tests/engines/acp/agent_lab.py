@@ -16,7 +16,6 @@ from urllib.parse import urlsplit
 import pytest
 from anyio import create_task_group, fail_after
 from anyio.abc import TaskGroup
-from podium.store.sqlite.store import SqliteStore
 
 from podium.core.budget import Allowance
 from podium.core.engine import EngineSessionSpec
@@ -34,6 +33,7 @@ from podium.engines.acp.agent_program import AGENT_PROGRAMS, AgentProgram
 from podium.policy import Mode, Rules, Verdict, check
 from podium.store.follower import Follower
 from podium.store.reader import StoreReader
+from podium.store.run_store import RunStore
 from podium.system.process_group import ChildProcess
 from podium.testing import ModelServer
 from podium.values.action import Action
@@ -120,7 +120,7 @@ class AgentLab:
     @asynccontextmanager
     async def session(self, script: Sequence[Any], *, turn_limits: TurnLimits | None = None) -> AsyncIterator[Session]:
         limits = turn_limits or TurnLimits(approval=20)
-        async with SqliteStore(self.store) as store, create_task_group() as group, self.engine(script, group) as engine:
+        async with RunStore(self.store) as store, create_task_group() as group, self.engine(script, group) as engine:
             exists = self.has_run()
             lease = await store.claim_run("r") if exists else store.begin_run("r")
             self.timeline = timeline = Timeline("r", lease)

@@ -39,7 +39,7 @@ LONGEST_TARGET = 200
 
 @asynccontextmanager
 async def open_host_proxy(
-    grants: Sequence[HostGrant], *, report: Callable[[str], None] = lambda text: None
+    grants: Sequence[HostGrant], *, report: Callable[[str], object] = lambda text: None
 ) -> AsyncIterator[ServeStream]:
     """Yield the proxy for these grants. `report` is called with a sentence for each host that is refused."""
     proxy = HostProxy(grants, report=report)
@@ -50,7 +50,7 @@ async def open_host_proxy(
 class HostProxy:
     """The proxy of one sandbox."""
 
-    def __init__(self, grants: Sequence[HostGrant], *, report: Callable[[str], None]) -> None:
+    def __init__(self, grants: Sequence[HostGrant], *, report: Callable[[str], object]) -> None:
         self._grants = grants
         self._report = report
         self._reported: set[str] = set()

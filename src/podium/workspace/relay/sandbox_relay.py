@@ -55,7 +55,7 @@ class RelayConfiguration:
     model: ModelEndpoint | None = None
     coordination: AsgiApplication | None = None
     hosts: tuple[HostGrant, ...] = ()
-    report: Callable[[str], None] = lambda text: None
+    report: Callable[[str], object] = lambda text: None
 
     @property
     def ports(self) -> tuple[int, ...]:

@@ -151,7 +151,11 @@ class StreamChannel:
     """
 
     def __init__(
-        self, pair: socket.socket, services: Sequence[ServeStream], *, report: Callable[[str], None] = lambda text: None
+        self,
+        pair: socket.socket,
+        services: Sequence[ServeStream],
+        *,
+        report: Callable[[str], object] = lambda text: None,
     ) -> None:
         pair.setblocking(False)
         self._pair = pair

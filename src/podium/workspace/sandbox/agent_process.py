@@ -116,7 +116,7 @@ def _find_install_folders(program: Path, sandbox: Sandbox) -> list[Path]:
     return [folder for folder in wanted if not any(one.is_relative_to(folder) for one in kept)]
 
 
-async def _end_at_breach(command: SandboxedCommand, process: ChildProcess, report: Callable[[str], None]) -> None:
+async def _end_at_breach(command: SandboxedCommand, process: ChildProcess, report: Callable[[str], object]) -> None:
     await wait_for_breach(command)
     for note in command.notes:
         report(note)

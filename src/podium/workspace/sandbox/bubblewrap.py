@@ -108,7 +108,7 @@ class Sandbox:
     environ: Mapping[str, str] = field(default_factory=build_environment, hash=False)
     can_disable_users: bool = True
     nested: NestedRepositories | None = field(default=None, compare=False)
-    report: Callable[[str], None] = field(default=lambda text: None, compare=False)
+    report: Callable[[str], object] = field(default=lambda text: None, compare=False)
 
     @classmethod
     async def find(
@@ -122,7 +122,7 @@ class Sandbox:
         shown: Sequence[str] = (),
         hosts: Sequence[HostGrant] = (),
         limits: SandboxLimits | None = None,
-        report: Callable[[str], None] = lambda text: None,
+        report: Callable[[str], object] = lambda text: None,
     ) -> Sandbox:
         """Return the sandbox for a checkout. Raise Mistake if no sandbox is available or its self-test fails.
 
