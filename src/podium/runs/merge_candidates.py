@@ -17,6 +17,7 @@ from ..workspace.merging.resolution_commit import (
     find_unresolved_files,
     is_resolution_of,
 )
+from .pushed_work import fetch_branch, fetch_branches
 from .work_lookup import TeamResult, find_team_result
 from .worker_lookup import RepoContext, load_worker_states
 
@@ -71,9 +72,16 @@ async def find_merge_candidates(
 ) -> list[MergeCandidate]:
     """Return the branches to merge: the branches in `names` or, if there are none, all branches that are ready.
 
-    `notice` is called with the reason for each branch that is skipped or replaced. Raise Mistake if a branch in `names`
-    cannot be merged.
+    The branches of workers on other machines are fetched first. `notice` is called with the reason for each branch
+    that is skipped or replaced. Raise Mistake if a branch in `names` cannot be merged.
     """
+    newest = await to_thread.run_sync(_find_newest_workers, context)
+    if names:
+        for worker in [newest[name] for name in names if name in newest]:
+            await fetch_branch(context, worker, notice=notice)
+    else:
+        ready = [worker for worker in newest.values() if worker.state == "complete"]
+        await fetch_branches(context, ready, notice=notice)
     resolvers_by_branch = await find_resolvers(context)
     if names:
         candidates = [await _find_named_candidate(context, name, target, resolvers_by_branch) for name in names]

@@ -11,6 +11,7 @@ from ..workspace.git.repository import GitLocation, read_git_output
 from ..workspace.git.revision import branch_tip, resolve_tree
 from ..workspace.git.snapshot import take_snapshot
 from ..workspace.merging.partial_commit import DIFF_FORM, LONGEST, read_patch
+from .pushed_work import fetch_pushed_work
 from .worker_lookup import RepoContext
 
 
@@ -18,7 +19,8 @@ from .worker_lookup import RepoContext
 class WorkerDiff:
     """The diff between a worker's base and a commit, and the tree of that commit.
 
-    With `is_committed`, the commit is the tip of the worker's branch. Otherwise it is a snapshot of its checkout.
+    With `is_committed`, the commit is the tip of the worker's branch. Otherwise it is a snapshot of its checkout, or
+    the last push of a worker on another machine.
     """
 
     text: str
@@ -46,9 +48,10 @@ def require_own_branch(worker: WorkerState) -> None:
 async def diff_worker(context: RepoContext, worker: WorkerState, is_stat: bool, in_checkout: bool) -> str:
     """Return the diff between the worker's base and its branch or, with `in_checkout`, its checkout.
 
-    With `is_stat`, return only the numbers of changed lines for each file.
+    For a worker on another machine, its last push is fetched and compared. With `is_stat`, return only the numbers of
+    changed lines for each file.
     """
-    location, now = await _find_current_commit(context, worker, in_checkout)
+    location, now, _ = await _find_current_commit(context, worker, in_checkout)
     if not is_stat:
         return await read_patch(location, worker.base, now)
     return await read_git_output(location, "diff", "--stat", *DIFF_FORM, worker.base, now, "--", timeout=LONGEST)
@@ -56,18 +59,23 @@ async def diff_worker(context: RepoContext, worker: WorkerState, is_stat: bool, 
 
 async def read_worker_diff(context: RepoContext, worker: WorkerState, *, in_checkout: bool) -> WorkerDiff:
     """Return the diff between the worker's base and its branch or, with `in_checkout`, its checkout."""
-    location, now = await _find_current_commit(context, worker, in_checkout)
+    location, now, is_committed = await _find_current_commit(context, worker, in_checkout)
     return WorkerDiff(
         text=await read_patch(location, worker.base, now),
         base=worker.base,
         commit=now,
         tree=await resolve_tree(location, now),
-        is_committed=not in_checkout,
+        is_committed=is_committed,
     )
 
 
-async def _find_current_commit(context: RepoContext, worker: WorkerState, in_checkout: bool) -> tuple[GitLocation, str]:
+async def _find_current_commit(
+    context: RepoContext, worker: WorkerState, in_checkout: bool
+) -> tuple[GitLocation, str, bool]:
+    """Return where the worker's current commit is, the commit, and whether it is the tip of the worker's branch."""
+    if (pushed := await fetch_pushed_work(context, worker)) is not None:
+        return context.repository, pushed.head if worker.is_over else pushed.commit, worker.is_over
     if not in_checkout:
-        return context.repository, await branch_tip(context.repository, worker.worker_task.branch)
+        return context.repository, await branch_tip(context.repository, worker.worker_task.branch), True
     checkout = await context.worktrees.find_checkout(worker.worker_task.branch)
-    return checkout, await take_snapshot(checkout)
+    return checkout, await take_snapshot(checkout), False

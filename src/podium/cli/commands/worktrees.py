@@ -11,7 +11,8 @@ import anyio
 import click
 
 from ...runs.fork_checkout import FORK_BRANCHES
-from ...runs.worker_lookup import open_worktrees
+from ...runs.pushed_work import RefCleanup, remove_finished_refs
+from ...runs.worker_lookup import RepoContext, open_worktrees
 from ...runs.worktree_listing import list_unfinished_runs, worktree_fields
 from ...values.byte_size import format_size
 from ...values.errors import Mistake
@@ -77,22 +78,32 @@ async def _load_worktrees(worktrees: Worktrees) -> tuple[list[WorktreeSummary], 
 @json_option
 @click.pass_obj
 def worktrees_cleanup_command(worktrees: Worktrees, dry_run: bool, force: bool, is_json: bool) -> None:
-    """Remove worktrees that Podium created and that are no longer needed, and print the result for each."""
+    """Remove worktrees that Podium created and that are no longer needed, and print the result for each.
 
-    async def run_cleanup() -> list[CleanupResult]:
-        return await clean_up_worktrees(
+    Refs on a remote to the work of workers that ran on other machines are removed too, once the work is merged.
+    """
+
+    async def run_cleanup() -> tuple[list[CleanupResult], list[RefCleanup]]:
+        lines = await clean_up_worktrees(
             worktrees, busy=partial(list_unfinished_runs, worktrees.ledger.store), force=force, dry_run=dry_run
         )
+        context = RepoContext(worktrees.repository.root)
+        return lines, await remove_finished_refs(context, force=force, dry_run=dry_run)
 
-    lines = anyio.run(run_cleanup)
+    lines, refs = anyio.run(run_cleanup)
     if is_json:
         items = [{"branch": one.branch, "path": str(one.path), "act": one.act, "why": one.why} for one in lines]
-        click.echo(as_json({"schema": SCHEMA, "dry_run": dry_run, "worktrees": items}))
-    elif not lines:
+        remote = [{"branch": one.branch, "remote": one.remote, "act": one.act, "why": one.why} for one in refs]
+        click.echo(as_json({"schema": SCHEMA, "dry_run": dry_run, "worktrees": items, "refs": remote}))
+        return
+    if not lines:
         print_to_stderr(NO_WORKTREES)
-    for line in lines if not is_json else ():
+    for line in lines:
         act = "would be removed" if dry_run and line.act == "removed" else line.act
         click.echo(escape_for_terminal(f"{act}: {line.branch or 'no branch'} in {line.path}: {line.why}"))
+    for ref in refs:
+        act = "would be removed" if dry_run and ref.act == "removed" else ref.act
+        click.echo(escape_for_terminal(f"{act}: refs of {ref.branch} on {ref.remote}: {ref.why}"))
 
 
 @worktrees_command.command("remove")

@@ -9,6 +9,7 @@ from pathlib import Path
 import anyio
 import click
 
+from ...runs.pushed_work import find_other_machine
 from ...runs.worker_diff import diff_worker, require_own_branch
 from ...runs.worker_lookup import RepoContext
 from ..terminal.text import escape_for_terminal, print_to_stderr
@@ -24,7 +25,9 @@ def workers_diff_command(context: RepoContext, branch: str, is_stat: bool) -> No
     require_own_branch(worker)
     is_gone = not Path(worker.worker_task.path).is_dir()
     text = anyio.run(diff_worker, context, worker, is_stat, not worker.is_over and not is_gone)
-    if is_gone and not worker.is_over:
+    if not worker.is_over and (elsewhere := anyio.run(find_other_machine, context, worker)) is not None:
+        print_to_stderr(f"{worker.name} works on {elsewhere.host}; showing the files that it pushed last")
+    elif is_gone and not worker.is_over:
         print_to_stderr(f"{worker.name}: {worker.worker_task.path} no longer exists; showing its branch instead")
     if not text:
         print_to_stderr(f"{worker.name} has no changes{'' if worker.is_over else ' so far'}")

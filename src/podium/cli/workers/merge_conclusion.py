@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import anyio
 import click
 
+from ...runs.pushed_work import remove_finished_refs
 from ...runs.worker_lookup import RepoContext
 from ...values.errors import Mistake, PodiumError
 from ...workers.merge_run import TrainOutcome, merge_fields
@@ -58,6 +60,8 @@ def conclude_merge(there: RepoContext, outcome: TrainOutcome, options: MoveOptio
     is_moved = result.commit != result.base and refusal is None and error is None
     if result.ref is not None and refusal is None and error is None:
         anyio.run(remove_integration_branch, there.repository, result.ref, result.commit)
+    if is_moved:
+        _remove_merged_refs(there, result)
     within = result.base if refusal == exit_codes.DENIED else result.commit
     left = anyio.run(tidy_branches, there.repository, within, result.ref)
     print_remaining_branches(left, there.repository)
@@ -67,6 +71,14 @@ def conclude_merge(there: RepoContext, outcome: TrainOutcome, options: MoveOptio
     if error is not None:
         raise error
     return _exit_code(result.left_out) if refusal is None else refusal
+
+
+def _remove_merged_refs(there: RepoContext, result: Train) -> None:
+    """Delete the refs on a remote to the work of merged workers, and print why if one cannot be deleted."""
+    merged = {one.branch for one in result.merged}
+    for ref in anyio.run(partial(remove_finished_refs, there, branches=merged, target=result.commit)):
+        if ref.act == "kept":
+            print_to_stderr(f"the refs of {ref.branch} on {ref.remote} were kept: {ref.why}")
 
 
 def _find_refusal(repository: Repository, result: Train, options: MoveOptions) -> int | None:
