@@ -11,9 +11,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 from anyio import create_task_group, to_thread
+from anyio.abc import TaskGroup
 
 from .core.engine import Engine
 from .core.placement import Placement
@@ -34,6 +35,10 @@ from .values.agent import Agent, Budget, as_budget
 from .values.event import RunStarted
 from .values.limits import Unattended
 from .values.result import Result
+from .values.worker_task import WorkerTask
+
+if TYPE_CHECKING:
+    from .workers.work_push import WorkPush
 
 __all__ = ["App", "RunOptions"]
 
@@ -83,6 +88,7 @@ class App:
                 engine_for=self._engine_for,
                 make_placement=_make_placement,
                 commit_work=_commit_work,
+                make_push=_make_push,
             )
             self._exit_stack = opening.pop_all()
         return self
@@ -183,3 +189,9 @@ async def _commit_work(timeline: Timeline, started: RunStarted, settings: Settin
     from .workers.work_commit import commit_worker_changes  # imported here for start-up time: few runs are workers'
 
     return await commit_worker_changes(timeline, started, settings, succeeded=succeeded)
+
+
+def _make_push(timeline: Timeline, settings: Settings, tasks: TaskGroup, worker_task: WorkerTask) -> WorkPush:
+    from .workers.work_push import WorkPush  # imported here for start-up time: few workers can move between machines
+
+    return WorkPush(timeline, settings, tasks, worker_task)

@@ -26,7 +26,8 @@ class WorkerOptions:
     `after` lists branches whose workers have to succeed first, and `base` is the commit that the branch starts at.
     A read-only worker gets no checkout. Workers that share a checkout can be on the same branch at once. With
     `is_unattended`, nobody is asked: actions that need permission are denied. `approved` lists rules for actions
-    that the worker can take without asking.
+    that the worker can take without asking. A worker that `can_move` may continue on another machine, so its files are
+    pushed to its remote after every step; a worker in a shared checkout cannot move.
     """
 
     after: tuple[str, ...] = ()
@@ -42,6 +43,7 @@ class WorkerOptions:
     is_reader: bool = False
     is_shared: bool = False
     is_unattended: bool = False
+    can_move: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -124,6 +124,8 @@ class Timeline:
         self.on_quiet: Callable[[], object] = lambda: None
         self.on_waiting: Callable[[str], object] = lambda id: None
         """Called with the id of each request and question that is written and waits for an answer."""
+        self.on_appended: Callable[[Entry], object] | None = None
+        """Called with each entry that is appended."""
         self.read_attachment: Callable[[str], bytes | None] = lambda digest: None
         """Returns the content of the run's attachment with this digest, or None."""
         self.store_artifact: Callable[[str, bytes], object] = lambda digest, data: None
@@ -242,7 +244,14 @@ class Timeline:
             self._outcomes[key] = line
         if row.kind in _INDEXED_KINDS:
             self._index_event(entry.operation, event)
+        if self.on_appended is not None:
+            self.on_appended(entry)
         return entry
+
+    @property
+    def epoch(self) -> int:
+        """The number of this run's owner: it is higher than that of every earlier owner."""
+        return self._lease.epoch
 
     @property
     def effect(self) -> Effect:

@@ -13,9 +13,11 @@ import anyio
 import msgspec
 
 from ..app import App
+from ..runs.run_driver import RunDriver
 from ..runs.run_handle import Run, drive_run
 from ..setup.settings import Settings
 from ..values.errors import PodiumError, RunIsPaused, find_first_error
+from ..values.worker_task import WorkerTask
 from ..workers.worker_process import (
     EXIT_DONE,
     EXIT_FAILED,
@@ -39,10 +41,25 @@ async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str],
     settings = Settings.load(environ, repo=Path(config.root), approval_seconds=inf, permission_mode=mode)
     async with App(settings, environ=environ) as app:
         driver = await app.launcher.take_over_run(run, is_attended=config.is_attended, continues_pause=False)
-        driver.record_checkout(config.base)
+        if (worker_task := driver.worker_task) is not None and worker_task.origin is not None and config.base:
+            await _record_machine(app, driver, worker_task, config.base)
+        else:
+            driver.record_checkout(config.base)
         driver.timeline.on_waiting = on_waiting
         async with drive_run(driver) as resumed:
             yield resumed
+
+
+async def _record_machine(app: App, driver: RunDriver, worker_task: WorkerTask, base: str) -> None:
+    """Record the checkout of a run that can move between machines, and that it moved if it did."""
+    # Imported here for start-up time: most workers stay on their machine.
+    from ..system.host_id import read_host_id
+    from ..workers.work_takeover import record_move
+
+    host = read_host_id(app.settings.home)
+    entries = await app.launcher.read_entries(driver.id)
+    driver.record_checkout(base, host=host)
+    record_move(driver.timeline, entries, driver.agent, worker_task, host=host)
 
 
 def main() -> int:

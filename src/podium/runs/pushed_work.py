@@ -9,7 +9,7 @@ from typing import Literal
 
 from anyio import to_thread
 
-from ..store.sqlite.reader import StoreReader
+from ..store.reader import StoreReader
 from ..system.host_id import read_host_id
 from ..values.errors import Mistake, PodiumError
 from ..values.event import KINDS, PushFailed, WorkerPlaced, WorkMoved, WorkPushed, decode_entry

@@ -78,7 +78,8 @@ class RunDriver:
         self._root = context.root_operation(self.agent)
         self._team = first.event.agents
         self._request = first.event.request
-        self._worker_task = first.event.errand
+        self.worker_task = first.event.errand
+        """The worker task with the paths on this machine, if this is a worker's run."""
         self._started_at = first.at
         self._timeout = PausableTimeout(inf)
         """The time limit for the work on the run. Cancelling its scope ends the work."""
@@ -135,11 +136,14 @@ class RunDriver:
         if budget.usd is not None:
             require_prices(self.context.agents.values(), self.context.engine_for)
 
-    def record_checkout(self, base: str) -> None:
-        """Record a worker's checkout, whose branch starts at `base`, unless it is already recorded."""
+    def record_checkout(self, base: str, *, host: str = "") -> None:
+        """Record a worker's checkout, whose branch starts at `base`, unless it is already recorded.
+
+        `host` is the id of this machine if the run can move to another one.
+        """
         key = f"/{KINDS[WorkerPlaced]}#1"
-        if self._worker_task is not None and base and not self.timeline.has_outcome(key):
-            placed = WorkerPlaced(path=self._worker_task.path, branch=self._worker_task.branch, base=base)
+        if (task := self.worker_task) is not None and base and not self.timeline.has_outcome(key):
+            placed = WorkerPlaced(path=task.path, branch=task.branch, base=base, host=host)
             self.timeline.append(placed, scope="", key=key)
 
     async def release(self) -> None:

@@ -1,7 +1,7 @@
 """Start, take over and end the runs of one store in this process.
 
-The composition root builds one launcher for each open store and passes in three functions: they choose an
-agent's engine, place workers, and commit a worker's changes before its run ends.
+The composition root builds one launcher for each open store and passes in four functions: they choose an
+agent's engine, place workers, commit a worker's changes before its run ends, and push them to its remote.
 """
 
 from __future__ import annotations
@@ -63,6 +63,7 @@ from .decision_context import describe_decisions_in_force, make_repository_decis
 from .run_driver import RunDriver
 from .run_options import RunOptions
 from .squad_inbox import add_inbox_writing
+from .work_location import Push, add_push, locate_run
 
 if TYPE_CHECKING:
     from ..core.run_hooks import RunHooks
@@ -72,6 +73,8 @@ BYPASS_NOTICE = "Permissions are bypassed: everything that no rule denies is don
 EngineFor = Callable[[Settings, Agent], Engine]
 CommitWork = Callable[[Timeline, RunStarted, Settings, bool], Awaitable[str]]
 """Commits a worker's changes, given whether its run succeeded. Returns why that failed, or an empty string."""
+MakePush = Callable[[Timeline, Settings, TaskGroup, WorkerTask], Push]
+"""Returns what pushes a worker's files, in tasks of the given group."""
 
 
 class RunLauncher:
@@ -87,6 +90,7 @@ class RunLauncher:
         engine_for: EngineFor,
         make_placement: MakePlacement,
         commit_work: CommitWork,
+        make_push: MakePush,
     ) -> None:
         self.settings = settings
         self._store = store
@@ -95,6 +99,7 @@ class RunLauncher:
         self._engine_for = engine_for
         self._make_placement = make_placement
         self._commit_work = commit_work
+        self._make_push = make_push
         self._redaction = Redaction.from_environment(environ, KEY_NAMES)
         self._run_agents = RunAgents(settings, environ, self._redaction, engine_for)
         self._settings_record = settings.to_record()
@@ -373,7 +378,9 @@ class RunLauncher:
         patterns: ExecutionPatterns = PATTERNS,
         earlier_turns: tuple[PastTurn, ...] = (),
     ) -> RunDriver:
-        started = first.event
+        located = locate_run(first, self.settings.home)
+        recorded, started = first.event, located.event
+        assert isinstance(recorded, RunStarted)
         assert isinstance(started, RunStarted)
         unattended = None if is_attended else settings.unattended
 
@@ -404,19 +411,22 @@ class RunLauncher:
             else None,
             get_repository=cache(partial(_open_repository, Path(started.repo), timeline.run)) if started.repo else None,
             build_system_prompt=partial(build_agent_prompt, settings, started.guidance),
-            decisions=make_repository_decisions(self.settings.store, started),
+            decisions=make_repository_decisions(self.settings.store, recorded),
             hooks=_make_hooks(settings, timeline, started),
             allowance=Allowance(timeline, "", settings.budget, of=""),
             rules=self._rules if settings is self.settings else settings.build_rules(),
             mode=settings.permission_mode,
-            directory=started.repo,
+            # On every machine the same, so that an approval applies wherever the run continues.
+            directory=recorded.repo,
             unattended=unattended,
             turn_limits=self._turn_limits if settings is self.settings else settings.build_turn_limits(),
             earlier_turns=earlier_turns,
         )
         commit = None if started.errand is None else partial(self._commit_work, timeline, started, self.settings)
-        before_end = add_inbox_writing(commit, settings, timeline, started)
-        return RunDriver(self._store, lease, first=first, context=context, tools=run_tools, before_end=before_end)
+        make_push = partial(self._make_push, timeline, self.settings, self._background_tasks)
+        commit_and_push, tools = add_push(commit, run_tools, started, make_push)
+        before_end = add_inbox_writing(commit_and_push, settings, timeline, started)
+        return RunDriver(self._store, lease, first=located, context=context, tools=tools, before_end=before_end)
 
 
 MakePlacement = Callable[[RunLauncher, Settings, str, RunStarted, Unattended | None], Placement]

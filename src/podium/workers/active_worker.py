@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from anyio import CancelScope, Event
 
@@ -10,6 +11,7 @@ from ..policy import Rules
 from ..values.event import RunStarted
 from ..values.worker_task import WorkerTask
 from ..workspace.git.repository import Checkout
+from ..workspace.travel.run_location import locate_task
 from .current_rules import collect_restrictions
 from .spawner import ForkedProcess, FreshProcess
 from .wire.link import Link
@@ -36,13 +38,13 @@ class ActiveWorker:
     finished: Event = field(default_factory=Event)
 
     @classmethod
-    def from_run_started(cls, run: str, started: RunStarted) -> ActiveWorker:
-        """Return the worker for the run `run`, whose first event is `started`."""
+    def from_run_started(cls, run: str, started: RunStarted, home: Path) -> ActiveWorker:
+        """Return the worker for the run `run`, whose first event is `started`. `home` is the Podium home."""
         assert started.errand is not None
         first = started.agents[0]
         return cls(
             run=run,
-            worker_task=started.errand,
+            worker_task=locate_task(started.errand, run, home),
             task=started.request.text,
             model=first.model,
             engine=first.engine,

@@ -39,6 +39,7 @@ from .wire.line_socket import ConnectionClosed
 from .wire.link import DEFAULT_LIMITS, Link, LinkLimits
 from .wire.wire_message import Cancel, Handshake, Order, Report
 from .wire.worker_connection import WorkerTokens, serve_workers
+from .work_takeover import remove_pushed_clone
 from .worker_checkout import ensure_worker_checkout, record_checkout_size
 from .worker_logs import WorkerLogs
 from .worker_notifications import WorkerNotifications
@@ -136,7 +137,8 @@ class Commander:
                 await self._notifications.notify_end(run)
             for run in plan.start:
                 if run not in unfinished.stop_requested:
-                    worker = self._active_workers[run] = ActiveWorker.from_run_started(run, unfinished.started[run])
+                    started, home = unfinished.started[run], self._launcher.settings.home
+                    worker = self._active_workers[run] = ActiveWorker.from_run_started(run, started, home)
                     group.start_soon(self._supervise_worker, worker, wakeup)
             if plan.unstartable or unfinished.stop_requested - active:
                 continue  # other workers may be waiting for these outcomes
@@ -170,6 +172,8 @@ class Commander:
         try:
             await self._run_with_restarts(worker)
             await record_checkout_size(self._store, worker.checkout)
+            with suppress(PodiumError):  # the clone stays, and costs only space
+                await remove_pushed_clone(self._launcher, worker.run, worker.worker_task)
         except Exception as error:  # isolation boundary: an error in one worker must not affect the others
             self._logs.write_line(worker.run, f"the commander could not continue this worker: {error!r}")
             await self._end_run(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import secrets
 import sys
 import threading
 from collections.abc import Iterable, Mapping
@@ -35,6 +36,7 @@ from ..workspace.worktrees.worktree import Worktrees
 from ..workspace.worktrees.worktree_folder import DEFAULT_FOLDER_PATTERN
 from .provider_keys import KeyDelivery, send_keys
 from .unfinished_workers import get_run_started
+from .work_origin import make_origin
 from .worker_options import apply_options_to_agent, apply_options_to_settings
 
 
@@ -87,6 +89,10 @@ async def delegate_to_worker(
             worker_task = await _place_checkout(
                 launcher.settings.store, worker_index, repository, worker_task, settings.worktrees
             )
+            if options.can_move and not options.is_shared:
+                run = run or secrets.token_hex(6)
+                origin = await make_origin(repository, run, worker_task.base, settings.home)
+                worker_task = structs.replace(worker_task, origin=origin)
         return await enqueue_worker_run(launcher, agent, task, worker_task, run=run, settings=settings, **run_options)
 
 

@@ -20,6 +20,7 @@ from ..workspace.git.snapshot import resolve_commit, write_commit
 from ..workspace.merging.trial_merge import ConflictingMerge, MergeSide, try_merge
 from ..workspace.worktrees.disk_quota import measure_worktrees
 from ..workspace.worktrees.worktree import Worktrees, checkout_from_record
+from .work_takeover import fetch_code, restore_checkout
 
 
 async def ensure_worker_checkout(
@@ -27,10 +28,11 @@ async def ensure_worker_checkout(
 ) -> Checkout | None:
     """Return a worker's checkout, and create the checkout if necessary. Return None if the task needs no checkout.
 
-    Raise Mistake if the checkout cannot be created.
+    `worker_task` contains the paths on this machine. Raise Mistake if the checkout cannot be created.
     """
     if not worker_task.has_checkout:
         return None
+    travelled = None if worker_task.origin is None else await fetch_code(launcher, run, worker_task)
     repository = Repository.at(Path(worker_task.root))
     ledger = Ledger(launcher.settings.store)
     settings = Settings.load(environ, repo=Path(worker_task.root))
@@ -46,6 +48,11 @@ async def ensure_worker_checkout(
     )
     # A shared checkout belongs to the team's run and is in use while that run is active.
     owner = worker_task.parent if worker_task.is_shared else run
+    if travelled is not None:
+        # A merge of preceding workers' commits that was never pushed is made again.
+        is_lost = travelled.pushed is None and bool(worker_task.after)
+        base = await resolve_base_commit(launcher, repository, worker_task) if is_lost else travelled.base
+        return await restore_checkout(of, run, worker_task, travelled, base, setup)
     for noted in await ledger.list_worktrees(repository.common_dir):
         if noted.branch == worker_task.branch and noted.run == owner:
             checkout = checkout_from_record(noted)

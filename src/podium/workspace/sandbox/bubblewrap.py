@@ -256,11 +256,13 @@ class Sandbox:
         return build
 
     def _visible_mounts(self, guards: Sequence[Mount]) -> Iterator[Mount]:
-        """Yield all mounts. They hide the Podium home, except for a checkout and readable folders inside it."""
+        """Yield all mounts. They hide the Podium home, except for readable folders and a checkout with its git data."""
         closed = (*guards, Mount("empty", self.home))
+        own = (self.checkout, *(mount.place for mount in find_git_mounts(self.checkout)))
+        shown = own if self.checkout.is_relative_to(self.home) else ()
         for mount in (*self._base_mounts, *self._anchor_mounts(closed), *guards):
-            is_checkout = mount.place.is_relative_to(self.checkout) and self.checkout.is_relative_to(self.home)
-            if is_checkout or mount.place in self.readable or not mount.place.is_relative_to(self.home):
+            is_shown = mount.place in self.readable or any(mount.place.is_relative_to(folder) for folder in shown)
+            if is_shown or not mount.place.is_relative_to(self.home):
                 yield mount
         yield Mount("empty", self.home)
 

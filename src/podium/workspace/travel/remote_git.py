@@ -99,7 +99,8 @@ def describe_remote_failure(remote: RemoteUrl, done: GitResult) -> str:
     lines = [line.strip() for line in done.err.splitlines()]
     # Lines without these beginnings are progress, hints, or quoted output of the server.
     told = [line for line in lines if line.startswith(("fatal:", "error:", "remote:", "ssh:", "!"))] or lines[-1:]
-    text = "; ".join(dict.fromkeys(line for line in told if line.rstrip(":") != "remote")) or f"exit code {done.code}"
+    said = [line for line in told if line != "remote:" and not line.startswith("error: failed to push some refs")]
+    text = "; ".join(dict.fromkeys(said)) or f"exit code {done.code}"
     return truncate_text(f"{remote.text}: {escape_unprintable(hide_credentials(text))}", 400)
 
 

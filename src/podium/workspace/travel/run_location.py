@@ -11,6 +11,7 @@ from pathlib import Path
 from msgspec import structs
 
 from ...system.host_id import read_host_id
+from ...values.errors import Mistake
 from ...values.worker_task import WorkerTask
 from ..git.snapshot_refs import as_ref_name
 from .repository_cache import Mirror, RepositoryCache
@@ -19,11 +20,17 @@ REPOSITORY_FOLDER = "repository"
 
 
 def locate_task(worker_task: WorkerTask, run: str, home: Path) -> WorkerTask:
-    """Return a task with the paths on this machine. The paths do not have to exist yet."""
+    """Return a task with the paths on this machine. The paths do not have to exist yet.
+
+    If this machine cannot work on the task, return the task unchanged: fetching the code gives the reason.
+    """
     origin = worker_task.origin
-    if origin is None or not origin.remote or origin.host == read_host_id(home):
+    try:
+        if origin is None or not origin.remote or origin.host == read_host_id(home):
+            return worker_task
+        mirror = RepositoryCache(home=home).open_mirror(origin.remote)
+    except Mistake:
         return worker_task
-    mirror = RepositoryCache(home=home).open_mirror(origin.remote)
     name = mirror.remote.name
     checkout = name if name != REPOSITORY_FOLDER else f"{name}-checkout"
     folder = run_folder(mirror, run)

@@ -1,0 +1,57 @@
+"""Replace the recorded paths of a run that came from another machine with those on this machine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Protocol
+
+from msgspec import structs
+
+from ..values.event import Entry, RunStarted
+from ..values.worker_task import WorkerTask
+from .squad_inbox import BeforeEnd
+
+
+class Push(Protocol):
+    """Pushes a worker's files to its remote."""
+
+    def push_during(self, tools: AbstractAsyncContextManager[object]) -> AbstractAsyncContextManager[object]:
+        """Return a context manager that opens `tools`, and pushes after every step while they are open."""
+        ...
+
+    async def push(self) -> None:
+        """Push the current files, and record the result."""
+        ...
+
+
+def locate_run(first: Entry, home: Path) -> Entry:
+    """Return the first entry of a run with the paths on this machine; the same entry for a run that cannot move."""
+    started = first.event
+    if not isinstance(started, RunStarted) or started.errand is None or started.errand.origin is None:
+        return first
+    from ..workspace.travel.run_location import locate_task  # imported here for start-up time: few runs can move
+
+    task = locate_task(started.errand, first.run, home)
+    return structs.replace(first, event=structs.replace(started, errand=task, repo=task.path))
+
+
+def add_push(
+    commit: BeforeEnd | None,
+    tools: AbstractAsyncContextManager[object],
+    started: RunStarted,
+    make_push: Callable[[WorkerTask], Push],
+) -> tuple[BeforeEnd | None, AbstractAsyncContextManager[object]]:
+    """Return `commit`, which commits a worker's changes, and `tools`, with pushes added if the run can move."""
+    task = started.errand
+    if commit is None or task is None or not task.has_checkout or task.origin is None or not task.origin.remote:
+        return commit, tools
+    push = make_push(task)
+
+    async def commit_then_push(succeeded: bool) -> str:
+        why = await commit(succeeded)
+        await push.push()
+        return why
+
+    return commit_then_push, push.push_during(tools)
