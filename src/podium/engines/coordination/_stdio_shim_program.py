@@ -1,0 +1,84 @@
+"""An MCP server on stdin and stdout that passes every message on to Podium's server over HTTP.
+
+Usage: PODIUM_COORDINATION_TOKEN=TOKEN python -I -S _stdio_shim_program.py URL
+
+It is for agents that start MCP servers as programs but cannot call them over HTTP. It runs inside the sandbox and uses
+only the standard library. Messages are passed on in parallel, because a tool may take long to answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import urllib.error
+import urllib.request
+from typing import Any
+
+SECONDS = 120
+INTERNAL_ERROR = -32603
+_writing = threading.Lock()
+_version = ""
+
+
+def main(url: str, token: str) -> None:
+    """Pass messages on until stdin ends."""
+    running = []
+    for line in sys.stdin.buffer:
+        if not line.strip():
+            continue
+        try:
+            message = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(message, dict) and message.get("method") == "initialize":
+            pass_message(url, token, message)  # the other messages need the version that it agrees on
+            continue
+        thread = threading.Thread(target=pass_message, args=(url, token, message))
+        thread.start()
+        running = [one for one in (*running, thread) if one.is_alive()]
+    for one in running:
+        one.join()
+
+
+def pass_message(url: str, token: str, message: Any) -> None:
+    """Send one message to Podium, and print the answer if there is one."""
+    global _version
+    headers = {
+        "Authorization": f"Bearer {token}",
+        "Content-Type": "application/json",
+        "Accept": "application/json, text/event-stream",
+    }
+    if _version:
+        headers["MCP-Protocol-Version"] = _version
+    request = urllib.request.Request(url, json.dumps(message).encode(), headers)
+    id = message.get("id") if isinstance(message, dict) and "method" in message else None
+    try:
+        with OPENER.open(request, timeout=SECONDS) as response:
+            answer = response.read()
+    except urllib.error.HTTPError as error:
+        answer = error.read()
+        if id is not None and b'"jsonrpc"' not in answer:
+            answer = _build_error(id, f"Podium refused the call ({error.code})")
+    except OSError as error:
+        answer = b"" if id is None else _build_error(id, f"Podium cannot be reached: {error}")
+    if id is None or not answer:
+        return
+    if message.get("method") == "initialize":
+        _version = str((json.loads(answer).get("result") or {}).get("protocolVersion", ""))
+    with _writing:
+        sys.stdout.buffer.write(answer.replace(b"\n", b" ") + b"\n")
+        sys.stdout.buffer.flush()
+
+
+OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+"""Podium is on the sandbox's own loopback, so a proxy in the environment is not used."""
+
+
+def _build_error(id: Any, message: str) -> bytes:
+    return json.dumps({"jsonrpc": "2.0", "id": id, "error": {"code": INTERNAL_ERROR, "message": message}}).encode()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], os.environ.get("PODIUM_COORDINATION_TOKEN", ""))
