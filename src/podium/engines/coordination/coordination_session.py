@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from hmac import compare_digest
@@ -19,7 +19,7 @@ from typing import Any
 from anyio import Event, Lock, create_task_group, move_on_after
 from anyio.abc import TaskGroup
 
-from ...core.engine import Tool, ToolAnswer
+from ...core.engine import Tool, ToolAnswer, ToolFinished, ToolStarted
 from ...core.journal_rows import compute_digest
 from ...core.scope import Scope
 from ...core.tool_call import run_tool_call
@@ -43,6 +43,8 @@ OWN_TOOLS_OF_AGENTS = frozenset(
 )
 """Podium's tools for files and commands. Coding agents have their own."""
 
+OnPiece = Callable[[ToolStarted | ToolFinished], None]
+
 
 def select_coordination_tools(tools: Sequence[Tool]) -> tuple[Tool, ...]:
     """Return the tools of an agent that a coding agent does not have itself."""
@@ -62,7 +64,14 @@ class CoordinationTurn:
     """The calls of one turn. `is_ended` says that a tool ended the turn, `has_replied` that a call was the reply."""
 
     def __init__(
-        self, scope: Scope, tools: Mapping[str, Tool], *, agent: str, group: TaskGroup, rate_limit: RateLimit
+        self,
+        scope: Scope,
+        tools: Mapping[str, Tool],
+        *,
+        agent: str,
+        group: TaskGroup,
+        rate_limit: RateLimit,
+        on_piece: OnPiece,
     ) -> None:
         self.scope = scope
         self.is_ended = False
@@ -71,6 +80,7 @@ class CoordinationTurn:
         self._agent = agent
         self._group = group
         self._rate_limit = rate_limit
+        self._on_piece = on_piece
         self._counts: Counter[str] = Counter()
         self._pending: dict[str, PendingCall] = {}
         self._by_id: dict[str, PendingCall] = {}
@@ -97,6 +107,7 @@ class CoordinationTurn:
 
     async def _run_call(self, pending: PendingCall, key: str, call: ToolUse, place: Scope) -> None:
         await self._rate_limit.acquire()
+        self._on_piece(ToolStarted(call))
         tool = self._tools.get(call.name)
         if tool is None or tool.is_parallel:
             answer = await run_tool_call(self._tools, call, place, agent=self._agent)
@@ -107,6 +118,7 @@ class CoordinationTurn:
         self.has_replied |= answer.is_reply
         pending.answer = answer
         del self._pending[key]
+        self._on_piece(ToolFinished(call.id))
         pending.done.set()
 
 
@@ -130,15 +142,24 @@ class CoordinationSession:
         return compare_digest(self.token.encode(), token.encode(errors="replace"))
 
     @asynccontextmanager
-    async def open_turn(self, scope: Scope) -> AsyncIterator[CoordinationTurn]:
+    async def open_turn(
+        self, scope: Scope, *, on_piece: OnPiece = lambda piece: None
+    ) -> AsyncIterator[CoordinationTurn]:
         """Answer calls during the block. Calls that are still running at its end are cancelled.
 
-        An error that ends the turn, such as an exhausted budget, cancels the block and is raised from it.
+        `on_piece` is called when a call starts and when it ends, with the piece that the engine adds to its reply:
+        patterns read from the reply which tools an agent called. An error that ends the turn, such as an exhausted
+        budget, cancels the block and is raised from it.
         """
         try:
             async with create_task_group() as group:
                 self._turn = CoordinationTurn(
-                    scope, self._by_name, agent=self.agent, group=group, rate_limit=self._rate_limit
+                    scope,
+                    self._by_name,
+                    agent=self.agent,
+                    group=group,
+                    rate_limit=self._rate_limit,
+                    on_piece=on_piece,
                 )
                 self._last_scope = scope
                 try:
