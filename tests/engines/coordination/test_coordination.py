@@ -18,6 +18,7 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import TextContent
+from podium.store.sqlite.store import SqliteStore
 
 from podium.core.engine import Tool, ToolAnswer
 from podium.core.scope import Scope
@@ -29,8 +30,7 @@ from podium.engines.coordination.coordination_session import (
 )
 from podium.engines.coordination.mcp_service import PATH, open_coordination_service
 from podium.engines.coordination.stdio_shim import TOKEN_VARIABLE, build_shim_command
-from podium.store.sqlite.reader import StoreReader
-from podium.store.sqlite.store import SqliteStore
+from podium.store.reader import StoreReader
 from podium.tools.ask_person import ask_person_tool, report_status_tool
 from podium.values.errors import AgentFailed, Failure
 from podium.values.event import (

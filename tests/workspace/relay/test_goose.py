@@ -14,13 +14,13 @@ from typing import Any
 import anyio
 import pytest
 import yaml
+from podium.store.sqlite.store import SqliteStore
 
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
 from podium.engines.coordination.coordination_session import CoordinationSession
 from podium.engines.coordination.mcp_service import PATH, open_coordination_service
 from podium.engines.coordination.stdio_shim import SHIM, TOKEN_VARIABLE, build_shim_command
-from podium.store.sqlite.store import SqliteStore
 from podium.testing.model_server import ModelServer
 from podium.tools.ask_person import report_status_tool
 from podium.values.event import StatusReported
