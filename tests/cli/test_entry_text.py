@@ -24,6 +24,7 @@ from podium.values.event import (
     BudgetChanged,
     CallCut,
     CallFailed,
+    CandidateChosen,
     ChangesExpected,
     Checked,
     ContextCompacted,
@@ -101,6 +102,7 @@ from podium.values.event import (
     WorkerSent,
     WorkMoved,
     WorkPushed,
+    WorkRestored,
     WorkStateChanged,
     event_kind,
 )
@@ -235,6 +237,16 @@ LINES: list[tuple[Event, str | None]] = [
     (MemberChanged(member="a", model="m", by="x"), "law: changed by x: a uses model m from its next operation on"),
     (IterationFailed(iteration=1, message="no"), "law: iteration 1 failed: no"),
     (ReflectEnded(end="stalled", iterations=2), "law: ends after 2 iterations: stalled"),
+    (
+        ReflectEnded(end="stalled", iterations=2, best=1),
+        "law: ends after 2 iterations: stalled; iteration 1 was the best and is delivered",
+    ),
+    (CandidateChosen(winner="a", by="judge", reason="tidy"), 'law: a was chosen by judge: "tidy"'),
+    (
+        WorkRestored(commit="0123456789abcdef", iteration=2),
+        "law: the files of iteration 2 at 0123456789ab are in the checkout now",
+    ),
+    (WorkRestored(commit="0123456789abcdef", branch="b"), "law: the chosen work was merged on b at 0123456789ab"),
     (Broadcast(author="a", round=1, text="hi"), 'law: a says in round 1: "hi"'),
     (Voted(author="a", round=1, ready=True, reason="all said"), 'law: a is ready to conclude: "all said"'),
     (RoundEnded(round=1, missing=("b",)), "law: round 1 ended; missing: b"),

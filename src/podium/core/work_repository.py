@@ -71,6 +71,10 @@ class WorkRepository(Protocol):
         """
         ...
 
+    async def restore_checkout(self, commit: str) -> None:
+        """Make the files in the run's own checkout those of a commit. Its branch does not move."""
+        ...
+
     async def write_records(self, records: Records) -> None:
         """Write the records to the run's own checkout."""
         ...

@@ -17,7 +17,8 @@ from .member_tasks import (
 async def run_broadcast(op: Operation, request: Request) -> Answer:
     """Send the request to every member and return all answers, in member order. The lead does not take part.
 
-    Members run at once, as many as the team allows. Raise AgentFailed if no member succeeds.
+    Members run at once, as many as the team allows. If the team has `choose`, only the best answer is returned. Raise
+    AgentFailed if no member succeeds.
     """
     own = get_team_options(op)
     children = [op.child(agent, "member") for agent in resolve_members(op).values()]
@@ -27,4 +28,8 @@ async def run_broadcast(op: Operation, request: Request) -> Answer:
     )
     if not any(part.failure is None for part in parts):
         raise make_team_failure(op, parts)
+    if own.choose:
+        from .best_of import choose_best  # imported here for start-up time: most teams return all answers
+
+        return await choose_best(op, own, request, children, parts)
     return Answer(text=format_answers(parts), parts=tuple(parts))

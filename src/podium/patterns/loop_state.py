@@ -13,6 +13,7 @@ from typing import NamedTuple
 from ..core.operation import Operation
 from ..values.event import Evaluated, Noticed
 from ..values.request import Part
+from .best_iteration import FinishedIteration
 from .member_tasks import TaskResult, TeamOptions
 from .stall import StallDetector
 from .verdict import neutralise, strip_verdict, trend
@@ -49,6 +50,13 @@ class LoopState:
     is_repeating: bool = False
     stall: StallDetector = field(default_factory=StallDetector)
     pauses: int = 0
+    finished: list[FinishedIteration] = field(default_factory=list)
+    """The iterations that were judged and did not meet the goal."""
+
+    def finish_iteration(self, number: int) -> None:
+        """Remember what an iteration delivered, and its score."""
+        score = self.scores[-1] if self.scores else 0.0
+        self.finished.append(FinishedIteration(number, score, self.synthesis, self.parts))
 
     @property
     def trend(self) -> str:

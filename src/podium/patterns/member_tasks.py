@@ -68,6 +68,8 @@ class TeamOptions(Struct, frozen=True, kw_only=True):
     shared_context: str = ""
     routing: str = ""
     prompts: dict[str, str] = {}
+    choose: Literal["", "checks", "judge", "person"] = ""
+    keep: Literal["last", "best"] = "last"
     fallback_models: tuple[str, ...] = ()
     """The fallback models for agents that do not list any; applied when a run starts."""
 
@@ -110,6 +112,8 @@ def validate_team_options(agent: Agent) -> None:
             f"{agent.name} leads a collaborating team with worktrees: lead, but the lead of such a team changes no "
             "files and needs no checkout of its own; use team, each or shared"
         )
+    if own.choose == "checks" and not own.checks:
+        raise Mistake(f"{agent.name} leads a team with choose: checks but without checks; add checks: [COMMAND]")
     if rule.quorum > len(agent.team.members) > 0:
         count = format_count(len(agent.team.members), "member")
         raise Mistake(f"{agent.name} leads a team of {count} with vote: {own.vote}; use a quorum that it can reach")
@@ -123,7 +127,9 @@ def resolve_members(op: Operation) -> dict[str, Agent]:
 def list_members(lead: Agent, agents: Mapping[str, Agent]) -> dict[str, Agent]:
     """Return the members of a lead's team, with the team's changes applied, keyed by unique name."""
     assert lead.team is not None
-    worktrees = read_team_options(lead).worktrees
+    own = read_team_options(lead)
+    # Members that do the same task must not see each other's work.
+    worktrees = "each" if own.choose and own.worktrees == "shared" else own.worktrees
     found: dict[str, Agent] = {}
     for member in lead.team.members:
         agent = _with_isolation(as_member(_without_own_team(agents[member.agent], lead), member), worktrees)

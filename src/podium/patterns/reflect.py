@@ -16,6 +16,7 @@ from ..values.agent import Agent
 from ..values.errors import AgentFailed, FailureKind
 from ..values.event import AdjustmentProposed, Evaluated, IterationFailed, MemberChanged, ReflectEnd, ReflectEnded
 from ..values.request import Answer, Part, Request
+from .best_iteration import find_best_iteration, keep_iteration_files, restore_best_files
 from .delegation_tools import make_delegation_tools
 from .dispatch import Plan
 from .loop_state import JudgeVerdict, LoopState, check_repetition, evaluate_verdict
@@ -66,11 +67,24 @@ async def run_reflect(op: Operation, request: Request) -> Answer:
     )
     own, state = get_team_options(op), work.state
     end, finished, why = await _run_loop(op, own, work)
-    score = state.scores[-1] if state.scores else 0.0
-    op.scope.record(ReflectEnded(end=end, iterations=finished, score=score, most=own.max_iterations))
-    text = strip_verdict(state.synthesis)
+    best = None if end == "goal_met" else find_best_iteration(state.finished)
+    is_earlier = best is not None and best.number != state.finished[-1].number
+    if best is not None and own.keep == "best":
+        await restore_best_files(op, best.number, state.finished[-1].number)
+    op.scope.record(
+        ReflectEnded(
+            end=end,
+            iterations=finished,
+            score=best.score if best and is_earlier else state.scores[-1] if state.scores else 0.0,
+            most=own.max_iterations,
+            best=best.number if best and is_earlier else 0,
+        )
+    )
+    text = strip_verdict(best.synthesis if best and is_earlier else state.synthesis)
     if end == "goal_met":
         return Answer(text=text, parts=state.parts)
+    if best and is_earlier:
+        why = f"{why}; " * bool(why) + f"the best iteration was {best.number}, with the score {best.score:.2g}"
     kind: FailureKind = "budget" if end == "budget_exhausted" else "limit" if end == "max_iterations" else "failed"
     message = f"the goal was not met after {finished} of {own.max_iterations} iterations: {_describe_end(end)}"
     raise op.make_error(kind, f"{message} ({why})" if why else message, so_far=text)
@@ -112,6 +126,9 @@ async def _run_loop(op: Operation, own: TeamOptions, work: Reflection) -> LoopEn
                 return LoopEnd("error_budget", iteration - 1, why)
             continue
         errors = 0
+        work.state.finish_iteration(iteration)
+        if own.keep == "best":
+            await keep_iteration_files(op, iteration)
         if work.state.stall.is_stalled:
             return LoopEnd("stalled", iteration)
         if iteration == own.max_iterations:

@@ -69,6 +69,8 @@ class ModeOptions(Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_attempts: int | None = None
     constraints: tuple[str, ...] | None = None
     needs: tuple[str, ...] | None = None
+    choose: Literal["checks", "judge", "person"] | None = None
+    keep: Literal["last", "best"] | None = None
     prompts: dict[str, str] | None = None
 
     def to_team_options(self) -> dict[str, Any]:

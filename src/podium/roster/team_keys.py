@@ -59,6 +59,8 @@ OPTION_READERS: Readers = {
     "shared_context": partial(FieldReader.read_text, allow_blank=True),
     "routing": partial(FieldReader.read_text, allow_blank=True),
     "prompts": read_text_mapping,
+    "choose": make_choice_reader("checks", "judge", "person"),
+    "keep": make_choice_reader("last", "best"),
     "approve_plan": make_choice_reader("lead", "person"),
     "decide_by": make_choice_reader("lead", "person"),
     "review_by": make_choice_reader("member", "person"),
@@ -75,12 +77,14 @@ OPTION_READERS: Readers = {
 }
 PLANNED: tuple[Mode, ...] = ("orchestrate", "reflect")
 ACTING_MODES: Mapping[str, tuple[Mode, ...]] = {
-    "evaluator": ("reflect",),
+    "evaluator": ("broadcast", "reflect"),
+    "choose": ("broadcast",),
+    "keep": ("reflect",),
     "max_iterations": ("reflect",),
     "dispatch": PLANNED,
     "answer_directly": PLANNED,
     "participation": ("reflect",),
-    "checks": ("reflect", "collaborate"),
+    "checks": ("broadcast", "reflect", "collaborate"),
     "adjust": ("reflect",),
     "worker_timeout": ("broadcast", "sequential", *PLANNED, "collaborate"),
     "collection_timeout": ("broadcast", *PLANNED),
@@ -142,6 +146,8 @@ def warn_about_idle_keys(fields: Mapping[str, FieldReader], mode: str) -> None:
     for key, reader in fields.items():
         if why := describe_idle_key(key, mode):
             reader.add_warning(why)
+        elif mode == "broadcast" and key in ("checks", "evaluator") and "choose" not in fields:
+            reader.add_warning("has no effect in the mode broadcast without choose")
 
 
 def describe_idle_key(key: str, mode: str) -> str:

@@ -17,6 +17,7 @@ from ..workspace.git.repository import call_git, read_git_output, resolve_locati
 from ..workspace.git.revision import HEADS
 from ..workspace.git.snapshot import commit_files, take_snapshot, temporary_checkout
 from ..workspace.git.snapshot_refs import keep_snapshot
+from ..workspace.git.tree_switch import switch_tree
 from ..workspace.merging.merge_train import CheckResult, TrainBranch, build_train
 
 LARGEST_DIFF = 1024 * 1024
@@ -89,6 +90,9 @@ class RunRepository:
             commit = await commit_files(place, commit, files, message="Record the decisions of this work")
             await read_git_output(place, "update-ref", train.ref, commit, train.commit)
         return MergedWork(branch=train.ref.removeprefix(HEADS), commit=commit, left_out=left_out)
+
+    async def restore_checkout(self, commit: str) -> None:
+        await switch_tree(self._directory, commit)
 
     async def write_records(self, records: Records) -> None:
         await to_thread.run_sync(partial(_write_records, self._directory, records))

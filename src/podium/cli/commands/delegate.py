@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from math import isfinite
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import anyio
 import click
@@ -16,6 +16,7 @@ from ...core.placement import WorkerOptions
 from ...roster.discovery import load_roster
 from ...setup.settings import Settings
 from ...system.locations import find_repo
+from ...values.agent import Agent
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
 from ...values.tool_names import DELEGATING_TOOLS
@@ -25,6 +26,9 @@ from ..terminal.command_options import read_text_argument
 from ..terminal.model_options import choose_model
 from ..terminal.terminal_input import is_input_disabled, no_input_option
 from ..terminal.text import as_json, print_to_stderr
+
+if TYPE_CHECKING:
+    from ...workers.best_of_team import Choose
 
 
 class FiniteSeconds(click.FloatRange):
@@ -50,6 +54,8 @@ class FiniteSeconds(click.FloatRange):
 @click.option("--max-turns", type=click.IntRange(min=1), help="Maximum number of model calls.")
 @click.option("--budget", type=BudgetParamType(), help="Limits for the worker, e.g. usd=2,tokens=200000.")
 @click.option("--max-restarts", type=click.IntRange(min=0), help="Maximum number of restarts after a crash.")
+@click.option("--times", type=click.IntRange(2, 10), help="Do the task this many times and keep the best result.")
+@click.option("--choose", type=click.Choice(("checks", "judge", "person")), help="How --times chooses; default: judge.")
 @click.option("--read-only", "is_reader", is_flag=True, help="Only read files; the worker gets no checkout.")
 @no_input_option
 @click.option("--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Repository to work in.")
@@ -62,13 +68,21 @@ def delegate_command(
     agent: str,
     repo: Path | None,
     is_json: bool,
+    times: int | None,
+    choose: Choose | None,
     **option_values: Any,
 ) -> None:
     """Start a worker that does TASK on BRANCH, in its own process and checkout, and print its run id.
 
     The command does not wait for the worker. If TASK is -, it is read from standard input. podium approvals
     lists the worker's permission requests, and podium workers shows its state.
+    With --times, several workers do the task, each in its own checkout. The checks in the settings come first, then a
+    judge or a person chooses. The chosen work is on BRANCH, and the others stay on branches of their own.
     """
+    if choose is not None and times is None:
+        raise click.UsageError("--choose needs --times; give both")
+    if times is not None and option_values["is_reader"]:
+        raise click.UsageError("--times needs checkouts to compare; it cannot be combined with --read-only")
     place = find_repo(repo or Path())
     settings = Settings.load(repo=place)
     option_values["model"] = choose_model(provider, option_values["model"], settings, os.environ)
@@ -78,7 +92,14 @@ def delegate_command(
     if options.model and not settings.model:
         # If a model is specified, an unreachable provider is an error; the run is not rehearsed instead.
         settings = Settings.load(repo=place, model=options.model)
-    run = anyio.run(_delegate_task, settings, place, agent, branch, read_text_argument(task), options)
+    agent_team = load_roster(place, settings.home).resolve_team(agent)
+    if times is not None:
+        from ...workers.best_of_team import make_best_of_team  # imported here for start-up time: few tasks need it
+
+        first, *others = agent_team
+        lead, member = make_best_of_team(first, times, choose, settings, options)
+        agent_team = (lead, member, *others)
+    run = anyio.run(_delegate_task, settings, place, agent_team, branch, read_text_argument(task), options)
     if is_json:
         click.echo(as_json({"schema": SCHEMA, "id": run, "branch": branch}))
     else:
@@ -107,13 +128,13 @@ def require_known_tools(rules: Sequence[str]) -> None:
 
 
 async def _delegate_task(
-    settings: Settings, place: Path, agent_name: str, branch: str, task: str, options: WorkerOptions
+    settings: Settings, place: Path, agents: tuple[Agent, ...], branch: str, task: str, options: WorkerOptions
 ) -> str:
     from ...app import App  # imported here for start-up time: the help does not need it
     from ...workers.delegate import delegate_to_worker, start_commander
     from ...workers.provider_keys import announce_keys
 
-    agent, *others = load_roster(place, settings.home).resolve_team(agent_name)
+    agent, *others = agents
     async with App(settings) as app:
         with announce_keys(settings.store) as delivery:
             run = await delegate_to_worker(

@@ -16,6 +16,7 @@ from ...values.event import (
     Broadcast,
     BudgetChanged,
     CallFailed,
+    CandidateChosen,
     Checked,
     ContextCompacted,
     DiscussionEnded,
@@ -66,6 +67,7 @@ from ...values.event import (
     WorkerSent,
     WorkMoved,
     WorkPushed,
+    WorkRestored,
 )
 from ...values.operation_path import parse_agent_name, parse_plan_step
 from ...values.plain_text import format_count
@@ -221,7 +223,16 @@ def _format_team_event(entry: Entry) -> str | None:
         case IterationFailed() as event:
             return f"iteration {event.iteration} failed: {event.message}"
         case ReflectEnded() as event:
-            return f"ends after {format_count(event.iterations, 'iteration')}: {event.end}"
+            best = f"; iteration {event.best} was the best and is delivered" if event.best else ""
+            return f"ends after {format_count(event.iterations, 'iteration')}: {event.end}{best}"
+        case CandidateChosen() as event:
+            why = f": {_quote_text(event.reason)}" if event.reason else ""
+            return f"{event.winner} was chosen by {event.by}{why}"
+        case WorkRestored(branch="") as event:
+            which = f" of iteration {event.iteration}" if event.iteration else ""
+            return f"the files{which} at {event.commit[:12]} are in the checkout now"
+        case WorkRestored() as event:
+            return f"the chosen work was merged on {event.branch} at {event.commit[:12]}"
         case Broadcast() as event:
             return f"{event.author} says in round {event.round}: {_quote_text(event.text)}"
         case Voted() as event:

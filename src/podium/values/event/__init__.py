@@ -86,6 +86,8 @@ from .run_events import (
 from .team_events import (
     AdjustmentProposed,
     Broadcast,
+    CandidateChosen,
+    CandidateResult,
     Checked,
     DiscussionEnded,
     Evaluated,
@@ -97,6 +99,7 @@ from .team_events import (
     RoundEnded,
     TeamPlanned,
     Voted,
+    WorkRestored,
 )
 from .turn_events import (
     AgentSessionOpened,
@@ -143,6 +146,8 @@ __all__ = [
     "BudgetChanged",
     "CallCut",
     "CallFailed",
+    "CandidateChosen",
+    "CandidateResult",
     "ChangesExpected",
     "Channel",
     "Checked",
@@ -223,6 +228,7 @@ __all__ = [
     "WorkEnded",
     "WorkMoved",
     "WorkPushed",
+    "WorkRestored",
     "WorkStateChanged",
     "WorkerPlaced",
     "WorkerReturned",
@@ -290,6 +296,8 @@ Event = (
     | Voted
     | RoundEnded
     | DiscussionEnded
+    | CandidateChosen
+    | WorkRestored
     | WorkerPlaced
     | WorkCommitted
     | WorkPushed

@@ -95,6 +95,8 @@ class ReflectEnded(EventBase, frozen=True, kw_only=True, tag="reflect_ended"):
     score: float = 0.0
     most: int = 0
     """The maximum number of iterations."""
+    best: int = 0
+    """The iteration whose work is delivered, if it is not the last."""
 
     @property
     def is_success(self) -> bool:
@@ -148,3 +150,33 @@ class DiscussionEnded(EventBase, frozen=True, kw_only=True, tag="discussion_ende
     broadcasts: int = 0
     injected_tokens: int = 0
     """About how many tokens of other members' messages went into prompts."""
+
+
+class CandidateResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The work of one member that did the same task as others: whether it passed the checks, and its score."""
+
+    name: str
+    branch: str = ""
+    commit: str = ""
+    passed: bool | None = None
+    score: float | None = None
+
+
+class CandidateChosen(EventBase, frozen=True, kw_only=True, tag="candidate_chosen"):
+    """The best of several members that did the same task was chosen, by the checks, a judge or a person."""
+
+    winner: str
+    by: str
+    reason: str = ""
+    candidates: tuple[CandidateResult, ...] = ()
+
+
+class WorkRestored(EventBase, frozen=True, kw_only=True, tag="work_restored"):
+    """The chosen work was delivered: its files were written to the run's checkout, or merged on a new branch.
+
+    `iteration` is the iteration of a loop whose files were restored.
+    """
+
+    commit: str
+    branch: str = ""
+    iteration: int = 0

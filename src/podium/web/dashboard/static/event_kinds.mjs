@@ -57,6 +57,8 @@ export const KINDS = Object.freeze({
   voted: "A member of a discussion voted on whether to conclude it.",
   round_ended: "A round of a discussion ended: every member replied or ran out of time.",
   discussion_ended: "A discussion ended; `by` says why, such as consensus or the maximum number of rounds.",
+  candidate_chosen: "The best of several members that did the same task was chosen, by the checks, a judge or a person.",
+  work_restored: "The chosen work was delivered: its files were written to the run's checkout, or merged on a new branch.",
   worker_placed: "A worker got its checkout; `base` is the commit that its branch started at.",
   work_committed: "A worker's changes were committed to its branch. `commits` are all commits since its base, newest first.",
   work_pushed: "The files of a worker's checkout are on its remote, as the commit `commit`, which the ref `ref` contains.",
@@ -302,6 +304,26 @@ export const KINDS = Object.freeze({
  */
 
 /**
+ * The best of several members that did the same task was chosen, by the checks, a judge or a person.
+ * @typedef {object} CandidateChosen
+ * @property {"candidate_chosen"} type
+ * @property {string} winner
+ * @property {string} by
+ * @property {string} [reason]
+ * @property {Array<CandidateResult>} [candidates]
+ */
+
+/**
+ * The work of one member that did the same task as others: whether it passed the checks, and its score.
+ * @typedef {object} CandidateResult
+ * @property {string} name
+ * @property {string} [branch]
+ * @property {string} [commit]
+ * @property {(boolean|null)} [passed]
+ * @property {(number|null)} [score]
+ */
+
+/**
  * An agent that must change files started; `commit` is the state of its checkout, empty without a repository.
  * @typedef {object} ChangesExpected
  * @property {"changes_expected"} type
@@ -382,7 +404,7 @@ export const KINDS = Object.freeze({
  * @property {number} seq
  * @property {number} at
  * @property {string} scope
- * @property {(RunStarted|RunResumed|RunPaused|RunEnded|StopAsked|PauseAsked|BudgetChanged|MessageReceived|MessagesDelivered|MessageSent|MessageAcknowledged|PermissionAsked|PermissionAnswered|QuestionAsked|QuestionAnswered|ActionBegan|ActionRefused|HookRan|StatusReported|StepEnded|MemoryChanged|OperationStarted|OperationEnded|TurnStarted|TurnResumed|TurnEnded|SessionRevived|AgentSessionOpened|TextStreamed|ReasoningStreamed|TextSuperseded|ModelReplied|ModelAskedAgain|CallFailed|ContextCompacted|CallCut|ToolCalled|ToolAnswered|Advised|ChangesExpected|RouteRefused|Routed|HandedOff|TeamPlanned|Evaluated|Checked|AdjustmentProposed|MemberChanged|IterationFailed|ReflectEnded|Broadcast|Voted|RoundEnded|DiscussionEnded|WorkerPlaced|WorkCommitted|WorkPushed|PushFailed|WorkMoved|WorkerSent|WorkerReturned|Noticed|TeamFormed|WorkStateChanged|PlanDrafted|PlanRefused|PlanReviewed|PlanCommitted|PlanStepStarted|HandoverAsked|BlockerRaised|PlanStepHandedOver|PlanStepBlocked|PlanStepUnblocked|PlanStepSubmitted|PlanStepReviewed|PlanStepReopened|PlanStepCompleted|PlanStepFailed|ArtifactStored|SnapshotTaken|WorkEnded|DecisionProposed|BallotCast|BallotRefused|VoteClosed|DecisionCommitted)} event
+ * @property {(RunStarted|RunResumed|RunPaused|RunEnded|StopAsked|PauseAsked|BudgetChanged|MessageReceived|MessagesDelivered|MessageSent|MessageAcknowledged|PermissionAsked|PermissionAnswered|QuestionAsked|QuestionAnswered|ActionBegan|ActionRefused|HookRan|StatusReported|StepEnded|MemoryChanged|OperationStarted|OperationEnded|TurnStarted|TurnResumed|TurnEnded|SessionRevived|AgentSessionOpened|TextStreamed|ReasoningStreamed|TextSuperseded|ModelReplied|ModelAskedAgain|CallFailed|ContextCompacted|CallCut|ToolCalled|ToolAnswered|Advised|ChangesExpected|RouteRefused|Routed|HandedOff|TeamPlanned|Evaluated|Checked|AdjustmentProposed|MemberChanged|IterationFailed|ReflectEnded|Broadcast|Voted|RoundEnded|DiscussionEnded|CandidateChosen|WorkRestored|WorkerPlaced|WorkCommitted|WorkPushed|PushFailed|WorkMoved|WorkerSent|WorkerReturned|Noticed|TeamFormed|WorkStateChanged|PlanDrafted|PlanRefused|PlanReviewed|PlanCommitted|PlanStepStarted|HandoverAsked|BlockerRaised|PlanStepHandedOver|PlanStepBlocked|PlanStepUnblocked|PlanStepSubmitted|PlanStepReviewed|PlanStepReopened|PlanStepCompleted|PlanStepFailed|ArtifactStored|SnapshotTaken|WorkEnded|DecisionProposed|BallotCast|BallotRefused|VoteClosed|DecisionCommitted)} event
  * @property {string} [operation]
  * @property {string} [key]
  * @property {string} [digest]
@@ -855,6 +877,7 @@ export const KINDS = Object.freeze({
  * @property {number} iterations
  * @property {number} [score]
  * @property {number} [most]
+ * @property {number} [best]
  */
 
 /**
@@ -1207,6 +1230,15 @@ export const KINDS = Object.freeze({
  * @property {string} ref
  * @property {number} through
  * @property {Array<string>} [ignored]
+ */
+
+/**
+ * The chosen work was delivered: its files were written to the run's checkout, or merged on a new branch.
+ * @typedef {object} WorkRestored
+ * @property {"work_restored"} type
+ * @property {string} commit
+ * @property {string} [branch]
+ * @property {number} [iteration]
  */
 
 /**

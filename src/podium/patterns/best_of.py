@@ -1,0 +1,185 @@
+"""Choose the best of several members that did the same task, and deliver its work.
+
+Each member works in its own checkout. The checks come first: work that does not pass them is out. Then a judge scores
+what is left, or a person chooses. The chosen work is merged; the other branches stay as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ..core.operation import Operation
+from ..core.person_question import ask_question
+from ..core.work_repository import WorkBranch
+from ..values.agent import Agent
+from ..values.errors import OutsideFailed, PodiumError
+from ..values.event import CandidateChosen, CandidateResult, QuestionAsked, WorkerReturned, WorkRestored
+from ..values.plain_text import cut_middle, join_words
+from ..values.request import Answer, Part, Request
+from .in_worker import find_worker_result
+from .member_tasks import TeamOptions, as_writer, format_answers
+from .reply_formats import SCORE_FORMAT
+from .team_prompts import render_prompt
+from .verdict import Score, neutralise, parse_score
+
+LARGEST_DIFF = 40 * 1024
+"""How many bytes of a candidate's diff a judge gets."""
+
+
+class Candidate(NamedTuple):
+    """A member that succeeded, with the branch and commit of its work if it had its own checkout."""
+
+    name: str
+    part: Part
+    branch: str = ""
+    returned: WorkerReturned | None = None
+
+    @property
+    def commit(self) -> str:
+        return "" if self.returned is None else self.returned.commit
+
+
+async def choose_best(
+    op: Operation, own: TeamOptions, request: Request, members: Sequence[Operation], parts: Sequence[Part]
+) -> Answer:
+    """Return the answer of the best member, after merging its work. At least one member has succeeded.
+
+    Raise AgentFailed if no work passes the checks, or if the chosen work cannot be merged.
+    """
+    candidates = [
+        _make_candidate(member, part) for member, part in zip(members, parts, strict=True) if part.failure is None
+    ]
+    place = op.scope.child("choice")
+    chosen = place.find_outcome(CandidateChosen)
+    if chosen is None:
+        chosen = place.record_outcome(await _choose_candidate(op, own, request, candidates, parts))
+    winner = next(one for one in candidates if one.name == chosen.winner)
+    note = await _deliver(op, winner)
+    reason = f": {chosen.reason}" if chosen.reason else ""
+    text = f"{winner.part.text}\n\n[{winner.name} was chosen of {len(parts)} by {chosen.by}{reason}{note}]"
+    return Answer(text=text, parts=tuple(parts))
+
+
+def _make_candidate(member: Operation, part: Part) -> Candidate:
+    found = find_worker_result(member)
+    if found is None:
+        return Candidate(member.agent.name, part)
+    sent, returned = found
+    return Candidate(member.agent.name, part, sent.branch, returned)
+
+
+async def _choose_candidate(
+    op: Operation, own: TeamOptions, request: Request, candidates: list[Candidate], parts: Sequence[Part]
+) -> CandidateChosen:
+    passing, results = await _check_candidates(op, own, candidates)
+    if not passing:
+        raise op.make_error("failed", "the work of no member passes the checks", so_far=format_answers(parts))
+    if own.choose == "person" and len(passing) > 1:
+        question = _make_question(op, passing)
+        answered = await ask_question(op.scope.child("choose"), question, unattended=op.unattended)
+        if answered is not None and answered.text in {one.name for one in passing}:
+            return CandidateChosen(winner=answered.text, by=answered.by or "a person", candidates=tuple(results))
+    if own.choose == "checks" or len(passing) == 1:
+        why = f"the first of {len(passing)} that pass" if len(passing) > 1 else "the only one that is left"
+        return CandidateChosen(winner=passing[0].name, by="the checks", reason=why, candidates=tuple(results))
+    return await _judge_candidates(op, own, request, passing, results)
+
+
+async def _check_candidates(
+    op: Operation, own: TeamOptions, candidates: Sequence[Candidate]
+) -> tuple[list[Candidate], list[CandidateResult]]:
+    """Run the checks on the work of each candidate. Return those that pass, and all results."""
+    passing: list[Candidate] = []
+    results: list[CandidateResult] = []
+    for one in candidates:
+        passed = None
+        if own.checks and one.commit:
+            checked = await op.run_checks(own.checks, op.scope.child(f"candidate:{one.name}"), commit=one.commit)
+            passed = checked.passed
+        if passed is not False:
+            passing.append(one)
+        results.append(CandidateResult(name=one.name, branch=one.branch, commit=one.commit, passed=passed))
+    return passing, results
+
+
+async def _judge_candidates(
+    op: Operation,
+    own: TeamOptions,
+    request: Request,
+    passing: Sequence[Candidate],
+    results: Sequence[CandidateResult],
+) -> CandidateChosen:
+    """Have the evaluator, or the lead if there is none, score each candidate, and choose the highest score."""
+    assert op.agent.team is not None
+    judge = op.agent if op.agent.team.evaluator is None else op.agents[op.agent.team.evaluator]
+    scores = {one.name: await _score_candidate(op, own, request, judge, one) for one in passing}
+    winner = max(passing, key=lambda one: scores[one.name].score)
+    scored = tuple(
+        CandidateResult(
+            name=one.name,
+            branch=one.branch,
+            commit=one.commit,
+            passed=one.passed,
+            score=scores[one.name].score if one.name in scores else None,
+        )
+        for one in results
+    )
+    best = scores[winner.name]
+    return CandidateChosen(
+        winner=winner.name, by=judge.name, reason=f"score {best.score:.2g}: {best.rationale}", candidates=scored
+    )
+
+
+async def _score_candidate(
+    op: Operation, own: TeamOptions, request: Request, judge: Agent, candidate: Candidate
+) -> Score:
+    diff = ""
+    if candidate.returned is not None and op.repository is not None:
+        diff = await op.repository.read_diff(candidate.returned.base, candidate.commit)
+    work = f"{candidate.part.text}\n\n{cut_middle(diff, LARGEST_DIFF)}" if diff else candidate.part.text
+    words = render_prompt(own.prompts, "score", request=request.original, work=neutralise(work))
+    child = op.child(as_writer(judge), "member", at=op.scope.child(f"judge:{candidate.name}"))
+    child.reply_format = SCORE_FORMAT
+    part = await child.run_as_part(Request(text=words, origin=request.original), timeout=own.worker_timeout)
+    # Work that could not be judged is the last to be chosen.
+    return parse_score(part.text) if part.failure is None else Score(0.0, f"not judged: {part.failure.message}")
+
+
+def _make_question(op: Operation, passing: Sequence[Candidate]) -> QuestionAsked:
+    shown = "\n\n".join(
+        f"## {one.name}{f' on {one.branch} at {one.commit[:12]}' if one.commit else ''}\n\n{one.part.text}"
+        for one in passing
+    )
+    text = (
+        f"Which work of {op.agent.name}'s team should be kept: {join_words([one.name for one in passing], last='or')}?"
+    )
+    return QuestionAsked(id="", text=text, choices=tuple(one.name for one in passing), shown=shown)
+
+
+async def _deliver(op: Operation, winner: Candidate) -> str:
+    """Merge the chosen work and return a note about where it is. A worker's own checkout gets the files."""
+    repository, placement = op.repository, op.placement
+    if not winner.commit or repository is None or placement is None:
+        return ""
+    place = op.scope.child("deliver")
+
+    async def deliver() -> WorkRestored:
+        if placement.is_worker:
+            await repository.restore_checkout(winner.commit)
+            return WorkRestored(commit=winner.commit)
+        name = f"podium/{op.scope.timeline.run}/best"
+        await repository.keep_snapshot("best", {winner.branch: winner.commit})
+        work = WorkBranch(branch=winner.branch, commit=winner.commit)
+        merged = await repository.merge_branches([work], name=name, records=None)
+        if not merged.branch:
+            raise OutsideFailed(merged.left_out.get(winner.branch, "it has no changes"))
+        return WorkRestored(commit=merged.commit, branch=merged.branch)
+
+    try:
+        delivered = await place.step(deliver, WorkRestored)
+    except PodiumError as error:
+        raise op.make_error(
+            "failed", f"the work of {winner.name} on {winner.branch} could not be merged: {error}"
+        ) from error
+    return f"; merged on branch {delivered.branch}" if delivered.branch else ""

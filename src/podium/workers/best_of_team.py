@@ -1,0 +1,55 @@
+"""Make the team that does one task several times, each in its own worktree, and keeps the best result."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal
+
+from msgspec import structs
+
+from ..core.placement import WorkerOptions
+from ..setup.settings import Settings
+from ..values.agent import Agent, Member, Team
+from ..values.errors import Mistake
+from .worker_options import apply_options_to_agent
+
+Choose = Literal["checks", "judge", "person"]
+LEAD = "best-of"
+MOST_TIMES = 10
+PROMPT = "You compare several attempts at the same task, and judge each by what it achieves and by its quality."
+
+
+def make_best_of_team(
+    agent: Agent, times: int, choose: Choose | None, settings: Settings, options: WorkerOptions
+) -> tuple[Agent, Agent]:
+    """Return the lead of a team in which an agent does a task several times, and the agent for its members.
+
+    The checks of the settings come first. `choose` says how the best of the remaining is chosen; by default, a judge
+    does it. Raise Mistake if `choose` is `checks` and there are none.
+    """
+    checks = _format_checks(settings.checks)
+    if choose == "checks" and not checks:
+        raise Mistake("--choose checks needs checks in the settings, such as checks: {tests: pytest -q}; or use judge")
+    member = apply_options_to_agent(replace(options, budget=None, timeout=None), agent, settings)
+    team_options: dict[str, Any] = {"choose": choose or "judge", "worktrees": "each"}
+    if checks:
+        team_options["checks"] = checks
+    if options.timeout is not None:
+        team_options |= {"worker_timeout": options.timeout, "collection_timeout": options.timeout}
+    members = tuple(Member(agent=agent.name, name=f"{agent.name}-{number}") for number in range(1, times + 1))
+    lead = Agent(
+        name=LEAD,
+        description=f"Has {agent.name} do a task {times} times, and keeps the best result.",
+        prompt=PROMPT,
+        model=member.model,
+        engine=member.engine,
+        team=Team(mode="broadcast", members=members, options=team_options),
+    )
+    return lead, structs.replace(member, isolation="process")
+
+
+def _format_checks(checks: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the checks of the settings as the command lines of a team's checks."""
+    return [argv[2] if list(argv[:2]) == ["sh", "-c"] else shlex.join(argv) for argv in checks.values()]
