@@ -273,7 +273,7 @@ class RunDriver:
             "outcome": ended.outcome,
             "error": "" if ended.failure is None else str(ended.failure),
         }
-        if (task := self._worker_task) is not None:
+        if (task := self.worker_task) is not None:
             worker = {"branch": task.branch, "directory": task.path, "task": self._request.text}
             await self.context.hooks.report_run("worker_ended", {**fields, **worker})
         await self.context.hooks.report_run("run_ended", fields)

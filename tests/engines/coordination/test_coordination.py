@@ -18,7 +18,6 @@ from mcp import Client, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.client.streamable_http import streamable_http_client
 from mcp_types import TextContent
-from podium.store.sqlite.store import SqliteStore
 
 from podium.core.engine import Tool, ToolAnswer
 from podium.core.scope import Scope
@@ -31,6 +30,7 @@ from podium.engines.coordination.coordination_session import (
 from podium.engines.coordination.mcp_service import PATH, open_coordination_service
 from podium.engines.coordination.stdio_shim import TOKEN_VARIABLE, build_shim_command
 from podium.store.reader import StoreReader
+from podium.store.run_store import RunStore
 from podium.tools.ask_person import ask_person_tool, report_status_tool
 from podium.values.errors import AgentFailed, Failure
 from podium.values.event import (
@@ -83,7 +83,7 @@ class Desk:
 async def serve(path: Path, *tools: Tool, poll_seconds: float = 45.0) -> AsyncIterator[Desk]:
     session = CoordinationSession(tools, agent="goose", poll_seconds=poll_seconds)
     listener = await anyio.create_tcp_listener(local_host="127.0.0.1")
-    async with SqliteStore(path) as store, open_coordination_service(session) as application:
+    async with RunStore(path) as store, open_coordination_service(session) as application:
         answer = make_asgi_service(application)
 
         async def serve_connection(stream: SocketStream) -> None:
@@ -167,7 +167,7 @@ async def test_a_call_with_no_token_or_another_agents_token_is_refused_and_on_re
         async with desk.session.open_turn(desk.turn), httpx2.AsyncClient() as http:
             statuses = []
             for headers in forged:
-                encoded = {name: value.encode("latin-1") for name, value in headers.items()}
+                encoded = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
                 statuses.append((await http.post(desk.url, json=call, headers=encoded)).status_code)
             for _ in range(2 * MOST_REFUSALS):
                 await http.post(desk.url, json=call)

@@ -14,13 +14,13 @@ from typing import Any
 import anyio
 import pytest
 import yaml
-from podium.store.sqlite.store import SqliteStore
 
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
 from podium.engines.coordination.coordination_session import CoordinationSession
 from podium.engines.coordination.mcp_service import PATH, open_coordination_service
 from podium.engines.coordination.stdio_shim import SHIM, TOKEN_VARIABLE, build_shim_command
+from podium.store.run_store import RunStore
 from podium.testing.model_server import ModelServer
 from podium.tools.ask_person import report_status_tool
 from podium.values.event import StatusReported
@@ -111,7 +111,7 @@ async def test_goose_calls_a_coordination_tool(lab: AgentLab, tmp_path: Path, ki
     configuration.write_text(yaml.safe_dump({"extensions": {"podium": build_extension(kind, session.token)}}))
     call = {"calls": [{"name": "podium__report_status", "arguments": {"text": f"over {kind}"}}]}
     async with (
-        SqliteStore(tmp_path / "s.db") as store,
+        RunStore(tmp_path / "s.db") as store,
         open_coordination_service(session) as application,
         ModelServer({"m": [call, "reported"]}, api_key=KEY) as server,
     ):

@@ -24,7 +24,7 @@ _version = ""
 
 def main(url: str, token: str) -> None:
     """Pass messages on until stdin ends."""
-    running = []
+    running: list[threading.Thread] = []
     for line in sys.stdin.buffer:
         if not line.strip():
             continue
