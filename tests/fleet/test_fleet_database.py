@@ -15,7 +15,7 @@ from psycopg.errors import InsufficientPrivilege
 from podium.fleet.fleet_database import FleetDatabase
 from podium.fleet.host_loop import FullLimits, HandBack, HostLoop, LeaseAnswer, LeaseRefused, LeaseWon
 from podium.fleet.job_sweep import JobSweep
-from podium.fleet.pgqueuer_placement import PgQueuerPlacement
+from podium.fleet.pgqueuer_placement import PgQueuerPlacement, install_queue
 from podium.testing.postgres_cluster import PostgresCluster
 from podium.values.errors import StoreFailed
 from podium.values.event import Entry, Event, Noticed, PermissionAnswered, RunEnded, StopAsked, encode_entry
@@ -123,6 +123,22 @@ def test_a_host_registers_and_learns_that_it_should_drain(fleet: Fleet) -> None:
         "SELECT labels, slots, version, state, abs(clock_offset) < 5 FROM podium.host WHERE name = 'honest'"
     )
     assert row == (["gpu", "linux"], 8, "1.2", "draining", True)
+
+
+@pytest.mark.parametrize("name", ["", "a b", 'x"; DROP TABLE podium.run; --', "-x", "x" * 51])
+def test_a_host_name_that_is_not_plain_gets_no_login(fleet: Fleet, name: str) -> None:
+    with pytest.raises(psycopg.errors.RaiseException, match="is not valid: use at most 50 letters"):
+        fleet.admin.execute("SELECT podium.create_host_login(%s, 'secret')", (name,))
+
+
+def test_installing_the_queue_again_upgrades_it_and_keeps_its_jobs(fleet: Fleet) -> None:
+    async def install_again() -> list[str]:
+        async with PgQueuerPlacement(fleet.urls["honest"]) as placement:
+            await placement.submit(FleetJob(run="r1"))
+            await install_queue(fleet.urls["admin"])
+            return [status.job.run for status in await placement.list_jobs()]
+
+    assert asyncio.run(install_again()) == ["r1"]
 
 
 def test_a_login_that_is_no_host_cannot_register(fleet: Fleet) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 
+import psycopg
 import pytest
 from anyio import create_task_group, fail_after, sleep
 
@@ -249,6 +250,22 @@ async def test_several_claimants_drain_the_queue_without_loss(engine: Engine, co
 
         assert done == Counter({f"r{number}": 1 for number in range(count)})
         assert await commander.list_jobs() == []
+
+
+async def test_the_history_of_old_jobs_is_deleted_and_jobs_are_not(engine: Engine) -> None:
+    async with engine.connect() as placement:
+        await submit_runs(placement, "r1", "r2")
+        await placement.finish((await claim_jobs(placement))[0])
+        if engine.name == "pgqueuer":
+            async with await psycopg.AsyncConnection.connect(engine.url, autocommit=True) as connection:
+                await connection.execute("UPDATE podium_queue.job_log SET created = now() - interval '2 days'")
+                await placement.delete_history()
+                cursor = await connection.execute("SELECT count(*) FROM podium_queue.job_log")
+                assert await cursor.fetchone() == (0,)
+        else:
+            await placement.delete_history()
+
+        assert [status.job.run for status in await placement.list_jobs()] == ["r2"]
 
 
 @pytest.mark.parametrize("job", [FleetJob(run="a b"), FleetJob(run="r", labels=("a.b",)), FleetJob(run="r", host="*")])

@@ -30,6 +30,10 @@ class JobSubmission(Protocol):
         """Return all jobs that are not finished."""
         ...
 
+    async def delete_history(self) -> None:
+        """Delete what the engine still knows about jobs that were finished more than a day ago."""
+        ...
+
 
 class JobClaims(Protocol):
     """Gives jobs to hosts. A claim lapses unless it is renewed within the placement's lease."""

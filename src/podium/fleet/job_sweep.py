@@ -78,6 +78,7 @@ class JobSweep:
         while True:
             try:
                 queued = await self.queue_missing_jobs()
+                await self._placement.delete_history()
             except PlacementUnavailable as error:
                 report(str(error))
             else:

@@ -127,6 +127,9 @@ class NatsPlacement:
         known = sorted((job for job in jobs if job is not None), key=lambda job: -job.priority)
         return [JobStatus(job=job, state="claimed" if job.run in claimed else "queued") for job in known]
 
+    async def delete_history(self) -> None:
+        """Do nothing: a work queue keeps no finished jobs."""
+
     # The side that works
 
     async def claim(self, offer: HostOffer, free: int) -> list[JobClaim]:

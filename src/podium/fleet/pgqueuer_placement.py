@@ -93,8 +93,7 @@ class PgQueuerPlacement:
             if job is not None
         ]
 
-    async def delete_old_log(self) -> None:
-        """Delete what PgQueuer's log says about jobs of earlier days. Nothing else does."""
+    async def delete_history(self) -> None:
         await self._database.execute(_DELETE_LOG, MAX_LOG_AGE)
 
     # The side that works
