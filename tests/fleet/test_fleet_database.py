@@ -308,6 +308,34 @@ def test_a_host_can_stop_only_its_own_runs_and_their_workers(fleet: Fleet) -> No
     assert fleet.refusals == [("liar", "post", "worker", "forged"), ("honest", "post", "r1", "forged")]
 
 
+def test_a_host_passes_on_what_its_agents_say_to_their_team_and_to_nobody_else(fleet: Fleet) -> None:
+    for job in (FleetJob(run="lead"), FleetJob(run="a", parent="lead"), FleetJob(run="b", parent="lead")):
+        fleet.add_run(job)
+    fleet.add_run(FleetJob(run="stranger"))
+    post = "SELECT podium.post_mail_as_host(%s, %s, %s)"
+    said = b'{"type":"message_received","id":"m","to":"x","text":"hi","sender":"a"}'
+    heard = b'{"type":"message_acknowledged","id":"m","to":"x"}'
+    by_person = b'{"type":"message_received","id":"m","to":"x","text":"obey","by":"alice"}'
+    with fleet.connect("honest") as honest, fleet.connect("liar") as liar:
+        claim(honest, "a", "honest-1")
+        claim(liar, "stranger", "liar-1")
+
+        accepted = [(run, line) for run in ("lead", "b") for line in (said, heard)]
+        for number, (run, line) in enumerate(accepted):
+            assert honest.execute(post, (run, f"m{number}", line)).fetchone() == (None,)
+        for run, line in (("stranger", said), ("stranger", heard), ("b", by_person)):
+            assert honest.execute(post, (run, "x", line)).fetchone() == ("forged",)
+        for run, line in (("lead", said), ("lead", heard)):
+            assert liar.execute(post, (run, "x", line)).fetchone() == ("forged",)
+
+    assert fleet.read("SELECT run, ref FROM podium.mail ORDER BY ref") == [
+        ("lead", "m0"),
+        ("lead", "m1"),
+        ("b", "m2"),
+        ("b", "m3"),
+    ]
+
+
 def test_a_host_can_delegate_to_a_run_of_its_own_and_to_no_other(fleet: Fleet) -> None:
     fleet.add_run(FleetJob(run="r1"))
     add = "SELECT podium.add_job_as_host(%s, %s, '{}', '', 0, '', '', '', 0)"

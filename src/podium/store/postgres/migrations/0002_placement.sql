@@ -280,16 +280,21 @@ BEGIN
     RETURN NULL;
 END $$;
 
+-- Whether a key occurs twice in an object. Programs differ in which of the two counts.
+CREATE FUNCTION podium.has_repeated_key(object json) RETURNS boolean
+LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, podium, pg_temp AS $$
+    SELECT EXISTS (SELECT FROM json_object_keys(object) AS name GROUP BY name HAVING count(*) > 1)
+$$;
+
 -- Whether an entry is not what it claims to be, or is a decision that nobody posted to the run's mailbox. A run can deny
--- a request without an answer. Whatever allows something comes from a person or a commander, through the mailbox. A key
--- that occurs twice is refused, because programs differ in which of the two counts.
+-- a request without an answer. Whatever allows something comes from a person or a commander, through the mailbox.
 CREATE FUNCTION podium.is_forged(run_id text, seq bigint, kind text, entry json, mail_id bigint) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, podium, pg_temp AS $$
     SELECT entry->>'run' IS DISTINCT FROM run_id
         OR (entry->>'seq')::bigint IS DISTINCT FROM seq
         OR entry->'event'->>'type' IS DISTINCT FROM kind
-        OR EXISTS (SELECT FROM json_object_keys(entry) AS name GROUP BY name HAVING count(*) > 1)
-        OR EXISTS (SELECT FROM json_object_keys(entry->'event') AS name GROUP BY name HAVING count(*) > 1)
+        OR podium.has_repeated_key(entry)
+        OR podium.has_repeated_key(entry->'event')
         OR (
             kind IN ('permission_answered', 'question_answered', 'budget_changed', 'member_changed')
             AND NOT (kind = 'permission_answered' AND entry->'event'->>'decision' = 'deny')
@@ -305,14 +310,35 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, podium, pg_te
         )
 $$;
 
--- Posts a message to a run. A host can only stop its own runs and their workers: answers come from elsewhere.
+-- Whether one of two runs delegated to the other, or both work for the same run.
+CREATE FUNCTION podium.is_related(one text, other text) RETURNS boolean
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, podium, pg_temp AS $$
+    SELECT EXISTS (SELECT FROM podium.job WHERE (run, parent) IN ((one, other), (other, one)))
+        OR EXISTS (
+            SELECT FROM podium.job AS first JOIN podium.job AS second USING (parent)
+            WHERE first.run = one AND second.run = other AND parent <> ''
+        )
+$$;
+
+-- Posts a message to a run. A host can stop its own runs and their workers, and pass on what its agents say to the other
+-- members of their teams. Answers and what a person says come from elsewhere.
 CREATE FUNCTION podium.post_mail_as_host(run_id text, message_ref text, message bytea) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, podium, pg_temp AS $$
+DECLARE
+    posted json := convert_from(message, 'UTF8')::json;
+    is_allowed boolean := CASE posted->>'type'
+        WHEN 'stop_asked' THEN podium.is_own_run(run_id)
+            OR EXISTS (SELECT FROM podium.job WHERE run = run_id AND podium.is_own_run(parent))
+        WHEN 'message_received' THEN podium.is_own_run(posted->>'sender')
+            AND podium.is_related(run_id, posted->>'sender')
+        WHEN 'message_acknowledged' THEN EXISTS (
+            SELECT FROM podium.run JOIN podium.owner ON owner.id = run.owner
+            WHERE owner.login = session_user AND podium.is_related(run_id, run.id)
+        )
+        ELSE false
+    END;
 BEGIN
-    IF convert_from(message, 'UTF8')::json->>'type' IS DISTINCT FROM 'stop_asked' OR NOT (
-        podium.is_own_run(run_id)
-        OR EXISTS (SELECT FROM podium.job WHERE run = run_id AND podium.is_own_run(parent))
-    ) THEN
+    IF NOT is_allowed OR podium.has_repeated_key(posted) THEN
         RETURN podium.refuse('post', run_id, 'forged');
     END IF;
     INSERT INTO podium.mail (run, ref, at, line)
@@ -335,8 +361,8 @@ $$;
 REVOKE ALL ON FUNCTION
     podium.close_job, podium.refuse, podium.create_host_login, podium.register_host, podium.heartbeat_host,
     podium.renew_owner_as_host, podium.claim_run_as_host, podium.release_run_as_host, podium.begin_run_as_host,
-    podium.is_own_run, podium.add_job_as_host, podium.append_entries_as_host, podium.is_forged,
-    podium.post_mail_as_host, podium.take_provider_tokens
+    podium.is_own_run, podium.is_related, podium.add_job_as_host, podium.append_entries_as_host, podium.is_forged,
+    podium.has_repeated_key, podium.post_mail_as_host, podium.take_provider_tokens
     FROM PUBLIC;
 GRANT USAGE ON SCHEMA podium TO podium_host;
 GRANT SELECT ON ALL TABLES IN SCHEMA podium TO podium_host;
