@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 import psycopg
@@ -129,6 +130,27 @@ def test_a_host_registers_and_learns_that_it_should_drain(fleet: Fleet) -> None:
 def test_a_host_name_that_is_not_plain_gets_no_login(fleet: Fleet, name: str) -> None:
     with pytest.raises(psycopg.errors.RaiseException, match="is not valid: use at most 50 letters"):
         fleet.admin.execute("SELECT podium.create_host_login(%s, 'secret')", (name,))
+
+
+def test_an_owner_without_the_right_to_create_roles_can_migrate_the_store(postgres_cluster: PostgresCluster) -> None:
+    with psycopg.connect(postgres_cluster.make_url(), autocommit=True) as admin:
+        admin.execute("CREATE ROLE plain_owner LOGIN")
+        admin.execute("CREATE DATABASE plain_store OWNER plain_owner")
+
+    create_fleet_tables(postgres_cluster.make_url("plain_store", user="plain_owner"))
+
+    with psycopg.connect(postgres_cluster.make_url("plain_store", user="plain_owner")) as owner:
+        assert owner.execute("SELECT count(*) FROM podium.job").fetchone() == (0,)
+
+
+def test_the_statements_in_the_documentation_work(fleet: Fleet) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "scale.md").read_text(encoding="utf-8")
+    [block] = [block for block in page.split("```") if "podium.create_host_login" in block]
+
+    with fleet.admin.transaction(force_rollback=True):
+        fleet.admin.execute(block.removeprefix("text\n").encode())
+        assert fleet.read("SELECT max_running FROM podium.fleet_limit ORDER BY 1") == [(4,), (20,)]
+        assert fleet.read("SELECT per_second, burst FROM podium.provider_rate") == [(5, 10)]
 
 
 def test_installing_the_queue_again_upgrades_it_and_keeps_its_jobs(fleet: Fleet) -> None:

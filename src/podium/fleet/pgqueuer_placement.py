@@ -288,12 +288,10 @@ SELECT id, pg_notify('{CHANNEL}', $2) FROM cancelled
 
 _DELETE_LOG = f"DELETE FROM {SCHEMA}.job_log WHERE created < now() - $1::interval"
 
-_GRANT = f"""
+_GRANT = """
 DO $do$ BEGIN
-    IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'podium_host') THEN
-        GRANT USAGE ON SCHEMA {SCHEMA} TO podium_host;
-        GRANT SELECT, INSERT, UPDATE, DELETE ON {SCHEMA}.job, {SCHEMA}.job_log TO podium_host;
-        GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA {SCHEMA} TO podium_host;
+    IF to_regprocedure('podium.grant_to_hosts()') IS NOT NULL THEN
+        PERFORM podium.grant_to_hosts();
     END IF;
 END $do$
 """

@@ -5,12 +5,6 @@
 -- (session_user, which a host cannot change) and the epoch of the run. What they refuse is recorded in refusal. They
 -- return the reason for a refusal instead of raising an error, because an error would also undo the record.
 
-DO $$ BEGIN
-    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'podium_host') THEN
-        CREATE ROLE podium_host NOLOGIN;
-    END IF;
-END $$;
-
 CREATE TABLE podium.host (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     name text NOT NULL UNIQUE,
@@ -101,7 +95,29 @@ BEGIN
     RETURN why;
 END $$;
 
--- Creates the login of a host. Only a role that can create roles calls it.
+-- Lets hosts read all tables, call the functions for hosts, and use the queue. Does nothing while there are no hosts,
+-- so that a store without a fleet needs no right to create roles. To be called again after tables were added.
+CREATE FUNCTION podium.grant_to_hosts() RETURNS void
+LANGUAGE plpgsql SET search_path = pg_catalog, podium, pg_temp AS $$
+BEGIN
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'podium_host') THEN
+        RETURN;
+    END IF;
+    GRANT USAGE ON SCHEMA podium TO podium_host;
+    GRANT SELECT ON ALL TABLES IN SCHEMA podium TO podium_host;
+    GRANT EXECUTE ON FUNCTION
+        podium.register_host, podium.heartbeat_host, podium.renew_owner_as_host, podium.claim_run_as_host,
+        podium.release_run_as_host, podium.begin_run_as_host, podium.add_job_as_host, podium.append_entries_as_host,
+        podium.post_mail_as_host, podium.take_provider_tokens
+        TO podium_host;
+    IF to_regclass('podium_queue.job') IS NOT NULL THEN
+        GRANT USAGE ON SCHEMA podium_queue TO podium_host;
+        GRANT SELECT, INSERT, UPDATE, DELETE ON podium_queue.job, podium_queue.job_log TO podium_host;
+        GRANT USAGE, SELECT ON ALL SEQUENCES IN SCHEMA podium_queue TO podium_host;
+    END IF;
+END $$;
+
+-- Creates the login of a host. Only the owner of the tables calls it, and must be allowed to create roles.
 CREATE FUNCTION podium.create_host_login(host_name text, password text) RETURNS text
 LANGUAGE plpgsql SET search_path = pg_catalog, podium, pg_temp AS $$
 DECLARE
@@ -111,7 +127,11 @@ BEGIN
         RAISE EXCEPTION 'host name % is not valid: use at most 50 letters, digits, dashes and underscores', host_name;
     END IF;
     INSERT INTO podium.host (name, login) VALUES (host_name, new_login);
+    IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = 'podium_host') THEN
+        CREATE ROLE podium_host NOLOGIN;
+    END IF;
     EXECUTE format('CREATE ROLE %I LOGIN PASSWORD %L IN ROLE podium_host', new_login, password);
+    PERFORM podium.grant_to_hosts();
     RETURN new_login;
 END $$;
 
@@ -286,8 +306,8 @@ LANGUAGE sql IMMUTABLE SET search_path = pg_catalog, podium, pg_temp AS $$
     SELECT EXISTS (SELECT FROM json_object_keys(object) AS name GROUP BY name HAVING count(*) > 1)
 $$;
 
--- Whether an entry is not what it claims to be, or is a decision that nobody posted to the run's mailbox. A run can deny
--- a request without an answer. Whatever allows something comes from a person or a commander, through the mailbox.
+-- Whether an entry is not what it claims to be, or is a decision that nobody posted to the run's mailbox. A run can
+-- deny a request without an answer. Whatever allows something comes from a person or a commander, through the mailbox.
 CREATE FUNCTION podium.is_forged(run_id text, seq bigint, kind text, entry json, mail_id bigint) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, podium, pg_temp AS $$
     SELECT entry->>'run' IS DISTINCT FROM run_id
@@ -300,7 +320,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, podium, pg_te
             AND NOT (kind = 'permission_answered' AND entry->'event'->>'decision' = 'deny')
             AND NOT EXISTS (
                 SELECT FROM (
-                    SELECT convert_from(line, 'UTF8')::json AS posted FROM podium.mail WHERE id = mail_id AND run = run_id
+                    SELECT convert_from(line, 'UTF8')::json AS posted FROM podium.mail
+                    WHERE id = mail_id AND run = run_id
                 ) AS message
                 WHERE posted->>'type' = kind
                     AND posted->>'id' IS NOT DISTINCT FROM entry->'event'->>'id'
@@ -320,8 +341,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, podium, pg_te
         )
 $$;
 
--- Posts a message to a run. A host can stop its own runs and their workers, and pass on what its agents say to the other
--- members of their teams. Answers and what a person says come from elsewhere.
+-- Posts a message to a run. A host can stop its own runs and their workers, and pass on what its agents say to the
+-- other members of their teams. Answers and what a person says come from elsewhere.
 CREATE FUNCTION podium.post_mail_as_host(run_id text, message_ref text, message bytea) RETURNS text
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, podium, pg_temp AS $$
 DECLARE
@@ -359,15 +380,9 @@ LANGUAGE sql SECURITY DEFINER SET search_path = pg_catalog, podium, pg_temp AS $
 $$;
 
 REVOKE ALL ON FUNCTION
-    podium.close_job, podium.refuse, podium.create_host_login, podium.register_host, podium.heartbeat_host,
-    podium.renew_owner_as_host, podium.claim_run_as_host, podium.release_run_as_host, podium.begin_run_as_host,
-    podium.is_own_run, podium.is_related, podium.add_job_as_host, podium.append_entries_as_host, podium.is_forged,
-    podium.has_repeated_key, podium.post_mail_as_host, podium.take_provider_tokens
+    podium.close_job, podium.refuse, podium.grant_to_hosts, podium.create_host_login, podium.register_host,
+    podium.heartbeat_host, podium.renew_owner_as_host, podium.claim_run_as_host, podium.release_run_as_host,
+    podium.begin_run_as_host, podium.is_own_run, podium.is_related, podium.add_job_as_host,
+    podium.append_entries_as_host, podium.is_forged, podium.has_repeated_key, podium.post_mail_as_host,
+    podium.take_provider_tokens
     FROM PUBLIC;
-GRANT USAGE ON SCHEMA podium TO podium_host;
-GRANT SELECT ON ALL TABLES IN SCHEMA podium TO podium_host;
-GRANT EXECUTE ON FUNCTION
-    podium.register_host, podium.heartbeat_host, podium.renew_owner_as_host, podium.claim_run_as_host,
-    podium.release_run_as_host, podium.begin_run_as_host, podium.add_job_as_host, podium.append_entries_as_host,
-    podium.post_mail_as_host, podium.take_provider_tokens
-    TO podium_host;
