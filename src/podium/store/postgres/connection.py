@@ -6,6 +6,7 @@ closed. A process that has been connected waits for a server that is away, becau
 
 from __future__ import annotations
 
+import logging
 import os
 import select
 import socket
@@ -30,6 +31,9 @@ AWAY_SECONDS = 30.0
 """How long a process that has been connected waits for a server that is away: as long as a lease."""
 RETRY_SECONDS = 0.1
 MOST_IDLE = 4
+
+# psycopg warns on standard error about connections that were lost, which this module handles.
+logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
 _idle: dict[tuple[int, PostgresAddress], list[psycopg.Connection]] = {}
 """The idle connections, for each process and store. A forked process must not use the connections of its parent."""
