@@ -127,6 +127,7 @@ async def test_a_worker_continues_elsewhere_is_told_what_was_lost_and_its_branch
     assert "its worker has moved to another machine" in merged.stderr
     assert (lab.repo.path / "three.txt").read_text() == "x\n"
     assert lab.list_remote_refs() == []
+    assert lab.repo.git("for-each-ref", "refs/podium/runs") == ""
 
 
 async def test_a_queued_worker_starts_on_a_machine_that_never_had_the_repository(lab: TravelLab) -> None:

@@ -163,6 +163,40 @@ def find_processes(variable: str) -> list[int]:
     return found
 
 
+PUSHES = """
+import sys, anyio
+from pathlib import Path
+from podium.workspace.travel.repository_cache import RepositoryCache
+home, url, objects, commit, ref = sys.argv[1:]
+anyio.run(RepositoryCache(home=Path(home)).open_mirror(url).push, Path(objects), commit, ref)
+"""
+
+
+@pytest.mark.slow
+async def test_a_kill_in_the_middle_of_a_push_changes_nothing_and_the_next_one_succeeds(
+    remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit = remote.repo.commit({"c.txt": "c\n"})
+    stub = write_ssh_stub(tmp_path / "bin")
+    (stub.parent / "stall").write_text("20")
+    monkeypatch.setenv("GIT_SSH_COMMAND", str(stub))
+    url, ref = f"git@example.com:{remote.path}", run_ref("r1", 2)
+    arguments = (str(remote.home), url, str(remote.objects), commit, ref)
+    process = subprocess.Popen([sys.executable, "-c", PUSHES, *arguments])
+    with fail_after(LONG):
+        while not (stub.parent / "stalled").exists():  # noqa: ASYNC110 - another process creates it
+            await sleep(0.02)
+
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    (stub.parent / "stall").unlink()
+
+    assert remote.refs() == {}
+    await RepositoryCache(home=remote.home).open_mirror(url).push(remote.objects, commit, ref)
+    assert remote.refs() == {ref: commit}
+    assert remote.repo.git("fsck", "--no-dangling", at=remote.path) == ""
+
+
 async def test_a_run_pushes_only_to_the_ref_of_its_epoch(remote: Remote) -> None:
     first, second = remote.repo.tip(), remote.repo.commit({"c.txt": "c\n"})
     await remote.mirror.push(remote.objects, first, run_ref("r1", 2))

@@ -18,7 +18,7 @@ from ..views.worker_state import WorkerState
 from ..workspace.git.repository import Repository, call_git
 from ..workspace.git.revision import SHORT, branch_tips, contains_commit
 from ..workspace.git.snapshot import resolve_commit
-from ..workspace.travel.repository_cache import Mirror, RepositoryCache
+from ..workspace.travel.repository_cache import Mirror, RepositoryCache, delete_local_refs
 from ..workspace.travel.run_import import import_branch, import_run
 from .worker_lookup import RepoContext
 
@@ -118,11 +118,18 @@ async def remove_finished_refs(
             why = await _find_reason_to_delete(context, worker, target, force=force)
             if not why:
                 found.append(say(act="kept", why="its work is not merged"))
-            elif dry_run or await _open_mirror(context, worker).delete_runs([worker.run]):
+            elif dry_run or await _delete_refs(context, worker):
                 found.append(say(act="removed", why=why))
         except PodiumError as error:
             found.append(say(act="kept", why=str(error)))
     return found
+
+
+async def _delete_refs(context: RepoContext, worker: WorkerState) -> bool:
+    """Delete a worker's refs on the remote, and those that were fetched. Return whether the remote had any."""
+    count = await _open_mirror(context, worker).delete_runs([worker.run])
+    await delete_local_refs(context.repository, worker.run)
+    return count > 0
 
 
 def _has_remote(worker: WorkerState) -> bool:

@@ -161,10 +161,16 @@ class Mirror:
                 done = await call_remote_git(self.path, self.remote, *gone)
                 if done.code != 0:
                     raise OutsideFailed(f"cannot delete refs on {describe_remote_failure(self.remote, done)}")
-            ours = [f"{RUN_REFS}/{as_ref_name(run)}/" for run in runs]
-            listed = await read_git_output(self.repository, "for-each-ref", "--format=delete %(refname)", *ours)
-            await read_git_output(self.repository, "update-ref", "--stdin", stdin=f"{listed}\n".lstrip().encode())
+            for run in runs:
+                await delete_local_refs(self.repository, run)
         return len(refs)
+
+
+async def delete_local_refs(repository: Repository, run: str) -> None:
+    """Delete the refs of a run in a repository on this machine."""
+    asked = ("for-each-ref", "--format=delete %(refname)", f"{RUN_REFS}/{as_ref_name(run)}/")
+    if listed := await read_git_output(repository, *asked):
+        await read_git_output(repository, "update-ref", "--stdin", stdin=f"{listed}\n".encode())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
