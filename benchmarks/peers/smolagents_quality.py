@@ -15,7 +15,11 @@ from ..quality_scenario import CODER_PROMPT, DESTINATIONS, ROUTER_PROMPT, replac
 
 def main(task: str, request: str, folder: Path) -> None:
     model = smolagents.OpenAIServerModel(
-        model_id=os.environ["QUALITY_MODEL"], api_base=os.environ["QUALITY_URL"], api_key=os.environ["QUALITY_KEY"]
+        model_id=os.environ["QUALITY_MODEL"],
+        api_base=os.environ["QUALITY_URL"],
+        api_key=os.environ["QUALITY_KEY"],
+        # Without a limit, the small model repeats itself up to the server's limit, which takes minutes a step.
+        max_tokens=512,
     )
     chosen: list[str] = []
     agent = make_router(model, chosen) if task == "route" else make_coder(model, folder)
