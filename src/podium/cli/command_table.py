@@ -63,6 +63,7 @@ COMMANDS = (
         "podium policy check -- git push",
     ),
     ("models", "Set up", "List the available models and the default one.", "podium models"),
+    ("engines", "Set up", "List the coding agents that can be used as engines.", "podium engines"),
     ("config", "Set up", "Show the effective settings, and check the settings files.", "podium config show"),
     ("doctor", "Set up", "Check this machine and repository, and suggest fixes.", "podium doctor"),
 )

@@ -1,14 +1,16 @@
-"""Store the local model servers that the user has confirmed, in `confirmed.json` in Podium's home folder.
+"""Store what the user has confirmed, in `confirmed.json` in Podium's home folder: model servers and coding agents.
 
-Any program can listen on a port, so a detected server is used only after the user confirms it.
+Any program can listen on a port, and a coding agent can cost money. So a repository's agents use a detected server or
+an installed coding agent only after the user confirms it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 NAME = "confirmed.json"
 LOCK = ".confirmed.lock"
@@ -22,28 +24,47 @@ class ConfirmedServer(Struct, frozen=True, kw_only=True):
     model: str
 
 
-class ConfirmedServers(Struct, frozen=True, kw_only=True):
-    """All confirmed servers, newest last."""
+class Confirmed(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """All confirmed servers, newest last, and the names of confirmed coding agents."""
 
     servers: tuple[ConfirmedServer, ...] = ()
+    agents: tuple[str, ...] = ()
+
+
+def load_confirmed(home: Path) -> Confirmed:
+    """Load what the user has confirmed. A missing or invalid file counts as empty."""
+    try:
+        return msgspec.json.decode((home / NAME).read_bytes(), type=Confirmed)
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
+        return Confirmed()
 
 
 def load_confirmed_servers(home: Path) -> tuple[ConfirmedServer, ...]:
-    """Load the confirmed servers. A missing or invalid file counts as empty."""
-    try:
-        return msgspec.json.decode((home / NAME).read_bytes(), type=ConfirmedServers).servers
-    except (OSError, msgspec.MsgspecError, UnicodeDecodeError):
-        return ()
+    """Load the confirmed servers."""
+    return load_confirmed(home).servers
 
 
 def save_confirmed_server(home: Path, server: ConfirmedServer) -> None:
     """Save a server as confirmed."""
+
+    def add_server(known: Confirmed) -> Confirmed:
+        others = (one for one in known.servers if one.url != server.url)
+        return structs.replace(known, servers=(*others, server))
+
+    _change_confirmed(home, add_server)
+
+
+def save_confirmed_agent(home: Path, name: str) -> None:
+    """Save a coding agent as confirmed."""
+    _change_confirmed(home, lambda known: structs.replace(known, agents=tuple(dict.fromkeys((*known.agents, name)))))
+
+
+def _change_confirmed(home: Path, change: Callable[[Confirmed], Confirmed]) -> None:
     # For start-up time: every command reads this file, but few write it.
     from ..system.atomic_file import replace_file
     from ..system.file_lock import hold_file_lock
 
     path = home / NAME
     with hold_file_lock(home / LOCK, protects=path):
-        others = tuple(one for one in load_confirmed_servers(home) if one.url != server.url)
-        servers = ConfirmedServers(servers=(*others, server))
-        replace_file(path, msgspec.json.format(msgspec.json.encode(servers)) + b"\n")
+        changed = change(load_confirmed(home))
+        replace_file(path, msgspec.json.format(msgspec.json.encode(changed)) + b"\n")

@@ -131,6 +131,10 @@ class Engines:
             self._engines[url, *model_names] = self._make_engine(agent, model_names, model=model, url=url)
         return self._engines[url, *model_names]
 
+    def find_program(self, agent: Agent) -> AgentProgram | None:
+        """Return the coding agent that an agent's engine is, or None if its engine is something else."""
+        return None if agent.engine in self._custom_engines else self._agent_programs.get(agent.engine)
+
     def _find_agent_engine(self, agent: Agent, model_names: tuple[str, ...], *, model: str, url: str) -> Engine:
         """Return the engine that drives a coding agent. It uses the first of these models, or its own if there is none.
 

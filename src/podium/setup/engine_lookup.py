@@ -9,6 +9,7 @@ from ..core.engine import Engine
 from ..engines.engine_choice import Engines
 from ..engines.model.providers import REHEARSAL
 from ..values.agent import Agent
+from .agent_consent import require_agent_consent
 from .local_server_consent import require_consent
 from .settings import Settings
 
@@ -25,6 +26,9 @@ def find_engine(engines: Engines, settings: Settings, agent: Agent, environ: Map
     models = list_models(settings, agent)
     default = resolve_models(settings.model, settings.models).models[0] if settings.model else ""
     engine = engines.for_agent(agent, models, model=default, url=settings.base_url)
+    program = engines.find_program(agent)
+    if program is not None and engine.name != REHEARSAL:
+        require_agent_consent(agent, program, settings)
     if agent.source == "repo" and agent.engine == "model" and engine.name != REHEARSAL:
         require_consent(models, settings, environ, chooser=f"{agent.name}, an agent of the repository,")
     return engine

@@ -1,0 +1,73 @@
+"""`podium engines`: list the coding agents that can be used as engines, and confirm their use."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import anyio
+import click
+
+from ...runs.engine_listing import collect_engine_fields, confirm_engine
+from ...setup.settings import Settings
+from ...system.locations import find_home_folder, find_repo
+from ..lazy_group import require_no_group_options
+from ..terminal.command_options import json_option, repo_option
+from ..terminal.text import align_columns, as_json, escape_for_terminal, print_to_stderr
+
+
+@click.group("engines", invoke_without_command=True)
+@repo_option
+@json_option
+@click.pass_context
+def engines_command(ctx: click.Context, repo: Path | None, is_json: bool) -> None:
+    """List the coding agents that can be used as engines: installed or not, version, and how to install them.
+
+    An agent uses one with engine: NAME in its file.
+    """
+    if ctx.invoked_subcommand is not None:
+        return require_no_group_options(ctx, repo=repo, json=is_json)
+    settings = Settings.load(os.environ, repo or find_repo(Path.cwd(), home=find_home_folder()))
+    found = anyio.run(collect_engine_fields, settings, os.environ)
+    return click.echo(as_json(found) if is_json else format_engines(found))
+
+
+@engines_command.command("use")
+@click.argument("name")
+@repo_option
+def engines_use_command(name: str, repo: Path | None) -> None:
+    """Let agents of repositories use the coding agent NAME, with your login and at your cost.
+
+    Your own agents and programs may use it without this.
+    """
+    settings = Settings.load(os.environ, repo or find_repo(Path.cwd(), home=find_home_folder()))
+    print_to_stderr(confirm_engine(settings, name))
+
+
+def format_engines(found: Mapping[str, Any]) -> str:
+    """Return the coding agents as text: a table, then how to install what is missing, and what is open."""
+    engines = found["engines"]
+    rows = [[one["name"], _format_version(one), _format_consent(one), " ".join(one["command"])] for one in engines]
+    lines = ["Coding agents", *(f"  {'  '.join(row)}" for row in align_columns(rows))]
+    missing = [[one["name"], one["install"]] for one in engines if one["executable"] is None and one["install"]]
+    if missing:
+        lines += ["", "To install", *(f"  {'  '.join(row)}" for row in align_columns(missing))]
+    lines += ["", "Open", f"  each of them: {engines[0]['open'][0]}"]
+    lines += [f"  {one['name']}: {text}" for one in engines for text in one["open"][1:]]
+    return escape_for_terminal("\n".join(lines))
+
+
+def _format_version(engine: Mapping[str, Any]) -> str:
+    if engine["executable"] is None:
+        return "not installed"
+    tested = engine["tested_version"]
+    other = f", tested with {tested}" if tested and engine["version"] != tested else ""
+    return f"{engine['version'] or 'unknown version'}{other}"
+
+
+def _format_consent(engine: Mapping[str, Any]) -> str:
+    if engine["is_own"]:
+        return "in your settings"
+    return "confirmed" if engine["is_confirmed"] else "not confirmed"

@@ -1,0 +1,93 @@
+"""List the coding agents that can be used as engines: what is installed, in which version, and what stays open."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+from anyio import create_task_group
+
+from ..config.confirmed_model_servers import save_confirmed_agent
+from ..engines.acp.agent_program import AgentProgram
+from ..setup.agent_consent import is_agreed
+from ..setup.agent_programs import list_agent_programs
+from ..setup.settings import Settings
+from ..system.child_process import OutputBuffer, build_environment, run_process
+from ..values.errors import Mistake
+from ..values.event import SCHEMA
+
+VERSION_SECONDS = 10.0
+LARGEST_VERSION = 4096
+NO_SANDBOX = "it runs under your account without a sandbox, so Podium cannot stop what it does without asking"
+
+
+async def collect_engine_fields(settings: Settings, environ: Mapping[str, str]) -> dict[str, Any]:
+    """Return the coding agents as JSON fields. Installed ones whose package does not say it are asked for a version."""
+    programs = list_agent_programs(settings)
+    found = {name: one.find_executable(settings.home, environ.get("PATH", "")) for name, one in programs.items()}
+    versions: dict[str, str] = {}
+
+    async def read_version(program: AgentProgram, executable: str) -> None:
+        versions[program.name] = find_package_version(program, executable) or await ask_version(executable, environ)
+
+    async with create_task_group() as group:
+        for name, executable in found.items():
+            if executable is not None:
+                group.start_soon(read_version, programs[name], executable)
+    engines = [
+        {
+            "name": program.name,
+            "command": list(program.command),
+            "executable": found[program.name],
+            "version": versions.get(program.name, ""),
+            "tested_version": program.version,
+            "mode": program.mode,
+            "is_confirmed": is_agreed(program, settings),
+            "is_own": program.is_own,
+            "install": program.describe_installation(settings.home),
+            "open": [NO_SANDBOX, *([program.caution] if program.caution else [])],
+        }
+        for program in programs.values()
+    ]
+    return {"schema": SCHEMA, "engines": engines}
+
+
+def confirm_engine(settings: Settings, name: str) -> str:
+    """Record that a repository's agents may use a coding agent, and return a message for the user."""
+    programs = list_agent_programs(settings)
+    if name not in programs:
+        raise Mistake(f"there is no coding agent {name!r}; available: {', '.join(programs)}")
+    save_confirmed_agent(settings.home, name)
+    return f"agents of any repository may now use {name}, with your login and at your cost"
+
+
+def find_package_version(program: AgentProgram, executable: str) -> str:
+    """Return the version in the npm package that contains a program, or an empty string if there is none."""
+    for folder in Path(executable).resolve().parents:
+        try:
+            package = msgspec.json.decode((folder / "package.json").read_bytes())
+        except (OSError, msgspec.DecodeError):
+            continue
+        if isinstance(package, dict) and package.get("name") == program.package:
+            return str(package.get("version") or "")
+    return ""
+
+
+async def ask_version(executable: str, environ: Mapping[str, str]) -> str:
+    """Return the version that a program prints with `--version`, or an empty string if it prints none."""
+    output = OutputBuffer(LARGEST_VERSION)
+    try:
+        await run_process(
+            [executable, "--version"],
+            env=build_environment(environ),
+            directory="/",
+            timeout=VERSION_SECONDS,
+            take=output.append,
+        )
+    except OSError:
+        return ""
+    version = re.search(r"\d+\.\d+[.\w-]*", bytes(output).decode(errors="replace"))
+    return version[0] if version else ""
