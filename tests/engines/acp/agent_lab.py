@@ -6,9 +6,10 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -76,6 +77,7 @@ class AgentLab:
         self.port = 0
         """The port of the model, which stays the same: another address would be another setup, with another home."""
         self.timeline: Timeline
+        self.make_session: Callable[[str], Session]
 
     def call(self, tool: str, **arguments: Any) -> dict[str, Any]:
         """Return a step that calls one tool."""
@@ -125,33 +127,32 @@ class AgentLab:
             lease = await store.claim_run("r") if exists else store.begin_run("r")
             self.timeline = timeline = Timeline("r", lease)
             timeline.load(await store.read_rows("r") if exists else [])
-            scope = Scope(timeline, "worker", operation="worker", digest="d")
-            allowance = Allowance(timeline, "", self.budget, of="")
-            gate = Gate(
-                self.judge,
-                agent="worker",
-                directory=str(self.repo),
-                allowance=allowance,
-                rate_limit=RateLimit(1000),
-                unattended=None,
-                approval_seconds=limits.approval,
-            )
-            spec = EngineSessionSpec(
-                agent=Agent(name="worker"), system="You work.", allowance=allowance, gate=gate, run="r"
-            )
-            session = Session(
-                engine,
-                spec,
-                scope,
-                session_tasks=EngineSessionTasks(group, on_notice=lambda text: None),
-                turn_limits=limits,
-            )
+            tasks = EngineSessionTasks(group, on_notice=lambda text: None)
+            self.make_session = partial(self._make_session, engine, tasks, limits)
+            session = self.make_session("worker")
             try:
                 yield session
             finally:
                 await session.aclose()
                 store.release_run(lease)
                 group.cancel_scope.cancel()
+
+    def _make_session(
+        self, engine: AcpEngine, session_tasks: EngineSessionTasks, limits: TurnLimits, name: str
+    ) -> Session:
+        allowance = Allowance(self.timeline, "", self.budget, of="")
+        gate = Gate(
+            self.judge,
+            agent=name,
+            directory=str(self.repo),
+            allowance=allowance,
+            rate_limit=RateLimit(1000),
+            unattended=None,
+            approval_seconds=limits.approval,
+        )
+        spec = EngineSessionSpec(agent=Agent(name=name), system="You work.", allowance=allowance, gate=gate, run="r")
+        scope = Scope(self.timeline, name, operation=name, digest="d")
+        return Session(engine, spec, scope, session_tasks=session_tasks, turn_limits=limits)
 
     def judge(self, action: Action, changed_lines: int) -> Verdict:
         return check(action, self.rules, self.mode, changed_lines=changed_lines)

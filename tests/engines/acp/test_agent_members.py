@@ -18,6 +18,7 @@ from podium.values.errors import Mistake
 from podium.values.event import (
     ActionBegan,
     AgentSessionOpened,
+    Decision,
     Evaluated,
     HandedOff,
     ModelReplied,
@@ -113,7 +114,7 @@ async def test_requests_of_both_kinds_of_members_are_in_one_inbox(mates: Studio,
         with started.entries() as entries:
             async for entry in entries:
                 if isinstance(entry.event, PermissionAsked):
-                    decision = "once" if entry.event.action.agent == "helper" else "deny"
+                    decision: Decision = "once" if entry.event.action.agent == "helper" else "deny"
                     await started.answer(entry.event.id, decision, by="ada")
 
     async with mates.app() as app:

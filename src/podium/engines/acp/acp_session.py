@@ -92,6 +92,8 @@ class AcpSession:
             if not follow_up:
                 break
             words = follow_up
+            if reply.text.strip() and not refused:
+                await pieces.send(Text("\n\n"))
         await self._end_turn(turn, reply, text, pieces)
         self._history.append(PastTurn(prompt=prompt, reply=text, scope=turn))
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from contextlib import AbstractAsyncContextManager
 
-from anyio import TASK_STATUS_IGNORED, Event
+from anyio import TASK_STATUS_IGNORED, Event, Lock
 from anyio.abc import TaskGroup, TaskStatus
 
 from .agent_process import AgentProcess
@@ -31,20 +31,26 @@ class AgentProcesses:
     def __init__(self, group: TaskGroup) -> None:
         self._group = group
         self._shared: dict[Hashable, HeldProcess] = {}
+        self._starting: dict[Hashable, Lock] = {}
 
     async def acquire(self, opening: AbstractAsyncContextManager[AgentProcess], *, key: Hashable = None) -> HeldProcess:
         """Return the running process with this key, or start one. With the key None, it is not shared.
 
         Raise OutsideFailed if the agent cannot be started.
         """
-        held = None if key is None else self._shared.get(key)
-        if held is not None and not held.agent.is_over:
-            held.users += 1
+        if key is None:
+            return await self._start_process(opening, key)
+        async with self._starting.setdefault(key, Lock()):
+            held = self._shared.get(key)
+            if held is None or held.agent.is_over:
+                held = self._shared[key] = await self._start_process(opening, key)
+            else:
+                held.users += 1
             return held
+
+    async def _start_process(self, opening: AbstractAsyncContextManager[AgentProcess], key: Hashable) -> HeldProcess:
         started = await self._group.start(self._hold_process, opening, key)
         assert isinstance(started, HeldProcess)
-        if key is not None:
-            self._shared[key] = started
         return started
 
     async def release(self, held: HeldProcess) -> None:

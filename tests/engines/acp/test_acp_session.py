@@ -1,0 +1,186 @@
+"""Turns of a coding agent that are not straightforward: refusals, messages, limits and agents with habits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from anyio import create_task_group
+
+from podium.policy import Rules
+from podium.values.agent import Budget
+from podium.values.errors import AgentFailed
+from podium.values.event import (
+    ActionBegan,
+    ActionRefused,
+    AgentSessionOpened,
+    CallCut,
+    MessageReceived,
+    ModelReplied,
+    TextStreamed,
+    ToolAnswered,
+    TurnEnded,
+)
+from podium.values.limits import TurnLimits
+
+from .agent_lab import AgentLab
+
+
+@pytest.fixture
+def lab(tmp_path: Path) -> AgentLab:
+    return AgentLab("scripted", tmp_path)
+
+
+async def test_an_agent_that_stops_at_a_refusal_is_told_why_and_goes_on_in_the_same_turn(tmp_path: Path) -> None:
+    lab = AgentLab("scripted", tmp_path, "--after-denial", "ends_turn")
+    lab.program = replace(lab.program, after_denial="ends_turn")
+    lab.rules = Rules(deny=("Write",))
+
+    async with lab.session([lab.write(), "I did without it."]) as session:
+        reply = await session.ask("Write it.")
+
+    assert reply.text == "I did without it.\n\n[not permitted] write_file made.txt: Write denies it"
+    assert [replied.text for replied in lab.events(ModelReplied)] == ["I call write_file.", "I did without it."]
+    assert len(lab.events(TurnEnded)) == 1
+
+
+async def test_an_agent_that_only_stops_at_refusals_has_failed_and_is_not_done(tmp_path: Path) -> None:
+    lab = AgentLab("scripted", tmp_path, "--after-denial", "ends_turn")
+    lab.program = replace(lab.program, after_denial="ends_turn")
+    lab.rules = Rules(deny=("Write",))
+    silent = {**lab.write(), "says": ""}
+
+    async with lab.session([silent] * 8) as session:
+        with pytest.raises(
+            AgentFailed, match=r"it stopped after \[not permitted\] write_file made.txt: Write denies it"
+        ):
+            await session.ask("Write it.")
+
+    assert not (lab.repo / "made.txt").exists()
+
+
+async def test_an_agent_that_ignores_a_denial_is_on_record(tmp_path: Path) -> None:
+    lab = AgentLab("scripted", tmp_path, "--after-denial", "ignores")
+    lab.rules = Rules(deny=("Write",))
+
+    async with lab.session([lab.write(), "Done."]) as session:
+        reply = await session.ask("Write it.")
+
+    assert "[not permitted]" in reply.text
+    assert len(lab.events(ActionRefused)) == 1
+    assert [(answer.text, answer.is_error) for answer in lab.events(ToolAnswered)] == [("Wrote made.txt.", False)]
+
+
+async def test_an_action_without_a_request_is_on_record(tmp_path: Path) -> None:
+    lab = AgentLab("scripted", tmp_path, "--unasked")
+    (lab.repo / "there.txt").write_text("text")
+
+    async with lab.session([lab.call("read_file", path="there.txt"), lab.write(), "Done."]) as session:
+        await session.ask("Write it.")
+
+    [began] = lab.events(ActionBegan)
+    assert (began.action.tool, began.allowed_by) == ("write_file", "nobody: the agent did not request permission")
+
+
+async def test_a_message_of_a_person_is_the_next_prompt_of_the_same_turn(lab: AgentLab) -> None:
+    async with lab.session([{"says": "First.", "pieces": 2, "pace": 0.6}, "Second."]) as session:
+        async with create_task_group() as group:
+
+            async def send_message() -> None:
+                await lab.wait_for(TextStreamed)
+                lab.timeline.append(MessageReceived(id="m", to="worker", text="Also this."), scope="")
+
+            group.start_soon(send_message)
+            reply = await session.ask("Begin.")
+
+    assert reply.text == "First.\n\nSecond."
+    assert len(lab.events(ModelReplied)) == 2
+
+
+async def test_junk_between_messages_changes_nothing(lab: AgentLab) -> None:
+    async with lab.session([{"says": "Clear.", "garbled": True, "stop": "because_of_the_moon"}]) as session:
+        reply = await session.ask("Speak.")
+
+    assert reply.text == "Clear."
+    assert lab.events(ModelReplied)[0].stop == "because_of_the_moon"
+
+
+async def test_usage_that_is_not_reported_is_estimated_and_marked(lab: AgentLab) -> None:
+    async with lab.session(["The answer."]) as session:
+        await session.ask("What?")
+
+    [replied] = lab.events(ModelReplied)
+    assert (replied.usage.estimated, replied.usage.unpriced, replied.usage.output_tokens) == (1, 1, 3)
+
+
+async def test_an_agent_that_dies_again_and_again_fails_the_turn_with_how_it_ended(lab: AgentLab) -> None:
+    async with lab.session([{"says": "I will now", "half": True}]) as session:
+        with pytest.raises(AgentFailed, match="scripted exited with code 3"):
+            await session.ask("Speak.")
+
+    assert len(lab.children) == 2
+    assert len(lab.events(CallCut)) == 2
+
+
+async def test_an_error_of_the_agent_is_reported_in_its_words(lab: AgentLab) -> None:
+    async with lab.session([{"fails": {"message": "no credit left"}}]) as session:
+        with pytest.raises(AgentFailed, match="scripted reports an error: no credit left"):
+            await session.ask("Speak.")
+
+
+async def test_silence_ends_the_turn(lab: AgentLab) -> None:
+    async with lab.session([{"silent": True}], turn_limits=TurnLimits(thinking=3)) as session:
+        with pytest.raises(AgentFailed, match="timed out after 3 s of silence"):
+            await session.ask("Speak.")
+
+
+async def test_an_exhausted_budget_stops_the_next_prompt(lab: AgentLab) -> None:
+    lab.budget = Budget(turns=1)
+
+    async with lab.session(["First.", "Second."]) as session:
+        await session.ask("One?")
+        with pytest.raises(AgentFailed, match="budget of 1 model calls has no room"):
+            await session.ask("Two?")
+
+
+async def test_a_limit_on_changed_files_stops_the_agent(lab: AgentLab) -> None:
+    lab.budget = Budget(files_changed=0)
+    lab.rules = Rules(allow=("Write",))
+
+    async with lab.session([lab.write(), "Done."]) as session:
+        with pytest.raises(AgentFailed, match="budget of 0 changed files would be exceeded"):
+            await session.ask("Write it.")
+
+    assert not (lab.repo / "made.txt").exists()
+
+
+async def test_an_agent_without_the_mode_in_which_it_asks_is_not_used(lab: AgentLab) -> None:
+    lab.program = replace(lab.program, mode="careful")
+
+    async with lab.session(["Hi."]) as session:
+        with pytest.raises(AgentFailed, match="not offer the mode careful, in which it asks; it offers: auto, ask"):
+            await session.ask("Speak.")
+
+
+async def test_an_agent_that_cannot_load_sessions_gets_the_conversation_as_text(tmp_path: Path) -> None:
+    lab = AgentLab("scripted", tmp_path, "--forgetful")
+    async with lab.session(["First."]) as session:
+        await session.ask("One?")
+
+    async with lab.session([]) as session:
+        await session.ask("One?")
+        reply = await session.ask("Two?")
+
+    assert reply.text == "ok: [your instructions]"
+    assert len(lab.events(AgentSessionOpened)) == 2
+
+
+async def test_a_reply_that_was_refused_is_not_in_the_conversation_any_more(lab: AgentLab) -> None:
+    async with lab.session(["Wrong.", "Right."]) as session:
+        await session.ask("One?")
+        await session.refuse_reply()
+        reply = await session.ask("Again?")
+
+    assert reply.text == "Wrong."  # the first step of the script, because the session is a new one
+    assert len(lab.events(AgentSessionOpened)) == 2
