@@ -13,7 +13,7 @@ ROOT = Path(__file__).parent.parent.parent
 PAGE = ROOT / "docs" / "security.md"
 
 ROWS = {
-    **{f"S{n}": 1 if n in (8, 11, 13, 15, 16) else 0 for n in range(1, 18)},
+    **{f"S{n}": 1 if n in (8, 11, 13, 15, 16) else 0 for n in range(1, 21)},
     **{f"F{n}": 1 if n in (7, 8, 9) else 0 for n in range(1, 11)},
     **{f"P{n}": 1 if n >= 7 else 0 for n in range(1, 11)},
     **{f"A{n}": 1 if n in (10, 11, 13, 14) else 0 for n in range(1, 15)},

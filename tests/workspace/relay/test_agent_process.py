@@ -10,6 +10,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 
 import anyio
 import pytest
@@ -71,6 +72,50 @@ async def test_an_agent_reads_the_folder_in_which_it_is_installed(lab: AgentLab)
     assert by_link.code != 0
     async with start_agent(lab.sandbox, [str(linked)], home=lab.agent_home, relay=lab.configure()) as agent:
         assert (await read_streams(agent))[1].startswith("cat: ")  # started through the link; it names the wrong folder
+
+
+async def test_an_agent_without_services_runs_without_a_network(lab: AgentLab) -> None:
+    done = await lab.bash(f"echo up; curl -s {COORDINATION_URL}; echo $?", coordination=None)
+
+    assert done.out == "up\n7\n"
+
+
+async def test_an_agent_that_only_reads_keeps_its_home(lab: AgentLab) -> None:
+    reading = AgentLab(lab.folder, replace(lab.sandbox, profile="read-only", nested=None))
+
+    done = await reading.bash("{ echo x >new.txt; } 2>/dev/null || echo refused; echo y >~/mine; cat ~/mine")
+
+    assert done.out == "refused\ny\n"
+
+
+@pytest.mark.parametrize(
+    "url", ["", "ftp://host", "http://", "http://host:x", "https://user:key@host", "https://host?x=1", "https://[::1"]
+)
+def test_an_invalid_address_of_a_model_is_a_mistake(url: str) -> None:
+    with pytest.raises(Mistake, match="is not the address of a model server"):
+        ModelEndpoint(url=url)
+
+
+PATHS = (
+    *("/../admin", "/v1/../../admin", "/%2e%2e/admin", "/%252e%252e/admin", "/a/..%2fadmin", "/.%5c../x"),
+    *("/x\\..\\y", "http://127.0.0.1/admin", "*", "/a%23/../b"),
+)
+
+
+async def test_only_paths_below_the_address_of_the_model_are_called(lab: AgentLab) -> None:
+    curl = f"curl -s --path-as-is -o /dev/null -w '%{{http_code}} ' {MODEL_URL}/ --request-target"
+    async with ModelServer() as server:
+        done = await lab.bash(f'for path in "$@"; do {curl} "$path"; done', *PATHS, model=ModelEndpoint(url=server.url))
+
+    assert done.out.split() == ["403"] * len(PATHS)
+
+
+async def test_an_agent_may_not_use_the_model_address_as_a_proxy(lab: AgentLab) -> None:
+    async with ModelServer() as server:
+        script = f"curl -s -p -x {MODEL_URL} http://127.0.0.1:1/; echo $?"
+        done = await lab.bash(script, model=ModelEndpoint(url=server.url))
+
+    assert done.out == "56\n"  # the tunnel was refused
 
 
 async def test_a_program_that_does_not_exist_is_a_mistake(lab: AgentLab) -> None:

@@ -282,4 +282,4 @@ def run_forwarder(pair: socket.socket, listeners: list[socket.socket]) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), [int(port) for port in sys.argv[2].split(",")], sys.argv[3:])
+    main(int(sys.argv[1]), [int(port) for port in sys.argv[2].split(",") if port], sys.argv[3:])

@@ -14,7 +14,6 @@ from urllib.parse import unquote
 from aiohttp import ClientSession
 from yarl import URL
 
-from ...values.errors import Mistake
 from .http_exchange import HttpExchange, RequestRefused, serve_requests
 from .http_forwarding import forward_request, open_client, select_headers
 from .sandbox_relay import ModelEndpoint
@@ -27,13 +26,8 @@ METHODS = frozenset(("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 
 @asynccontextmanager
 async def open_model_service(endpoint: ModelEndpoint) -> AsyncIterator[ServeStream]:
-    """Yield the service that sends an agent's calls to the model server. Raise Mistake if the address is invalid."""
-    try:
-        base = URL(endpoint.url, encoded=True)
-    except ValueError:
-        base = URL()
-    if base.scheme not in ("http", "https") or not base.host or base.query_string or base.user:
-        raise Mistake(f"{endpoint.url!r} is not the address of a model server; give one such as https://host/v1")
+    """Yield the service that sends an agent's calls to the model server."""
+    base = URL(endpoint.url, encoded=True)
     async with open_client() as client:
         answer = partial(_answer_call, endpoint=endpoint, base=base, client=client)
         yield partial(serve_requests, answer=answer)

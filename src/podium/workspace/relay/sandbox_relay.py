@@ -13,7 +13,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+from urllib.parse import urlsplit
 
+from ...values.errors import Mistake
 from . import _forwarder_program
 from .host_grant import LOCAL_NAMES, HostGrant
 
@@ -37,12 +39,22 @@ class ModelEndpoint:
     """The model server that an agent may call.
 
     `url` is the address to which the path of each call is added. Calls above its path are refused. `headers` are added
-    to every call and replace the agent's own; they are not shown in messages.
+    to every call and replace the agent's own; they are not shown in messages. Raise Mistake if the address is invalid.
     """
 
     url: str
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     proxy: str | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        try:
+            parts = urlsplit(self.url)
+            is_host = bool(parts.hostname) and "@" not in parts.netloc and parts.port != 0
+            is_valid = is_host and parts.scheme in ("http", "https") and not parts.query and not parts.fragment
+        except ValueError:
+            is_valid = False
+        if not is_valid:
+            raise Mistake(f"{self.url!r} is not the address of a model server; give one such as https://host/v1")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
