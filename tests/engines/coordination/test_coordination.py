@@ -167,7 +167,7 @@ async def test_a_call_with_no_token_or_another_agents_token_is_refused_and_on_re
         async with desk.session.open_turn(desk.turn), httpx2.AsyncClient() as http:
             statuses = []
             for headers in forged:
-                encoded = [(name.encode(), value.encode("latin-1")) for name, value in headers.items()]
+                encoded = {name.encode(): value.encode("latin-1") for name, value in headers.items()}
                 statuses.append((await http.post(desk.url, json=call, headers=encoded)).status_code)
             for _ in range(2 * MOST_REFUSALS):
                 await http.post(desk.url, json=call)

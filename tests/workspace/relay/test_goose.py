@@ -79,10 +79,7 @@ async def test_goose_reaches_the_model_through_the_relay(lab: AgentLab) -> None:
 
 async def test_goose_writes_in_its_checkout_and_nowhere_else(lab: AgentLab) -> None:
     script = "echo ours >inside.txt; echo theirs >/usr/outside.txt; curl -s https://example.com; env"
-    steps: list[dict[str, Any] | str] = [
-        {"calls": [{"name": "developer__shell", "arguments": {"command": script}}]},
-        "finished",
-    ]
+    steps: list[Any] = [{"calls": [{"name": "developer__shell", "arguments": {"command": script}}]}, "finished"]
     async with ModelServer({"m": steps}, api_key=KEY) as server:
         _, output = await run_goose(lab, server, "work")
 
