@@ -28,7 +28,13 @@ LAYERS = (
 )
 """From top to bottom. `podium` stands for the few modules outside folders: the composition root and the public API."""
 
-ALLOWED_PAIRS = {("tools", "workspace"), ("workspace", "store"), ("config", "workspace"), ("mcp_client", "config")}
+ALLOWED_PAIRS = {
+    ("tools", "workspace"),
+    ("workspace", "store"),
+    ("config", "workspace"),
+    ("mcp_client", "config"),
+    ("web", "protocols"),
+}
 """Folders of one layer in which the first may import the second, but never the other way round."""
 
 OUTSIDE_LAYERS = {"testing", "builtin"}

@@ -9,10 +9,13 @@ from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self
 
+from anyio import to_thread
+
 from ..values.event import Entry
 from ..views.notification import Notification, NotificationBuilder
 
 if TYPE_CHECKING:
+    from ..setup.settings import Settings
     from .notifier import Notifier
     from .run_handle import Run
 
@@ -116,3 +119,21 @@ class RunNotices:
         count = self._builder.count_waiting(now=time.time())
         self._shown_waiting = count if most is None else min(count, most)
         self._display.show_waiting(self._shown_waiting)
+
+
+async def follow_with_notices(settings: Settings, run: Run, tell: Callable[[str], None]) -> None:
+    """Wait until a run has ended, and send the notifications about it to commands and webhooks.
+
+    `tell` is called with problems in sending them.
+    """
+    from ..setup.settings import Settings  # imported here for start-up time: most commands send no notifications
+    from .notifier import open_notifier
+
+    begun = time.time()
+    current = await to_thread.run_sync(partial(Settings.load, store=settings.store, home=settings.home))
+    async with open_notifier(lambda: current.notify, home=settings.home, tell=tell) as notifier:
+        with RunNotices(NoDisplay(), notifier) as notices, run.entries() as entries:
+            async for entry in entries:
+                (notices.apply_past if entry.at < begun else notices.handle_run_entry)(entry)
+            await run.result()
+            notices.report_error(run)

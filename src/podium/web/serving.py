@@ -110,6 +110,7 @@ async def open_server(settings: Settings, options: ServeOptions) -> AsyncIterato
                 yield RunningServer(context=context, address=address, options=options, fingerprint=fingerprint)
             finally:
                 context.hub.close()
+                context.client_runs.close()
                 server.should_exit = True
 
 

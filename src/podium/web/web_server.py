@@ -17,7 +17,7 @@ from litestar.openapi.plugins import JsonRenderPlugin
 from .. import __version__
 from ..values.errors import PodiumError
 from .api.metrics import read_metrics
-from .api.problem import PROBLEM_TYPE, encode_problem, find_status
+from .api.problem import encode_problem, find_status
 from .api.request_guard import AsgiApp, RequestGuard
 from .api.routes import (
     catalogue,
@@ -27,6 +27,7 @@ from .api.routes import (
     groups,
     inbox,
     notifications,
+    openai_endpoint,
     review,
     runs,
     sign_in,
@@ -51,6 +52,7 @@ ROUTES = (
     *groups.ROUTES,
     *notifications.ROUTES,
     *commands.ROUTES,
+    *openai_endpoint.ROUTES,
 )
 
 
@@ -92,26 +94,32 @@ def build_app(
     return RequestGuard(app, context.tokens, hosts, public_names=public_names, is_tls=is_tls)  # type: ignore[arg-type]
 
 
-def handle_podium_error(_: Request[Any, Any, Any], error: PodiumError) -> Response[bytes]:
+def handle_podium_error(request: Request[Any, Any, Any], error: PodiumError) -> Response[bytes]:
     """Return a Podium error with the message that the command line prints."""
-    status = find_status(error)
-    return Response(encode_problem(status, str(error)), status_code=status, media_type=PROBLEM_TYPE)
+    status = find_status(error, path=request.url.path)
+    return _build_response(request, status, str(error))
 
 
-def handle_http_error(_: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
+def handle_http_error(request: Request[Any, Any, Any], error: HTTPException) -> Response[bytes]:
     """Return an error of the request itself, such as a field that is missing."""
     extra = {"errors": error.extra} if error.extra else {}
-    body = encode_problem(error.status_code, error.detail, **extra)
-    return Response(body, status_code=error.status_code, media_type=PROBLEM_TYPE, headers=error.headers)
+    return _build_response(request, error.status_code, error.detail, headers=error.headers, **extra)
 
 
-def handle_deep_body(_: Request[Any, Any, Any], __: RecursionError) -> Response[bytes]:
+def handle_deep_body(request: Request[Any, Any, Any], _: RecursionError) -> Response[bytes]:
     """Return an error for JSON that is nested more deeply than the decoder allows."""
-    return Response(encode_problem(400, "the JSON is nested too deeply"), status_code=400, media_type=PROBLEM_TYPE)
+    return _build_response(request, 400, "the JSON is nested too deeply")
 
 
 def handle_internal_error(request: Request[Any, Any, Any], error: Exception) -> Response[bytes]:
     """Return an unexpected error in one sentence, and write the traceback to the log."""
     sys.stderr.write(f"podium serve: {request.method} {request.url.path}\n{''.join(traceback.format_exception(error))}")
-    body = encode_problem(500, f"internal error in Podium: {type(error).__name__}; podium serve printed the details")
-    return Response(body, status_code=500, media_type=PROBLEM_TYPE)
+    why = f"internal error in Podium: {type(error).__name__}; podium serve printed the details"
+    return _build_response(request, 500, why)
+
+
+def _build_response(
+    request: Request[Any, Any, Any], status: int, detail: str, *, headers: dict[str, str] | None = None, **more: object
+) -> Response[bytes]:
+    error = encode_problem(status, detail, path=request.url.path, **more)
+    return Response(error.body, status_code=status, media_type=error.media_type, headers=headers)

@@ -31,6 +31,7 @@ from ...values.event import (
     TurnStarted,
 )
 from ...values.operation_path import parse_agent_name
+from ...views.answer_text import is_answer_operation
 from ..terminal.entry_lines import EntryLines
 from .console import ChatConsole
 from .reply_printer import LineReplyPrinter, MarkdownReplyPrinter, ReplyPrinter
@@ -115,16 +116,7 @@ class TranscriptPrinter:
             self._reply.add_text(text)
 
     def _is_answering(self, operation: str) -> bool:
-        """Return whether the text of this operation is the answer.
-
-        This is true if the agent has no team, router or handoff, and is the first agent or received the request only
-        through routers.
-        """
-        first, *below = operation.split("/")
-        agent = self._agents.get(parse_agent_name(operation))
-        if first != self._root or agent is None or not all(place.startswith("route:") for place in below):
-            return False
-        return agent.team is None and agent.router is None and agent.handoff is None
+        return is_answer_operation(operation, self._root, self._agents)
 
     def _is_shown(self, entry: Entry) -> bool:
         match entry.event:

@@ -1,12 +1,18 @@
-"""Errors as `application/problem+json`, with the sentence that the command line prints."""
+"""Errors as `application/problem+json`, with the sentence that the command line prints.
+
+Errors of the OpenAI endpoint have that API's form, with the same sentence.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from http import HTTPStatus
+from typing import NamedTuple
 
 import msgspec
 
+from ...protocols.client_runs import TooManyRuns
+from ...protocols.openai_chat import UnknownModel, error_fields
 from ...values.errors import (
     AlreadyAnswered,
     JournalMismatch,
@@ -23,10 +29,13 @@ from ...values.errors import (
 )
 
 PROBLEM_TYPE = "application/problem+json"
+OPENAI_PATH = "/v1/"
 
 # The first match wins.
 _STATUS_BY_ERROR: tuple[tuple[type[BaseException], HTTPStatus], ...] = (
     (NoSuchRun, HTTPStatus.NOT_FOUND),
+    (UnknownModel, HTTPStatus.NOT_FOUND),
+    (TooManyRuns, HTTPStatus.TOO_MANY_REQUESTS),
     (RunOver, HTTPStatus.CONFLICT),
     (RunIsPaused, HTTPStatus.CONFLICT),
     (Mistake, HTTPStatus.UNPROCESSABLE_ENTITY),
@@ -41,24 +50,34 @@ _STATUS_BY_ERROR: tuple[tuple[type[BaseException], HTTPStatus], ...] = (
 )
 
 
-def find_status(error: BaseException) -> HTTPStatus:
-    """Return the HTTP status for an error."""
-    return next(
+def find_status(error: BaseException, *, path: str = "") -> HTTPStatus:
+    """Return the HTTP status for an error in a request for `path`."""
+    status = next(
         (status for kind, status in _STATUS_BY_ERROR if isinstance(error, kind)), HTTPStatus.INTERNAL_SERVER_ERROR
     )
+    is_invalid = status == HTTPStatus.UNPROCESSABLE_ENTITY and path.startswith(OPENAI_PATH)
+    return HTTPStatus.BAD_REQUEST if is_invalid else status
 
 
-def encode_problem(status: int, detail: str, **more: object) -> bytes:
-    """Return the body of an error response."""
-    return msgspec.json.encode(
-        {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail, **more}
-    )
+class ErrorBody(NamedTuple):
+    """The body of an error response, and its media type."""
+
+    body: bytes
+    media_type: str
 
 
-def problem_headers(body: bytes) -> Iterable[tuple[bytes, bytes]]:
+def encode_problem(status: int, detail: str, *, path: str, **more: object) -> ErrorBody:
+    """Return the body of an error response to a request for `path`."""
+    if path.startswith(OPENAI_PATH):
+        return ErrorBody(msgspec.json.encode(error_fields(status, detail)), "application/json")
+    fields = {"type": "about:blank", "title": HTTPStatus(status).phrase, "status": status, "detail": detail, **more}
+    return ErrorBody(msgspec.json.encode(fields), PROBLEM_TYPE)
+
+
+def error_headers(error: ErrorBody) -> Iterable[tuple[bytes, bytes]]:
     """Return the headers of an error response."""
     return (
-        (b"content-type", PROBLEM_TYPE.encode()),
-        (b"content-length", str(len(body)).encode()),
+        (b"content-type", error.media_type.encode()),
+        (b"content-length", str(len(error.body)).encode()),
         (b"cache-control", b"no-store"),
     )

@@ -12,7 +12,7 @@ from http import HTTPStatus
 from typing import Any
 
 from .access_tokens import TokenFile
-from .problem import encode_problem, problem_headers
+from .problem import OPENAI_PATH, encode_problem, error_headers
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -68,12 +68,12 @@ class RequestGuard:
             return
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         if (refusal := self._find_refusal(scope, headers)) is not None:
-            await _send_problem(send, *refusal)
+            await _send_problem(send, scope, *refusal)
             return
         if _needs_token(scope["path"]):
             token = self._tokens.find_token(_bearer_of(headers))
             if token is None:
-                await _send_problem(send, HTTPStatus.UNAUTHORIZED, NO_TOKEN)
+                await _send_problem(send, scope, HTTPStatus.UNAUTHORIZED, NO_TOKEN)
                 return
             scope.setdefault("state", {})["token"] = token
         await self._app(scope, _limit_body(receive), _add_headers(send))
@@ -101,7 +101,7 @@ class RequestGuard:
 
 
 def _needs_token(path: str) -> bool:
-    return path == "/metrics" or (path.startswith("/api/") and path not in OPEN_PATHS)
+    return path == "/metrics" or (path.startswith(("/api/", OPENAI_PATH)) and path not in OPEN_PATHS)
 
 
 def _bearer_of(headers: dict[str, str]) -> str:
@@ -134,10 +134,10 @@ def _add_headers(send: Send) -> Send:
     return send_with_headers
 
 
-async def _send_problem(send: Send, status: HTTPStatus, detail: str) -> None:
-    body = encode_problem(status, detail)
-    headers = [*problem_headers(body), *SECURITY_HEADERS]
+async def _send_problem(send: Send, scope: Scope, status: HTTPStatus, detail: str) -> None:
+    error = encode_problem(status, detail, path=scope["path"])
+    headers = [*error_headers(error), *SECURITY_HEADERS]
     if status == HTTPStatus.UNAUTHORIZED:
         headers.append((b"www-authenticate", b"Bearer"))
     await send({"type": "http.response.start", "status": int(status), "headers": headers})
-    await send({"type": "http.response.body", "body": body, "more_body": False})
+    await send({"type": "http.response.body", "body": error.body, "more_body": False})

@@ -7,18 +7,14 @@ terminal has no such process, so the server takes it over. If the server exits, 
 from __future__ import annotations
 
 import sys
-import time
-from functools import partial
 from pathlib import Path
 
 from anyio import Event, to_thread
 from anyio.abc import TaskGroup
 
 from ...app import App
-from ...runs.notifier import open_notifier
-from ...runs.run_handle import Run
 from ...runs.run_lookup import find_main_folder
-from ...runs.run_notices import NoDisplay, RunNotices
+from ...runs.run_notices import follow_with_notices
 from ...setup.settings import Settings
 from ...store.reader import StoreReader
 from ...values.errors import PodiumError, find_first_error
@@ -45,30 +41,15 @@ class ServedRuns:
         try:
             async with App(settings) as app, app.resume(run, is_attended=True) as resumed:
                 taking.is_done.set()
-                await self._follow(settings, resumed)
+                await follow_with_notices(settings, resumed, report_trouble)
         except (PodiumError, ExceptionGroup) as error:
             why = find_first_error(error)
             if not taking.is_done.is_set():
                 taking.error = why if isinstance(why, PodiumError) else PodiumError(f"cannot resume run {run}: {why!r}")
             else:
-                sys.stderr.write(f"podium serve: run {run}: {why}\n")
+                report_trouble(f"run {run}: {why}")
         finally:
             taking.is_done.set()
-
-    async def _follow(self, settings: Settings, run: Run) -> None:
-        """Wait until a run has ended, and send the notifications about it to commands and webhooks."""
-
-        def tell(text: str) -> None:
-            sys.stderr.write(f"podium serve: {text}\n")
-
-        begun = time.time()
-        current = await to_thread.run_sync(partial(Settings.load, store=settings.store, home=settings.home))
-        async with open_notifier(lambda: current.notify, home=settings.home, tell=tell) as notifier:
-            with RunNotices(NoDisplay(), notifier) as notices, run.entries() as entries:
-                async for entry in entries:
-                    (notices.apply_past if entry.at < begun else notices.handle_run_entry)(entry)
-                await run.result()
-                notices.report_error(run)
 
 
 class _TakeOver:
@@ -77,6 +58,11 @@ class _TakeOver:
     def __init__(self) -> None:
         self.is_done = Event()
         self.error: PodiumError | None = None
+
+
+def report_trouble(text: str) -> None:
+    """Write what went wrong in the background to the server's log."""
+    sys.stderr.write(f"podium serve: {text}\n")
 
 
 def load_run_settings(settings: Settings, run: str) -> Settings:

@@ -13,6 +13,7 @@ from anyio import CancelScope, create_task_group, sleep, to_thread
 from anyio.abc import TaskGroup
 
 from ...app import App
+from ...protocols.client_runs import ClientRuns
 from ...runs.cost_overview import CostHistoryReader
 from ...runs.overview import OverviewReader
 from ...runs.run_launcher import RunLauncher
@@ -30,7 +31,7 @@ from .access_tokens import LoginCodes, TokenFile
 from .diff_syntax import DiffSyntax
 from .entry_hub import EntryHub
 from .served_commands import ServedCommands
-from .served_runs import ServedRuns
+from .served_runs import ServedRuns, report_trouble
 
 RETRY_SECONDS = 1.0
 """How long to wait before the store is read again after an error."""
@@ -38,7 +39,7 @@ RETRY_SECONDS = 1.0
 
 @dataclass(kw_only=True)
 class ServerContext:
-    """The parts of a running server. `launcher`, `served_runs` and `served_commands` exist while it runs."""
+    """The parts of a running server. Those without a value exist while it runs."""
 
     settings: Settings
     tokens: TokenFile
@@ -56,6 +57,7 @@ class ServerContext:
         self.launcher: RunLauncher
         self.served_runs: ServedRuns
         self.served_commands: ServedCommands
+        self.client_runs: ClientRuns
 
     @property
     def store(self) -> StoreAddress:
@@ -83,6 +85,7 @@ class ServerContext:
             self.launcher = app.launcher
             self.served_runs = ServedRuns(self.settings, tasks)
             self.served_commands = ServedCommands(self.settings, self.repo, tasks)
+            self.client_runs = ClientRuns(tasks, tell=report_trouble)
             tasks.start_soon(self._follow_store)
             try:
                 yield

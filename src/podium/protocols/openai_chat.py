@@ -1,0 +1,216 @@
+"""Read requests and write replies of the OpenAI chat completions API, in which the model is an agent or a team.
+
+Clients of this API keep the conversation and send all of it with every request. The last message is the request to the
+agent, and the messages before it are quoted in it. An agent has its own model, tools and limits, so parameters such as
+`temperature` have no effect; parameters that would change the meaning of the reply are refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from ..roster.discovery import Roster
+from ..values.agent import Agent
+from ..values.errors import BadAgent, Mistake
+from ..values.request import quote_lines, replace_surrogates
+from ..values.result import Result
+from ..values.usage import Usage
+
+OWNER = "podium"
+RUN_PREFIX = "chatcmpl-"
+"""Comes before the run's id in the id of a completion."""
+DONE = b"data: [DONE]\n\n"
+HEARTBEAT = b": waiting\n\n"
+
+
+class UnknownModel(Mistake):
+    """No agent has the name of the requested model."""
+
+
+class ContentPart(Struct):
+    """A part of a message's content."""
+
+    type: str
+    text: str = ""
+
+
+class ChatMessage(Struct):
+    """A message of the conversation."""
+
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[ContentPart] | None = None
+
+    @property
+    def text(self) -> str:
+        """The text of the message. Raise Mistake if it contains something else."""
+        if isinstance(self.content, str):
+            return self.content
+        parts = self.content or []
+        if other := [part.type for part in parts if part.type not in ("text", "input_text", "refusal")]:
+            raise Mistake(f"the message has a part of type {other[0]!r}; only text is supported")
+        return "\n".join(part.text for part in parts)
+
+
+class StreamOptions(Struct):
+    """The options of a stream."""
+
+    include_usage: bool = False
+
+
+class ResponseFormat(Struct):
+    """The format of the reply."""
+
+    type: str = "text"
+
+
+class ChatRequest(Struct):
+    """A chat completion request. Other parameters of the API have no effect."""
+
+    model: str
+    messages: list[ChatMessage]
+    stream: bool | None = False
+    stream_options: StreamOptions | None = None
+    n: int | None = 1
+    tools: list[Any] | None = None
+    functions: list[Any] | None = None
+    response_format: ResponseFormat | None = None
+
+    @property
+    def includes_usage(self) -> bool:
+        """Whether the stream ends with the usage."""
+        return self.stream_options is not None and self.stream_options.include_usage
+
+
+def parse_chat_request(body: bytes) -> ChatRequest:
+    """Return the request in a body. Raise Mistake if it is invalid or needs something that agents do not offer."""
+    try:
+        request = msgspec.json.decode(body, type=ChatRequest)
+    except msgspec.ValidationError as error:
+        raise Mistake(f"the request is invalid: {error}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Mistake(f"the body is not valid JSON: {error}") from error
+    except RecursionError:
+        raise Mistake("the JSON is nested too deeply") from None
+    if request.n not in (None, 1):
+        raise Mistake(f"n is {request.n}; an agent gives one answer, so n must be 1")
+    if request.tools or request.functions:
+        raise Mistake("the request has tools; an agent uses the tools of its own file, so send none")
+    if request.response_format is not None and request.response_format.type != "text":
+        raise Mistake(f"response_format {request.response_format.type!r} is not supported; only text is")
+    return request
+
+
+def build_request_text(messages: Sequence[ChatMessage]) -> str:
+    """Return the request to the agent: the last message, after the quoted messages before it.
+
+    Raise Mistake if the last message is not a user's or has no text.
+    """
+    if not messages or messages[-1].role != "user":
+        raise Mistake("the last message must have the role user")
+    last = replace_surrogates(messages[-1].text)
+    if not last.strip():
+        raise Mistake("the last message is empty; send a request to the agent")
+    earlier = [(one.role, replace_surrogates(one.text)) for one in messages[:-1]]
+    instructions = [text for role, text in earlier if role in ("system", "developer") and text.strip()]
+    turns = [(role, text) for role, text in earlier if role not in ("system", "developer") and text.strip()]
+    blocks = [f"Instructions for this conversation:{quote_lines(text)}" for text in instructions]
+    if turns:
+        blocks.append("The conversation so far:")
+        blocks += [f"{role}:{quote_lines(text)}" for role, text in turns]
+    return "\n\n".join([*blocks, "The request:", last]) if blocks else last
+
+
+def find_model(roster: Roster, name: str) -> Agent:
+    """Return the agent with the name of a model. Raise UnknownModel if there is none."""
+    try:
+        return roster.get(name)
+    except BadAgent as error:
+        raise UnknownModel(f"model {name[:100]!r} not found: {error}") from error
+
+
+def model_fields(agent: Agent) -> dict[str, Any]:
+    """Return an agent as a model."""
+    return {
+        "id": agent.name,
+        "object": "model",
+        "created": 0,
+        "owned_by": OWNER,
+        "description": agent.description,
+        "is_team": agent.team is not None,
+    }
+
+
+def models_list_fields(roster: Roster) -> dict[str, Any]:
+    """Return all agents that can be used as models."""
+    return {"object": "list", "data": [model_fields(agent) for agent in roster.agents.values()]}
+
+
+class CompletionWriter:
+    """Writes the reply to one request, whole or as a stream of chunks."""
+
+    def __init__(self, run: str, model: str, *, created: int) -> None:
+        self._fields = {"id": f"{RUN_PREFIX}{run}", "created": created, "model": model}
+
+    def completion_fields(self, result: Result) -> dict[str, Any]:
+        """Return the whole reply."""
+        message = {"role": "assistant", "content": result.text, "refusal": None}
+        choice = {"index": 0, "message": message, "logprobs": None, "finish_reason": "stop"}
+        return {
+            **self._fields,
+            "object": "chat.completion",
+            "choices": [choice],
+            "usage": usage_fields(result.usage),
+        }
+
+    def encode_opening(self) -> bytes:
+        """Return the first event of a stream."""
+        return self._encode_choice({"role": "assistant", "content": ""})
+
+    def encode_text(self, text: str) -> bytes:
+        """Return the event for a piece of the answer."""
+        return self._encode_choice({"content": text})
+
+    def encode_ending(self, result: Result, *, has_usage: bool) -> bytes:
+        """Return the last events of a stream."""
+        usage = self._encode([], usage=usage_fields(result.usage)) if has_usage else b""
+        return self._encode_choice({}, finish_reason="stop") + usage + DONE
+
+    def _encode_choice(self, delta: dict[str, Any], *, finish_reason: str | None = None) -> bytes:
+        return self._encode([{"index": 0, "delta": delta, "logprobs": None, "finish_reason": finish_reason}])
+
+    def _encode(self, choices: list[dict[str, Any]], **more: Any) -> bytes:
+        return encode_data({**self._fields, "object": "chat.completion.chunk", "choices": choices, **more})
+
+
+def usage_fields(usage: Usage) -> dict[str, Any]:
+    """Return the tokens of a run. Rehearsed calls are not counted."""
+    return {
+        "prompt_tokens": usage.input_tokens,
+        "completion_tokens": usage.output_tokens,
+        "total_tokens": usage.tokens,
+        "prompt_tokens_details": {"cached_tokens": usage.cached_tokens},
+    }
+
+
+def error_fields(status: int, message: str) -> dict[str, Any]:
+    """Return an error in the API's form."""
+    kinds = {
+        401: ("authentication_error", "invalid_api_key"),
+        403: ("permission_error", "insufficient_scope"),
+        404: ("invalid_request_error", "model_not_found"),
+        409: ("conflict_error", "run_did_not_end"),
+        429: ("rate_limit_error", "too_many_runs"),
+        502: ("server_error", "agent_failed"),
+        503: ("server_error", "interrupted"),
+    }
+    kind, code = kinds.get(status, ("server_error" if status >= 500 else "invalid_request_error", None))
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+def encode_data(fields: dict[str, Any]) -> bytes:
+    """Return one server-sent event."""
+    return b"data: %s\n\n" % msgspec.json.encode(fields)
