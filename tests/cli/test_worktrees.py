@@ -73,7 +73,7 @@ def test_the_list_shows_the_status_of_each_worktree(
 
     assert narrow[0].split() == ["BRANCH", "STATE", "AHEAD", "LINES", "OPEN", "FOLDER"]
     assert narrow[1].endswith(str(checkout.path))
-    assert lines[0].split() == ["BRANCH", "STATE", "AHEAD", "BEHIND", "LINES", "OPEN", "SIZE", "MADE", "FOLDER"]
+    assert lines[0].split() == ["BRANCH", "STATE", "AHEAD", "BEHIND", "LINES", "OPEN", "SLOT", "SIZE", "MADE", "FOLDER"]
     assert lines[1].split()[:7] == ["feat/a", "ready", "1", "0", "+2", "-1", "1"]
     assert lines[1].endswith(str(checkout.path))
     assert lines[2].split()[:3] == ["mine", "not", "managed"]

@@ -26,6 +26,7 @@ from ..workers.worker_process import (
     exit_with_parent,
     run_worker,
 )
+from ..workspace.worktrees.worktree_slots import find_slot
 
 
 @asynccontextmanager
@@ -45,6 +46,10 @@ async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str],
             await _record_machine(app, driver, worker_task, config.base)
         else:
             driver.record_checkout(config.base)
+        slot = find_slot(settings.home, Path(driver.context.directory), Path(config.root))
+        if slot is not None:
+            # Commands inherit the environment of this process, which works on this run only.
+            os.environ.update(slot.variables)
         driver.timeline.on_waiting = on_waiting
         async with drive_run(driver) as resumed:
             yield resumed

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -26,13 +26,15 @@ async def choose_sandbox(
     is_read_only: bool = False,
     readable: Sequence[Path] = (),
     hosts: Sequence[str] = (),
+    environ: Mapping[str, str] | None = None,
     report: Callable[[str], object] = lambda text: None,
 ) -> CommandSandbox:
     """Return the sandbox for commands in a checkout.
 
     If a sandbox is wanted but not available on Linux, all commands are refused. `readable` are paths outside the
-    checkout that commands can read, and `hosts` are the hosts that they can reach. `report` receives notes about a
-    command for the user. Notes about files are also added to the command's output.
+    checkout that commands can read, and `hosts` are the hosts that they can reach. `environ` replaces the environment
+    of this process. `report` receives notes about a command for the user. Notes about files are also added to the
+    command's output.
     """
     if not is_wanted or sys.platform != "linux":
         return CommandSandbox(name="none", notice=NO_SANDBOX_NOTICE)
@@ -44,6 +46,7 @@ async def choose_sandbox(
             profile="read-only" if is_read_only else "workspace",
             readable=readable,
             hosts=[HostGrant.parse(host) for host in hosts],
+            environ=environ,
             report=report,
         )
     except Mistake as error:

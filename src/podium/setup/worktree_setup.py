@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+
+from anyio import to_thread
 
 from ..core.gate import InvalidCall
 from ..tools.shell import CommandOutput, run_command_line
@@ -11,6 +14,7 @@ from ..values.errors import Mistake
 from ..values.plain_text import escape_unprintable, truncate_text
 from ..values.store_address import StoreAddress
 from ..workspace.git.repository import Checkout
+from ..workspace.worktrees.worktree_slots import lease_slot
 from .sandbox_choice import choose_sandbox
 
 LONGEST = 600.0
@@ -30,16 +34,18 @@ def make_worktree_hook(
 ) -> WorktreeHook | None:
     """Return a hook that runs a command in a worktree, or None if there is no command.
 
-    The hook raises Mistake if the command fails.
+    The command gets the worktree's slot in its environment. The hook raises Mistake if the command fails.
     """
     if not argv:
         return None
 
     async def run_hook(checkout: Checkout) -> None:
-        sandbox = await choose_sandbox(checkout.path, home, store, is_wanted=is_sandboxed, hosts=hosts)
+        slot = await to_thread.run_sync(lease_slot, home, checkout.path, checkout.common_dir.parent)
+        environ = {**os.environ, **slot.variables}
+        sandbox = await choose_sandbox(checkout.path, home, store, is_wanted=is_sandboxed, hosts=hosts, environ=environ)
         output = CommandOutput(start=0, end=TAIL)
         try:
-            ended = await run_command_line(list(argv), checkout.path, LONGEST, output, sandbox.wrap)
+            ended = await run_command_line(list(argv), checkout.path, LONGEST, output, sandbox.wrap, environ=environ)
         except InvalidCall as error:
             raise Mistake(f"cannot run the {what} command in {checkout.path}: {error}") from error
         finally:

@@ -34,10 +34,12 @@ PASSED_ON = frozenset(
     (
         *("PATH", "HOME", "LANG", "LANGUAGE", "TERM", "TMPDIR", "TZ", "USER", "LOGNAME", "SHELL"),
         *("VIRTUAL_ENV", "CONDA_PREFIX", "JAVA_HOME", "GOPATH", "GOROOT", "CARGO_HOME", "RUSTUP_HOME", "NVM_DIR"),
-        *("SSL_CERT_FILE", "SSL_CERT_DIR"),
+        *("SSL_CERT_FILE", "SSL_CERT_DIR", "PODIUM_SLOT", "PODIUM_DATABASE"),
     )
 )
-"""The environment variables that commands inherit, besides LC_*. None of them contains a secret."""
+"""The environment variables that commands inherit. None of them contains a secret."""
+PASSED_ON_PREFIXES = ("LC_", "PODIUM_PORT_")
+"""The beginnings of the names of further variables that commands inherit."""
 
 Wrap = Callable[[list[str]], list[str]]
 """Wraps a command line in a sandbox."""
@@ -121,7 +123,7 @@ class OutputBuffer:
 def build_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment for a command: a few inherited variables, and settings that prevent prompts."""
     given = os.environ if environ is None else environ
-    kept = {name: value for name, value in given.items() if name in PASSED_ON or name.startswith("LC_")}
+    kept = {name: value for name, value in given.items() if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES)}
     # With a relative entry, programs in the checkout could shadow trusted programs.
     kept["PATH"] = os.pathsep.join(one for one in kept.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(one))  # noqa: PTH117 - plain text
     return kept | {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}

@@ -120,16 +120,23 @@ class Bash:
 
 
 async def run_command_line(
-    argv: list[str], directory: Path, timeout: float, output: CommandOutput, wrap: Wrap | None
+    argv: list[str],
+    directory: Path,
+    timeout: float,
+    output: CommandOutput,
+    wrap: Wrap | None,
+    *,
+    environ: Mapping[str, str] | None = None,
 ) -> ProcessExit:
     """Run a command line, in the sandbox if there is one. Raise InvalidCall if the command cannot be started.
 
-    The sandbox's notes about the command are added to its output.
+    The sandbox's notes about the command are added to its output. `environ` replaces the environment that commands
+    inherit from this process; a sandbox has its own.
     """
     wrapped = wrap(argv) if wrap else argv
     try:
         ended = await run_process(
-            wrapped, env=build_environment(), directory=directory, timeout=timeout, take=output.append_chunk
+            wrapped, env=build_environment(environ), directory=directory, timeout=timeout, take=output.append_chunk
         )
     except OSError as error:
         raise InvalidCall(f"{argv[0]} cannot be started: {error}.") from error

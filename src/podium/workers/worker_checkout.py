@@ -6,6 +6,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
+from anyio import to_thread
+
 from ..runs.run_launcher import RunLauncher
 from ..setup.settings import Settings
 from ..setup.worktree_setup import make_worktree_hook
@@ -20,18 +22,27 @@ from ..workspace.git.snapshot import resolve_commit, write_commit
 from ..workspace.merging.trial_merge import ConflictingMerge, MergeSide, try_merge
 from ..workspace.worktrees.disk_quota import measure_worktrees
 from ..workspace.worktrees.worktree import Worktrees, checkout_from_record
+from ..workspace.worktrees.worktree_slots import lease_slot
 from .work_takeover import fetch_code, restore_checkout
 
 
 async def ensure_worker_checkout(
     launcher: RunLauncher, environ: Mapping[str, str], run: str, worker_task: WorkerTask
 ) -> Checkout | None:
-    """Return a worker's checkout, and create the checkout if necessary. Return None if the task needs no checkout.
+    """Return a worker's checkout, with its slot, and create both if necessary. Return None if the task needs none.
 
     `worker_task` contains the paths on this machine. Raise Mistake if the checkout cannot be created.
     """
     if not worker_task.has_checkout:
         return None
+    checkout = await _ensure_checkout(launcher, environ, run, worker_task)
+    await to_thread.run_sync(lease_slot, launcher.settings.home, checkout.path, Path(worker_task.root))
+    return checkout
+
+
+async def _ensure_checkout(
+    launcher: RunLauncher, environ: Mapping[str, str], run: str, worker_task: WorkerTask
+) -> Checkout:
     travelled = None if worker_task.origin is None else await fetch_code(launcher, run, worker_task)
     repository = Repository.at(Path(worker_task.root))
     ledger = Ledger(launcher.settings.store)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import shutil
 import time
+from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import anyio
 import click
@@ -14,6 +16,7 @@ from ...runs.fork_checkout import FORK_BRANCHES
 from ...runs.pushed_work import RefCleanup, remove_finished_refs
 from ...runs.worker_lookup import RepoContext, open_worktrees
 from ...runs.worktree_listing import list_unfinished_runs, worktree_fields
+from ...system.locations import find_home_folder
 from ...values.byte_size import format_size
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
@@ -23,12 +26,13 @@ from ...workspace.git.snapshot import resolve_commit
 from ...workspace.worktrees.cleanup import CleanupResult, WorktreeSummary, clean_up_worktrees, list_worktrees
 from ...workspace.worktrees.disk_quota import WorktreeDiskUsage, read_disk_usage
 from ...workspace.worktrees.worktree import Worktrees
+from ...workspace.worktrees.worktree_slots import Slot, list_slots
 from ..terminal.command_options import json_option, repo_option
 from ..terminal.text import align_columns, as_json, drop_columns, escape_for_terminal, format_age, print_to_stderr
 
 NO_WORKTREES = "no worktrees other than the repository itself"
 QUOTA_REACHED = "no new worktrees are created; free space with podium worktrees cleanup, or raise the quota"
-OPTIONAL_COLUMNS = ("MADE", "SIZE", "BEHIND")
+OPTIONAL_COLUMNS = ("MADE", "SIZE", "SLOT", "BEHIND")
 """Columns that are dropped on a narrow terminal, in this order."""
 
 force_option = click.option(
@@ -51,14 +55,16 @@ def worktrees_command(ctx: click.Context, repo: Path | None, is_json: bool) -> N
             )
         return
     summaries, disk_usage = anyio.run(_load_worktrees, worktrees)
+    slots = list_slots(find_home_folder())
     if is_json:
         total = {"taken": disk_usage.total_size, "quota": disk_usage.quota, "reached": disk_usage.is_reached}
-        click.echo(as_json({"schema": SCHEMA, "worktrees": [worktree_fields(one) for one in summaries], **total}))
+        listed = [worktree_fields(one) | slot_fields(one, slots) for one in summaries]
+        click.echo(as_json({"schema": SCHEMA, "worktrees": listed, **total}))
         return
     if summaries:
         click.echo(
             escape_for_terminal(
-                format_worktrees_table(summaries, now=time.time(), most=shutil.get_terminal_size().columns)
+                format_worktrees_table(summaries, slots, now=time.time(), most=shutil.get_terminal_size().columns)
             )
         )
     else:
@@ -142,9 +148,15 @@ async def delete_merged_branch(repository: Repository, branch: str) -> str:
     return f"deleted the branch {branch} (was {tip[:12]})"
 
 
-def format_worktrees_table(summaries: list[WorktreeSummary], *, now: float, most: int) -> str:
+def slot_fields(one: WorktreeSummary, slots: Mapping[str, int]) -> dict[str, Any]:
+    """Return the slot of a worktree and its ports, for the JSON list."""
+    number = slots.get(str(one.path))
+    return {} if number is None else {"slot": number, "ports": Slot(number, "").ports}
+
+
+def format_worktrees_table(summaries: list[WorktreeSummary], slots: Mapping[str, int], *, now: float, most: int) -> str:
     """Return a table of worktrees. On a narrow terminal, columns are dropped; the folder is never truncated."""
-    rows = [["BRANCH", "STATE", "AHEAD", "BEHIND", "LINES", "OPEN", "SIZE", "MADE", "FOLDER"]]
+    rows = [["BRANCH", "STATE", "AHEAD", "BEHIND", "LINES", "OPEN", "SLOT", "SIZE", "MADE", "FOLDER"]]
     for one in summaries:
         status = one.status
         rows.append(
@@ -155,6 +167,7 @@ def format_worktrees_table(summaries: list[WorktreeSummary], *, now: float, most
                 str(status.behind) if status else "-",
                 f"+{status.added} -{status.removed}" if status else "-",
                 str(status.modified + status.untracked) if status else "-",
+                str(slots.get(str(one.path), "-")),
                 format_size(one.size) if one.is_ours else "-",
                 format_age(now - one.created) if one.is_ours else "-",
                 str(one.path),

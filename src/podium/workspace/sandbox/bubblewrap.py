@@ -122,12 +122,13 @@ class Sandbox:
         shown: Sequence[str] = (),
         hosts: Sequence[HostGrant] = (),
         limits: SandboxLimits | None = None,
+        environ: Mapping[str, str] | None = None,
         report: Callable[[str], object] = lambda text: None,
     ) -> Sandbox:
         """Return the sandbox for a checkout. Raise Mistake if no sandbox is available or its self-test fails.
 
         `readable` are folders outside the checkout that commands can read. `shown` are files in the checkout that
-        commands can read even if their names suggest secrets.
+        commands can read even if their names suggest secrets. `environ` replaces the environment of this process.
         """
         checkout = _resolve_checkout(checkout, profile)
         program = find_bubblewrap(outside=checkout)
@@ -150,6 +151,7 @@ class Sandbox:
             submodules=survey.submodules,
             hosts=tuple(hosts),
             limits=limits or SandboxLimits(),
+            environ=build_environment(environ),
             can_disable_users=await can_disable_users(program),
             nested=nested if profile == "workspace" else None,
             report=report,

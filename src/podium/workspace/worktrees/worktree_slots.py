@@ -1,0 +1,114 @@
+"""Lease a slot to each worktree: a number, ports and a database name that no other worktree has.
+
+Programs in worktrees can then run at the same time. The leases are in a small file in Podium's home folder, shared by
+all stores and repositories. A slot belongs to a worktree's folder for as long as the folder exists, so a crash leaks
+none, and removing the worktree gives the slot back.
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from ...system.atomic_file import replace_file
+from ...system.file_lock import hold_file_lock
+from ...values.errors import Mistake
+
+FILE = "slots.json"
+LOCK = ".slots.lock"
+FIRST_PORT = 21_000
+PORTS_A_SLOT = 5
+MOST_SLOTS = 2_000
+LONGEST_NAME = 40
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """The slot of a worktree. `repository` is the name of the repository's folder."""
+
+    number: int
+    repository: str
+
+    @property
+    def ports(self) -> tuple[int, ...]:
+        """The ports of the slot."""
+        first = FIRST_PORT + (self.number - 1) * PORTS_A_SLOT
+        return tuple(range(first, first + PORTS_A_SLOT))
+
+    @property
+    def database(self) -> str:
+        """A name for a database, of lower-case letters, digits and underscores."""
+        name = re.sub(r"[^a-z0-9]+", "_", self.repository.lower()).strip("_")[:LONGEST_NAME]
+        return f"podium_{name or 'repo'}_{self.number}"
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment variables that describe the slot to commands in the worktree."""
+        ports = {f"PODIUM_PORT_{number}": str(port) for number, port in enumerate(self.ports, 1)}
+        return {"PODIUM_SLOT": str(self.number), "PODIUM_DATABASE": self.database, **ports}
+
+
+class _SlotFile(Struct, frozen=True, kw_only=True):
+    version: int = 1
+    slots: dict[str, int] = {}
+    """The slot of each worktree, keyed by the worktree's path."""
+
+
+def lease_slot(home: Path, worktree: Path, repository: Path) -> Slot:
+    """Return the slot of a worktree, which is leased to it now if it has none. Raise Mistake if that fails.
+
+    The number is the lowest that no existing worktree has and whose ports no program uses.
+    """
+    file = home / FILE
+    with hold_file_lock(home / LOCK, protects=file):
+        kept = list_slots(home)
+        if str(worktree) not in kept:
+            kept[str(worktree)] = _find_free_number(set(kept.values()))
+            replace_file(file, msgspec.json.format(msgspec.json.encode(_SlotFile(slots=kept)), indent=1) + b"\n")
+        return Slot(kept[str(worktree)], repository.name)
+
+
+def list_slots(home: Path) -> dict[str, int]:
+    """Return the number of each leased slot, keyed by the worktree's path. Raise Mistake if they cannot be read."""
+    return {path: number for path, number in _read_leases(home / FILE).items() if Path(path).is_dir()}
+
+
+def find_slot(home: Path, worktree: Path, repository: Path) -> Slot | None:
+    """Return the slot of a worktree, or None if it has none. Raise Mistake if the leases cannot be read."""
+    number = _read_leases(home / FILE).get(str(worktree))
+    return None if number is None else Slot(number, repository.name)
+
+
+def _read_leases(file: Path) -> dict[str, int]:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=_SlotFile).slots
+    except FileNotFoundError:
+        return {}
+    except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+        raise Mistake(
+            f"{file} cannot be read ({error}), so no ports can be leased; delete it if no worker is running"
+        ) from error
+
+
+def _find_free_number(taken: set[int]) -> int:
+    for number in range(1, MOST_SLOTS + 1):
+        if number not in taken and all(map(_is_free, Slot(number, "").ports)):
+            return number
+    raise Mistake(f"all {MOST_SLOTS} slots for worktrees are taken; remove worktrees with podium worktrees cleanup")
+
+
+def _is_free(port: int) -> bool:
+    """Return whether no program on this machine listens on a port."""
+    with closing(socket.socket(socket.AF_INET, socket.SOCK_STREAM)) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind(("127.0.0.1", port))
+        except OSError:
+            return False
+    return True
