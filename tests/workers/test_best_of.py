@@ -31,10 +31,6 @@ def make_member(name: str, content: str) -> Agent:
     return Agent(name=name, prompt=prompt, tools=("Write",))
 
 
-def make_judge(scores: dict[str, float]) -> dict[str, Any]:
-    return {name: {"score": score, "rationale": f"{name} it is"} for name, score in scores.items()}
-
-
 def score(number: float) -> str:
     return json.dumps({"score": number, "rationale": "as judged"})
 
@@ -122,8 +118,10 @@ async def test_delegate_times_leaves_the_judged_best_on_the_branch_also_after_a_
     assert len(lab.events(run, WorkerSent)) == 2
     assert lab.repo.git("show", "feat/x:result.txt") == "made"
     assert lab.commits("feat/x")
-    merged = await invoke_podium(lab, "merge", "feat/x", "--yes", "--repo", lab.root)
+    merged = await invoke_podium(lab, "merge", "--all", "--yes", "--json", "--repo", lab.root)
     assert merged.exit_code == 0, merged.stderr
+    assert [one["branch"] for one in json.loads(merged.stdout)["coupled"]] == ["feat/x"]
+    assert merged.stderr.count(f"skipped, because run {run} chose among several attempts") == 2
     assert (lab.repo.path / "result.txt").read_text() == "made\n"
 
 

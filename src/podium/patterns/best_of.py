@@ -89,12 +89,18 @@ async def _choose_candidate(
 async def _check_candidates(
     op: Operation, own: TeamOptions, candidates: Sequence[Candidate]
 ) -> tuple[list[Candidate], list[CandidateResult]]:
-    """Run the checks on the work of each candidate. Return those that pass, and all results."""
+    """Run the checks on the work of each candidate. Return those that pass, and all results.
+
+    Work that changed no file does not pass if other work changed some.
+    """
     passing: list[Candidate] = []
     results: list[CandidateResult] = []
+    has_changes = any(one.returned is not None and one.returned.files for one in candidates)
     for one in candidates:
         passed = None
-        if own.checks and one.commit:
+        if has_changes and (one.returned is None or not one.returned.files):
+            passed = False  # others did the task, and this one changed nothing
+        elif own.checks and one.commit:
             checked = await op.run_checks(own.checks, op.scope.child(f"candidate:{one.name}"), commit=one.commit)
             passed = checked.passed
         if passed is not False:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from anyio import to_thread
 
+from ..store.sqlite.reader import StoreReader
 from ..values.errors import Mistake
+from ..values.event import CandidateChosen
 from ..views.worker_state import WorkerState
 from ..workspace.git.repository import Repository
 from ..workspace.git.revision import SHORT, branch_tip, branch_tips, contains_commit
@@ -124,6 +127,7 @@ async def _find_ready_candidates(
 ) -> list[MergeCandidate]:
     """Return the branches whose newest worker succeeded and that are not merged into the target yet."""
     newest = _find_newest_workers(context)
+    compared = await to_thread.run_sync(find_compared_branches, context.store, newest.values())
     tips_by_branch = await branch_tips(context.repository, newest)
     target_tip = await branch_tip(context.repository, target)
     ready: list[MergeCandidate] = []
@@ -137,7 +141,9 @@ async def _find_ready_candidates(
         resolver = resolvers_by_branch.get(branch)
         if resolver is not None and await contains_commit(context.repository, target_tip, resolver.resolves.theirs):
             continue  # the conflict was resolved in another way
-        if worker.state != "complete":
+        if branch in compared:
+            notice(f"{branch}: skipped, because run {compared[branch]} chose among several attempts and kept the best")
+        elif worker.state != "complete":
             notice(
                 f"{branch}: skipped, because its worker is {worker.state}; merge it anyway with: podium merge {branch}"
             )
@@ -152,6 +158,19 @@ async def _find_ready_candidates(
         else:
             ready.append(await _make_candidate(context, worker, target, resolvers_by_branch))
     return ready
+
+
+def find_compared_branches(store: Path, workers: Iterable[WorkerState]) -> dict[str, str]:
+    """Return the branches of workers that did the same task for a run, which then chose the best, and that run."""
+    parents = dict.fromkeys(worker.worker_task.parent for worker in workers if worker.worker_task.parent)
+    found: dict[str, str] = {}
+    if not parents:
+        return found
+    with StoreReader(store) as reader:
+        for parent in parents:
+            chosen = (entry.event for entry in reader.read_entries(parent) if isinstance(entry.event, CandidateChosen))
+            found |= {one.branch: parent for event in chosen for one in event.candidates if one.branch}
+    return found
 
 
 def _find_newest_workers(context: RepoContext) -> dict[str, WorkerState]:
