@@ -27,7 +27,7 @@ async def append(request: dict[str, Any]) -> dict[str, float]:
     """Insert the same number of rows, in transactions of `runs` times `settled` rows."""
     runs, each = request["runs"], request["each"]
     batch = runs * request["settled"]
-    rows = sorted(_build_rows(runs, each), key=lambda row: row.seq)
+    rows = sorted(build_rows(runs, each), key=lambda row: row.seq)
     batches = [rows[place : place + batch] for place in range(0, len(rows), batch)]
     with TemporaryDirectory() as folder, closing(open_connection(Path(folder, "podium.db"), create=True)) as connection:
         insert = _make_insert(connection)
@@ -50,7 +50,7 @@ def _make_insert(connection: SqlConnection) -> Callable[[list[JournalRow]], None
     return insert
 
 
-def _build_rows(runs: int, each: int) -> list[JournalRow]:
+def build_rows(runs: int, each: int) -> list[JournalRow]:
     """Build the rows that Podium would write."""
     lease = MemoryLease()
     for run in range(runs):

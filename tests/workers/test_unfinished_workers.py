@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import sqlite3
 from contextlib import closing
 
 from podium import App
 from podium.core.placement import WorkerOptions
+from podium.store.store_connection import open_connection
 from podium.store.worker_index import WorkerIndex
 from podium.workers.unfinished_workers import load_unfinished_workers
 
@@ -16,7 +16,7 @@ from .worker_lab import WorkerLab
 async def test_an_unreadable_timeline_does_not_block_other_workers(lab: WorkerLab) -> None:
     damaged = await lab.delegate("feat/one", "one")
     whole = await lab.delegate("feat/two", "two")
-    with closing(sqlite3.connect(lab.store)) as store, store:
+    with closing(open_connection(lab.store, create=False)) as store:
         store.execute("DROP TRIGGER entry_stays")
         store.execute("UPDATE entry SET line = ? WHERE run = ?", (b"{}", damaged))
 
@@ -45,7 +45,7 @@ async def test_a_run_that_another_process_owns_is_taken_and_not_ours_to_stop(lab
     lab.stop(run)
     free = load_unfinished_workers(lab.store, ours=())
     async with App(lab.settings(), environ=lab.environ):
-        with closing(sqlite3.connect(lab.store)) as store, store:
+        with closing(open_connection(lab.store, create=False)) as store:
             store.execute("UPDATE run SET owner = (SELECT id FROM owner LIMIT 1) WHERE id = ?", (run,))
 
         held = load_unfinished_workers(lab.store, ours=())

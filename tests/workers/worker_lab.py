@@ -39,6 +39,7 @@ from podium.values.event import (
     RunResumed,
     StopAsked,
 )
+from podium.values.store_address import StoreAddress, make_postgres_address
 from podium.workers.delegate import delegate_to_worker
 
 from ..workspace.merging import Repo
@@ -98,6 +99,8 @@ class WorkerLab:
 
     folder: Path
     server: ModelServer
+    store_url: str = ""
+    """The URL of a PostgreSQL database that holds the store, instead of a file."""
     repo: Repo = field(init=False)
     commanders: list[subprocess.Popen[bytes]] = field(default_factory=list)
 
@@ -109,8 +112,8 @@ class WorkerLab:
         return self.folder / "home"
 
     @property
-    def store(self) -> Path:
-        return self.home / "podium.db"
+    def store(self) -> StoreAddress:
+        return make_postgres_address(self.store_url, self.home) if self.store_url else self.home / "podium.db"
 
     @property
     def root(self) -> str:
@@ -121,6 +124,7 @@ class WorkerLab:
         return {
             **os.environ,
             "PODIUM_HOME": str(self.home),
+            "PODIUM_STORE": self.store_url,
             "PODIUM_MODEL": "openai:m",
             "OPENAI_API_KEY": KEY,
             "OPENAI_BASE_URL": self.server.url,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from anyio import to_thread
 
-from ..store.sqlite.reader import StoreReader
+from ..store.reader import StoreReader
 from ..values.errors import Mistake
 from ..values.event import CandidateChosen
 from ..views.worker_state import WorkerState
