@@ -269,6 +269,16 @@ async def test_hooks_of_an_agents_file_are_called_only_once_they_are_trusted(lab
     assert words in await call_podium(lab, "check")
 
 
+async def test_a_dry_run_calls_no_hooks(lab: WorkerLab) -> None:
+    write_hooks(lab, dict.fromkeys(("run_started", "before_tool", "run_ended"), KEEP))
+    lab.write_agent(make_scripted_agent(write("x.txt"), "done"))
+
+    said = await lab.run_podium("run", "hand", "go", "--dry-run")
+
+    assert said.returncode == 0, said.stderr
+    assert not (lab.repo.path / "events.jsonl").exists()
+
+
 async def test_a_worker_that_ends_calls_the_hooks_from_its_own_checkout(lab: WorkerLab) -> None:
     outside = lab.folder / "ended.jsonl"
     hook = {"command": f"cat >> {outside}; pwd >> {outside}.dir", "sandbox": False}

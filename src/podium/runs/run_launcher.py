@@ -135,6 +135,8 @@ class RunLauncher:
         settings = settings or self.settings
         if (budget := options.get("budget")) is not None:
             settings = structs.replace(settings, budget=as_budget(budget))
+        if options.get("leaves_no_traces", False):
+            settings = structs.replace(settings, hooks={})
         validate_request(request)
         repo = options.get("repo")
         place = None if repo is None else find_repo(Path(repo))

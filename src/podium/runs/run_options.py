@@ -22,7 +22,7 @@ class RunOptions(TypedDict, total=False):
     replaces the models of all agents. With `decision`, the run only makes this decision: the members of the first
     agent's team vote, and the agent itself or a person decides if the vote has no result. `constraints` apply to the
     work of the first agent's collaborating team, in addition to the team's own. With `leaves_no_traces`, the run
-    creates no worktrees, branches or decision records.
+    creates no worktrees, branches or decision records, and calls no hooks.
     """
 
     repo: str | Path | None

@@ -97,12 +97,13 @@ def add_constraints(agent: Agent, constraints: Iterable[str]) -> Agent:
 
 
 def without_traces(agent: Agent) -> Agent:
-    """Return the agent without the options that would make a run create worktrees, branches or records."""
+    """Return the agent without what would make a run create worktrees, branches or records, and without its hooks."""
     team = agent.team
     if team is not None:
-        kept = {key: value for key, value in team.options.items() if key not in ("worktrees", "adr")}
+        kept = {key: value for key, value in team.options.items() if key not in ("worktrees", "adr", "choose", "keep")}
         team = structs.replace(team, options=kept)
-    return structs.replace(agent, isolation="shared", team=team)
+    other = {key: value for key, value in agent.other.items() if key != "hooks"}
+    return structs.replace(agent, isolation="shared", team=team, other=other)
 
 
 def apply_team_defaults(agent: Agent) -> Agent:

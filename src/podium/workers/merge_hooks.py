@@ -38,7 +38,7 @@ def make_merge_permit(
         calls = HookCalls(settings, repository.main_folder)
         try:
             for hook in hooks:
-                result = await calls.call(hook, "before_merge", msgspec.json.encode(fields))
+                result = await calls.call(hook, "before_merge", msgspec.json.encode(fields) + b"\n")
                 if result.outcome != "passed":
                     ran = HookRan(event="before_merge", hook=hook.label, outcome=result.outcome, reason=result.reason)
                     return describe_denial(ran)
