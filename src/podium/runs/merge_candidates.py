@@ -160,7 +160,7 @@ async def _find_ready_candidates(
     return ready
 
 
-def find_compared_branches(store: Path, workers: Iterable[WorkerState]) -> dict[str, str]:
+def find_compared_branches(store: StoreAddress, workers: Iterable[WorkerState]) -> dict[str, str]:
     """Return the branches of workers that did the same task for a run, which then chose the best, and that run."""
     parents = dict.fromkeys(worker.worker_task.parent for worker in workers if worker.worker_task.parent)
     found: dict[str, str] = {}
