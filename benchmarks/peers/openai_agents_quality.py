@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import agents  # type: ignore[import-not-found]  # it is in an environment of its own
-from openai import AsyncOpenAI  # type: ignore[import-not-found]  # likewise
+from openai import AsyncOpenAI
 
 from ..quality_scenario import CODER_PROMPT, DESTINATIONS, ROUTER_PROMPT, replace_text
 

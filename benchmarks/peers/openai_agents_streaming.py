@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import agents  # type: ignore[import-not-found]  # it is in an environment of its own
-from openai import AsyncOpenAI  # type: ignore[import-not-found]  # likewise
+from openai import AsyncOpenAI
 
 from ..child import MODEL, PROMPT, REQUEST
 from ..stream import Call, See, StreamingJobs

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from openai import AsyncOpenAI  # type: ignore[import-not-found]  # it is in an environment of its own
+from openai import AsyncOpenAI
 
 from ..child import MODEL, PROMPT, REQUEST
 from ..stream import Call, See, StreamingJobs

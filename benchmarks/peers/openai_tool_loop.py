@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from openai import AsyncOpenAI  # type: ignore[import-not-found]  # it is in an environment of its own
+from openai import AsyncOpenAI
 
 from ..child import MODEL, Call, make_calls_job, serve
 from ..heap import warm_up_heap
@@ -19,11 +19,12 @@ async def open_caller(url: str) -> AsyncIterator[Call]:
     async with AsyncOpenAI(base_url=url, api_key="none") as client:
 
         async def call() -> str:
+            tools: list[Any] = [TOOL]
             messages: list[Any] = [{"role": "system", "content": PROMPT}, {"role": "user", "content": REQUEST}]
             while True:
                 # The package's own way to assemble a streamed reply.
                 async with client.chat.completions.stream(
-                    model=MODEL, messages=messages, tools=[TOOL], stream_options={"include_usage": True}
+                    model=MODEL, messages=messages, tools=tools, stream_options={"include_usage": True}
                 ) as stream:
                     message = (await stream.get_final_completion()).choices[0].message
                 if not message.tool_calls:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from anyio import to_thread
 
 from ..store.reader import StoreReader
 from ..values.errors import Mistake
 from ..values.event import CandidateChosen
+from ..values.store_address import StoreAddress
 from ..views.worker_state import WorkerState
 from ..workspace.git.repository import Repository
 from ..workspace.git.revision import SHORT, branch_tip, branch_tips, contains_commit
