@@ -68,8 +68,9 @@ class AgentEngine:
     name = "outside"
     is_restored = False
 
-    def __init__(self, folder: Path, program: str) -> None:
+    def __init__(self, folder: Path, podium_home: Path, program: str) -> None:
         self._folder = folder
+        self._podium_home = podium_home
         self._program = program
         self.others: list[CoordinationSession] = []
         self.reports: list[str] = []
@@ -84,7 +85,7 @@ class AgentEngine:
     @asynccontextmanager
     async def ask(self, prompt: str, turn: Scope) -> AsyncIterator[AsyncIterator[Piece]]:
         async def pieces() -> AsyncIterator[Piece]:
-            sandbox = await Sandbox.find(self._folder / "repo", home=self._folder / "podium")
+            sandbox = await Sandbox.find(self._folder / "repo", home=self._podium_home)
             relay = RelayConfiguration(coordination=self._application, report=self.reports.append)
             token, other = self._coordination.token, self.others[-1].token
             argv = [sys.executable, "-c", self._program, f"{COORDINATION_URL}{PATH}", token, other]
@@ -101,11 +102,12 @@ class AgentEngine:
 
 
 async def run_agent(studio: Studio, repo: Path, program: str) -> tuple[str, str, AgentEngine]:
-    engine = AgentEngine(repo.parent, program)
+    engine = AgentEngine(repo.parent, studio.settings.home, program)
     agent = studio.agent("goose", engine="outside", tools=("ask_person", "report_status", "Bash"))
     async with studio.app(engines={"outside": engine}) as app:
         with anyio.fail_after(60):
             result = await app.run(agent, "go", repo=repo)
+    assert result.outcome == "succeeded", result
     return result.run_id, result.text, engine
 
 
