@@ -204,10 +204,12 @@ class RunTools:
 
     def make_check_tool(self, commands: tuple[str, ...], commit: str = "") -> ActingTool:
         """Return a tool that runs commands on a clean checkout of `commit` or, by default, of the working tree."""
-        from .clean_checks import CleanChecks  # imported here for start-up time: most runs do not need it
+        # Imported here for start-up time: most runs do not need it.
+        from .clean_checks import CleanChecks
+        from .sandbox_choice import name_sandbox
 
         assert self._directory is not None
-        sandbox = "workspace" if self._settings.sandbox else "none"
+        sandbox = name_sandbox("workspace", self._settings.network) if self._settings.sandbox else "none"
         return self._defer_until_sandbox(
             CleanChecks(self._directory, commands, commit=commit, choose_sandbox=self._choose_sandbox, sandbox=sandbox)
         )

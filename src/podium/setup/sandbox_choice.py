@@ -61,11 +61,15 @@ async def choose_sandbox(
             wrap_with_input=refuse_command,
             notice=f"Commands cannot be run: {reason}.",
         )
-    name = f"{found.profile}, with network access to {', '.join(hosts)}" if hosts else found.profile
     return CommandSandbox(
-        name=name,
+        name=name_sandbox(found.profile, hosts),
         wrap=found.wrap,
         seal=found.wrap,
         wrap_with_input=partial(found.wrap, reads_input=True),
         clean_up=found.remove_placeholders,
     )
+
+
+def name_sandbox(profile: str, hosts: Sequence[str]) -> str:
+    """Return the name of a sandbox for actions: its profile, and the hosts that commands can reach."""
+    return f"{profile}, with network access to {', '.join(hosts)}" if hosts else profile

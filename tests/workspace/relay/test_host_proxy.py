@@ -31,15 +31,16 @@ async def listen(serve: object) -> AsyncIterator[int]:
 
 
 class Server:
-    """A server that remembers the requests it received, and answers each with "hello"."""
+    """A server that remembers the requests it received, and answers each with the same bytes."""
 
-    def __init__(self) -> None:
+    def __init__(self, answer: bytes = HELLO) -> None:
         self.received: list[bytes] = []
+        self._answer = answer
 
     async def serve(self, stream: SocketStream) -> None:
         while True:
             self.received.append(await stream.receive())
-            await stream.send(HELLO)
+            await stream.send(self._answer)
 
 
 async def ask_proxy(grants: list[HostGrant], request: bytes, reports: list[str], then: bytes = b"") -> bytes:
@@ -71,6 +72,25 @@ async def test_plain_http_reaches_a_granted_host_with_the_host_that_was_checked(
     assert b"evil" not in received
     assert b"Proxy" not in received
     assert reports == []
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: x\r\nConnection: upgrade\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\nabc",
+        b"not HTTP at all\r\n\r\n",
+    ],
+)
+async def test_an_invalid_answer_of_a_server_ends_the_connection(answer: bytes) -> None:
+    async with listen(Server(answer).serve) as port:
+        request = f"GET http://127.0.0.1:{port}/ HTTP/1.1\r\nHost: x\r\n\r\n".encode()
+        async with open_host_proxy([HostGrant.parse(f"127.0.0.1:{port}")]) as proxy, listen(proxy) as proxy_port:
+            async with await anyio.connect_tcp("127.0.0.1", proxy_port) as stream:
+                await stream.send(request)
+                with anyio.fail_after(10), contextlib.suppress(anyio.EndOfStream):
+                    while True:
+                        assert b"HTTP/1.1 200" not in await stream.receive()
 
 
 async def test_a_tunnel_carries_any_bytes_both_ways() -> None:

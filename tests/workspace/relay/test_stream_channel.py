@@ -221,6 +221,20 @@ async def test_a_stream_that_the_sandbox_closes_stops_what_served_it() -> None:
         await stopped.wait()
 
 
+async def test_a_service_that_fails_ends_its_own_stream_only() -> None:
+    async def fail(stream: ByteStream) -> None:
+        raise ValueError("no such luck")
+
+    async with open_channel(fail, echo) as inside:
+        await inside.send(encode_frame(OPEN, 1, b"\0") + encode_frame(END, 1))
+        assert await inside.next_frame() == (END, 1, b"")
+
+        await inside.send(encode_frame(OPEN, 2, b"\1") + encode_frame(DATA, 2, b"x"))
+        assert await inside.next_frame() == (DATA, 2, b"x")
+
+    assert inside.reports == ["A connection from the sandbox failed: ValueError: no such luck."]
+
+
 async def test_a_flood_of_opened_and_closed_streams_is_not_read_while_nobody_reads_the_answers() -> None:
     async def answer(stream: ByteStream) -> None:
         await stream.send(bytes(10_000))

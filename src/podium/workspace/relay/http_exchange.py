@@ -55,7 +55,8 @@ class HttpExchange:
         self.request = request
         self._stream = stream
         self._connection = connection
-        self._has_answered = False
+        self.has_answered = False
+        """Whether the answer has begun."""
 
     async def read_body(self) -> AsyncIterator[bytes]:
         """Yield the pieces of the request's body."""
@@ -77,7 +78,7 @@ class HttpExchange:
 
     async def start_answer(self, status: int, headers: Headers) -> None:
         """Send the status and the headers of the answer. Without a content length, the body is sent in chunks."""
-        self._has_answered = True
+        self.has_answered = True
         kept = [(name, value) for name, value in headers if name.lower() not in HOP_BY_HOP]
         await self._send(h11.Response(status_code=status, headers=kept))
 
@@ -95,11 +96,6 @@ class HttpExchange:
         if self.request.method != "HEAD":
             await self.send_piece(body)
         await self.end_answer()
-
-    @property
-    def has_answered(self) -> bool:
-        """Whether the answer has begun."""
-        return self._has_answered
 
     async def accept_tunnel(self) -> bytes:
         """Accept a CONNECT request. From now on the stream carries other bytes; return those that have arrived."""
@@ -129,6 +125,8 @@ async def serve_requests(stream: ByteStream, answer: Callable[[HttpExchange], Aw
             if exchange.has_answered:
                 return
             await exchange.answer_error(error.status, str(error))
+        except h11.LocalProtocolError:
+            return  # the answer is not valid HTTP, so the connection cannot be used any more
         if connection.our_state is not h11.DONE or connection.their_state is not h11.DONE:
             return
         connection.start_next_cycle()

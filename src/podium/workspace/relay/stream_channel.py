@@ -262,8 +262,15 @@ class StreamChannel:
     async def _serve_stream(self, stream: RelayStream, number: int, serve_stream: ServeStream) -> None:
         has_ended = False
         with stream.scope, suppress(BrokenResourceError, ClosedResourceError):
-            with suppress(EndOfStream):
+            try:
                 await serve_stream(stream)
+            except EndOfStream:
+                pass
+            except (BrokenResourceError, ClosedResourceError):
+                raise
+            except Exception as error:
+                # What a program or a server sends must not end the other connections.
+                self._report(f"A connection from the sandbox failed: {type(error).__name__}: {error}.")
             await stream.send_eof()
             # The program may still be sending. If its connection were closed now, it could lose the end of the answer.
             with move_on_after(LINGER_SECONDS), suppress(EndOfStream):
