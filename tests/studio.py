@@ -34,9 +34,11 @@ def expire_leases(store: StoreAddress) -> None:
 class Studio:
     """Agents and a store in a temporary folder, with access to the results."""
 
-    def __init__(self, folder: Path, *, turn_limits: TurnLimits | None = None) -> None:
+    def __init__(
+        self, folder: Path, *, turn_limits: TurnLimits | None = None, store: StoreAddress | None = None
+    ) -> None:
         options: dict[str, Any] = {} if turn_limits is None else {"patience": turn_limits}
-        self.settings = Settings.load({}, home=folder, **options)
+        self.settings = Settings.load({}, home=folder, store=store, **options)
         self.agents: dict[str, Agent] = {}
         self.scripts: dict[str, Sequence[Any]] = {}
         self.calls: list[ModelCall] = []

@@ -24,6 +24,7 @@ from podium.store.mailbox import post_to_mailbox
 from podium.store.open_requests import OpenRequest, list_open_requests
 from podium.store.run_store import RunStore
 from podium.values.event import Decision, Event, PermissionAnswered, RunEnded
+from podium.values.store_address import StoreAddress
 from podium.web.serving import RunningServer, ServeOptions, open_server
 
 from ..studio import Studio
@@ -92,7 +93,7 @@ class Site:
         """Write a run entry by entry. No process works on it."""
 
         async def write() -> None:
-            async with RunStore(self.store) as store:
+            async with RunStore(self.studio.settings.store) as store:
                 timeline = Timeline(run, store.begin_run(run))
                 for number, event in enumerate(events):
                     own = "" if number == 0 or isinstance(event, RunEnded) else scope
@@ -128,11 +129,11 @@ class Site:
 
 
 @contextmanager
-def open_site(folder: Path, *, port: int = 0) -> Iterator[Site]:
+def open_site(folder: Path, *, port: int = 0, store: StoreAddress | None = None) -> Iterator[Site]:
     """Serve the store in this folder, with a git repository, until the block ends. Both are created if necessary."""
     repo = folder / "repo"
     subprocess.run(["git", "init", "-q", repo], check=True)
-    studio = Studio(folder / "home")
+    studio = Studio(folder / "home", store=store)
     options = ServeOptions(repo=repo, port=port)
     with (
         start_blocking_portal() as portal,

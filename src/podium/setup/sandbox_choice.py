@@ -10,7 +10,7 @@ from pathlib import Path
 from ..core.gate import InvalidCall
 from ..tools.command_sandbox import CommandSandbox
 from ..values.errors import Mistake
-from ..values.store_address import StoreAddress
+from ..values.store_address import StoreAddress, make_local_path
 from ..workspace.relay.host_grant import HostGrant
 from ..workspace.sandbox.bubblewrap import Sandbox
 
@@ -42,7 +42,7 @@ async def choose_sandbox(
         found = await Sandbox.find(
             checkout,
             home=home,
-            store=store if isinstance(store, Path) else None,
+            store=store if isinstance(store, Path) else make_local_path(store, "bells"),
             profile="read-only" if is_read_only else "workspace",
             readable=readable,
             hosts=[HostGrant.parse(host) for host in hosts],

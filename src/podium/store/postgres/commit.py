@@ -16,7 +16,15 @@ from ...core.journal_rows import JournalRow
 from ...values.store_address import PostgresAddress
 from ..sql_connection import Statement
 from ..store_write import Write
-from .connection import AWAY_SECONDS, RETRY_SECONDS, connect, explain_error, is_server_away, translate_query
+from .connection import (
+    AWAY_SECONDS,
+    RETRY_SECONDS,
+    connect,
+    explain_error,
+    is_server_away,
+    translate_query,
+    wait_for_connection,
+)
 
 APPEND = b"SELECT append_entries(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
 REQUIRE = b"SELECT require_leases(%s, %s)"
@@ -30,7 +38,7 @@ class PostgresCommitter:
 
     def __init__(self, store: PostgresAddress) -> None:
         self._store = store
-        self._connection = self._connect()
+        self._connection = wait_for_connection(store)
         self._give_up: float | None = None
         """When to stop waiting for a server that is away; None while it is there."""
 
@@ -48,7 +56,7 @@ class PostgresCommitter:
         while True:
             try:
                 if self._connection.closed:
-                    self._connection = self._connect()
+                    self._connection = connect(self._store)
                 if not (is_in_doubt and batch.is_committed(self._connection)):
                     batch.send(self._connection)
             except psycopg.errors.UniqueViolation as error:
@@ -64,9 +72,6 @@ class PostgresCommitter:
                 continue
             self._give_up = None
             return
-
-    def _connect(self) -> psycopg.Connection:
-        return connect(self._store)
 
     def _wait_before_retry(self, error: psycopg.Error) -> None:
         """Wait a moment, or raise StoreFailed if the server has been away for too long."""

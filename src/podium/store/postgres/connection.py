@@ -6,6 +6,7 @@ closed. A process that has been connected waits for a server that is away, becau
 
 from __future__ import annotations
 
+import atexit
 import logging
 import os
 import select
@@ -35,8 +36,8 @@ MOST_IDLE = 4
 # psycopg warns on standard error about connections that were lost, which this module handles.
 logging.getLogger("psycopg").addHandler(logging.NullHandler())
 
-_idle: dict[tuple[int, PostgresAddress], list[psycopg.Connection]] = {}
-"""The idle connections, for each process and store. A forked process must not use the connections of its parent."""
+_idle: dict[tuple[int, str], list[psycopg.Connection]] = {}
+"""The idle connections, for each process and database. A forked process must not use the connections of its parent."""
 _known: set[PostgresAddress] = set()
 """The stores to which this process has been connected."""
 _lock = threading.Lock()
@@ -66,9 +67,10 @@ class PostgresConnection:
         is_repeatable = sql.startswith("SELECT") and not self.in_transaction
         try:
             return self._connection.execute(translate_query(sql), values, binary=True)
-        except psycopg.OperationalError:
-            if not is_repeatable or not self._connection.broken or self._has_temporary_tables:
+        except psycopg.OperationalError as error:
+            if not is_repeatable or not is_server_away(error) or self._has_temporary_tables:
                 raise
+        self._connection.close()
         self._connection = take_connection(self._store)
         return self._connection.execute(translate_query(sql), values, binary=True)
 
@@ -120,7 +122,7 @@ def take_connection(store: PostgresAddress) -> psycopg.Connection:
     """Return an idle connection of this process, or a new one. Raise StoreFailed if the server is away for too long."""
     while True:
         with _lock:
-            idle = _idle.get((os.getpid(), store))
+            idle = _idle.get((os.getpid(), store.url))
             connection = idle.pop() if idle else None
         if connection is None:
             return wait_for_connection(store)
@@ -133,7 +135,7 @@ def take_connection(store: PostgresAddress) -> psycopg.Connection:
 def keep_connection(store: PostgresAddress, connection: psycopg.Connection) -> None:
     """Keep a connection for the next one who needs it, or close it if there are enough."""
     with _lock:
-        idle = _idle.setdefault((os.getpid(), store), [])
+        idle = _idle.setdefault((os.getpid(), store.url), [])
         if not connection.closed and len(idle) < MOST_IDLE:
             idle.append(connection)
             return
@@ -212,10 +214,11 @@ def explain_error(store: PostgresAddress, error: psycopg.Error) -> LeaseLost | S
     if isinstance(error, psycopg.errors.DiskFull):
         return StoreFailed(f"cannot write to {store}: the server's disk is full; free some space and resume")
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and is_server_away(error):
-        return StoreFailed(f"cannot reach the store {store} ({said}); start the server, then resume")
+        return StoreFailed(f"cannot reach the store {store} ({said}); start the server, or correct the address")
     return StoreFailed(f"PostgreSQL failed on {store}: {said}")
 
 
+@atexit.register
 def close_idle_connections() -> None:
     """Close the idle connections of this process."""
     with _lock:
