@@ -64,15 +64,16 @@ class PostgresConnection:
         return self._connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
     def execute(self, sql: str, values: Sequence[Any] = (), /) -> psycopg.Cursor[Any]:
-        is_repeatable = sql.startswith("SELECT") and not self.in_transaction
-        try:
-            return self._connection.execute(translate_query(sql), values, binary=True)
-        except psycopg.OperationalError as error:
-            if not is_repeatable or not is_server_away(error) or self._has_temporary_tables:
-                raise
-        self._connection.close()
-        self._connection = take_connection(self._store)
-        return self._connection.execute(translate_query(sql), values, binary=True)
+        is_repeatable = sql.startswith("SELECT") and not self.in_transaction and not self._has_temporary_tables
+        give_up = time.monotonic() + AWAY_SECONDS
+        while True:
+            try:
+                return self._connection.execute(translate_query(sql), values, binary=True)
+            except psycopg.OperationalError as error:
+                if not is_repeatable or not is_server_away(error) or time.monotonic() > give_up:
+                    raise
+            self._connection.close()
+            self._connection = take_connection(self._store)
 
     def executemany(self, sql: str, rows: Iterable[Sequence[Any]], /) -> None:
         with self._connection.cursor() as cursor:
