@@ -22,6 +22,7 @@ from podium.store.answering_clients import list_clients, register_client
 from podium.store.entry_feed import EntryFeed
 from podium.store.follower import Follower
 from podium.store.postgres import commit as postgres_commit
+from podium.store.postgres.connection import close_idle_connections
 from podium.store.postgres.login import build_connection_options
 from podium.store.postgres.schema import load_migrations
 from podium.store.reader import StoreReader
@@ -223,6 +224,8 @@ def test_a_store_of_a_newer_release_is_refused(postgres_url: str, tmp_path: Path
         connection.execute(
             "INSERT INTO podium.schema_version (number, name, release) VALUES (%s, 'later', '9')", (newer,)
         )
+
+    close_idle_connections()
 
     with pytest.raises(StoreFailed, match=rf"was migrated by a newer Podium \(store version {newer}\); this is Podium"):
         StoreReader(PostgresAddress(postgres_url, tmp_path / "other"))
