@@ -34,6 +34,7 @@ MAX_PROMPTS = 8
 MAX_RESTARTS = 1
 """How often a turn restarts an agent whose process died."""
 MAX_QUEUED_PIECES = 1024
+USAGE_FIELDS = ("inputTokens", "outputTokens", "cachedReadTokens", "cachedWriteTokens")
 BUDGET_SECONDS = 30.0
 
 Pieces = MemoryObjectSendStream[Piece]
@@ -54,6 +55,8 @@ class AcpSession:
         self._sandbox = sandbox
         self._history = list(spec.history)
         self._cost = 0.0
+        self._reported = [0] * len(USAGE_FIELDS)
+        """The last usage that the agent reported, if it reports totals."""
 
     @asynccontextmanager
     async def ask(self, prompt: str, turn: Scope) -> AsyncIterator[AsyncIterator[Piece]]:
@@ -92,8 +95,7 @@ class AcpSession:
             if not follow_up:
                 break
             words = follow_up
-            if reply.text.strip() and not refused:
-                await pieces.send(Text("\n\n"))
+            await pieces.send(Superseded() if refused else Text("\n\n"))
         await self._end_turn(turn, reply, text, pieces)
         self._history.append(PastTurn(prompt=prompt, reply=text, scope=turn))
 
@@ -177,7 +179,7 @@ class AcpSession:
         is_loaded = await self._agent.open(known)
         place = turn.child(f"session:{self._agent.id}")
         if not place.has_outcome and not is_loaded:
-            self._cost = 0.0
+            self._cost, self._reported = 0.0, [0] * len(USAGE_FIELDS)
             place.record_outcome(
                 AgentSessionOpened(
                     agent=self._spec.agent.name,
@@ -230,10 +232,10 @@ class AcpSession:
     def _read_usage(self, answer: Params, handler: PromptHandler, sent: str) -> Usage:
         """Return the usage that the agent reports, or an estimate. Its cost is known only if the agent reports it."""
         reported = read_mapping(answer, "usage")
-        values = [
-            value if isinstance(value := reported.get(name), int) and value > 0 else 0
-            for name in ("inputTokens", "outputTokens", "cachedReadTokens", "cachedWriteTokens")
-        ]
+        values = [value if isinstance(value := reported.get(name), int) else 0 for name in USAGE_FIELDS]
+        if self._program.reports_totals and any(values):
+            values, self._reported = [now - then for now, then in zip(values, self._reported, strict=True)], values
+        values = [max(0, value) for value in values]
         is_estimated = not any(values[:2])
         if is_estimated:
             values = [estimate_tokens(len(sent)), estimate_tokens(handler.all_text_length), 0, 0]

@@ -29,7 +29,9 @@ class AgentProgram:
     row was tested; `binary` is the program's path in that package if npm does not link it. `mode` is the mode in which
     the agent asks before it acts. `env` is always set, `passed_variables` are taken from the user's environment, and
     `login_files` are copied from the user's home folder into the agent's own. `model_env` and `model_files` make the
-    agent use a model that the agent's file names, for each kind of API. `caution` says what stays open.
+    agent use a model that the agent's file names, for each kind of API. An agent that `asks_late` reports that a call
+    has started before it asks for permission. `reports_totals` means that its usage is that of the whole session.
+    `caution` says what stays open.
     """
 
     name: str
@@ -47,6 +49,8 @@ class AgentProgram:
     after_denial: AfterDenial = "goes_on"
     shares_process: bool = False
     exits_at_eof: bool = True
+    asks_late: bool = False
+    reports_totals: bool = False
     caution: str = ""
     is_own: bool = False
     """Whether the user's settings define the agent."""
@@ -173,6 +177,7 @@ _ROWS = (
         },
         after_denial="ends_turn",
         shares_process=True,
+        reports_totals=True,
     ),
     AgentProgram(
         name="codex",
@@ -222,6 +227,7 @@ _ROWS = (
         model_files={"openai": {".config/opencode/opencode.json": _OPENCODE_CONFIG}},
         after_denial="ends_turn",
         shares_process=True,
+        asks_late=True,
         caution="it never asks before it calls a tool of an MCP server",
     ),
     AgentProgram(

@@ -25,7 +25,9 @@ KIND_TOOLS = {"read": "read_file", "edit": "edit_file", "search": "grep", "execu
 CHANGING_TOOLS = ("write_file", "edit_file")
 READING_TOOLS = ("read_file", "grep", "glob")
 
-_PATH_NAMES = dict.fromkeys(("file_path", "filePath", "absolute_path", "file"), "path")
+_PATH_NAMES = dict.fromkeys(
+    ("file_path", "filePath", "filepath", "fileName", "filename", "absolute_path", "file"), "path"
+)
 _OLD_NAMES = dict.fromkeys(("before", "old_string", "oldString", "old_str"), "old")
 _NEW_NAMES = dict.fromkeys(("after", "new_string", "newString", "new_str"), "new")
 
@@ -99,6 +101,7 @@ class AgentToolCall:
         names = ARGUMENT_NAMES.get(tool, {})
         arguments: dict[str, Any] = {names.get(name, name): value for name, value in raw.items() if value is not None}
         diffs = [one for one in self.content if one.get("type") == "diff"]
+        patch = arguments.pop("diff", "") if tool in CHANGING_TOOLS else ""
         if tool in (*CHANGING_TOOLS, "read_file"):
             arguments = self._complete_file_arguments(arguments, diffs)
         if tool == "bash":
@@ -110,7 +113,7 @@ class AgentToolCall:
             tool=tool,
             arguments=arguments,
             outputs={path: _hash_content(arguments) for path in changed},
-            shown=self._describe(tool, arguments, diffs),
+            shown=self._describe(tool, arguments, diffs, patch),
             changed_lines=sum(_count_changed_lines(diff) for diff in diffs),
             sandbox=sandbox,
         )
@@ -142,9 +145,9 @@ class AgentToolCall:
             arguments = {**arguments, "old": old, "new": new}
         return arguments
 
-    def _describe(self, tool: str, arguments: Mapping[str, Any], diffs: list[Params]) -> str:
+    def _describe(self, tool: str, arguments: Mapping[str, Any], diffs: list[Params], patch: object) -> str:
         """Return what a person should see besides the arguments: diffs, or the title of a call without arguments."""
-        shown = [_format_diff(diff) for diff in diffs]
+        shown = [_format_diff(diff) for diff in diffs] or ([str(patch)] if patch else [])
         if not arguments or (tool in CHANGING_TOOLS and not arguments.keys() & {"content", "old", "new", "edits"}):
             shown.insert(0, f"{self.title[:LONGEST_TITLE]}\n{THIN}".strip())
         return replace_surrogates("\n".join(shown))
@@ -166,6 +169,9 @@ def _complete_command(arguments: dict[str, Any], raw_input: Any, directory: str)
         is_shell = len(command) == 3 and command[1] in ("-c", "-lc") and posixpath.basename(command[0]).endswith("sh")
         command = command[2] if is_shell else shlex.join(command)
     rest = {name: value for name, value in arguments.items() if name != "command"}
+    parts = rest.get("commands")
+    if isinstance(command, str) and isinstance(parts, list) and all(str(part) in command for part in parts):
+        del rest["commands"]  # the same command, divided into its parts
     for name in ("cwd", "workdir", "directory"):
         if isinstance(rest.get(name), str) and posixpath.normpath(rest[name]) in (posixpath.normpath(directory), "."):
             del rest[name]

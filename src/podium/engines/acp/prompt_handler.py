@@ -40,6 +40,7 @@ class RunningCall:
         self.said = said
         self.place: Scope | None = None
         self.action: EngineAction | None = None
+        self.is_requested = False
         self.ended = Event()
 
 
@@ -165,13 +166,15 @@ class PromptHandler:
     async def _update_call(self, update: Params) -> None:
         call = self._find_call(update)
         call.said.add_update(update)
-        if call.ended.is_set() or call.said.status in ("", "pending"):
+        is_waiting = call.said.status in ("", "pending") or (self._program.asks_late and not call.said.is_over)
+        if call.ended.is_set() or (call.place is None and is_waiting):
             await self._send(Reasoning(""))
             return
         if call.place is None:
             await self._begin_call(call)
-            self._record_unrequested(call)
         if call.said.is_over:
+            if not call.is_requested:
+                self._record_unrequested(call)
             await self._end_call(call, call.said.output, is_error=call.said.status != "completed")
 
     def _find_call(self, update: Params) -> RunningCall:
@@ -183,7 +186,7 @@ class PromptHandler:
         return self._calls.setdefault(id, RunningCall(AgentToolCall(id=id)))
 
     def _record_unrequested(self, call: RunningCall) -> None:
-        """Record the start of a call that the agent makes without asking, unless it only reads."""
+        """Record that the agent made a call without asking, unless it only reads."""
         assert call.place is not None
         assert call.action is not None
         is_plain = call.action.tool in READING_TOOLS or call.said.kind in ("read", "search", "think")
@@ -245,6 +248,7 @@ class PromptHandler:
         said = read_mapping(params, "toolCall")
         call = self._find_call(said)
         call.said.add_update(said)
+        call.is_requested = True
         await self._begin_call(call)
         options = read_objects(params, "options")
         allow = next((one for one in options if one.get("kind") == "allow_once"), None)
