@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec import structs
 
 from ..engines.acp.agent_program import AGENT_PROGRAMS, AgentProgram
 from .settings import Settings
@@ -15,5 +15,5 @@ def list_agent_programs(settings: Settings) -> dict[str, AgentProgram]:
         known = AGENT_PROGRAMS.get(name, AgentProgram(name=name, command=(launch.command,)))
         command = (launch.command, *(launch.args or known.command[1:]))
         mode = launch.mode or known.mode
-        own[name] = replace(known, command=command, env={**known.env, **launch.env}, mode=mode, is_own=True)
+        own[name] = structs.replace(known, command=command, env={**known.env, **launch.env}, mode=mode, is_own=True)
     return {**AGENT_PROGRAMS, **own}

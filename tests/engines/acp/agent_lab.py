@@ -8,7 +8,6 @@ import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ from urllib.parse import urlsplit
 import pytest
 from anyio import create_task_group, fail_after
 from anyio.abc import TaskGroup
+from msgspec import structs
 
 from podium.core.budget import Allowance
 from podium.core.engine import EngineSessionSpec
@@ -69,7 +69,7 @@ class AgentLab:
         self.rules = Rules()
         self.mode: Mode = "default"
         script = ("--script", str(folder / "script.json"))
-        scripted = replace(SCRIPTED, command=(*SCRIPTED.command, *options, *script))
+        scripted = structs.replace(SCRIPTED, command=(*SCRIPTED.command, *options, *script))
         self.program = program or (GOOSE if kind == "goose" else scripted)
         self.children: list[ChildProcess] = []
         self.server: ModelServer | None = None

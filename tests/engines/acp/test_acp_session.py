@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 from anyio import create_task_group
+from msgspec import structs
 
 from podium.policy import Rules
 from podium.values.agent import Budget
@@ -34,7 +34,7 @@ def lab(tmp_path: Path) -> AgentLab:
 
 async def test_an_agent_that_stops_at_a_refusal_is_told_why_and_goes_on_in_the_same_turn(tmp_path: Path) -> None:
     lab = AgentLab("scripted", tmp_path, "--after-denial", "ends_turn")
-    lab.program = replace(lab.program, after_denial="ends_turn")
+    lab.program = structs.replace(lab.program, after_denial="ends_turn")
     lab.rules = Rules(deny=("Write",))
 
     async with lab.session([lab.write(), "I did without it."]) as session:
@@ -47,7 +47,7 @@ async def test_an_agent_that_stops_at_a_refusal_is_told_why_and_goes_on_in_the_s
 
 async def test_an_agent_that_only_stops_at_refusals_has_failed_and_is_not_done(tmp_path: Path) -> None:
     lab = AgentLab("scripted", tmp_path, "--after-denial", "ends_turn")
-    lab.program = replace(lab.program, after_denial="ends_turn")
+    lab.program = structs.replace(lab.program, after_denial="ends_turn")
     lab.rules = Rules(deny=("Write",))
     silent = {**lab.write(), "says": ""}
 
@@ -96,6 +96,23 @@ async def test_a_message_of_a_person_is_the_next_prompt_of_the_same_turn(lab: Ag
 
     assert reply.text == "First.\n\nSecond."
     assert len(lab.events(ModelReplied)) == 2
+
+
+async def test_an_agent_that_can_be_steered_gets_a_message_while_it_works(tmp_path: Path) -> None:
+    lab = AgentLab("scripted", tmp_path, "--steering")
+
+    async with lab.session([{"says": "one two three four", "pieces": 4, "pace": 0.5}]) as session:
+        async with create_task_group() as group:
+
+            async def send_message() -> None:
+                await lab.wait_for(TextStreamed)
+                lab.timeline.append(MessageReceived(id="m", to="worker", text="Also this."), scope="")
+
+            group.start_soon(send_message)
+            reply = await session.ask("Begin.")
+
+    assert "[heard > Also this.]" in reply.text
+    assert len(lab.events(ModelReplied)) == 1
 
 
 async def test_junk_between_messages_changes_nothing(lab: AgentLab) -> None:
@@ -156,7 +173,7 @@ async def test_a_limit_on_changed_files_stops_the_agent(lab: AgentLab) -> None:
 
 
 async def test_an_agent_without_the_mode_in_which_it_asks_is_not_used(lab: AgentLab) -> None:
-    lab.program = replace(lab.program, mode="careful")
+    lab.program = structs.replace(lab.program, mode="careful")
 
     async with lab.session(["Hi."]) as session:
         with pytest.raises(AgentFailed, match="not offer the mode careful, in which it asks; it offers: auto, ask"):

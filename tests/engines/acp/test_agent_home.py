@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from dataclasses import replace
 from pathlib import Path
 
 from anyio import create_task_group
+from msgspec import structs
 
 from podium.engines.acp.agent_home import AgentModel, build_agent_environment, prepare_home
 from podium.engines.acp.agent_program import AGENT_PROGRAMS
@@ -68,7 +68,7 @@ async def test_sessions_in_one_checkout_share_a_process_if_the_agent_can(tmp_pat
     for shares in (True, False):
         (folder := tmp_path / str(shares)).mkdir()
         lab = AgentLab("scripted", folder)
-        lab.program = replace(lab.program, shares_process=shares)
+        lab.program = structs.replace(lab.program, shares_process=shares)
         async with lab.session(["Hi."] * 2) as session:
             other = lab.make_session("other")
             async with create_task_group() as group:

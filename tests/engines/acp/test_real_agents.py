@@ -37,7 +37,11 @@ async def write_file(kind: str, folder: Path, **rules: tuple[str, ...]) -> Resul
     tool, path, content = WRITES[kind]
     (repo := folder / "repo").mkdir()
     arguments: dict[str, Any] = {path: str(repo / "made.txt"), content: "hello"}
-    script = [{"says": "I write.", "calls": [{"name": tool, "arguments": arguments}]}, "All is said.", "It is."]
+    script: list[Any] = [
+        {"says": "I write.", "calls": [{"name": tool, "arguments": arguments}]},
+        "All is said.",
+        "It is.",
+    ]
     async with ModelServer(script) as server:
         environ = {
             "PATH": os.environ["PATH"],

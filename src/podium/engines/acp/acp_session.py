@@ -55,6 +55,8 @@ class AcpSession:
         self._sandbox = sandbox
         self._history = list(spec.history)
         self._cost = 0.0
+        self._untold: list[str] = []
+        """A person's messages that the agent did not take while it worked."""
         self._reported = [0] * len(USAGE_FIELDS)
         """The last usage that the agent reported, if it reports totals."""
 
@@ -117,7 +119,8 @@ class AcpSession:
         said = find_delivered_messages(place)
         if not said and not place.has_outcome:
             said = deliver_messages(place, self._spec.agent.name)
-        return "\n\n".join(filter(None, (told, said)))
+        untold, self._untold = self._untold, []
+        return "\n\n".join(filter(None, (told, *untold, said)))
 
     async def _end_turn(self, turn: Scope, reply: ModelReplied, text: str, pieces: Pieces) -> None:
         refused = turn.timeline.find_events_below(turn.path, ActionRefused)
@@ -167,6 +170,7 @@ class AcpSession:
                 raise
             else:
                 await handler.close_calls()
+                self._untold += await handler.collect_untold()
                 return self._record_reply(place, handler, answer, text)
         raise AssertionError("the last attempt returns or raises")
 

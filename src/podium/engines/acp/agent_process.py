@@ -81,6 +81,8 @@ class AgentProcess:
         self.name = name
         self.version = ""
         self.capabilities: Params = {}
+        self.can_steer = False
+        """Whether the agent takes messages while it works on a prompt."""
         self.handlers: dict[str, SessionHandler] = {}
         self.is_over = False
         self._child = child
@@ -128,6 +130,7 @@ class AgentProcess:
             spoken = answer.get("protocolVersion")
             raise OutsideFailed(f"{self.name} speaks version {spoken} of ACP; Podium speaks version {PROTOCOL_VERSION}")
         self.capabilities = read_mapping(answer, "agentCapabilities")
+        self.can_steer = bool(read_mapping(read_mapping(answer, "_meta"), "steering").get("supported"))
         self.version = str(read_mapping(answer, "agentInfo").get("version") or "")
 
     async def describe_end(self) -> str:

@@ -6,11 +6,11 @@ and how it differs from others. Users add rows in their settings.
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
+
+from msgspec import Struct
 
 from ...values.errors import Mistake
 
@@ -21,8 +21,7 @@ AfterDenial = Literal["goes_on", "ends_turn"]
 """What an agent does when an action is denied: its model continues, or it ends the turn without a proper answer."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class AgentProgram:
+class AgentProgram(Struct, frozen=True, kw_only=True):
     """A coding agent. The defaults describe one that follows the protocol and has no peculiarities.
 
     `command` is the program with its arguments. `package` is the npm package and `version` the version with which the
@@ -40,12 +39,12 @@ class AgentProgram:
     version: str = ""
     binary: str = ""
     mode: str = ""
-    env: Mapping[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = {}
     passed_variables: tuple[str, ...] = ()
     login_files: tuple[str, ...] = ()
-    model_env: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    model_files: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    tool_names: Mapping[str, str] = field(default_factory=dict)
+    model_env: Mapping[str, Mapping[str, str]] = {}
+    model_files: Mapping[str, Mapping[str, str]] = {}
+    tool_names: Mapping[str, str] = {}
     after_denial: AfterDenial = "goes_on"
     shares_process: bool = False
     exits_at_eof: bool = True
@@ -57,6 +56,8 @@ class AgentProgram:
 
     def find_executable(self, home: Path | None, path: str) -> str | None:
         """Return the program's location: on the PATH or where the install command puts it. None if it is missing."""
+        import shutil  # imported here for start-up time: every command reads this table
+
         if (found := shutil.which(self.command[0], path=path)) is not None or home is None or not self.package:
             return found
         modules = home / AGENTS_FOLDER / "node_modules"

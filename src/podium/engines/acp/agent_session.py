@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 
 from anyio import CancelScope, Event, fail_after, get_cancelled_exc_class, move_on_after
 from anyio.abc import TaskGroup
@@ -109,6 +110,8 @@ class AgentSession:
         agent, call = self._held.agent, _PromptCall()
         params = {"sessionId": self.id, "prompt": [{"type": "text", "text": text}]}
         agent.handlers[self.id] = handler
+        if agent.can_steer:
+            handler.steer = partial(self._steer, agent)
         try:
             group.start_soon(call.run, agent, params, handler.done)
             await handler.done.wait()
@@ -123,6 +126,16 @@ class AgentSession:
         if handler.error is not None:
             raise handler.error
         return await self._read_answer(agent, call)
+
+    async def _steer(self, agent: AgentProcess, text: str) -> bool:
+        """Give the agent a message while it works on a prompt, and return whether it took the message."""
+        only_now = {"steering": {"idleBehavior": "promptRequired"}}
+        params = {"sessionId": self.id, "prompt": [{"type": "text", "text": text}], "_meta": only_now}
+        try:
+            answer = await agent.call("_session/steering", params)
+        except (RpcError, ConnectionEnded):
+            return False
+        return answer.get("outcome") != "promptRequired"
 
     async def _read_answer(self, agent: AgentProcess, call: _PromptCall) -> Params:
         if isinstance(call.error, ConnectionEnded):

@@ -7,6 +7,7 @@ never apply to another action than the one that was shown.
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -17,6 +18,7 @@ from anyio.streams.memory import MemoryObjectSendStream
 
 from ...core.engine import EngineAction, EngineSessionSpec, Piece, Reasoning, Text, ToolFinished, ToolStarted
 from ...core.journal_rows import compute_digest
+from ...core.person_message import deliver_messages
 from ...core.scope import Scope
 from ...system.json_rpc import Params
 from ...values.action import Action
@@ -64,6 +66,10 @@ class PromptHandler:
         self.cost: float | None = None
         """The cost of the session so far in USD, if the agent reports it."""
         self.tool_calls = 0
+        self.steer: Callable[[str], Awaitable[bool]] | None = None
+        """Gives the agent a message while it works, and returns whether it took it; None if it takes none."""
+        self._untold: list[str] = []
+        self._steering: list[Event] = []
         self._program = program
         self._spec = spec
         self._place = place
@@ -122,6 +128,7 @@ class PromptHandler:
     async def receive_update(self, update: Params) -> None:
         try:
             await self._handle_update(update)
+            self._deliver_messages()
         except PodiumError as error:
             self.fail(error)
 
@@ -160,6 +167,25 @@ class PromptHandler:
     async def _send(self, piece: Piece) -> None:
         with suppress(BrokenResourceError, ClosedResourceError):  # the turn was cancelled
             await self._pieces.send(piece)
+
+    def _deliver_messages(self) -> None:
+        """Give a person's messages to an agent that takes them while it works. Others get them after the prompt."""
+        agent = self._spec.agent.name
+        if self.steer is not None and self._place.timeline.list_undelivered(agent):
+            said = deliver_messages(self._place.next_child("steering"), agent)
+            self._steering.append(answered := Event())
+            self._group.start_soon(self._steer_agent, self.steer, said, answered)
+
+    async def _steer_agent(self, steer: Callable[[str], Awaitable[bool]], said: str, answered: Event) -> None:
+        if not await steer(said):
+            self._untold.append(said)
+        answered.set()
+
+    async def collect_untold(self) -> list[str]:
+        """Return the messages that the agent did not take while it worked."""
+        for answered in self._steering:
+            await answered.wait()
+        return self._untold
 
     # Tool calls
 

@@ -27,10 +27,15 @@ def main() -> None:
     )
     parser.add_argument("--unasked", action="store_true", help="act without asking for permission")
     parser.add_argument("--forgetful", action="store_true", help="do not offer to load sessions")
+    parser.add_argument("--steering", action="store_true", help="take messages while answering a prompt")
     options = parser.parse_args()
     script = () if options.script is None else parse_script(msgspec.json.decode(options.script.read_bytes()))
     agent = ScriptedAgent(
-        script, after_denial=options.after_denial, is_asking=not options.unasked, can_load=not options.forgetful
+        script,
+        after_denial=options.after_denial,
+        is_asking=not options.unasked,
+        can_load=not options.forgetful,
+        can_steer=options.steering,
     )
     anyio.run(agent.run)
 

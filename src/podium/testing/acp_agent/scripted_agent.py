@@ -59,11 +59,13 @@ class ScriptedAgent:
         after_denial: AfterDenial = "goes_on",
         is_asking: bool = True,
         can_load: bool = True,
+        can_steer: bool = False,
     ) -> None:
         self._script = script
         self._after_denial = after_denial
         self._is_asking = is_asking
         self._can_load = can_load
+        self._can_steer = can_steer
         self._folder = Path.home() / SESSIONS_FOLDER
         self._sessions: dict[str, SavedSession] = {}
         self._prompting: dict[str, CancelScope] = {}
@@ -92,6 +94,7 @@ class ScriptedAgent:
                     "protocolVersion": 1,
                     "agentCapabilities": {"loadSession": self._can_load},
                     "agentInfo": {"name": "scripted", "version": "1"},
+                    "_meta": {"steering": {"supported": self._can_steer}},
                 }
             case "session/new":
                 id = f"session-{secrets.token_hex(4)}"
@@ -105,7 +108,17 @@ class ScriptedAgent:
                 return {}
             case "session/prompt":
                 return await self._answer_prompt(str(params["sessionId"]), params["prompt"])
+            case "_session/steering" if self._can_steer:
+                return await self._take_message(str(params["sessionId"]), params["prompt"])
         raise RpcError(METHOD_NOT_FOUND, f"no method {method}")
+
+    async def _take_message(self, id: str, blocks: list[Params]) -> Params:
+        """Say that a message was received while a prompt is being answered."""
+        if id not in self._prompting:
+            return {"outcome": "promptRequired"}
+        heard = str(blocks[-1].get("text", "")).splitlines()[-1]
+        await self._update(id, "agent_message_chunk", content={"type": "text", "text": f"[heard {heard}]"})
+        return {"outcome": "injected"}
 
     # Sessions
 
@@ -134,8 +147,11 @@ class ScriptedAgent:
             session.script = [msgspec.to_builtins(move) for move in moves]
         session.said.append(("user", text))
         self._save(id)
-        with CancelScope() as self._prompting[id]:
-            return await self._play_steps(id, session, text)
+        try:
+            with CancelScope() as self._prompting[id]:
+                return await self._play_steps(id, session, text)
+        finally:
+            del self._prompting[id]
         return {"stopReason": "cancelled"}
 
     async def _play_steps(self, id: str, session: SavedSession, prompt: str) -> Params:
