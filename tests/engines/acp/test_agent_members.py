@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from msgspec import structs
 from podium import Agent, App, Result, Run
 from podium.config.settings_document import Launch
 from podium.store.fault_injection import refuse_after
+from podium.testing import ModelServer
 from podium.values.agent import Member, Mode, Team
 from podium.values.errors import Mistake
 from podium.values.event import (
@@ -23,11 +25,15 @@ from podium.values.event import (
     HandedOff,
     ModelReplied,
     PermissionAsked,
+    PlanStepCompleted,
+    PlanStepReviewed,
     Routed,
     TurnStarted,
 )
 
+from ...collaboration import Play, add_team, make_plan, make_step
 from ...studio import Studio
+from .agent_lab import find_goose
 
 MATE = Launch(command=sys.executable, args=("-m", "podium.testing.acp_agent"), mode="ask")
 DONE = "[[GROUP_REFLECT_COMPLETE]]"
@@ -61,6 +67,14 @@ async def run(studio: Studio, repo: Path, agent: str, request: str = "go", **opt
         return await app.run(studio.agents[agent], request, repo=repo, agents=studio.agents.values())
 
 
+async def allow_all(started: Run) -> None:
+    """Allow every request of a run until it ends."""
+    with started.entries() as entries:
+        async for entry in entries:
+            if isinstance(entry.event, PermissionAsked):
+                await started.answer(entry.event.id, "once", by="ada")
+
+
 async def test_coding_agents_route_advise_work_and_take_a_handoff(mates: Studio, repo: Path) -> None:
     add_mate(mates, "triage", '{"agent": "builder", "reason": "it builds"}', router=True, agents=["builder"])
     add_mate(mates, "expert", "Mind the gap.")
@@ -91,6 +105,19 @@ async def test_a_coding_agent_is_a_member_in_every_mode(mates: Studio, repo: Pat
     assert result.succeeded
     assert [opened.agent for opened in mates.events(result, AgentSessionOpened)] == ["helper"]
     assert "helper is done" in [event.text for event in mates.events(result, ModelReplied)]
+
+
+async def test_a_coding_agent_owns_and_reviews_steps_of_a_collaboration(mates: Studio, repo: Path) -> None:
+    plan = make_plan(make_step("s1", "ada"), make_step("s2", "helper", "s1"))
+    add_team(mates, Play(plan=plan, report="all is done"), "ada", "helper")
+    add_mate(mates, "helper", *["ACCEPT\n1: MET"] * 9)
+
+    result = await run(mates, repo, "lead")
+
+    assert result.text == "all is done"
+    steps = [(one.step, one.owner) for one in mates.events(result, PlanStepCompleted)]
+    assert steps == [("s1", "ada"), ("s2", "helper")]
+    assert [one.reviewer for one in mates.events(result, PlanStepReviewed)] == ["helper", "ada"]
 
 
 async def test_a_coding_agent_evaluates_what_another_one_did(mates: Studio, repo: Path) -> None:
@@ -128,6 +155,33 @@ async def test_requests_of_both_kinds_of_members_are_in_one_inbox(mates: Studio,
     assert {event.action.agent for event in mates.events(result, PermissionAsked)} == {"own", "helper"}
 
 
+async def test_a_team_of_a_model_goose_and_another_agent_works_with_one_inbox(mates: Studio, repo: Path) -> None:
+    goose = Path(find_goose())
+    scripts: dict[str, list[Any]] = {
+        "own": [write("own.txt"), "own is done"],
+        "gosling": [write("goose.txt", "write"), "goose is done"],
+    }
+    names = ("own", "goose", "helper")
+    async with ModelServer(scripts) as server:
+        environ = {"PATH": f"{goose.parent}:{os.environ['PATH']}", "OPENAI_API_KEY": "k", "OPENAI_BASE_URL": server.url}
+        members = [
+            Agent(name="own", model="openai:own", tools=("Write",)),
+            Agent(name="goose", engine="goose", model="openai:gosling"),
+            add_mate(mates, "helper", write("helper.txt"), "helper is done"),
+        ]
+        team = Team(mode="broadcast", members=tuple(Member(agent=name) for name in names))
+        lead = Agent(name="lead", model="openai:own", team=team)
+        async with App(mates.settings, environ=environ) as app:
+            async with app.start(lead, "go", repo=repo, agents=members, is_attended=True) as started:
+                await allow_all(started)
+                result = await started.result()
+
+    assert [part.text for part in result.parts] == [f"{name} is done" for name in names]
+    assert sorted(path.name for path in repo.iterdir()) == ["goose.txt", "helper.txt", "own.txt"]
+    assert {event.allowed_by for event in mates.events(result, ActionBegan)} == {"ada"}
+    assert {event.action.agent for event in mates.events(result, PermissionAsked)} == set(names)
+
+
 async def test_a_crash_at_any_entry_loses_nothing_and_writes_once(mates: Studio, repo: Path) -> None:
     mates.settings = structs.replace(mates.settings, permission_mode="accept-edits")
     add_mate(mates, "helper", write("a.txt"), "It is written.")
@@ -148,6 +202,27 @@ async def test_a_crash_at_any_entry_loses_nothing_and_writes_once(mates: Studio,
     assert result.text == "It is written."
     assert (repo / "a.txt").read_text() == "x\n"
     assert len(mates.events(run_id, ActionBegan)) == 1
+
+
+async def test_a_run_is_paused_while_a_coding_agent_waits_for_permission_and_continues_later(
+    mates: Studio, repo: Path
+) -> None:
+    helper = add_mate(mates, "helper", write("a.txt"), "It is written.")
+    async with mates.app() as app:
+        async with app.start(helper, "go", repo=repo, is_attended=True) as started:
+            with started.entries() as entries:
+                async for entry in entries:
+                    if isinstance(entry.event, PermissionAsked):
+                        await started.pause()
+            paused = await started.result()
+        async with app.resume(paused.run_id, is_attended=True) as resumed:
+            await allow_all(resumed)
+            result = await resumed.result()
+
+    assert paused.outcome == "paused"
+    assert result.text == "It is written."
+    assert len(mates.events(result, PermissionAsked)) == 1
+    assert len(mates.events(result, AgentSessionOpened)) == 1
 
 
 async def test_a_dry_run_starts_no_coding_agent(mates: Studio, repo: Path) -> None:
