@@ -7,7 +7,7 @@ its session again and continues; if it cannot, a new session gets the conversati
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from anyio import create_memory_object_stream, create_task_group, get_cancelled_exc_class
 from anyio.abc import TaskGroup
@@ -18,7 +18,15 @@ from ...core.engine import CUT_OFF_MARK, EngineSessionSpec, Finished, PastTurn, 
 from ...core.person_message import deliver_messages, find_delivered_messages
 from ...core.scope import Scope
 from ...system.json_rpc import Params
-from ...values.errors import AgentFailed, Failure, FailureKind, OutsideFailed, PodiumError, find_first_error
+from ...values.errors import (
+    AgentFailed,
+    Failure,
+    FailureKind,
+    OutsideFailed,
+    PodiumError,
+    StoreFailed,
+    find_first_error,
+)
 from ...values.event import ActionRefused, AgentSessionOpened, CallCut, ModelReplied
 from ...values.request import replace_surrogates
 from ...values.usage import Usage
@@ -90,14 +98,15 @@ class AcpSession:
             known = place.find_outcome(ModelReplied)
             if known is not None:
                 await pieces.send(Text(known.text))
-            reply = known or await self._send_prompt(words, place, turn, pieces, group)
+            reply = known or await self._send_within_budget(words, place, turn, pieces, group)
             text = reply.text or text
-            refused = turn.timeline.find_events_below(place.path, ActionRefused)
-            follow_up = self._build_follow_up(turn.child(f"call#{number + 1}"), reply, refused)
-            if not follow_up:
+            told = self._explain_refusals(place, reply)
+            said = "" if number == MAX_PROMPTS else self._collect_messages(turn.child(f"call#{number + 1}"))
+            if number == MAX_PROMPTS or not (told or said):
                 break
-            words = follow_up
-            await pieces.send(Superseded() if refused else Text("\n\n"))
+            words = "\n\n".join(filter(None, (told, said)))
+            # What an agent says after it has stopped at a refusal is not its answer.
+            await pieces.send(Superseded() if told else Text("\n\n"))
         await self._end_turn(turn, reply, text, pieces)
         self._history.append(PastTurn(prompt=prompt, reply=text, scope=turn))
 
@@ -109,18 +118,22 @@ class AcpSession:
         refused = last.timeline.find_events_below(last.path, ActionRefused)
         return f"{describe_refusals(refused)}\n\n{prompt}" if refused else prompt
 
-    def _build_follow_up(self, place: Scope, reply: ModelReplied, refused: list[ActionRefused]) -> str:
-        """Return the next prompt of the turn at `place`, or an empty string if the turn is complete.
+    def _explain_refusals(self, place: Scope, reply: ModelReplied) -> str:
+        """Return the prompt for an agent that has stopped because actions were refused, or an empty string.
 
-        An agent that stops when an action is refused is told why, so that it can continue without that action.
+        It is told why, so that it can continue without those actions.
         """
+        refused = place.timeline.find_events_below(place.path, ActionRefused)
         is_stopped = self._program.after_denial == "ends_turn" or reply.stop == "cancelled" or not reply.text.strip()
-        told = describe_refusals(refused) if refused and is_stopped else ""
+        return describe_refusals(refused) if refused and is_stopped else ""
+
+    def _collect_messages(self, place: Scope) -> str:
+        """Return the person's messages that the agent gets with the prompt at `place`, or an empty string."""
         said = find_delivered_messages(place)
         if not said and not place.has_outcome:
             said = deliver_messages(place, self._spec.agent.name)
         untold, self._untold = self._untold, []
-        return "\n\n".join(filter(None, (told, *untold, said)))
+        return "\n\n".join(filter(None, (*untold, said)))
 
     async def _end_turn(self, turn: Scope, reply: ModelReplied, text: str, pieces: Pieces) -> None:
         refused = turn.timeline.find_events_below(turn.path, ActionRefused)
@@ -144,12 +157,24 @@ class AcpSession:
 
     # Prompts
 
+    async def _send_within_budget(
+        self, words: str, place: Scope, turn: Scope, pieces: Pieces, group: TaskGroup
+    ) -> ModelReplied:
+        """Send a prompt as soon as the budget has room for it. Raise AgentFailed if it never will."""
+        estimate = CallEstimate(prompt=Usage(calls=1, input_tokens=estimate_tokens(len(words))))
+        allowance = self._spec.allowance
+        if allowance is None:
+            return await self._send_prompt(words, place, turn, pieces, group)
+        while not allowance.has_room(estimate, agent=self._spec.agent.name):
+            await pieces.send(Postponed(BUDGET_SECONDS))
+            await allowance.wait_for_release(BUDGET_SECONDS)
+        with allowance.reserve_call(estimate):
+            return await self._send_prompt(words, place, turn, pieces, group)
+
     async def _send_prompt(
         self, words: str, place: Scope, turn: Scope, pieces: Pieces, group: TaskGroup
     ) -> ModelReplied:
         """Send a prompt and record the reply. If the agent's process dies, restart it and let it continue."""
-        estimate = CallEstimate(prompt=Usage(calls=1, input_tokens=estimate_tokens(len(words))))
-        await self._wait_for_budget(estimate, pieces)
         for restarts_left in range(MAX_RESTARTS, -1, -1):
             await turn.timeline.wait_while_paused()
             await turn.timeline.wait_written()
@@ -214,13 +239,6 @@ class AcpSession:
         opened = turn.timeline.find_events_below(turn.path, AgentSessionOpened)
         return opened[-1].session if opened else ""
 
-    async def _wait_for_budget(self, estimate: CallEstimate, pieces: Pieces) -> None:
-        """Wait until the budget has room for a prompt. Raise AgentFailed if it never will."""
-        allowance = self._spec.allowance
-        while allowance is not None and not allowance.has_room(estimate, agent=self._spec.agent.name):
-            await pieces.send(Postponed(BUDGET_SECONDS))
-            await allowance.wait_for_release(BUDGET_SECONDS)
-
     # Records
 
     def _record_reply(self, place: Scope, handler: PromptHandler, answer: Params, sent: str) -> ModelReplied:
@@ -231,7 +249,8 @@ class AcpSession:
 
     def _record_cut(self, place: Scope, handler: PromptHandler, sent: str) -> None:
         usage = self._read_usage({}, handler, sent)
-        place.record_each_time(CallCut(model=self._name, text=replace_surrogates(handler.text), usage=usage))
+        with suppress(StoreFailed):  # the turn already ends for another reason
+            place.record_each_time(CallCut(model=self._name, text=replace_surrogates(handler.text), usage=usage))
 
     def _read_usage(self, answer: Params, handler: PromptHandler, sent: str) -> Usage:
         """Return the usage that the agent reports, or an estimate. Its cost is known only if the agent reports it."""

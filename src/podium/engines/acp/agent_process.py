@@ -97,10 +97,6 @@ class AgentProcess:
             on_junk=self._keep_line,
         )
 
-    @property
-    def pid(self) -> int:
-        return self._child.pid
-
     async def call(self, method: str, params: Mapping[str, Any]) -> Params:
         """Send a request and return its result. Raise RpcError or ConnectionEnded if there is none."""
         result = await self._peer.call(method, params)

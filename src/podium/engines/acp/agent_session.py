@@ -107,9 +107,9 @@ class AgentSession:
         wait for the answer, which continues for a moment after a cancellation.
         """
         assert self._held is not None
-        agent, call = self._held.agent, _PromptCall()
-        params = {"sessionId": self.id, "prompt": [{"type": "text", "text": text}]}
-        agent.handlers[self.id] = handler
+        agent, call, session = self._held.agent, _PromptCall(), self.id
+        params = {"sessionId": session, "prompt": [{"type": "text", "text": text}]}
+        agent.handlers[session] = handler
         if agent.can_steer:
             handler.steer = partial(self._steer, agent)
         try:
@@ -122,7 +122,7 @@ class AgentSession:
                 await self._stop_prompt(agent, handler, call)
             raise
         finally:
-            agent.handlers.pop(self.id, None)
+            agent.handlers.pop(session, None)
         if handler.error is not None:
             raise handler.error
         return await self._read_answer(agent, call)

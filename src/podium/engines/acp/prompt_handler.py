@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import replace
 from itertools import count
 
-from anyio import TASK_STATUS_IGNORED, BrokenResourceError, CancelScope, ClosedResourceError, Event
+from anyio import TASK_STATUS_IGNORED, BrokenResourceError, CancelScope, ClosedResourceError, Event, move_on_after
 from anyio.abc import TaskGroup, TaskStatus
 from anyio.streams.memory import MemoryObjectSendStream
 
@@ -30,6 +30,8 @@ from .agent_program import AgentProgram
 from .agent_tool_call import READING_TOOLS, AgentToolCall
 
 LONGEST_REASON = 500
+STEERING_SECONDS = 5.0
+"""How long an agent that has ended its turn can take to say whether it took a message."""
 NO_REPORT = "The agent did not report how this ended."
 NO_GATE = "nothing is permitted in this session"
 NO_CHOICE = "the agent offers no way to permit it only once"
@@ -94,10 +96,6 @@ class PromptHandler:
     def all_text_length(self) -> int:
         """How many characters the agent has written."""
         return sum(len(piece) for segment in self._segments for piece in segment)
-
-    def find_refusals(self) -> list[ActionRefused]:
-        """Return the actions of this prompt that were refused."""
-        return self._place.timeline.find_events_below(self._place.path, ActionRefused)
 
     def fail(self, error: PodiumError) -> None:
         """End the turn because of an error outside the agent's reply."""
@@ -183,8 +181,9 @@ class PromptHandler:
 
     async def collect_untold(self) -> list[str]:
         """Return the messages that the agent did not take while it worked."""
-        for answered in self._steering:
-            await answered.wait()
+        with move_on_after(STEERING_SECONDS):
+            for answered in self._steering:
+                await answered.wait()
         return self._untold
 
     # Tool calls
