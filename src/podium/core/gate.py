@@ -124,7 +124,10 @@ JudgeAction = Callable[[Action, int], Verdict]
 
 
 class Gate:
-    """The gate of one operation. `unattended` is None if a person is available to answer."""
+    """The gate of one operation. `unattended` is None if a person is available to answer.
+
+    `before_change` is called before each action that may change something.
+    """
 
     def __init__(
         self,
@@ -136,10 +139,12 @@ class Gate:
         rate_limit: RateLimit,
         unattended: Unattended | None,
         approval_seconds: float,
+        before_change: Callable[[], Awaitable[None]],
         hooks: ActionHooks | None = None,
     ) -> None:
         self.directory = directory
         self._judge = judge
+        self._before_change = before_change
         self._agent = agent
         self._allowance = allowance
         self._rate_limit = rate_limit
@@ -210,6 +215,8 @@ class Gate:
         if verdict.decision == "deny":
             return self._refuse_action(place, action, verdict.reason)
         self._allowance.require_file_budget(set(prepared.outputs), agent=self._agent)
+        if not (prepared.is_read_only or prepared.is_repeatable):
+            await self._before_change()
         if not prepared.is_read_only:
             place.record(ActionBegan(action=action, allowed_by=allowed_by, is_repeatable=prepared.is_repeatable))
         return _add_context(await self._execute_call(place, prepared), context)
@@ -246,6 +253,7 @@ class Gate:
                 return self._refuse_action(place, action, _describe_refusal(answered)).refusal
             allowed_by = answered.by or "a person"
         self._allowance.require_file_budget(set(wanted.outputs), agent=self._agent)
+        await self._before_change()
         place.record(ActionBegan(action=action, allowed_by=allowed_by))
         return ""
 

@@ -51,6 +51,10 @@ STOP_SECONDS = 5.0
 """How long to wait for workers that were asked to stop."""
 
 
+async def do_nothing() -> None:
+    """Do nothing: the files of a run without a repository are not saved."""
+
+
 class ExecutionPatterns(Protocol):
     """The patterns by which agents gather advice, do their own work and hand off."""
 
@@ -86,6 +90,8 @@ class RunContext:
     """Returns the placement that starts workers; None if there is no repository for them."""
     get_repository: Callable[[], WorkRepository] | None = None
     """Returns the repository that the run works in; None if there is none."""
+    before_change: Callable[[], Awaitable[None]] = do_nothing
+    """Called before each action that may change files."""
     build_system_prompt: Callable[[Agent], str] = attrgetter("prompt")
     """Builds an agent's system prompt."""
     decisions: RepositoryDecisions = NO_DECISIONS
@@ -368,6 +374,7 @@ class Operation:
             rate_limit=self._context.rate_limit_for(self.agent.name),
             unattended=self._context.unattended,
             approval_seconds=self._context.turn_limits.approval,
+            before_change=self._context.before_change,
             hooks=None if self._context.hooks is None else self._context.hooks.for_agent(self.agent),
         )
 

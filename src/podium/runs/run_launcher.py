@@ -59,6 +59,7 @@ from ..values.event import Entry, Noticed, RunPaused, RunResumed, RunStarted, St
 from ..values.limits import Unattended
 from ..values.request import Request, replace_surrogates
 from ..values.worker_task import WorkerTask
+from .checkout_saving import CheckoutSaving
 from .decision_context import describe_decisions_in_force, make_repository_decisions
 from .run_driver import RunDriver
 from .run_options import RunOptions
@@ -400,6 +401,7 @@ class RunLauncher:
             notice=record_notice,
             guidance=started.guidance,
         )
+        saving = CheckoutSaving(timeline, started)
         context = RunContext(
             timeline=timeline,
             agents={agent.name: agent for agent in started.agents},
@@ -412,6 +414,7 @@ class RunLauncher:
             if started.repo
             else None,
             get_repository=cache(partial(_open_repository, Path(started.repo), timeline.run)) if started.repo else None,
+            before_change=saving.save_before,
             build_system_prompt=partial(build_agent_prompt, settings, started.guidance),
             decisions=make_repository_decisions(self.settings.store, recorded),
             hooks=_make_hooks(settings, timeline, started),
@@ -427,7 +430,7 @@ class RunLauncher:
         commit = None if started.errand is None else partial(self._commit_work, timeline, started, self.settings)
         make_push = partial(self._make_push, timeline, self.settings, self._background_tasks)
         commit_and_push, tools = add_push(commit, run_tools, started, make_push)
-        before_end = add_inbox_writing(commit_and_push, settings, timeline, started)
+        before_end = saving.add_saving(add_inbox_writing(commit_and_push, settings, timeline, started))
         return RunDriver(self._store, lease, first=located, context=context, tools=tools, before_end=before_end)
 
 

@@ -71,6 +71,7 @@ from .plan_events import (
 )
 from .run_events import (
     BudgetChanged,
+    CheckoutSaved,
     MessageAcknowledged,
     MessageReceived,
     MessagesDelivered,
@@ -151,6 +152,7 @@ __all__ = [
     "ChangesExpected",
     "Channel",
     "Checked",
+    "CheckoutSaved",
     "ContextCompacted",
     "Decision",
     "DecisionCommitted",
@@ -253,6 +255,7 @@ Event = (
     | MessagesDelivered
     | MessageSent
     | MessageAcknowledged
+    | CheckoutSaved
     | PermissionAsked
     | PermissionAnswered
     | QuestionAsked

@@ -1,6 +1,6 @@
 """Events of a whole run: its start, end, pauses and resumes, and the user's messages and commands."""
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from ..agent import Agent, Budget
 from ..attachment import Attachment
@@ -117,6 +117,13 @@ class MessageAcknowledged(EventBase, frozen=True, kw_only=True, tag="message_ack
     id: str
     to: str
     is_delivered: bool = True
+
+
+class CheckoutSaved(EventBase, frozen=True, kw_only=True, tag="checkout_saved"):
+    """The files of the run's checkout were saved as a commit: before the first change, or when the run ended."""
+
+    commit: str
+    moment: Literal["before", "after"]
 
 
 class Noticed(EventBase, frozen=True, kw_only=True, tag="noticed"):

@@ -14,6 +14,7 @@ export const KINDS = Object.freeze({
   messages_delivered: "These messages were added to an agent's prompt at this point, and at no other. `text` is the added text.",
   message_sent: "An agent sent a message to another member of its team. `run` is the run in which that member works.",
   message_acknowledged: "A message that an agent of this run sent was delivered, or its receiver ended before that.",
+  checkout_saved: "The files of the run's checkout were saved as a commit: before the first change, or when the run ended.",
   permission_asked: "An agent requested permission for an action, which is executed only if the answer allows it.",
   permission_answered: "The permission request with this id was answered; the answer is final.",
   question_asked: "An agent asked the user a question, or asked for approval of a plan, a decision or a review.",
@@ -340,6 +341,14 @@ export const KINDS = Object.freeze({
  */
 
 /**
+ * The files of the run's checkout were saved as a commit: before the first change, or when the run ended.
+ * @typedef {object} CheckoutSaved
+ * @property {"checkout_saved"} type
+ * @property {string} commit
+ * @property {("after"|"before")} moment
+ */
+
+/**
  * A conversation almost filled or exceeded its model's context window; a summary replaced its first messages.
  * @typedef {object} ContextCompacted
  * @property {"context_compacted"} type
@@ -404,7 +413,7 @@ export const KINDS = Object.freeze({
  * @property {number} seq
  * @property {number} at
  * @property {string} scope
- * @property {(RunStarted|RunResumed|RunPaused|RunEnded|StopAsked|PauseAsked|BudgetChanged|MessageReceived|MessagesDelivered|MessageSent|MessageAcknowledged|PermissionAsked|PermissionAnswered|QuestionAsked|QuestionAnswered|ActionBegan|ActionRefused|HookRan|StatusReported|StepEnded|MemoryChanged|OperationStarted|OperationEnded|TurnStarted|TurnResumed|TurnEnded|SessionRevived|AgentSessionOpened|TextStreamed|ReasoningStreamed|TextSuperseded|ModelReplied|ModelAskedAgain|CallFailed|ContextCompacted|CallCut|ToolCalled|ToolAnswered|Advised|ChangesExpected|RouteRefused|Routed|HandedOff|TeamPlanned|Evaluated|Checked|AdjustmentProposed|MemberChanged|IterationFailed|ReflectEnded|Broadcast|Voted|RoundEnded|DiscussionEnded|CandidateChosen|WorkRestored|WorkerPlaced|WorkCommitted|WorkPushed|PushFailed|WorkMoved|WorkerSent|WorkerReturned|Noticed|TeamFormed|WorkStateChanged|PlanDrafted|PlanRefused|PlanReviewed|PlanCommitted|PlanStepStarted|HandoverAsked|BlockerRaised|PlanStepHandedOver|PlanStepBlocked|PlanStepUnblocked|PlanStepSubmitted|PlanStepReviewed|PlanStepReopened|PlanStepCompleted|PlanStepFailed|ArtifactStored|SnapshotTaken|WorkEnded|DecisionProposed|BallotCast|BallotRefused|VoteClosed|DecisionCommitted)} event
+ * @property {(RunStarted|RunResumed|RunPaused|RunEnded|StopAsked|PauseAsked|BudgetChanged|MessageReceived|MessagesDelivered|MessageSent|MessageAcknowledged|CheckoutSaved|PermissionAsked|PermissionAnswered|QuestionAsked|QuestionAnswered|ActionBegan|ActionRefused|HookRan|StatusReported|StepEnded|MemoryChanged|OperationStarted|OperationEnded|TurnStarted|TurnResumed|TurnEnded|SessionRevived|AgentSessionOpened|TextStreamed|ReasoningStreamed|TextSuperseded|ModelReplied|ModelAskedAgain|CallFailed|ContextCompacted|CallCut|ToolCalled|ToolAnswered|Advised|ChangesExpected|RouteRefused|Routed|HandedOff|TeamPlanned|Evaluated|Checked|AdjustmentProposed|MemberChanged|IterationFailed|ReflectEnded|Broadcast|Voted|RoundEnded|DiscussionEnded|CandidateChosen|WorkRestored|WorkerPlaced|WorkCommitted|WorkPushed|PushFailed|WorkMoved|WorkerSent|WorkerReturned|Noticed|TeamFormed|WorkStateChanged|PlanDrafted|PlanRefused|PlanReviewed|PlanCommitted|PlanStepStarted|HandoverAsked|BlockerRaised|PlanStepHandedOver|PlanStepBlocked|PlanStepUnblocked|PlanStepSubmitted|PlanStepReviewed|PlanStepReopened|PlanStepCompleted|PlanStepFailed|ArtifactStored|SnapshotTaken|WorkEnded|DecisionProposed|BallotCast|BallotRefused|VoteClosed|DecisionCommitted)} event
  * @property {string} [operation]
  * @property {string} [key]
  * @property {string} [digest]

@@ -46,6 +46,7 @@ const LINES = {
   status_reported: (e) => `reports: ${clip(e.text)}`,
   message_sent: (e) => `sends to ${e.to}: ${quote(e.text)}`,
   message_acknowledged: (e) => `message ${e.id} was ${e.is_delivered === false ? "not " : ""}delivered to ${e.to}`,
+  checkout_saved: (e) => `files saved ${e.moment === "before" ? "before the first change" : "at the end"}`,
   memory_changed: (e) => `changed its memory ${e.path}: ${clip(e.diff)}`,
   operation_started: (e) => (e.trigger === "request" ? "started" : `started (${e.trigger})`),
   operation_ended: (e) => `${e.outcome}${failure(e.failure)}`,

@@ -1,0 +1,64 @@
+"""`podium undo`: put the files that a run changed in your checkout back as they were."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import anyio
+import click
+import msgspec
+
+from ...runs.run_lookup import find_run_id
+from ...runs.run_undo import UndoPlan, plan_undo, save_ref, undo_files
+from ...setup.settings import Settings
+from ...values.event import SCHEMA
+from ...values.plain_text import format_count
+from ..terminal.command_options import json_option
+from ..terminal.confirmation import confirm_action
+from ..terminal.exit_codes import GOAL_MET, GOAL_NOT_MET
+from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
+
+
+@click.command("undo")
+@click.argument("run")
+@click.option("--dry-run", "is_trial", is_flag=True, help="Show what would be undone, and change nothing.")
+@click.option("--yes", "is_agreed", is_flag=True, help="Do not ask for confirmation.")
+@json_option
+def undo_command(run: str, is_trial: bool, is_agreed: bool, is_json: bool) -> int:
+    """Put the files that RUN changed in your checkout back as they were before it.
+
+    A file that was changed since RUN ended is left as it is. The exit code is 1 if any file was left.
+    """
+    store = Settings.load().store
+    plan = anyio.run(plan_undo, store, find_run_id(store, run))
+    if not is_json:
+        click.echo(escape_for_terminal("\n".join(format_plan(plan))))
+    if plan.undoable and not is_trial:
+        confirm_action(f"Put back {format_count(len(plan.undoable), 'file')}?", is_agreed=is_agreed)
+        shown, plan = plan, anyio.run(undo_files, store, plan)
+        if not is_json:
+            click.echo(escape_for_terminal("\n".join(format_outcome(shown, plan))))
+            print_to_stderr(f"the files as they were just now: git diff HEAD {save_ref(plan.run)}")
+    if is_json:
+        click.echo(as_json({"schema": SCHEMA, "run": plan.run, "files": msgspec.to_builtins(plan.files)}))
+    is_left = any(file.state in ("changed since", "not a regular file") for file in plan.files)
+    return GOAL_NOT_MET if is_left else GOAL_MET
+
+
+def format_plan(plan: UndoPlan) -> Iterator[str]:
+    """Yield a line for each file that the run changed."""
+    if not plan.files:
+        yield f"run {plan.run} left no changes in your checkout"
+    for file in plan.files:
+        origin = "" if file.is_certain else " (by a command of the run, or by someone else at that time)"
+        yield f"{file.path}: {file.change}{origin}: {file.state}"
+
+
+def format_outcome(shown: UndoPlan, done: UndoPlan) -> Iterator[str]:
+    """Yield how many files were put back, and a line for each file that was shown as undoable and was not."""
+    undone = {file.path for file in done.files if file.state == "undone"}
+    yield f"{format_count(len(undone), 'file')} put back as before run {done.run}"
+    states = {file.path: file.state for file in done.files}
+    for file in shown.undoable:
+        if file.path not in undone:
+            yield f"{file.path}: left as it is: {states.get(file.path, 'already as before')}"

@@ -1,0 +1,102 @@
+"""Save the files of the user's checkout before a run changes them, and when the run ends, so that it can be undone.
+
+Each state is a commit under `refs/podium/undo/RUN`. Files that git ignores are not saved. The states of old runs are
+removed.
+"""
+
+from __future__ import annotations
+
+from asyncio import Lock
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Literal
+
+from anyio import move_on_after
+
+from ..core.timeline import Timeline
+from ..values.errors import PodiumError
+from ..values.event import KINDS, CheckoutSaved, Noticed, RunStarted
+
+UNDO_REFS = "refs/podium/undo"
+MOST_KEPT = 200
+"""How many saved states of a repository are kept; a run has two."""
+LONGEST_SECONDS = 20.0
+
+BeforeEnd = Callable[[bool], Awaitable[str]]
+
+
+class CheckoutSaving:
+    """Saves the checkout of one run. A worker's own checkout is not saved, because its branch has all changes."""
+
+    def __init__(self, timeline: Timeline, started: RunStarted) -> None:
+        self._timeline = timeline
+        self._is_off = not started.repo or (started.errand is not None and not started.errand.is_here)
+        self._directory = Path(started.repo)
+        self._lock = Lock()
+
+    async def save_before(self) -> None:
+        """Save the files once, before the first change. If that fails, the run goes on and cannot be undone."""
+        if self._is_off or self._is_saved("before"):
+            return
+        async with self._lock:
+            if not self._is_saved("before"):
+                self._is_off = not await self._save("before")
+
+    async def save_after(self) -> None:
+        """Save the files when the run ends, if they were saved before a change."""
+        if not self._is_off and self._is_saved("before") and not self._is_saved("after"):
+            await self._save("after")
+
+    def add_saving(self, before_end: BeforeEnd | None) -> BeforeEnd | None:
+        """Return the function to call before the run ends: it calls `before_end`, then saves the files."""
+        if self._is_off:
+            return before_end
+
+        async def end_then_save(succeeded: bool) -> str:
+            why = "" if before_end is None else await before_end(succeeded)
+            await self.save_after()
+            return why
+
+        return end_then_save
+
+    def _is_saved(self, moment: Literal["before", "after"]) -> bool:
+        return self._timeline.has_outcome(_make_key(moment))
+
+    async def _save(self, moment: Literal["before", "after"]) -> bool:
+        from ..workspace.git.repository import (
+            read_git_output,  # imported here for start-up time: many runs change nothing
+        )
+        from ..workspace.git.snapshot import take_snapshot
+
+        commit = ""
+        try:
+            with move_on_after(LONGEST_SECONDS):
+                commit = await take_snapshot(self._directory, message=f"{moment} run {self._timeline.run}")
+                await read_git_output(
+                    self._directory, "update-ref", f"{UNDO_REFS}/{self._timeline.run}/{moment}", commit
+                )
+                await _remove_old_states(self._directory)
+        except PodiumError:
+            return False  # there is no repository, or it has no commit yet
+        if not commit:
+            text = f"This run cannot be undone: saving the files took longer than {LONGEST_SECONDS:g} s."
+            self._timeline.append(Noticed(text=text), scope="")
+            return False
+        self._timeline.append(CheckoutSaved(commit=commit, moment=moment), scope="", key=_make_key(moment))
+        return True
+
+
+def _make_key(moment: Literal["before", "after"]) -> str:
+    # No step of the run has a key with this prefix.
+    return f"/{KINDS[CheckoutSaved]}#{1 if moment == 'before' else 2}"
+
+
+async def _remove_old_states(directory: Path) -> None:
+    """Remove the refs of the oldest saved states, if there are too many."""
+    from ..workspace.git.repository import read_git_output  # imported here for start-up time: many runs change nothing
+
+    listed = await read_git_output(directory, "for-each-ref", "--sort=creatordate", "--format=%(refname)", UNDO_REFS)
+    old = listed.splitlines()[:-MOST_KEPT]
+    if old:
+        lines = "".join(f"delete {ref}\n" for ref in old)
+        await read_git_output(directory, "update-ref", "--stdin", stdin=lines.encode())
