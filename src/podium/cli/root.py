@@ -80,6 +80,10 @@ class RootCommandGroup(click.Group):
             # Print characters that the terminal cannot encode as escapes instead of raising an error.
             with contextlib.suppress(AttributeError):
                 stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]  # tests replace the streams
+        if sys.platform != "linux":
+            from .terminal.platform_notice import print_platform_notice  # for start-up time: only on other systems
+
+            print_platform_notice(sys.platform)
         try:
             code = super().main(args, prog_name="podium", obj=options, standalone_mode=False)
             return code if isinstance(code, int) else exit_codes.GOAL_MET

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import time
 from collections.abc import AsyncIterator
@@ -12,6 +11,7 @@ from pathlib import Path
 
 from anyio import sleep, to_thread
 
+from ..system.file_lock import try_lock_descriptor
 from ..values.errors import StoreFailed
 from ..values.store_address import StoreAddress, make_local_path
 from .sql_connection import LOCK_SECONDS, SqlConnection
@@ -77,13 +77,8 @@ async def hold_lock(store: StoreAddress, what: str, *, doing: str) -> AsyncItera
 async def _acquire_lock(lock: int, name: Path, doing: str) -> None:
     give_up = time.monotonic() + MOST_SECONDS
     while True:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            if time.monotonic() > give_up:
-                raise StoreFailed(
-                    f"another process has been {doing} for too long and still locks {name}; end that process"
-                ) from None
-            await sleep(0.02)
-        else:
+        if try_lock_descriptor(lock):
             return
+        if time.monotonic() > give_up:
+            raise StoreFailed(f"another process has been {doing} for too long and still locks {name}; end that process")
+        await sleep(0.02)

@@ -23,13 +23,14 @@ def hold_file_lock(lock: Path, *, protects: Path) -> Iterator[None]:
     except OSError as error:
         raise Mistake(f"{protects} cannot be written: {error.strerror}; check its folder's permissions") from error
     try:
-        _lock_exclusively(handle)
+        lock_descriptor(handle)
         yield
     finally:
         os.close(handle)
 
 
-def _lock_exclusively(handle: int) -> None:
+def lock_descriptor(handle: int) -> None:
+    """Lock an open file for this process, and wait until no other process holds its lock."""
     try:
         import fcntl  # missing on Windows, which has no such locks: there, two concurrent writers may lose a change
     except ImportError:
@@ -61,12 +62,13 @@ def open_file_lock(lock: Path) -> Iterator[int | None]:
     lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle = os.open(lock, os.O_CREAT | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
-        yield handle if _try_lock(handle) else None
+        yield handle if try_lock_descriptor(handle) else None
     finally:
         os.close(handle)
 
 
-def _try_lock(handle: int) -> bool:
+def try_lock_descriptor(handle: int) -> bool:
+    """Lock an open file for this process. Return False if another process holds its lock."""
     try:
         import fcntl  # missing on Windows
     except ImportError:

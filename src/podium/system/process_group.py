@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import errno
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -218,6 +217,8 @@ def _explain_failure(error: OSError, program: str, directory: str | Path | None)
     name = escape_unprintable(truncate_text(str(directory if is_about_folder else program), 200))
     match error.errno:
         case errno.EMFILE:
+            import resource  # imported here, because it is not available on every system
+
             limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
             return f"this process has too many open files (limit: {limit}); raise the limit with ulimit -n"
         case errno.EAGAIN | errno.ENOMEM:

@@ -8,7 +8,6 @@ process exits; a lock file that is not locked has no effect.
 from __future__ import annotations
 
 import errno
-import fcntl
 import os
 import socket
 import stat
@@ -17,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from ..store.wakeup import ensure_socket_folder
+from ..system.file_lock import try_lock_descriptor
 from ..values.errors import PodiumError
 from ..values.store_address import StoreAddress
 
@@ -80,13 +80,11 @@ def _acquire_lock(path: Path) -> int:
                 f"cannot open the lock file {_lock_path(path)}: {error.strerror}; remove the file and try again"
             ) from error
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not try_lock_descriptor(lock):
+                raise _make_in_use_error(path)
             with suppress(FileNotFoundError):
                 if os.path.samestat(os.fstat(lock), os.lstat(_lock_path(path))):
                     return lock
-        except BlockingIOError:
-            os.close(lock)
-            raise _make_in_use_error(path) from None
         except BaseException:
             os.close(lock)
             raise

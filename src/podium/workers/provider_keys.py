@@ -9,7 +9,6 @@ them while their delivery is registered.
 
 from __future__ import annotations
 
-import fcntl
 import os
 import secrets
 import socket
@@ -23,6 +22,7 @@ from anyio import move_on_after, sleep, wait_readable
 from msgspec import Struct
 
 from ..store.wakeup import ensure_socket_folder
+from ..system.file_lock import lock_descriptor, try_lock_descriptor
 from ..values.errors import OutsideFailed
 from ..values.store_address import StoreAddress
 from .commander_socket import commander_socket_path
@@ -128,7 +128,7 @@ def announce_keys(store: StoreAddress, run: str = "") -> Iterator[KeyDelivery]:
     path = _delivery_lock_path(store, run)
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        lock_descriptor(descriptor)
         yield KeyDelivery(run, descriptor)
     except BaseException:
         path.unlink(missing_ok=True)
@@ -145,10 +145,8 @@ def is_delivery_pending(store: StoreAddress, run: str) -> bool:
     except FileNotFoundError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return True
-    else:
+        if not try_lock_descriptor(descriptor):
+            return True
         path.unlink(missing_ok=True)
         return False
     finally:

@@ -6,7 +6,6 @@ removed after use. The temporary checkouts of a killed process are removed when 
 
 from __future__ import annotations
 
-import fcntl
 import os
 import shutil
 import stat
@@ -20,6 +19,7 @@ from pathlib import Path
 from anyio import CancelScope, move_on_after, to_thread
 
 from ...system.child_process import OutputBuffer, build_environment, run_process
+from ...system.file_lock import lock_descriptor, try_lock_descriptor
 from ...system.folder_removal import remove_folder
 from ...values.errors import Mistake, OutsideFailed
 from .repository import (
@@ -268,7 +268,7 @@ def _lock_new_folder() -> Iterator[tuple[Path, int]]:
     while True:
         folder = Path(tempfile.mkdtemp(prefix=PREFIX)).resolve()
         lock = os.open(folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
-        fcntl.flock(lock, fcntl.LOCK_EX)
+        lock_descriptor(lock)
         # Another process may have removed the folder as stale before it was locked.
         if (folder / "lock").exists():
             break
@@ -300,8 +300,8 @@ def _remove_if_unlocked(folder: Path) -> None:
             return
         lock = os.open(folder / "lock", os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC)
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            remove_folder(folder)
+            if try_lock_descriptor(lock):
+                remove_folder(folder)
         finally:
             os.close(lock)
 

@@ -1,0 +1,29 @@
+"""Say once what works on this system, if it is not Linux."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from ...system.locations import find_home_folder
+from ...values.errors import PodiumError
+from .text import print_to_stderr
+
+NOTICES = {
+    "darwin": "macOS is not tested: runs, teams and workers should work, but there is no sandbox, so a command that "
+    "you allow can access everything that you can",
+    "win32": "on Windows itself, agents and teams can only be listed and drawn; to run them, use WSL 2",
+}
+OTHER = "this system is not tested: Podium is made for Linux, and there is no sandbox here"
+FILE_NAME = "platform-notice"
+
+
+def print_platform_notice(platform: str) -> None:
+    """Print what works on this system, unless it was printed before."""
+    with suppress(OSError, PodiumError):  # without a home folder, the sentence appears again next time
+        marker: Path = find_home_folder() / FILE_NAME
+        if marker.exists():
+            return
+        marker.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        marker.touch(mode=0o600)
+    print_to_stderr(f"notice: {NOTICES.get(platform, OTHER)}")
