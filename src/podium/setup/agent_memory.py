@@ -58,7 +58,7 @@ async def read_memories(
         file = locate_memory(name, agent, repo, settings)
         if file is None or name in memories:
             continue
-        text, notice = await to_thread.run_sync(_read_memory, file, repo)
+        text, notice = await to_thread.run_sync(_read_memory, file)
         if notice:
             notices.append(notice)
             continue
@@ -92,7 +92,7 @@ def locate_memory(name: str, agent: Agent, repo: Path, settings: Settings) -> Me
     return None
 
 
-def _read_memory(file: MemoryFile, repo: Path) -> tuple[str, str]:
+def _read_memory(file: MemoryFile) -> tuple[str, str]:
     """Return the text of a memory, and a notice if it cannot be read. A file that does not exist is empty."""
     path = file.folder / file.path
     if not path.is_symlink() and not path.exists():
@@ -108,7 +108,7 @@ async def _is_tracked(repo: Path, checkout: Path, path: str) -> bool:
         return True
     from ..workspace.git.tracked_files import read_tracked_files  # imported here for start-up time: only for workers
 
-    return path in (await read_tracked_files(repo)).paths
+    return path in await read_tracked_files(repo)
 
 
 def format_memory(memory: Memory) -> str:
