@@ -13,7 +13,6 @@ from anyio import create_task_group
 from anyio.abc import TaskGroup
 
 from ..core.engine import Engine
-from ..system.installed_plugins import find_plugin_part
 from ..system.locations import find_home_folder
 from ..values.agent import Agent
 from ..values.errors import Mistake
@@ -114,6 +113,8 @@ class Engines:
         if agent.engine in self._custom_engines:
             return self._custom_engines[agent.engine]
         if agent.engine not in ("model", SCRIPTED, REHEARSAL, *self._agent_programs):
+            from ..system.installed_plugins import find_plugin_part  # for start-up time: most engines are Podium's own
+
             if (engine := find_plugin_part("engines", agent.engine)) is not None:
                 return self._custom_engines.setdefault(agent.engine, engine)
             known = ", ".join(sorted({"model", SCRIPTED, REHEARSAL, *self._custom_engines, *self._agent_programs}))

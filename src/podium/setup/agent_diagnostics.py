@@ -18,11 +18,9 @@ from ..tools.toolset import Toolbox
 from ..values.agent import Agent
 from ..values.diagnostic import Diagnostic, Severity
 from ..values.errors import Mistake
-from .agent_hooks import NOT_TRUSTED, iter_untrusted
 from .agent_programs import list_agent_programs
 from .engine_lookup import find_engine, list_models
 from .fallback_models import apply_team_fallbacks, choose_available_models, describe_unlisted_model
-from .plugin_tools import find_plugin_tools
 from .settings import Settings
 
 
@@ -44,12 +42,31 @@ class AgentDiagnostics:
             yield from (_diagnose(agent, "model", notice.rstrip("."), "warning") for notice in notices)
             yield from self._check_start(agent)
             yield from self._check_models(agent)
-            for _ in iter_untrusted([agent], self._repo, self._settings.home):
-                yield _diagnose(agent, "hooks", NOT_TRUSTED, "warning")
-            unknown = self._toolbox.find_unknown_tools(agent.tools or ())
-            installed = find_plugin_tools(unknown, notices.append) if unknown else {}
-            for entry in (entry for entry in unknown if entry not in installed):
-                yield _diagnose(agent, "tools", f"tool {entry!r} not found; runs continue without it", "warning")
+            yield from self._check_hooks(agent)
+            yield from self._check_tools(agent)
+
+    def _check_hooks(self, agent: Agent) -> Iterator[Diagnostic]:
+        """Yield a warning if the agent's hooks are not called, because the user does not trust them."""
+        if not agent.other.get("hooks"):
+            return
+        from .agent_hooks import NOT_TRUSTED, iter_untrusted  # imported here for start-up time: few agents have hooks
+
+        for _ in iter_untrusted([agent], self._repo, self._settings.home):
+            yield _diagnose(agent, "hooks", NOT_TRUSTED, "warning")
+
+    def _check_tools(self, agent: Agent) -> Iterator[Diagnostic]:
+        """Yield a warning for each tool that neither Podium nor a plug-in has."""
+        unknown = self._toolbox.find_unknown_tools(agent.tools or ())
+        if not unknown:
+            return
+        from .plugin_tools import find_plugin_tools  # imported here for start-up time: most tools are Podium's own
+
+        notices: list[str] = []
+        installed = find_plugin_tools(unknown, notices.append)
+        for notice in notices:
+            yield _diagnose(agent, "tools", notice.rstrip("."), "warning")
+        for entry in (entry for entry in unknown if entry not in installed):
+            yield _diagnose(agent, "tools", f"tool {entry!r} not found; runs continue without it", "warning")
 
     def _check_start(self, agent: Agent) -> Iterator[Diagnostic]:
         """Yield a diagnostic for each reason why a run of this agent could not start."""
