@@ -12,7 +12,6 @@ import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from anyio import to_thread
 from anyio.abc import TaskGroup
@@ -43,6 +42,7 @@ from ..setup.preflight import (
 )
 from ..setup.run_agents import RunAgents, extract_functions, index_patterns
 from ..setup.run_guidance import build_agent_prompt, read_guidance
+from ..setup.run_hook_table import describe_untrusted_hooks, make_run_hooks
 from ..setup.run_tools import RunTools, wrap_functions
 from ..setup.settings import Settings
 from ..store.attachment_rows import build_attachment_copy
@@ -65,9 +65,6 @@ from .run_driver import RunDriver
 from .run_options import RunOptions
 from .squad_inbox import add_inbox_writing
 from .work_location import Push, add_push, locate_run
-
-if TYPE_CHECKING:
-    from ..core.run_hooks import RunHooks
 
 BYPASS_NOTICE = "Permissions are bypassed: everything that no rule denies is done without asking."
 
@@ -159,7 +156,7 @@ class RunLauncher:
             decisions="" if place is None else describe_decisions_in_force(self._store, place),
             guidance=guidance,
         )
-        notices += _describe_untrusted_hooks(team, place, settings)
+        notices += describe_untrusted_hooks(team, place, settings.home)
         bypass_notices = [BYPASS_NOTICE] if settings.permission_mode == "bypass" else []
         notices = [*settings.notices, *notices, *guidance_notices, *bypass_notices]
         lease, timeline, begun = self._write_run_start(started, id, notices)
@@ -417,7 +414,7 @@ class RunLauncher:
             before_change=saving.save_before,
             build_system_prompt=partial(build_agent_prompt, settings, started.guidance),
             decisions=make_repository_decisions(self.settings.store, recorded),
-            hooks=_make_hooks(settings, timeline, started),
+            hooks=make_run_hooks(settings, timeline, started),
             allowance=Allowance(timeline, "", settings.budget, of=""),
             rules=self._rules if settings is self.settings else settings.build_rules(),
             mode=settings.permission_mode,
@@ -439,24 +436,6 @@ MakePlacement = Callable[[RunLauncher, Settings, str, RunStarted, Unattended | N
 
 The arguments are the launcher and the run's settings, id, first event and handling of requests that nobody answers.
 """
-
-
-def _make_hooks(settings: Settings, timeline: Timeline, started: RunStarted) -> RunHooks | None:
-    """Return the hooks of a run, or None if neither the settings nor its agents have any."""
-    if not settings.hooks and not any(agent.other.get("hooks") for agent in started.agents):
-        return None
-    from ..setup.run_hook_table import make_run_hooks  # imported here for start-up time: most runs have no hooks
-
-    return make_run_hooks(settings, timeline, started)
-
-
-def _describe_untrusted_hooks(agents: Iterable[Agent], repo: Path | None, settings: Settings) -> list[str]:
-    with_hooks = [agent for agent in agents if agent.other.get("hooks")]
-    if not with_hooks or repo is None:
-        return []
-    from ..setup.agent_hooks import NOT_TRUSTED, iter_untrusted  # imported here for start-up time
-
-    return [f"{agent.name}: {NOT_TRUSTED}." for agent in iter_untrusted(with_hooks, repo, settings.home)]
 
 
 def _open_repository(directory: Path, run: str) -> WorkRepository:

@@ -49,7 +49,7 @@ async def wait_file_lock(lock: Path) -> AsyncIterator[int]:
     lock.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     handle = os.open(lock, os.O_CREAT | os.O_RDWR | getattr(os, "O_CLOEXEC", 0), 0o600)
     try:
-        while not _try_lock(handle):  # noqa: ASYNC110 - another process holds the lock and sends no event
+        while not try_lock_descriptor(handle):  # noqa: ASYNC110 - another process holds the lock and sends no event
             await sleep(0.02)
         yield handle
     finally:
