@@ -13,7 +13,7 @@ from podium.engines.model.model_wire import ModelCall
 from podium.store.fault_injection import Fault, refuse_after
 from podium.testing import ModelServer, Move, calls
 from podium.values.agent import Permissions
-from podium.values.event import ReflectEnded, SnapshotTaken, WorkRestored
+from podium.values.event import Noticed, ReflectEnded, SnapshotTaken, WorkRestored
 
 from ..studio import Studio, expire_leases
 from ..workspace.merging import Repo
@@ -94,6 +94,21 @@ async def test_without_the_key_only_the_answer_is_the_best(repo: Repo, tmp_path:
 
     assert "the best iteration was 2" in (result.error or "")
     assert list_written(repo) == [*PLANS]
+
+
+async def test_where_no_snapshot_can_be_taken_the_loop_goes_on_and_says_so(tmp_path: Path) -> None:
+    folder = tmp_path / "plain"
+    folder.mkdir()
+
+    async with ModelServer(otherwise=play) as server:
+        settings = make_settings(tmp_path / "home", server.url)
+        lead, *others = make_team(keep="best")
+        async with App(settings, environ={"OPENAI_API_KEY": "k"}) as app:
+            result = await app.run(lead, "do it", agents=others, repo=folder)
+
+    notices = [one.text for one in Studio(tmp_path / "home").events(result, Noticed)]
+    assert "the best iteration was 2" in (result.error or "")
+    assert sum("the files of iteration" in text and "are not kept" in text for text in notices) == 3
 
 
 async def test_a_run_that_is_killed_around_the_restoring_ends_the_same(repo: Repo, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ..core.operation import Operation
-from ..values.errors import PodiumError
+from ..values.errors import Mistake, OutsideFailed
 from ..values.event import Noticed, SnapshotTaken, WorkRestored
 from ..values.request import Part
 
@@ -27,8 +27,11 @@ def find_best_iteration(iterations: Sequence[FinishedIteration]) -> FinishedIter
 
 
 async def keep_iteration_files(op: Operation, iteration: int) -> None:
-    """Take a snapshot of the files after an iteration, so that they can be restored."""
-    await _take_snapshot(op, f"iteration-{iteration}")
+    """Take a snapshot of the files after an iteration, so that they can be restored. Record a notice if that fails."""
+    try:
+        await _take_snapshot(op, f"iteration-{iteration}")
+    except (Mistake, OutsideFailed) as error:
+        op.scope.record(Noticed(text=f"{op.agent.name}: the files of iteration {iteration} are not kept: {error}"))
 
 
 async def restore_best_files(op: Operation, best: int, last: int) -> None:
@@ -37,7 +40,6 @@ async def restore_best_files(op: Operation, best: int, last: int) -> None:
     kept = op.scope.child(f"snapshot:iteration-{best}").find_outcome(SnapshotTaken)
     if best == last or repository is None or kept is None or place.has_outcome:
         return
-    await _take_snapshot(op, "before-best")
     commit = kept.commits[""]
 
     async def restore() -> WorkRestored:
@@ -45,8 +47,9 @@ async def restore_best_files(op: Operation, best: int, last: int) -> None:
         return WorkRestored(commit=commit, iteration=best)
 
     try:
+        await _take_snapshot(op, "before-best")
         await place.step(restore, WorkRestored)
-    except PodiumError as error:
+    except (Mistake, OutsideFailed) as error:
         op.scope.record(Noticed(text=f"{op.agent.name}: the files of iteration {best} were not restored: {error}"))
 
 

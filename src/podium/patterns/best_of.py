@@ -13,7 +13,7 @@ from ..core.operation import Operation
 from ..core.person_question import ask_question
 from ..core.work_repository import WorkBranch
 from ..values.agent import Agent
-from ..values.errors import OutsideFailed, PodiumError
+from ..values.errors import Mistake, OutsideFailed
 from ..values.event import CandidateChosen, CandidateResult, QuestionAsked, WorkerReturned, WorkRestored
 from ..values.plain_text import cut_middle, join_words
 from ..values.request import Answer, Part, Request
@@ -184,7 +184,7 @@ async def _deliver(op: Operation, winner: Candidate) -> str:
 
     try:
         delivered = await place.step(deliver, WorkRestored)
-    except PodiumError as error:
+    except (Mistake, OutsideFailed) as error:
         raise op.make_error(
             "failed", f"the work of {winner.name} on {winner.branch} could not be merged: {error}"
         ) from error

@@ -77,7 +77,7 @@ def find_plugin_part(part: PluginPart, name: str) -> Any:
     found = load_plugins()
     for plugin in found.plugins.values():
         parts = getattr(plugin, part)
-        named = parts if isinstance(parts, Mapping) else {one.__name__: one for one in parts}
+        named = parts if isinstance(parts, Mapping) else {getattr(one, "__name__", ""): one for one in parts}
         if name in named:
             return named[name]
     for broken, why in found.broken.items():
