@@ -15,6 +15,7 @@ import pytest
 from anyio import sleep
 
 from podium import Agent, App, Result, Settings
+from podium.config.settings_files import read_settings_files
 from podium.store.fault_injection import Fault, refuse_after
 from podium.store.reader import StoreReader
 from podium.values.event import (
@@ -357,3 +358,23 @@ async def test_a_run_that_is_killed_while_a_hook_runs_calls_it_again_and_leaves_
     assert (await resume(lab, killed)).succeeded
     assert [one.outcome for one in lab.events(killed, HookRan)] == ["passed"]
     assert (lab.repo.path / "late.txt").exists()
+
+
+@pytest.mark.parametrize(
+    ("hooks", "finding"),
+    [
+        ("{before_tool: {command: x, tools: Bash(rm *)}}", '"Bash(rm *)" is not the name of a tool'),
+        ("{before_tool: {tools: Bash}}", "this hook needs either a command or a plugin; set one of them"),
+        ("{before_tool: {command: x, plugin: y}}", "this hook needs either a command or a plugin; set one of them"),
+        ("{before_tol: x}", 'no hook is called for "before_tol" here; available: run_started'),
+        ("{before_tool: {command: x, timeout: -1}}", "hooks.before_tool.timeout: expected a number above 0"),
+        ("{before_tool: {command: []}}", "expected a program with its arguments, got an empty list"),
+        ("[x]", "expected events such as before_tool"),
+    ],
+)
+async def test_a_hook_that_cannot_work_is_found_before_it_is_needed(tmp_path: Path, hooks: str, finding: str) -> None:
+    (tmp_path / "config.yaml").write_text(f"hooks: {hooks}\n")
+
+    found = [str(one) for one in read_settings_files(tmp_path).diagnostics]
+
+    assert any(finding in one for one in found), found

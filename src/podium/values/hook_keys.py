@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Collection, Iterator
 from functools import partial
 from typing import Any
@@ -23,7 +24,9 @@ def read_hooks(reader: FieldReader, *, events: Collection[str] = HOOK_EVENTS, ma
     for name, entry in reader.iter_entries("events such as before_tool: {command: ./guard.sh}"):
         event = FOREIGN_EVENTS.get(name, name)
         if event not in events:
-            entry.add_warning(f"no hook is called for {quote_text(name)} here; available: {join_words(list(events))}")
+            # Other programs have more events in agent files; in settings, a misspelled event would guard nothing.
+            tell = entry.add_error if events == HOOK_EVENTS else entry.add_warning
+            tell(f"no hook is called for {quote_text(name)} here; available: {join_words(list(events))}")
             continue
         hooks = tuple(
             hook
@@ -55,8 +58,7 @@ def _read_sandbox(reader: FieldReader, *, may_leave: bool) -> bool:
 def _iter_foreign_hooks(reader: FieldReader) -> Iterator[Hook]:
     """Yield the hooks of an entry in another program's format: a pattern for tools, and the commands."""
     fields = reader.read_fields(("matcher", "hooks"))
-    pattern = fields["matcher"].read_text(allow_blank=True) if "matcher" in fields else ""
-    tools = tuple(word for part in pattern.split("|") if (word := part.strip()) and word != "*")
+    tools = _read_matcher(fields["matcher"]) if "matcher" in fields else ()
     for item in fields["hooks"].iter_items() if "hooks" in fields else ():
         values: dict[str, Any] = item.read_values(FOREIGN_HOOK_READERS)
         if values.pop("type", "command") != "command" or "command" not in values:
@@ -65,8 +67,28 @@ def _iter_foreign_hooks(reader: FieldReader) -> Iterator[Hook]:
             yield Hook(tools=tools, is_foreign=True, **values)
 
 
+def _read_matcher(reader: FieldReader) -> tuple[str, ...]:
+    """Read another program's pattern for tools: names with `|` between them. Other patterns stand for all tools."""
+    pattern = reader.read_text(allow_blank=True)
+    if not _NAMES.fullmatch(pattern.replace("|", "")):
+        if pattern != ".*":
+            reader.add_warning("read as all tools, because it is not a list of names such as Edit|Write")
+        return ()
+    return tuple(word for part in pattern.split("|") if (word := part.strip()) and word != "*")
+
+
 def _read_tools(reader: FieldReader) -> tuple[str, ...]:
-    return reader.read_comma_list("a list of tools, such as Bash, Edit")
+    tools = reader.read_comma_list("a list of tools, such as Bash, Edit")
+    for one in tools:
+        if not _NAMES.fullmatch(one):
+            # A name that matches no tool would leave them all unguarded.
+            reader.add_error(
+                f"{quote_text(one)} is not the name of a tool; use names such as Bash, or patterns such as mcp__*"
+            )
+    return tools
+
+
+_NAMES = re.compile(r"[\w\s*-]*")
 
 
 HOOK_READERS: Readers = {
