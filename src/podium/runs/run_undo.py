@@ -21,6 +21,7 @@ from ..store.reader import StoreReader
 from ..tools.checkout_files import Checkout, open_checkout
 from ..values.errors import Mistake, OutsideFailed
 from ..values.event import ActionBegan, CheckoutSaved, Entry, RunEnded, RunStarted
+from ..values.store_address import StoreAddress
 from ..workspace.git.repository import Repository, call_git, read_git_output
 from ..workspace.git.snapshot import take_snapshot
 from .checkout_saving import UNDO_REFS
@@ -66,7 +67,7 @@ class _TreeChange(Struct, frozen=True, kw_only=True):
     path: str
 
 
-async def plan_undo(store: Path, run: str) -> UndoPlan:
+async def plan_undo(store: StoreAddress, run: str) -> UndoPlan:
     """Find out what undoing a run would do. Raise Mistake if the run cannot be undone at all."""
     entries = await to_thread.run_sync(_read_entries, store, run)
     started = entries[0].event
@@ -144,7 +145,7 @@ async def _read_changes(repository: Repository, old: str, new: str) -> list[_Tre
     ]
 
 
-async def undo_files(store: Path, shown: UndoPlan) -> UndoPlan:
+async def undo_files(store: StoreAddress, shown: UndoPlan) -> UndoPlan:
     """Put back the files that were shown as undoable and still are. Return the plan with the state of each file.
 
     The current files are saved first, under a ref that `save_ref` returns.
@@ -214,6 +215,6 @@ def _write_back(checkout: Checkout, path: str, content: bytes, mode: str) -> Non
         folder = above
 
 
-def _read_entries(store: Path, run: str) -> list[Entry]:
+def _read_entries(store: StoreAddress, run: str) -> list[Entry]:
     with StoreReader(store) as reader:
         return reader.read_entries(run)

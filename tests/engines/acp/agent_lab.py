@@ -22,6 +22,7 @@ from podium.core.budget import Allowance
 from podium.core.engine import EngineSessionSpec
 from podium.core.engine_sessions import EngineSessionTasks
 from podium.core.gate import Gate
+from podium.core.operation import do_nothing
 from podium.core.scope import Scope
 from podium.core.session import Session
 from podium.core.timeline import Timeline
@@ -149,6 +150,7 @@ class AgentLab:
             rate_limit=RateLimit(1000),
             unattended=None,
             approval_seconds=limits.approval,
+            before_change=do_nothing,
         )
         spec = EngineSessionSpec(agent=Agent(name=name), system="You work.", allowance=allowance, gate=gate, run="r")
         scope = Scope(self.timeline, name, operation=name, digest="d")
