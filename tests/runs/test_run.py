@@ -520,11 +520,12 @@ async def test_an_agent_that_needs_one_that_does_not_exist_is_refused_with_those
 
 
 async def test_an_unknown_engine_is_reported_before_the_run_begins(studio: Studio) -> None:
-    studio.agent("solo", engine="goose")
+    studio.agent("solo", engine="unknown")
     studio.agent("other", engine="model", model="antropic:claude")
 
     with pytest.raises(
-        Mistake, match="solo uses the engine 'goose', which does not exist; available: model, rehearsal, scripted"
+        Mistake,
+        match="solo uses the engine 'unknown', which does not exist; available: claude, codex, .* model, .*scripted",
     ):
         await studio.run("solo", "go")
     studio.settings = structs.replace(studio.settings, model="openai:m")
