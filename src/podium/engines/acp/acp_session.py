@@ -27,7 +27,7 @@ from ...values.errors import (
     StoreFailed,
     find_first_error,
 )
-from ...values.event import ActionRefused, AgentSessionOpened, CallCut, ModelReplied
+from ...values.event import ActionRefused, AgentSessionOpened, CallCut, ModelReplied, ToolCalled
 from ...values.request import replace_surrogates
 from ...values.usage import Usage
 from ..model.reply_recorder import estimate_tokens
@@ -178,7 +178,7 @@ class AcpSession:
         for restarts_left in range(MAX_RESTARTS, -1, -1):
             await turn.timeline.wait_while_paused()
             await turn.timeline.wait_written()
-            text = await self._open_agent(words, turn)
+            text = await self._open_agent(words, turn, is_restarted=restarts_left < MAX_RESTARTS)
             handler = PromptHandler(
                 self._program, self._spec, place, pieces, group, mode=self._program.mode, sandbox=self._sandbox
             )
@@ -199,12 +199,14 @@ class AcpSession:
                 return self._record_reply(place, handler, answer, text)
         raise AssertionError("the last attempt returns or raises")
 
-    async def _open_agent(self, words: str, turn: Scope) -> str:
+    async def _open_agent(self, words: str, turn: Scope, *, is_restarted: bool) -> str:
         """Make sure that the agent has a session, and return the prompt for that session."""
         if self._agent.is_open:
             return words
-        interrupted = self._find_session(turn)
-        known = interrupted or next(filter(None, map(self._find_past_session, self._loadable_turns())), "")
+        is_interrupted = is_restarted or bool(
+            turn.timeline.find_events_below(turn.path, AgentSessionOpened, ToolCalled)
+        )
+        known = self._find_session(turn) or next(filter(None, map(self._find_past_session, self._loadable_turns())), "")
         is_loaded = await self._agent.open(known)
         place = turn.child(f"session:{self._agent.id}")
         if not place.has_outcome and not is_loaded:
@@ -219,7 +221,7 @@ class AcpSession:
                 )
             )
         if is_loaded:
-            return build_interrupted_prompt(words) if interrupted else words
+            return build_interrupted_prompt(words) if is_interrupted else words
         return build_first_prompt(self._spec.system, self._history, words)
 
     def _loadable_turns(self) -> list[PastTurn]:
