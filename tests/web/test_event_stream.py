@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import sqlite3
-from itertools import islice
 
 import pytest
+from anyio import sleep
 
+from podium.store.answering_clients import list_clients
 from podium.store.entry_feed import EntryFeed
 from podium.values.errors import Mistake
 from podium.values.event import Noticed, RunEnded, RunStarted
 from podium.values.request import Request
-from podium.web.api import entry_hub
+from podium.web.api import connected_clients, entry_hub
 
 from .api_client import ApiClient
 from .conftest import Site
@@ -133,12 +134,33 @@ def test_a_stream_ends_when_its_token_is_revoked(site: Site) -> None:
 
 
 def test_an_open_stream_counts_as_somebody_who_can_answer(site: Site) -> None:
-    from podium.store.answering_clients import list_clients
+    before = list_clients(site.store)
+    with ApiClient(site) as client:
+        with client.follow("", client="true", runs="") as events:
+            next(events)
+            while_open = list_clients(site.store)
+        with client.follow("", client="true", runs="") as events:
+            next(events)
+            opened_again = list_clients(site.store)
 
+    assert len(while_open - before) == 1
+    assert opened_again == while_open
+
+
+def test_a_client_that_opens_no_other_stream_is_gone_after_a_moment(
+    site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connected_clients, "GRACE_SECONDS", 0)
     before = list_clients(site.store)
     with ApiClient(site) as client, client.follow("", client="true", runs="") as events:
         next(events)
         while_open = list_clients(site.store)
 
-    assert len(while_open - before) == 1
-    assert len(list(islice(while_open, 5))) >= 1
+    assert while_open - before
+    site.portal.call(wait_without, site, while_open - before)
+
+
+async def wait_without(site: Site, clients: set[str]) -> None:
+    """Wait until none of these clients is connected."""
+    while list_clients(site.store) & clients:  # noqa: ASYNC110 - clients are files
+        await sleep(0.02)

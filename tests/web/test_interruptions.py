@@ -25,7 +25,7 @@ MINUTE = 60_000
 
 
 @contextmanager
-def write_run(store: Path) -> Iterator[Callable[[int, int], None]]:
+def write_run(store: Path, run: str = RUN) -> Iterator[Callable[[int, int], None]]:
     """Begin a run, and yield a function that appends entries with these numbers."""
     request = Request(text="Count")
     with (
@@ -34,7 +34,7 @@ def write_run(store: Path) -> Iterator[Callable[[int, int], None]]:
     ):
 
         async def begin() -> Timeline:
-            timeline = Timeline(RUN, opened.begin_run(RUN))
+            timeline = Timeline(run, opened.begin_run(run))
             timeline.append(RunStarted(agent="lead", request=request), scope="", operation="")
             started = OperationStarted(agent="lead", trigger="request", request=request)
             timeline.append(started, scope="lead", operation="lead")

@@ -9,12 +9,11 @@ cursor: a client that reconnects with it as `Last-Event-ID` misses nothing.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Collection, Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager
 
 import msgspec
 from anyio import move_on_after, sleep, to_thread
 
-from ...store.answering_clients import register_client
 from ...store.entry_feed import EntryFeed, FeedRow, unknown_cursor
 from ...values.store_address import StoreAddress
 from .entry_hub import EntryHub
@@ -27,20 +26,19 @@ LARGEST_EVENT = 512 * 1024
 
 
 async def stream_entries(
-    store: StoreAddress,
     hub: EntryHub,
     position: int,
     *,
     runs: Collection[str] | None,
-    is_client: bool,
+    client: AbstractContextManager[None],
     may_go_on: Callable[[], bool],
 ) -> AsyncIterator[bytes]:
     """Yield the events after a position, until the client disconnects or its token is revoked.
 
-    `runs` are the runs whose entries are sent; None means all. `is_client` registers the stream as a client that can
-    answer requests for as long as it is connected. `may_go_on` says whether the token is still valid.
+    `runs` are the runs whose entries are sent; None means all. `client` is open for as long as the stream is.
+    `may_go_on` says whether the token is still valid.
     """
-    with register_client(store) if is_client else nullcontext():
+    with client:
         async for event in _iter_events(hub, position, runs):
             if not may_go_on():
                 return

@@ -28,6 +28,7 @@ from ...values.store_address import StoreAddress
 from ...views.worker_state import WorkerState
 from ...workers.worker_resumption import resume_workers
 from .access_tokens import LoginCodes, TokenFile
+from .connected_clients import ConnectedClients
 from .diff_syntax import DiffSyntax
 from .entry_hub import EntryHub
 from .served_commands import ServedCommands
@@ -49,6 +50,7 @@ class ServerContext:
 
     def __post_init__(self) -> None:
         self.hub = EntryHub(self.settings.store)
+        self.clients = ConnectedClients(self.settings.store)
         self.overview = OverviewReader(self.settings.store)
         self.costs = CostHistoryReader()
         self.diff_syntax = DiffSyntax()
@@ -90,6 +92,7 @@ class ServerContext:
             try:
                 yield
             finally:
+                self.clients.close()
                 _cancel(tasks)
 
     async def resume_run(self, run: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import nullcontext
 from typing import Annotated, Any
 
 from litestar import get
@@ -35,11 +36,10 @@ async def follow_events(
     chosen = None if runs is None else frozenset(filter(None, runs.split(",")))
     token = get_token(request).id
     events = stream_entries(
-        server.store,
         server.hub,
         position,
         runs=chosen,
-        is_client=client,
+        client=server.clients.connect(token) if client else nullcontext(),
         may_go_on=lambda: server.is_valid_token(token),
     )
     return Stream(events, media_type="text/event-stream", headers={"cache-control": "no-store"})

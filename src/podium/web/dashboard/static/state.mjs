@@ -2,7 +2,7 @@
 
 import { batch, effect, signal } from "./vendor.mjs";
 import { get, token } from "./api.mjs";
-import { openStream } from "./stream.mjs";
+import { TabStream } from "./tab_stream.mjs";
 
 /** What GET /api/overview returns, or null before it is loaded. */
 export const overview = signal(null);
@@ -31,7 +31,7 @@ const NEEDS_REQUESTS = new Set([
 ]);
 
 let stream = null;
-let watched = { run: "", onEntries: null, onReset: null };
+let watched = { run: "", onEntries: null, catchUp: null };
 let refreshTimer = 0;
 /** Whether the lists are being loaded, and whether something has changed since that began. */
 let isLoading = false;
@@ -42,45 +42,35 @@ export function say(text, isProblem = false) {
   message.value = { text, isProblem };
 }
 
-/** Follow a run: `onEntries` gets its new entries after `cursor`. Return a function that ends this. */
-export function watchRun(run, cursor, onEntries, onReset) {
-  watched = { run, onEntries, onReset };
-  restartStream(cursor);
+/** Follow a run: `onEntries` gets its new entries, `catchUp` loads those before. Return a function that ends this. */
+export function watchRun(run, onEntries, catchUp) {
+  watched = { run, onEntries, catchUp };
+  if (stream) stream.follow([run]);
   return () => {
     if (watched.run !== run) return;
-    watched = { run: "", onEntries: null, onReset: null };
-    restartStream(null);
+    watched = { run: "", onEntries: null, catchUp: null };
+    if (stream) stream.follow([]);
   };
 }
 
-function restartStream(cursor) {
-  if (stream) stream.stop();
-  stream = null;
-  if (!token.value) return;
-  stream = openStream({
-    runs: watched.run ? [watched.run] : [],
-    cursor,
-    on: {
-      entries(list) {
-        if (watched.onEntries) watched.onEntries(list);
-        noteKinds(list.map((entry) => entry.event.type));
-      },
-      changes(byRun) {
-        noteKinds(Object.values(byRun).flat());
-      },
-      connected() {
-        // Without a cursor the stream begins now, so what was written before is only in the lists.
-        noteKinds(["permission_asked"]);
-      },
-      mail() {
-        noteKinds(["permission_answered"]);
-      },
-      reset() {
-        if (watched.onReset) watched.onReset();
-        noteKinds(["permission_asked"]);
-      },
+function openStream() {
+  stream = new TabStream({
+    entries(list) {
+      if (watched.onEntries) watched.onEntries(list);
+      noteKinds(list.map((entry) => entry.event.type));
+    },
+    changes(byRun) {
+      noteKinds(Object.values(byRun).flat());
+    },
+    mail() {
+      noteKinds(["permission_answered"]);
+    },
+    connected() {
+      if (watched.catchUp) watched.catchUp();
+      noteKinds(["permission_asked"]);
     },
   });
+  if (watched.run) stream.follow([watched.run]);
 }
 
 function noteKinds(kinds) {
@@ -116,13 +106,11 @@ export async function refresh() {
 
 /** Load everything when somebody signs in, and forget it when they sign out. */
 effect(() => {
-  if (!token.value) {
-    if (stream) stream.stop();
-    stream = null;
-    return;
-  }
+  if (stream) stream.stop();
+  stream = null;
+  if (!token.value) return;
   wantsRequests = true;
   refresh();
   get("/api/session").then((found) => { session.value = found; }).catch(() => {});
-  restartStream(null);
+  openStream();
 });

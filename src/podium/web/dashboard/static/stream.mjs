@@ -1,6 +1,5 @@
-// One stream for the whole tab. It reconnects by itself, from the last cursor, so that no entry is missed.
+// The stream of the server's events. It reconnects by itself, from the last cursor, so that no entry is missed.
 
-import { signal } from "./vendor.mjs";
 import { token } from "./api.mjs";
 
 const FIRST_DELAY = 300;
@@ -8,85 +7,89 @@ const LONGEST_DELAY = 5000;
 /** The server sends something at least every 15 s. */
 const SILENCE = 40000;
 
-/** "connecting", "live" or "reconnecting". */
-export const connection = signal("connecting");
-
 /**
- * Follow the server until `stop` is called.
+ * Read the server's events after `cursor`, or from now on without one, until `stop` is called.
  *
- * `follow(runs)` returns the ids of the runs whose entries are wanted. `on.entries(list)` gets their entries,
- * `on.changes({run: [kind]})` the other runs in which something happened, `on.mail()` says that somebody answered or sent
- * a message, `on.connected()` that the stream is open, and `on.reset()` that everything has to be loaded again, because
- * the server does not know the cursor.
+ * `runs` are the ids of the runs whose entries are wanted. `tell` gets messages: `connected`, with `isFresh` if the
+ * stream has begun without a cursor; `lost`, with the `delay` before the next attempt; and what the server sends:
+ * `entries`, `changes`, `mail` and `comment`, with the `data` as text and the `cursor` from which to continue.
  */
-export function openStream({ runs, cursor, on }) {
+export function openStream({ runs, cursor, tell }) {
   let last = cursor;
   let stopped = false;
+  let isOpen = false;
   let abort = null;
   let delay = FIRST_DELAY;
-  let timer = 0;
+  let silence = 0;
+  let retryNow = () => {};
 
   const heard = () => {
-    clearTimeout(timer);
-    timer = setTimeout(() => abort && abort.abort(), SILENCE);
+    clearTimeout(silence);
+    silence = setTimeout(() => abort.abort(), SILENCE);
   };
 
   const read = async () => {
     abort = new AbortController();
     const query = new URLSearchParams({ client: "true", runs: runs.join(",") });
     const headers = { Authorization: `Bearer ${token.value}` };
-    if (last !== null && last !== undefined) headers["Last-Event-ID"] = last;
+    if (last !== null) headers["Last-Event-ID"] = last;
+    heard();
     const response = await fetch(`/api/events?${query}`, { headers, signal: abort.signal });
     if (response.status === 422) {
+      // The server does not know the cursor, because its store was replaced.
       last = null;
-      on.reset();
       return;
     }
     if (!response.ok) throw new Error(`the stream replied ${response.status}`);
-    connection.value = "live";
     delay = FIRST_DELAY;
-    heard();
-    on.connected();
+    isOpen = true;
+    tell({ kind: "connected", isFresh: last === null });
     for await (const event of parseEvents(response.body)) {
+      if (stopped) return;
       heard();
-      if (event.name === "entries") on.entries(JSON.parse(event.data));
-      else if (event.name === "changes") on.changes(JSON.parse(event.data));
-      else if (event.name === "mail") on.mail();
-      if (event.id) last = event.id;
+      if (event.cursor) last = event.cursor;
+      tell(event);
     }
   };
 
   const loop = async () => {
-    let isFirst = true;
     while (!stopped && token.value) {
       try {
         await read();
       } catch (error) {
-        if (stopped) return;
+        // The connection was lost or refused.
       }
-      clearTimeout(timer);
+      isOpen = false;
+      clearTimeout(silence);
       if (stopped) return;
-      connection.value = isFirst && connection.value === "connecting" ? "connecting" : "reconnecting";
-      isFirst = false;
-      await new Promise((done) => setTimeout(done, delay));
+      tell({ kind: "lost", delay });
+      await new Promise((done) => {
+        retryNow = done;
+        setTimeout(done, delay);
+      });
       delay = Math.min(delay * 2, LONGEST_DELAY);
     }
   };
 
-  loop();
   const wake = () => {
+    if (document.visibilityState !== "visible" || isOpen) return;
     delay = FIRST_DELAY;
-    if (document.visibilityState === "visible" && connection.value === "reconnecting" && abort) abort.abort();
+    abort.abort();
+    retryNow();
   };
   addEventListener("online", wake);
   document.addEventListener("visibilitychange", wake);
+  loop();
   return {
+    /** Try again now, if the stream waits before the next attempt. */
+    retry: () => retryNow(),
     stop() {
       stopped = true;
-      clearTimeout(timer);
+      clearTimeout(silence);
       removeEventListener("online", wake);
       document.removeEventListener("visibilitychange", wake);
-      if (abort) abort.abort();
+      abort.abort();
+      retryNow();
     },
   };
 }
@@ -101,11 +104,11 @@ async function* parseEvents(body) {
     text += value;
     let end;
     while ((end = text.indexOf("\n\n")) >= 0) {
-      const event = { name: "comment", data: "", id: "" };
+      const event = { kind: "comment", data: "", cursor: "" };
       for (const line of text.slice(0, end).split("\n")) {
         if (line.startsWith("data: ")) event.data += line.slice(6);
-        else if (line.startsWith("event: ")) event.name = line.slice(7);
-        else if (line.startsWith("id: ")) event.id = line.slice(4);
+        else if (line.startsWith("event: ")) event.kind = line.slice(7);
+        else if (line.startsWith("id: ")) event.cursor = line.slice(4);
       }
       text = text.slice(end + 2);
       yield event;

@@ -3,7 +3,7 @@
 import { effect, html, signal, useState } from "../vendor.mjs";
 import { address, route } from "../router.mjs";
 import { replayedAt, requests } from "../state.mjs";
-import { connection } from "../stream.mjs";
+import { connection } from "../tab_stream.mjs";
 import { clock, plural } from "../format.mjs";
 import { canAskToNotify, askToNotify } from "./attention.mjs";
 import { Button } from "./button.mjs";

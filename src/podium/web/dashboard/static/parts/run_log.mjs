@@ -48,7 +48,7 @@ export class RunLog {
     }
     if (this.isClosed) return;
     this.isLoaded.value = true;
-    this.stopWatching = watchRun(this.id, this.cursor, (list) => this.receive(list), () => this.catchUp());
+    this.stopWatching = watchRun(this.id, (list) => this.receive(list), () => this.catchUp());
     this.checkTimer = setInterval(() => this.view.value.ended || this.catchUp(), CHECK);
   }
 
@@ -59,19 +59,26 @@ export class RunLog {
     if (this.stopWatching) this.stopWatching();
   }
 
-  /** Load the entries after the last one. Somebody else who asks meanwhile waits for the same load. */
+  /** Load the entries after the last one. If they are being loaded, that is repeated, as it may have begun too early. */
   catchUp() {
-    this.fetching ||= this.fetchNew()
+    this.needsMore = true;
+    this.fetching ||= this.fetchAll()
       .catch(() => {}) // the stream is reconnecting, and asks again
       .finally(() => { this.fetching = null; });
     return this.fetching;
+  }
+
+  async fetchAll() {
+    while (this.needsMore && !this.isClosed) {
+      this.needsMore = false;
+      await this.fetchNew();
+    }
   }
 
   async fetchNew() {
     for (let hasMore = true; hasMore && !this.isClosed;) {
       const page = await get(`/api/runs/${encodeURIComponent(this.id)}/entries?after=${this.last}`);
       this.id = page.run;
-      this.cursor = page.cursor;
       hasMore = page.has_more;
       await this.addSlowly(page.entries);
       this.served.value = page.state;

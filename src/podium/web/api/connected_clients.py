@@ -1,0 +1,50 @@
+"""Register the browsers and programs in which somebody can answer, each for as long as it has a stream.
+
+The tabs of a browser share one stream, so all of them are one client. When another tab continues the stream, or the
+stream is opened again for another run, the client stays the same: the deadlines of requests do not start again.
+"""
+
+from __future__ import annotations
+
+from asyncio import get_running_loop
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from ...store.answering_clients import register_client
+from ...values.store_address import StoreAddress
+
+GRACE_SECONDS = 3.0
+"""How long a client without a stream stays registered, so that it can open the next one."""
+
+
+class ConnectedClients:
+    """The clients of one server. A client is everything that has the same token."""
+
+    def __init__(self, store: StoreAddress) -> None:
+        self._store = store
+        self._streams: Counter[str] = Counter()
+        self._registered: dict[str, ExitStack] = {}
+
+    @contextmanager
+    def connect(self, token: str) -> Iterator[None]:
+        """Register a client until the block ends and no other block with its token has begun in the grace period."""
+        self._streams[token] += 1
+        try:
+            if token not in self._registered:
+                registration = ExitStack()
+                registration.enter_context(register_client(self._store))
+                self._registered[token] = registration
+            yield
+        finally:
+            self._streams[token] -= 1
+            get_running_loop().call_later(GRACE_SECONDS, self._remove_unused, token)
+
+    def _remove_unused(self, token: str) -> None:
+        if not self._streams[token] and token in self._registered:
+            self._registered.pop(token).close()
+
+    def close(self) -> None:
+        """Remove all clients."""
+        while self._registered:
+            self._registered.popitem()[1].close()
