@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from ..values.agent import Agent
 from ..values.event import (
     Entry,
+    ModelReplied,
     RunStarted,
     SessionRevived,
     TextStreamed,
@@ -45,7 +46,7 @@ class AnswerText:
         match entry.event:
             case TextStreamed(text=text):
                 return self._add(text)
-            case TurnEnded(failure=None, text=text) if text.startswith(self._streamed):
+            case ModelReplied(text=text) | TurnEnded(failure=None, text=text) if text.startswith(self._streamed):
                 return self._add(text[len(self._streamed) :])
             case TextSuperseded() | TurnResumed() | SessionRevived() | ToolCalled():
                 self._start_again()
