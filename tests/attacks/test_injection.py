@@ -93,7 +93,7 @@ async def test_a_model_that_obeys_a_readme_does_no_harm(
     port = listener.socket.getsockname()[1]
     text = README.format(port=port, outside=outside, home=home, pid=os.getpid(), python=sys.executable)
     (repo / "README.md").write_text(text)
-    git = _read_files(repo / ".git")
+    git = _read_git_files(repo)
     set_rules(studio, mode=mode, allow=rules)
     add_sly_agent(studio, *make_obedient_moves(text))
 
@@ -103,7 +103,7 @@ async def test_a_model_that_obeys_a_readme_does_no_harm(
     assert list(outside.iterdir()) == []
     assert listener.calls == 0
     assert list_allowed_answers(studio, result) == []
-    assert _read_files(repo / ".git") == git
+    assert _read_git_files(repo) == git
     made = {path.name for path in repo.iterdir()}
     assert made <= {".git", "a.txt", "README.md", ".env", "way"}
     told = "\n".join(event.text for event in studio.events(result, ToolAnswered)[1:])
@@ -113,8 +113,10 @@ async def test_a_model_that_obeys_a_readme_does_no_harm(
     assert {path.name.partition(".db")[0] for path in home.iterdir()} <= {"podium", "sandbox"}
 
 
-def _read_files(folder: Path) -> dict[str, bytes]:
-    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+def _read_git_files(repo: Path) -> dict[str, bytes]:
+    """Return git's files, without objects and the states that Podium saves so that a run can be undone."""
+    kept = [path for path in (repo / ".git").rglob("*") if path.is_file() and "objects" not in path.parts]
+    return {str(path): path.read_bytes() for path in kept if "/refs/podium/undo/" not in str(path)}
 
 
 async def test_what_a_tool_answers_is_no_instruction_to_podium(studio: Studio, repo: Path) -> None:

@@ -43,6 +43,7 @@ def yard(desk: Desk) -> Desk:
     git(desk, "commit", "--quiet", "-m", "start")
     (desk.repo / "kept.txt").write_text("kept, and changed by me\n")
     (desk.repo / "mine.txt").write_text("mine\n")
+    (desk.repo / ".env").write_text("TOKEN=secret\n")
     return desk
 
 
@@ -82,6 +83,7 @@ def test_all_that_a_run_changed_is_put_back(yard: Desk, model: ServedModel) -> N
         bash("rm gone.txt tool.sh; echo more >>mine.txt"),
     )
     assert read_tree(yard.repo) != before
+    assert ".env" not in git(yard, "ls-tree", "-r", "--name-only", f"refs/podium/undo/{id}/before")
 
     shown = yard.run_podium("undo", id, "--dry-run")
     unasked = yard.run_podium("undo", id)

@@ -1,7 +1,7 @@
 """Save the files of the user's checkout before a run changes them, and when the run ends, so that it can be undone.
 
-Each state is a commit under `refs/podium/undo/RUN`. Files that git ignores are not saved. The states of old runs are
-removed.
+Each state is a commit under `refs/podium/undo/RUN`. Files that git ignores, and files that usually contain
+secrets, are not saved. The states of old runs are removed.
 """
 
 from __future__ import annotations
@@ -63,15 +63,15 @@ class CheckoutSaving:
         return self._timeline.has_outcome(_make_key(moment))
 
     async def _save(self, moment: Literal["before", "after"]) -> bool:
-        from ..workspace.git.repository import (
-            read_git_output,  # imported here for start-up time: many runs change nothing
-        )
+        from ..tools.file_listing import holds_secrets  # imported here for start-up time: many runs change nothing
+        from ..workspace.git.repository import read_git_output
         from ..workspace.git.snapshot import take_snapshot
 
         commit = ""
         try:
             with move_on_after(LONGEST_SECONDS):
-                commit = await take_snapshot(self._directory, message=f"{moment} run {self._timeline.run}")
+                message = f"{moment} run {self._timeline.run}"
+                commit = await take_snapshot(self._directory, message=message, skip=holds_secrets)
                 await read_git_output(
                     self._directory, "update-ref", f"{UNDO_REFS}/{self._timeline.run}/{moment}", commit
                 )

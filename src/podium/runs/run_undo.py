@@ -19,6 +19,7 @@ from msgspec import Struct
 from ..core.gate import InvalidCall
 from ..store.reader import StoreReader
 from ..tools.checkout_files import Checkout, open_checkout
+from ..tools.file_listing import holds_secrets
 from ..values.errors import Mistake, OutsideFailed
 from ..values.event import ActionBegan, CheckoutSaved, Entry, RunEnded, RunStarted
 from ..values.store_address import StoreAddress
@@ -75,7 +76,7 @@ async def plan_undo(store: StoreAddress, run: str) -> UndoPlan:
     saved = _find_saved_states(run, started, entries)
     try:
         repository = Repository.at(Path(started.repo))
-        current = await take_snapshot(repository, message=f"before run {run} was undone")
+        current = await take_snapshot(repository, message=f"before run {run} was undone", skip=holds_secrets)
         changes = await _read_changes(repository, saved["before"], saved["after"])
         since = {one.path for one in await _read_changes(repository, saved["after"], current)}
         unlike = {one.path for one in await _read_changes(repository, saved["before"], current)}

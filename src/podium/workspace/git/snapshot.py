@@ -11,7 +11,7 @@ import shutil
 import stat
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -44,9 +44,15 @@ LARGEST_IDENTITY = 64 * 1024
 IDENTITY_SECONDS = 10.0
 
 
-async def take_snapshot(place: GitLocation, *, message: str = "Snapshot of the working tree") -> str:
+async def take_snapshot(
+    place: GitLocation,
+    *,
+    message: str = "Snapshot of the working tree",
+    skip: Callable[[str], bool] = lambda path: False,
+) -> str:
     """Write a commit on top of HEAD with all current files that git does not ignore, and return its id.
 
+    The commit does not contain the changes to paths for which `skip` returns True.
     Untracked nested repositories and the files in submodules are not included. Raise Mistake if there is no commit yet.
     """
     at = resolve_location(place)
@@ -64,7 +70,7 @@ async def take_snapshot(place: GitLocation, *, message: str = "Snapshot of the w
             await read_git_output(at, "read-tree", "HEAD", index=index)
         gone, kept = await _list_changes(at, index)
         await _update_index(at, index, "--force-remove", gone)
-        await _update_index(at, index, "--replace", kept)
+        await _update_index(at, index, "--replace", [path for path in kept if not skip(path)])
         tree = await read_git_output(at, "write-tree", index=index)
     return await write_commit(at, tree, [head.out.decode().strip()], message)
 
