@@ -1,7 +1,7 @@
 """Save the files of the user's checkout before a run changes them, and when the run ends, so that it can be undone.
 
-Each state is a commit under `refs/podium/undo/RUN`. Files that git ignores, and files that usually contain
-secrets, are not saved. The states of old runs are removed.
+Each state is a commit under `refs/podium/undo/RUN`. Files that git ignores, large files, and files that usually
+contain secrets, are not saved. The states of old runs are removed.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ UNDO_REFS = "refs/podium/undo"
 MOST_KEPT = 200
 """How many saved states of a repository are kept; a run has two."""
 LONGEST_SECONDS = 20.0
+LARGEST_FILE = 20 * 1024 * 1024
+"""The size in bytes up to which a changed file is saved."""
 
 BeforeEnd = Callable[[bool], Awaitable[str]]
 
@@ -63,15 +65,18 @@ class CheckoutSaving:
         return self._timeline.has_outcome(_make_key(moment))
 
     async def _save(self, moment: Literal["before", "after"]) -> bool:
-        from ..tools.file_listing import holds_secrets  # imported here for start-up time: many runs change nothing
-        from ..workspace.git.repository import read_git_output
+        from ..workspace.git.repository import (  # for start-up time: many runs change nothing
+            Repository,
+            read_git_output,
+        )
         from ..workspace.git.snapshot import take_snapshot
 
         commit = ""
         try:
             with move_on_after(LONGEST_SECONDS):
                 message = f"{moment} run {self._timeline.run}"
-                commit = await take_snapshot(self._directory, message=message, skip=holds_secrets)
+                skip = make_skip_test(Repository.at(self._directory).root)
+                commit = await take_snapshot(self._directory, message=message, skip=skip)
                 await read_git_output(
                     self._directory, "update-ref", f"{UNDO_REFS}/{self._timeline.run}/{moment}", commit
                 )
@@ -84,6 +89,19 @@ class CheckoutSaving:
             return False
         self._timeline.append(CheckoutSaved(commit=commit, moment=moment), scope="", key=_make_key(moment))
         return True
+
+
+def make_skip_test(root: Path) -> Callable[[str], bool]:
+    """Return a function that tells whether a path of a repository is not saved: it is large, or may contain secrets."""
+    from ..tools.file_listing import holds_secrets  # imported here for start-up time: many runs change nothing
+
+    def is_skipped(path: str) -> bool:
+        try:
+            return holds_secrets(path) or (root / path).lstat().st_size > LARGEST_FILE
+        except OSError:
+            return True
+
+    return is_skipped
 
 
 def _make_key(moment: Literal["before", "after"]) -> str:

@@ -19,13 +19,12 @@ from msgspec import Struct
 from ..core.gate import InvalidCall
 from ..store.reader import StoreReader
 from ..tools.checkout_files import Checkout, open_checkout
-from ..tools.file_listing import holds_secrets
 from ..values.errors import Mistake, OutsideFailed
 from ..values.event import ActionBegan, CheckoutSaved, Entry, RunEnded, RunStarted
 from ..values.store_address import StoreAddress
 from ..workspace.git.repository import Repository, call_git, read_git_output
 from ..workspace.git.snapshot import take_snapshot
-from .checkout_saving import UNDO_REFS
+from .checkout_saving import UNDO_REFS, make_skip_test
 
 FILE_MODES = {"100644": 0o644, "100755": 0o755}
 ABSENT = "000000"
@@ -76,7 +75,9 @@ async def plan_undo(store: StoreAddress, run: str) -> UndoPlan:
     saved = _find_saved_states(run, started, entries)
     try:
         repository = Repository.at(Path(started.repo))
-        current = await take_snapshot(repository, message=f"before run {run} was undone", skip=holds_secrets)
+        current = await take_snapshot(
+            repository, message=f"before run {run} was undone", skip=make_skip_test(repository.root)
+        )
         changes = await _read_changes(repository, saved["before"], saved["after"])
         since = {one.path for one in await _read_changes(repository, saved["after"], current)}
         unlike = {one.path for one in await _read_changes(repository, saved["before"], current)}
