@@ -15,18 +15,21 @@ from podium.values.event import Entry
 
 from ..web.conftest import Site, open_site
 
-WRITE = {"says": "I write it.", "calls": [{"name": "write_file", "arguments": {"path": "a.txt", "content": "new\n"}}]}
+WRITE: dict[str, Any] = {
+    "says": "I write it.",
+    "calls": [{"name": "write_file", "arguments": {"path": "a.txt", "content": "new\n"}}],
+}
 ASK = {"calls": [{"name": "ask_person", "arguments": {"question": "Which colour?"}}]}
 SILENT = {"silent": True}
 
 
 def write_agents(repo: Path) -> None:
-    """Create a git repository with a few agents."""
+    """Create a git repository with a few agents. Some of them have steps for a conversation of several requests."""
     subprocess.run(["git", "init", "-q", repo], check=True)
-    write_agent(repo, "greeter", "Hello there, friend.")
+    write_agent(repo, "greeter", *["Hello there, friend."] * 4)
     write_agent(repo, "teller", {"says": "Once upon a time.", "pieces": 3, "pace": 0.2})
-    write_agent(repo, "critic", {"says": "Fine."})
-    write_agent(repo, "writer", WRITE, "Wrote it.", tools=["write_file"])
+    write_agent(repo, "critic", *["Fine."] * 4)
+    write_agent(repo, "writer", *(WRITE, "Wrote it.") * 4, tools=["write_file"])
     write_agent(repo, "asker", ASK, "Red it is.", tools=["ask_person"])
     write_agent(repo, "stuck", SILENT)
     write_agent(repo, "broken", {"fails": {"status": 400, "message": "no such luck"}})
@@ -58,6 +61,7 @@ def read_entries(store: Path, run: str) -> list[Entry]:
 
 
 def find_newest_run(store: Path) -> str:
-    """Return the id of the run that was started last."""
+    """Return the id of the run that was started last; empty if there is none."""
     with StoreReader(store) as reader:
-        return max(reader.read_run_list().readable, key=lambda one: one.first.at).id
+        found = max(reader.read_run_list().readable, key=lambda one: one.first.at, default=None)
+    return "" if found is None else found.id

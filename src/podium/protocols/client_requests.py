@@ -1,0 +1,103 @@
+"""Ask the person at a client about the requests of a run: permission requests, and questions from agents.
+
+The same requests are in the inbox. The first answer counts: when somebody answers elsewhere, the client's prompt is
+withdrawn. A client that cannot ask, or whose person gives no answer, leaves the request in the inbox.
+"""
+
+from __future__ import annotations
+
+import getpass
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from anyio import CancelScope, sleep
+from anyio.abc import TaskGroup
+
+from ..core.open_requests import Asked
+from ..runs.inbox import AnswerMailbox, WorkerRequestWatcher, resolve_choice
+from ..values.errors import Mistake
+from ..values.event import (
+    Decision,
+    Entry,
+    PermissionAnswered,
+    PermissionAsked,
+    QuestionAnswered,
+    QuestionAsked,
+    WorkerSent,
+)
+from ..values.operation_path import parse_agent_name
+from ..values.store_address import StoreAddress
+from ..views.request_text import escape_hidden_text, escape_in_line, format_request_lines
+
+SETTLE_SECONDS = 0.2
+"""How long a request must be open before the client is asked: rules answer many requests immediately."""
+
+AskPermission = Callable[[Entry, PermissionAsked, str], Awaitable[Decision | None]]
+"""Shows a permission request, as text, to the person at the client. Returns None if the person gives no answer."""
+AskQuestion = Callable[[Entry, QuestionAsked, str], Awaitable[str | None]]
+"""Shows a question to the person at the client. Returns None if the person gives no answer."""
+
+
+class ClientRequests:
+    """Asks a client about the requests of one run and its workers. `tasks` ends when the run has ended."""
+
+    def __init__(
+        self,
+        tasks: TaskGroup,
+        store: StoreAddress,
+        run: str,
+        *,
+        ask_permission: AskPermission,
+        ask_question: AskQuestion,
+    ) -> None:
+        self._tasks = tasks
+        self._mailbox = AnswerMailbox(store)
+        self._watcher = WorkerRequestWatcher(store, self, self._mailbox, sent_by=run)
+        self._is_watching = False
+        self._ask_permission = ask_permission
+        self._ask_question = ask_question
+        self._by = getpass.getuser()
+        self._open: dict[str, CancelScope] = {}
+
+    def handle_entry(self, entry: Entry, worker: str = "") -> None:
+        """Handle an entry of the run, or a request of one of its workers."""
+        match entry.event:
+            case PermissionAsked() | QuestionAsked() as asked if asked.id not in self._open:
+                self._mailbox.register_request(asked.id, entry.run, asked)
+                self._open[asked.id] = CancelScope()
+                self._tasks.start_soon(self._ask, entry, asked, worker)
+            case PermissionAnswered(id=id) | QuestionAnswered(id=id):
+                self.withdraw_request(id, "")
+            case WorkerSent() if not self._is_watching:
+                self._is_watching = True
+                self._tasks.start_soon(self._watcher.watch_requests)
+
+    def withdraw_request(self, id: str, how: str) -> None:
+        """Stop asking about a request that is no longer open."""
+        if id in self._open:
+            self._open[id].cancel()
+
+    async def _ask(self, entry: Entry, asked: Asked, worker: str) -> None:
+        with self._open[asked.id]:
+            await sleep(SETTLE_SECONDS)
+            text = format_request(entry, asked, worker)
+            if isinstance(asked, PermissionAsked):
+                decision = await self._ask_permission(entry, asked, text)
+                if decision is not None:
+                    await self._mailbox.answer(asked.id, decision, by=self._by, channel="api")
+                return
+            answer = await self._ask_question(entry, asked, text)
+            if answer is not None:
+                with suppress(Mistake):  # not one of the choices of a decision: the question stays in the inbox
+                    await self._mailbox.reply(asked.id, resolve_choice(asked, answer), by=self._by, channel="api")
+
+
+def format_request(entry: Entry, asked: Asked, worker: str = "") -> str:
+    """Return a request as the text that a person needs to decide it, with hidden characters escaped."""
+    who = escape_in_line(parse_agent_name(entry.operation))
+    where = f" (worker {escape_in_line(worker)})" if worker else ""
+    if isinstance(asked, PermissionAsked):
+        return "\n".join([f"{who}{where} requests permission:", *format_request_lines(asked)])
+    return "\n\n".join(
+        filter(None, [f"{who}{where} asks: {escape_hidden_text(asked.text)}", escape_hidden_text(asked.shown)])
+    )

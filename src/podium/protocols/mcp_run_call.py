@@ -1,0 +1,202 @@
+"""One call of the tool `run_agent`: the run that it follows, and the requests that the client shows to its person.
+
+Before version 2026-07-28 of the protocol, the server asks the client during the call. From that version on, the call
+returns with the open requests, and the client repeats it with the answers; the run goes on in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from anyio import create_task_group, move_on_after
+from mcp.server.mcpserver import Context
+from mcp.shared.exceptions import MCPError
+from mcp_types import ElicitRequest, ElicitRequestFormParams, ElicitResult, InputRequiredResult
+
+from ..core.open_requests import Asked
+from ..setup.settings import Settings
+from ..values.event import (
+    Decision,
+    Entry,
+    OperationStarted,
+    PermissionAnswered,
+    PermissionAsked,
+    QuestionAnswered,
+    QuestionAsked,
+    ToolCalled,
+)
+from ..values.operation_path import parse_agent_name
+from .client_requests import SETTLE_SECONDS, ClientRequests, format_request
+from .client_runs import ClientRun, ClientRuns
+
+MODERN_VERSION = "2026-07-28"
+
+ToolContext = Context[Any, Any]
+PERMISSION_SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {
+        "decision": {
+            "type": "string",
+            "title": "Decision",
+            "description": "once: allow this action; run: allow it for the rest of the run; deny: do not allow it",
+            "enum": ["once", "run", "deny"],
+        }
+    },
+    "required": ["decision"],
+}
+DECISIONS: dict[str, Decision] = {"once": "once", "run": "run", "deny": "deny"}
+
+
+class RunCall:
+    """A run that a call follows. Leaving its block stops the run, unless the call is kept for another round."""
+
+    def __init__(self, run: ClientRun, settings: Settings, resources: AsyncExitStack) -> None:
+        self.run = run
+        self._settings = settings
+        self._resources = resources
+        self._is_kept = False
+        self._entries = resources.enter_context(run.entries())
+        self._open: dict[str, tuple[Entry, Asked]] = {}
+        """The requests that are open and that the client has not been asked about."""
+        self._shown: dict[str, Asked] = {}
+        self._steps = 0
+
+    @classmethod
+    async def start(cls, runs: ClientRuns, settings: Settings, place: Path, agent: str, request: str) -> RunCall:
+        """Start a run for a call."""
+        resources = AsyncExitStack()
+        run = await resources.enter_async_context(runs.start(settings, place, agent, request))
+        return cls(run, settings, resources)
+
+    def keep(self) -> Self:
+        """Keep the run for the next round of the call."""
+        self._is_kept = True
+        return self
+
+    async def __aenter__(self) -> Self:
+        self._is_kept = False
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        if not self._is_kept:
+            await self._resources.aclose()
+
+    async def follow(self, ctx: ToolContext) -> InputRequiredResult | None:
+        """Report progress until the run ends. Return earlier, with the open requests, if the client has to repeat."""
+        has_rounds = can_elicit(ctx) and ctx.request_context.session.protocol_version >= MODERN_VERSION
+        async with create_task_group() as group:
+            requests = ClientRequests(
+                group,
+                self._settings.store,
+                self.run.id,
+                ask_permission=lambda _, __, text: ask_permission(ctx, text),
+                ask_question=lambda _, asked, text: ask_question(ctx, asked, text),
+            )
+            while True:
+                entry = None
+                with move_on_after(SETTLE_SECONDS if has_rounds and self._open else None) as silence:
+                    entry = await anext(self._entries, None)
+                if entry is None:
+                    break
+                self._track_requests(entry)
+                if not has_rounds:
+                    requests.handle_entry(entry)
+                if (text := describe_progress(entry)) is not None:
+                    self._steps += 1
+                    await ctx.report_progress(self._steps, message=text)
+            group.cancel_scope.cancel()
+        return self._take_questions() if silence.cancelled_caught else None
+
+    async def take_answers(self, responses: Mapping[str, object]) -> None:
+        """Answer the requests that the client has shown."""
+        for id, asked in self._shown.items():
+            given = responses.get(id)
+            value = read_elicited(given) if isinstance(given, ElicitResult) else None
+            if isinstance(asked, PermissionAsked) and (decision := DECISIONS.get(value or "")) is not None:
+                await self.run.run.answer(id, decision, channel="api")
+            elif isinstance(asked, QuestionAsked) and value is not None:
+                await self.run.run.reply(id, value, channel="api")
+        self._shown.clear()
+
+    def _track_requests(self, entry: Entry) -> None:
+        match entry.event:
+            case PermissionAsked() | QuestionAsked() as asked:
+                self._open[asked.id] = entry, asked
+            case PermissionAnswered(id=id) | QuestionAnswered(id=id):
+                self._open.pop(id, None)
+
+    def _take_questions(self) -> InputRequiredResult:
+        asked, self._open = self._open, {}
+        self._shown = {id: one for id, (_, one) in asked.items()}
+        questions = {
+            id: ElicitRequest(
+                params=ElicitRequestFormParams(message=format_request(entry, one), requested_schema=build_schema(one))
+            )
+            for id, (entry, one) in asked.items()
+        }
+        return InputRequiredResult(input_requests=dict(questions), request_state=self.run.id)
+
+
+def can_elicit(ctx: ToolContext) -> bool:
+    """Return whether the client can show a form to its person."""
+    capabilities = ctx.request_context.session.client_capabilities
+    return capabilities is not None and capabilities.elicitation is not None
+
+
+def build_schema(asked: Asked) -> dict[str, Any]:
+    """Return the form for the answer to a request."""
+    if isinstance(asked, PermissionAsked):
+        return PERMISSION_SCHEMA
+    answer: dict[str, Any] = {"type": "string", "title": "Answer"}
+    if asked.choices and asked.kind == "decision":
+        answer["enum"] = list(asked.choices)
+    elif asked.choices:
+        answer["description"] = f"for example: {', '.join(asked.choices)}"
+    return {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
+
+
+def read_elicited(given: ElicitResult) -> str | None:
+    """Return the answer in a form, or None if the person gave none."""
+    value = next(iter((given.content or {}).values()), None) if given.action == "accept" else None
+    return value if isinstance(value, str) else None
+
+
+async def ask_permission(ctx: ToolContext, text: str) -> Decision | None:
+    """Show a permission request to the person at the client. Return None if the client cannot, or nobody answers."""
+    return DECISIONS.get(await _elicit(ctx, text, PERMISSION_SCHEMA) or "")
+
+
+async def ask_question(ctx: ToolContext, asked: QuestionAsked, text: str) -> str | None:
+    """Show a question to the person at the client. Return None if the client cannot, or nobody answers."""
+    return await _elicit(ctx, text, build_schema(asked))
+
+
+async def _elicit(ctx: ToolContext, text: str, schema: dict[str, Any]) -> str | None:
+    if not can_elicit(ctx):
+        return None
+    session = ctx.request_context.session
+    try:
+        return read_elicited(await session.elicit_form(text, schema, related_request_id=ctx.request_id))
+    except MCPError:
+        return None  # the client refused to ask: the request stays in the inbox
+
+
+def describe_progress(entry: Entry) -> str | None:
+    """Return what an entry says about the progress of a run, or None if it is not worth showing."""
+    agent = parse_agent_name(entry.operation)
+    match entry.event:
+        case OperationStarted():
+            return f"{agent} started"
+        case ToolCalled(action=action):
+            return f"{agent} uses {action.tool}"
+        case PermissionAsked(id=id, action=action):
+            return f"{agent} waits for permission to use {action.tool} (request {id})"
+        case QuestionAsked(id=id):
+            return f"{agent} waits for an answer (request {id})"
+    return None

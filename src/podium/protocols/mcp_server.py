@@ -1,0 +1,203 @@
+"""Be an MCP server on standard input and output: other programs run agents and delegate tasks with tools.
+
+No tool answers requests, because the caller of a tool is a model. A client that supports elicitation shows the
+requests of a run to its person; all requests are in the inbox.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+from anyio import create_memory_object_stream, create_task_group, move_on_after, sleep, to_thread
+from mcp.server.mcpserver import MCPServer
+from mcp.server.mcpserver.exceptions import ToolError
+from mcp.server.stdio import stdio_server
+from mcp.shared.message import SessionMessage
+from mcp_types import InputRequiredResult, ToolAnnotations
+from pydantic import Field
+
+from .. import __version__
+from ..app import App
+from ..roster.discovery import load_roster
+from ..runs.request_fields import whole_request_fields
+from ..runs.run_lookup import derive_run_state, find_run_id, open_reader
+from ..runs.run_wait import POLL_SECONDS, wait_for_end_or_pause
+from ..runs.worker_lookup import RepoContext, worker_fields
+from ..setup.settings import Settings
+from ..store.open_requests import list_open_requests
+from ..values.errors import PodiumError
+from ..values.worker_task import DEFAULT_WORKER_AGENT
+from ..views.run_report import Report
+from ..workers.delegate import delegate_to_worker, start_commander
+from ..workers.provider_keys import announce_keys
+from .client_runs import ClientRuns, describe_missing_answer
+from .mcp_run_call import RunCall, ToolContext
+
+INSTRUCTIONS = (
+    "Podium runs agents and teams of agents in this repository. list_agents shows them. run_agent waits for the "
+    "answer; delegate_task starts a worker on its own git branch and returns at once."
+)
+MOST_WAIT_SECONDS = 45.0
+"""How long get_result waits at most: many clients give up after a minute."""
+
+
+class PodiumTools:
+    """The tools of the server, for the repository `place`."""
+
+    def __init__(self, place: Path, runs: ClientRuns, load_settings: Callable[[], Settings]) -> None:
+        self._place = place
+        self._runs = runs
+        self._load_settings = load_settings
+        self._waiting: dict[str, RunCall] = {}
+        """The calls whose clients show a request to their person, keyed by run."""
+
+    async def list_agents(self) -> list[dict[str, Any]]:
+        """List the agents and teams that can be run in this repository."""
+        settings = await to_thread.run_sync(self._load_settings)
+        roster = await to_thread.run_sync(load_roster, self._place, settings.home)
+        return [
+            {"name": agent.name, "description": agent.description, "is_team": agent.team is not None}
+            for agent in roster.agents.values()
+        ]
+
+    async def run_agent(
+        self,
+        agent: Annotated[str, Field(description="Name of an agent or a team, from list_agents.")],
+        request: Annotated[str, Field(description="What the agent should do or answer.")],
+        ctx: ToolContext,
+    ) -> str | InputRequiredResult:
+        """Run an agent or a team in this repository, and wait for its answer. Cancelling the call stops the run."""
+        try:
+            call = self._waiting.pop(ctx.request_state or "", None)
+            if call is None:
+                settings = await to_thread.run_sync(self._load_settings)
+                call = await RunCall.start(self._runs, settings, self._place, agent, request)
+            else:
+                await call.take_answers(ctx.input_responses or {})
+            async with call:
+                questions = await call.follow(ctx)
+                if questions is not None:
+                    self._waiting[call.run.id] = call.keep()
+                    return questions
+                result = await call.run.result()
+        except PodiumError as error:
+            raise ToolError(str(error)) from error
+        if not result.succeeded:
+            raise ToolError(describe_missing_answer(result))
+        return result.text
+
+    async def delegate_task(
+        self,
+        branch: Annotated[str, Field(description="Git branch that the worker creates and commits to.")],
+        task: Annotated[str, Field(description="The task, with everything that the worker needs to know.")],
+        agent: Annotated[str, Field(description="Agent that does the task.")] = DEFAULT_WORKER_AGENT,
+    ) -> dict[str, str]:
+        """Start a worker that does a task on its own branch and checkout. Returns at once, with the id of its run."""
+        try:
+            settings = await to_thread.run_sync(self._load_settings)
+            first, *others = load_roster(self._place, settings.home).resolve_team(agent)
+            async with App(settings) as app:
+                with announce_keys(settings.store) as delivery:
+                    run = await delegate_to_worker(
+                        app.launcher, first, task, at=self._place, branch=branch, run=delivery.run, agents=others
+                    )
+                    start_commander(settings, delivery=delivery)
+        except PodiumError as error:
+            raise ToolError(str(error)) from error
+        return {"run": run, "branch": branch}
+
+    async def check_workers(self) -> list[dict[str, Any]]:
+        """List the workers of this repository and their states, oldest first."""
+
+        def load() -> list[dict[str, Any]]:
+            context = RepoContext(self._place, self._load_settings())
+            return [to_json_fields(worker_fields(worker)) for worker in context.load_workers()]
+
+        try:
+            found = await to_thread.run_sync(load)
+        except PodiumError as error:
+            raise ToolError(str(error)) from error
+        kept = ("id", "branch", "state", "agent", "task", "answer", "why", "waiting_for", "added", "removed", "files")
+        return [{name: worker[name] for name in kept} for worker in found]
+
+    async def get_result(
+        self,
+        run: Annotated[str, Field(description="Id of a run, the beginning of one, or the branch of a worker.")],
+        wait_seconds: Annotated[float, Field(ge=0, le=MOST_WAIT_SECONDS)] = 0.0,
+    ) -> dict[str, Any]:
+        """Return the state and the answer of a run or a worker, after waiting for its end for up to `wait_seconds`."""
+        settings = await to_thread.run_sync(self._load_settings)
+
+        def load(id: str) -> dict[str, Any]:
+            with open_reader(settings.store) as reader:
+                report = Report.from_entries(reader.read_entries(id))
+                state = derive_run_state(reader.read_summary(id))
+            fields = {"run": id, "state": state, "agent": report.agent, "answer": report.answer, "why": report.why}
+            return {**fields, "draft": report.draft, "data": to_json_fields(report.data)}
+
+        try:
+            id = await to_thread.run_sync(find_run_id, settings.store, run)
+            with move_on_after(wait_seconds):
+                while await wait_for_end_or_pause(settings.store, id) is None:  # noqa: ASYNC110 - nothing wakes it
+                    await sleep(POLL_SECONDS)  # a worker that has not started yet
+            return await to_thread.run_sync(load, id)
+        except PodiumError as error:
+            raise ToolError(str(error)) from error
+
+    async def pending_approvals(self) -> list[dict[str, Any]]:
+        """List the permission requests and questions that wait for a person. A person answers them, not a tool."""
+        settings = await to_thread.run_sync(self._load_settings)
+        if not settings.store.exists():
+            return []
+        found = await to_thread.run_sync(list_open_requests, settings.store)
+        return [to_json_fields(whole_request_fields(one)) for one in found]
+
+
+def to_json_fields(value: Any) -> Any:
+    """Return a value as plain JSON types."""
+    return json.loads(msgspec.json.encode(value))
+
+
+def build_server(tools: PodiumTools) -> MCPServer[Any]:
+    """Return the server with its tools."""
+    server: MCPServer[Any] = MCPServer(
+        "podium", title="Podium", version=__version__, instructions=INSTRUCTIONS, log_level="ERROR"
+    )
+    reading = ToolAnnotations(read_only_hint=True)
+    server.add_tool(tools.list_agents, annotations=reading)
+    server.add_tool(tools.run_agent, structured_output=False)
+    server.add_tool(tools.delegate_task)
+    server.add_tool(tools.check_workers, annotations=reading)
+    server.add_tool(tools.get_result, annotations=reading)
+    server.add_tool(tools.pending_approvals, annotations=reading)
+    return server
+
+
+def report_trouble(text: str) -> None:
+    """Write what went wrong to standard error, which clients keep in a log."""
+    sys.stderr.write(f"podium mcp: {text}\n")
+
+
+async def serve_mcp(place: Path, load_settings: Callable[[], Settings]) -> None:
+    """Serve on standard input and output until the input ends. Runs that are active then can be resumed."""
+    async with create_task_group() as tasks:
+        runs = ClientRuns(tasks, tell=report_trouble)
+        server = build_server(PodiumTools(place, runs, load_settings))._lowlevel_server
+        async with stdio_server() as (read, write):
+            sender, messages = create_memory_object_stream[SessionMessage | Exception](0)
+
+            async def forward_messages() -> None:
+                async with sender, read:
+                    async for message in read:
+                        await sender.send(message)
+                    # Before the server cancels the calls, which would stop their runs.
+                    runs.close()
+
+            tasks.start_soon(forward_messages)
+            await server.run(messages, write, server.create_initialization_options())
+        tasks.cancel_scope.cancel()
