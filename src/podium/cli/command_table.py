@@ -26,6 +26,7 @@ COMMANDS = (
     ),
     ("serve", "Work", "Serve the dashboard and the HTTP API.", "podium serve --open"),
     ("mcp", "Work", "Serve agents as tools for MCP clients.", "podium mcp"),
+    ("acp", "Work", "Serve a team as one agent for an editor.", "podium acp pr-review"),
     ("login", "Work", "Sign in to the server of another machine.", "podium login https://192.168.1.5:8420"),
     ("demo", "Work", "Watch a team work, crash and resume; needs no key or network.", "podium demo"),
     ("status", "Inspect", "Show requests that need you, active agents and finished runs.", "podium status --watch"),

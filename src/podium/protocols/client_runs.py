@@ -16,7 +16,7 @@ from anyio import CancelScope, Event, create_task_group
 from anyio.abc import TaskGroup
 
 from ..app import App, RunOptions
-from ..runs.run_handle import Run
+from ..runs.run_handle import Run, drive_run
 from ..runs.run_notices import follow_with_notices
 from ..setup.settings import Settings
 from ..store.follower import Follower
@@ -70,18 +70,19 @@ class ClientRuns:
 
     @asynccontextmanager
     async def start(
-        self, settings: Settings, place: Path, agent: str, request: str, **options: Unpack[RunOptions]
+        self, settings: Settings, place: Path, agent: str, request: str, *, id: str = "", **options: Unpack[RunOptions]
     ) -> AsyncIterator[ClientRun]:
         """Start a run in the folder `place` and yield it. Exiting the block before the run has ended stops the run.
 
-        Raise PodiumError if the run cannot start, or if the server works on too many runs.
+        `id` is an id chosen in advance. Raise PodiumError if the run cannot start, or if the server works on too many
+        runs.
         """
         if len(self._open) >= MOST_RUNS:
             raise TooManyRuns(f"the server works on {MOST_RUNS} runs already; try again when one of them has ended")
         task = _RunTask()
         self._open.add(task)
         options["repo"], options["is_attended"] = place, True
-        self._tasks.start_soon(self._work_on, settings, agent, request, options, task)
+        self._tasks.start_soon(self._work_on, settings, agent, request, options, id, task)
         try:
             await task.is_ready.wait()
             if task.started is None:
@@ -95,10 +96,15 @@ class ClientRuns:
         for task in self._open:
             task.scope.cancel()
 
-    async def _work_on(self, settings: Settings, agent: str, request: str, options: RunOptions, task: _RunTask) -> None:
+    async def _work_on(
+        self, settings: Settings, agent: str, request: str, options: RunOptions, id: str, task: _RunTask
+    ) -> None:
         try:
             with task.scope:
-                async with App(settings) as app, app.start(agent, request, **options) as run:
+                async with (
+                    App(settings) as app,
+                    drive_run(await app.launcher.create_run(agent, request, options, id=id)) as run,
+                ):
                     task.started = ClientRun(run, settings.store)
                     task.is_ready.set()
                     async with create_task_group() as group:

@@ -1,0 +1,27 @@
+"""`podium acp`: be an agent for editors that speak the Agent Client Protocol."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import anyio
+import click
+
+from ...roster.discovery import load_roster
+from ...setup.settings import Settings
+from ...system.locations import find_repo
+
+
+@click.command("acp")
+@click.argument("agent")
+def acp_command(agent: str) -> None:
+    """Serve AGENT, for example a team, as one agent for an editor, on standard input and output.
+
+    An editor that speaks the Agent Client Protocol starts this command. Permission requests are shown in the
+    editor, and podium approvals lists them too; the first answer counts.
+    """
+    from ...protocols.acp_agent import serve_acp  # imported here for start-up time
+
+    place = find_repo(Path())
+    load_roster(place, Settings.load(repo=place).home).resolve_team(agent)
+    anyio.run(serve_acp, agent, lambda folder: Settings.load(repo=folder))

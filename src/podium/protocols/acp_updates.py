@@ -1,0 +1,162 @@
+"""Turn the entries of a run into the session updates of the Agent Client Protocol: text, thoughts, tools and plans."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from ..values.action import Action
+from ..values.event import (
+    Entry,
+    Noticed,
+    OperationEnded,
+    PermissionAsked,
+    PlanCommitted,
+    PlanStepBlocked,
+    PlanStepCompleted,
+    PlanStepFailed,
+    PlanStepReopened,
+    PlanStepStarted,
+    PlanStepUnblocked,
+    TeamPlanned,
+    ToolAnswered,
+    ToolCalled,
+    TurnEnded,
+)
+from ..values.operation_path import parse_agent_name
+from ..values.plain_text import truncate_text
+from ..views.answer_text import AnswerText
+from ..views.request_text import escape_hidden_text, escape_in_line
+
+Update = dict[str, Any]
+
+LONGEST_OUTPUT = 20_000
+"""How many characters of a tool's output an editor gets; the timeline has all of them."""
+TOOL_KINDS = {
+    "read_file": "read",
+    "list_files": "search",
+    "search_files": "search",
+    "write_file": "edit",
+    "edit_file": "edit",
+    "bash": "execute",
+    "run_checks": "execute",
+    "web_fetch": "fetch",
+}
+
+
+class SessionUpdates:
+    """The updates of one prompt's run."""
+
+    def __init__(self) -> None:
+        self._answer = AnswerText()
+        self._calls: dict[bytes, str] = {}
+        """The ids of tool calls that have started, keyed by their operation, tool and arguments."""
+        self._plan: dict[str, dict[str, str]] = {}
+
+    def apply(self, entry: Entry) -> Iterator[Update]:
+        """Yield the updates for the next entry of the run."""
+        if piece := self._answer.apply(entry):
+            yield message_update(piece)
+            return
+        agent = parse_agent_name(entry.operation)
+        match entry.event:
+            case ToolCalled(id=id, action=action):
+                self._calls[make_call_key(entry, action)] = make_call_id(entry, id)
+                yield {"sessionUpdate": "tool_call", **tool_call_fields(make_call_id(entry, id), action)}
+            case ToolAnswered(id=id, text=text, is_error=is_error):
+                yield {
+                    "sessionUpdate": "tool_call_update",
+                    "toolCallId": make_call_id(entry, id),
+                    "status": "failed" if is_error else "completed",
+                    "content": [text_content(truncate_text(escape_hidden_text(text), LONGEST_OUTPUT))],
+                }
+            case TurnEnded(failure=None, text=text) if text and "/" in entry.operation:
+                yield thought_update(f"{escape_in_line(agent)}: {text}\n\n")
+            case Noticed(text=text):
+                yield thought_update(f"{text}\n\n")
+        if self._change_plan(entry):
+            yield {"sessionUpdate": "plan", "entries": list(self._plan.values())}
+
+    def finish(self, text: str) -> Iterator[Update]:
+        """Yield the part of the final answer that was not streamed."""
+        if rest := self._answer.finish(text):
+            yield message_update(rest)
+
+    def find_call_id(self, entry: Entry, asked: PermissionAsked) -> str:
+        """Return the id of the tool call that a permission request is about."""
+        return self._calls.get(make_call_key(entry, asked.action), asked.id)
+
+    def _change_plan(self, entry: Entry) -> bool:
+        """Apply an entry to the plan, and return whether the plan has changed."""
+        match entry.event:
+            case PlanCommitted(plan=plan):
+                self._plan = {step.id: plan_entry(f"{step.owner}: {step.description}") for step in plan.steps}
+                return True
+            case TeamPlanned(assignments=assignments):
+                self._plan = {one.worker: plan_entry(f"{one.worker}: {one.task}") for one in assignments}
+                return True
+            case PlanStepStarted(step=key) | PlanStepReopened(step=key) | PlanStepUnblocked(step=key):
+                return self._set_status(key, "in_progress")
+            case PlanStepBlocked(step=key):
+                return self._set_status(key, "pending")
+            case PlanStepCompleted(step=key) | PlanStepFailed(step=key):
+                return self._set_status(key, "completed")
+            case OperationEnded():
+                return self._set_status(parse_agent_name(entry.operation), "completed")
+        return False
+
+    def _set_status(self, key: str, status: str) -> bool:
+        found = self._plan.get(key)
+        if found is None or found["status"] == status:
+            return False
+        found["status"] = status
+        return True
+
+
+def make_call_id(entry: Entry, id: str) -> str:
+    """Return an id for a tool call that is unique in the session."""
+    return f"{entry.run}:{entry.operation}:{id}"
+
+
+def make_call_key(entry: Entry, action: Action) -> bytes:
+    """Return a key that a tool call and the permission request for it have in common."""
+    return msgspec.json.encode((entry.run, entry.operation, action.tool, action.arguments), order="sorted")
+
+
+def tool_call_fields(id: str, action: Action) -> dict[str, Any]:
+    """Return an action as a tool call."""
+    subject = next((action.arguments[key] for key in ("command", "path", "url") if key in action.arguments), "")
+    return {
+        "toolCallId": id,
+        "title": truncate_text(escape_in_line(f"{action.agent}: {action.tool} {subject}".strip()), 200),
+        "kind": TOOL_KINDS.get(action.tool, "other"),
+        "status": "pending",
+        "rawInput": action.arguments,
+    }
+
+
+def plan_entry(text: str) -> dict[str, str]:
+    """Return a step of a plan that has not started."""
+    return {"content": escape_hidden_text(text), "priority": "medium", "status": "pending"}
+
+
+def message_update(text: str) -> Update:
+    """Return the update for a piece of the answer."""
+    return {"sessionUpdate": "agent_message_chunk", "content": {"type": "text", "text": text}}
+
+
+def user_update(text: str) -> Update:
+    """Return the update for a message of the person, when a session is loaded."""
+    return {"sessionUpdate": "user_message_chunk", "content": {"type": "text", "text": text}}
+
+
+def thought_update(text: str) -> Update:
+    """Return the update for what happens on the way to the answer."""
+    return {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": text}}
+
+
+def text_content(text: str) -> dict[str, Any]:
+    """Return text as the content of a tool call."""
+    return {"type": "content", "content": {"type": "text", "text": text}}

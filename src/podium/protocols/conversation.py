@@ -1,0 +1,42 @@
+"""Find the runs of a conversation, in which each run continues the one before it."""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from ..runs.run_lookup import derive_run_state, open_reader
+from ..store.reader import RunSummary
+from ..values.errors import NoSuchRun
+from ..values.event import RunStarted
+from ..values.store_address import StoreAddress
+from ..views.run_report import Report
+
+
+def find_conversation(store: StoreAddress, first: str) -> list[Report]:
+    """Return the runs of a conversation, oldest first, given the id of its first run.
+
+    Raise NoSuchRun if there is no such run.
+    """
+    with open_reader(store) as reader:
+        summaries = {one.id: one for one in reader.read_run_list().readable}
+        following: dict[str, RunSummary] = {}
+        for summary in sorted(summaries.values(), key=lambda one: one.first.at):
+            if isinstance(summary.first.event, RunStarted) and summary.first.event.after:
+                following[summary.first.event.after] = summary
+        if first not in summaries:
+            raise NoSuchRun(f"run {first!r} not found")
+        chain: list[Report] = []
+        found: RunSummary | None = summaries[first]
+        while found is not None:
+            report = Report.from_entries(reader.read_entries(found.id))
+            chain.append(structs.replace(report, state=derive_run_state(found)))
+            found = following.get(found.id)
+    return chain
+
+
+def find_first_run(store: StoreAddress, run: str) -> str:
+    """Return the id of the first run of the conversation that a run belongs to."""
+    with open_reader(store) as reader:
+        while isinstance(started := reader.read_summary(run).first.event, RunStarted) and started.after:
+            run = started.after
+    return run
