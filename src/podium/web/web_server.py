@@ -20,6 +20,7 @@ from .api.metrics import read_metrics
 from .api.problem import encode_problem, find_status
 from .api.request_guard import AsgiApp, RequestGuard
 from .api.routes import (
+    a2a_endpoint,
     catalogue,
     commands,
     costs,
@@ -53,6 +54,7 @@ ROUTES = (
     *notifications.ROUTES,
     *commands.ROUTES,
     *openai_endpoint.ROUTES,
+    *a2a_endpoint.ROUTES,
 )
 
 

@@ -101,7 +101,7 @@ class RequestGuard:
 
 
 def _needs_token(path: str) -> bool:
-    return path == "/metrics" or (path.startswith(("/api/", OPENAI_PATH)) and path not in OPEN_PATHS)
+    return path == "/metrics" or (path.startswith(("/api/", "/a2a/", OPENAI_PATH)) and path not in OPEN_PATHS)
 
 
 def _bearer_of(headers: dict[str, str]) -> str:

@@ -1,0 +1,207 @@
+"""The Agent2Agent endpoint: a card and a task endpoint for each agent and team of the server's repository."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Callable
+from typing import Any
+
+import msgspec
+from anyio import move_on_after, to_thread
+from litestar import get, post
+from litestar.exceptions import PermissionDeniedException
+from litestar.params import FromPath
+from litestar.response import Response, Stream
+
+from ....protocols.a2a_agent import (
+    TASK_NOT_CANCELABLE,
+    TASK_NOT_FOUND,
+    UNSUPPORTED_OPERATION,
+    Fields,
+    RpcRequest,
+    SendMessage,
+    TaskEvents,
+    build_message_text,
+    card_fields,
+    parse_rpc_request,
+    parse_send_message,
+    parse_task_id,
+    task_fields,
+)
+from ....protocols.conversation import find_conversation, find_first_run
+from ....protocols.openai_chat import find_model
+from ....roster.discovery import load_roster
+from ....runs.run_lookup import RunState, derive_run_state, open_reader
+from ....runs.run_steering import send_message
+from ....setup.settings import Settings
+from ....store.follower import Follower
+from ....system.json_rpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, RpcError
+from ....values.errors import NoSuchRun, PodiumError
+from ....views.run_report import Report
+from ....workers.background_run import enqueue_background_run
+from ..access_tokens import Scope
+from ..event_stream import HEARTBEAT_SECONDS
+from ..route_parameters import Server
+from ..scopes import ApiRequest, get_token, may_read
+from ..server_context import ServerContext
+
+ACTING_METHODS = ("SendMessage", "SendStreamingMessage", "CancelTask")
+OVER: tuple[RunState, ...] = ("succeeded", "failed", "timed_out", "cancelled")
+STOPPED: tuple[RunState, ...] = (*OVER, "paused")
+
+
+@get("/a2a/{name:str}/.well-known/agent-card.json", guards=[may_read], sync_to_thread=True)
+def read_card(name: FromPath[str], request: ApiRequest, server: Server) -> Fields:
+    """Return the card of an agent."""
+    agent = find_model(load_roster(server.repo, server.settings.home), name)
+    return card_fields(agent, f"{request.base_url}a2a/{name}")
+
+
+@post("/a2a/{name:str}", guards=[may_read], status_code=200)
+async def answer_rpc(name: FromPath[str], request: ApiRequest, server: Server) -> Response[Any] | Stream:
+    """Answer a JSON-RPC request of the A2A protocol: send a message, or read, follow or cancel a task."""
+    id: str | int | None = None
+    try:
+        rpc = parse_rpc_request(await request.body())
+        id = rpc.id
+        _require_scope(request, "act" if rpc.method in ACTING_METHODS else "read")
+        found = await _dispatch(server, name, rpc)
+    except RpcError as error:
+        return Response(_error_fields(id, error.code, str(error)))
+    except PodiumError as error:
+        return Response(_error_fields(id, INVALID_PARAMS, str(error)))
+    if isinstance(found, dict):
+        return Response({"jsonrpc": "2.0", "id": id, "result": found})
+    token = get_token(request)
+    events = _encode_events(found, id, lambda: server.is_valid_token(token.id))
+    return Stream(events, media_type="text/event-stream", headers={"cache-control": "no-store"})
+
+
+async def _dispatch(server: ServerContext, name: str, rpc: RpcRequest) -> Fields | AsyncIterator[Fields | None]:
+    """Return the result of a request, or the events of a stream, with None in silence."""
+    match rpc.method:
+        case "SendMessage":
+            sent = parse_send_message(rpc.params)
+            run = await _send(server, name, sent)
+            if not sent.configuration.return_immediately:
+                async for _ in _iter_entries(server, run):
+                    pass
+            return {"task": await to_thread.run_sync(_load_task, server, run)}
+        case "SendStreamingMessage":
+            return _iter_events(server, await _send(server, name, parse_send_message(rpc.params)))
+        case "SubscribeToTask":
+            run = parse_task_id(rpc.params)
+            if (await to_thread.run_sync(_load_report, server, run))[1] in OVER:
+                raise RpcError(UNSUPPORTED_OPERATION, f"task {run} has ended; read it with GetTask")
+            return _iter_events(server, run)
+        case "GetTask":
+            return await to_thread.run_sync(_load_task, server, parse_task_id(rpc.params))
+        case "CancelTask":
+            run = parse_task_id(rpc.params)
+            if (await to_thread.run_sync(_load_report, server, run))[1] in OVER:
+                raise RpcError(TASK_NOT_CANCELABLE, f"task {run} has already ended")
+            await server.launcher.stop_run(run, server.user)
+            async for _ in _iter_entries(server, run):
+                pass
+            return await to_thread.run_sync(_load_task, server, run)
+    raise RpcError(METHOD_NOT_FOUND, f"podium serve has no A2A method {rpc.method[:100]!r}")
+
+
+async def _send(server: ServerContext, name: str, sent: SendMessage) -> str:
+    """Send a message to the task that it names, or start a task, and return the id of the task's run."""
+    text = build_message_text(sent.message)
+    if task := sent.message.task_id:
+        report, state = await to_thread.run_sync(_load_report, server, task)
+        if state in OVER:
+            raise RpcError(UNSUPPORTED_OPERATION, f"task {task} has ended; send the message without a task id")
+        with open_reader(server.store) as reader:
+            summary = reader.read_summary(task)
+        ref = sent.message.message_id
+        await to_thread.run_sync(lambda: send_message(server.store, summary, "", text, by=server.user, ref=ref))
+        return report.run
+    after = ""
+    if context := sent.message.context_id:
+        try:
+            after = (await to_thread.run_sync(find_conversation, server.store, context))[-1].run
+        except NoSuchRun:
+            raise RpcError(INVALID_PARAMS, f"context {context[:100]!r} not found; leave contextId out") from None
+    find_model(await to_thread.run_sync(load_roster, server.repo, server.settings.home), name)
+    settings = Settings.load(repo=server.repo, store=server.store, home=server.settings.home)
+    return await enqueue_background_run(
+        server.launcher, settings, name, text, place=server.repo, run=secrets.token_hex(6), after=after
+    )
+
+
+async def _iter_events(server: ServerContext, run: str) -> AsyncIterator[Fields | None]:
+    """Yield the task, then its events until its run ends or pauses, with None in silence."""
+    task = await to_thread.run_sync(_load_task, server, run)
+    yield {"task": task}
+    events = TaskEvents(run, task["contextId"])
+    async for entry in _iter_entries(server, run):
+        if entry is None:
+            yield None
+            continue
+        for event in events.apply(entry):
+            yield event
+    for event in events.finish(*await to_thread.run_sync(_load_report, server, run)):
+        yield event
+
+
+async def _iter_entries(server: ServerContext, run: str) -> AsyncIterator[Any]:
+    """Yield the entries of a run until it ends or pauses, or until no process works on it, with None in silence."""
+    with Follower(server.store, run) as entries:
+        while not server.hub.is_closed:
+            entry, is_over = None, False
+            with move_on_after(HEARTBEAT_SECONDS) as silence:
+                try:
+                    entry = await anext(entries)
+                except StopAsyncIteration:
+                    is_over = True
+            if is_over or (silence.cancelled_caught and _is_left(server, run)):
+                return
+            yield entry
+
+
+def _is_left(server: ServerContext, run: str) -> bool:
+    return _load_report(server, run)[1] in (*STOPPED, "resumable")
+
+
+def _load_report(server: ServerContext, run: str) -> tuple[Report, RunState]:
+    try:
+        with open_reader(server.store) as reader:
+            state = derive_run_state(reader.read_summary(run))
+            return Report.from_entries(reader.read_entries(run)), state
+    except NoSuchRun:
+        raise RpcError(TASK_NOT_FOUND, f"task {run[:100]!r} not found") from None
+
+
+def _load_task(server: ServerContext, run: str) -> Fields:
+    report, state = _load_report(server, run)
+    return task_fields(report, state, find_first_run(server.store, run))
+
+
+def _require_scope(request: ApiRequest, scope: Scope) -> None:
+    if scope not in (has := get_token(request).scopes):
+        raise PermissionDeniedException(f"this needs a token with the scope {scope}; yours has {', '.join(has)}")
+
+
+async def _encode_events(
+    events: AsyncIterator[Fields | None], id: str | int | None, may_go_on: Callable[[], bool]
+) -> AsyncIterator[bytes]:
+    try:
+        async for event in events:
+            if not may_go_on():
+                return
+            if event is None:
+                yield b": waiting\n\n"
+            else:
+                yield b"data: %s\n\n" % msgspec.json.encode({"jsonrpc": "2.0", "id": id, "result": event})
+    except PodiumError as error:
+        yield b"data: %s\n\n" % msgspec.json.encode(_error_fields(id, INTERNAL_ERROR, str(error)))
+
+
+def _error_fields(id: str | int | None, code: int, message: str) -> Fields:
+    return {"jsonrpc": "2.0", "id": id, "error": {"code": code, "message": message}}
+
+
+ROUTES = (read_card, answer_rpc)

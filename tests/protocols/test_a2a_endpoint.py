@@ -1,0 +1,108 @@
+"""The A2A endpoint of `podium serve`, driven by the client of the public SDK."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+from uuid import uuid4
+
+import httpx
+import pytest
+from a2a.client import A2ACardResolver, ClientConfig, ClientFactory
+from a2a.client.errors import A2AClientError
+from a2a.types import a2a_pb2 as a2a
+from a2a.utils.errors import InvalidParamsError, TaskNotCancelableError, TaskNotFoundError
+from anyio import fail_after
+
+from podium.store.open_requests import list_open_requests
+from podium.values.event import TurnStarted
+from podium.web.api.access_tokens import SCOPES, Scope
+
+from ..web.conftest import Site
+
+TOO_LONG = 90.0
+
+
+@asynccontextmanager
+async def connect(site: Site, agent: str, *scopes: Scope, streaming: bool = False) -> AsyncIterator[Any]:
+    """Read the card of an agent and connect to the endpoint that it names."""
+    secret, _ = site.server.context.tokens.create_token("test", scopes or SCOPES)
+    headers = {"Authorization": f"Bearer {secret}"}
+    with fail_after(TOO_LONG):
+        async with httpx.AsyncClient(headers=headers, timeout=60) as http:
+            card = await A2ACardResolver(http, f"{site.address}/a2a/{agent}").get_agent_card()
+            config = ClientConfig(httpx_client=http, streaming=streaming)
+            yield ClientFactory(config).create(card)
+
+
+def message(text: str, **more: Any) -> a2a.SendMessageRequest:
+    parts = [a2a.Part(text=text)] if text else []
+    return a2a.SendMessageRequest(message=a2a.Message(message_id=uuid4().hex, role=a2a.ROLE_USER, parts=parts, **more))
+
+
+async def send(client: Any, request: a2a.SendMessageRequest) -> list[Any]:
+    return [event async for event in client.send_message(request)]
+
+
+async def test_a_task_is_a_run_and_a_context_is_a_conversation(site: Site) -> None:
+    async with connect(site, "pair") as client:
+        [first] = await send(client, message("Hi"))
+        task = first.task
+        [second] = await send(client, message("Again", context_id=task.context_id))
+        again = await client.get_task(a2a.GetTaskRequest(id=task.id))
+
+        assert task.status.state == a2a.TASK_STATE_COMPLETED
+        assert "Fine." in task.artifacts[0].parts[0].text
+        assert again.artifacts == task.artifacts
+        assert task.context_id == task.id
+        assert (second.task.context_id, second.task.id != task.id) == (task.id, True)
+        assert "Again" in site.studio.events(second.task.id, TurnStarted)[0].prompt
+        with pytest.raises(TaskNotCancelableError):
+            await client.cancel_task(a2a.CancelTaskRequest(id=task.id))
+        with pytest.raises(TaskNotFoundError):
+            await client.get_task(a2a.GetTaskRequest(id="ffff"))
+        with pytest.raises(InvalidParamsError, match="empty"):
+            await send(client, message(""))
+        with pytest.raises(InvalidParamsError, match="context"):
+            await send(client, message("Hi", context_id="ffff"))
+
+
+async def test_a_stream_shows_who_waits_for_a_person_and_a_cancelled_task_is_stopped(site: Site) -> None:
+    async with connect(site, "writer", streaming=True) as client:
+        events = client.send_message(message("Write"))
+        seen: list[Any] = []
+        async for event in events:
+            seen.append(event)
+            if (
+                event.HasField("status_update")
+                and "waits for a person" in event.status_update.status.message.parts[0].text
+            ):
+                break
+        run = seen[0].task.id
+        waiting = [one.summary.id for one in list_open_requests(site.store)]
+        cancelled = await client.cancel_task(a2a.CancelTaskRequest(id=run))
+
+    assert waiting == [run]
+    assert cancelled.status.state == a2a.TASK_STATE_CANCELED
+    assert (
+        "".join(e.artifact_update.artifact.parts[0].text for e in seen if e.HasField("artifact_update"))
+        == "I write it."
+    )
+
+
+async def test_a_token_needs_the_scope_act_to_start_a_task(site: Site) -> None:
+    async with connect(site, "greeter", "read") as client:
+        with pytest.raises(A2AClientError, match="403"):
+            await send(client, message("Hi"))
+
+
+def test_hostile_requests_start_no_task(site: Site) -> None:
+    secret, _ = site.server.context.tokens.create_token("test", SCOPES)
+    url, headers = f"{site.address}/a2a/greeter", {"Authorization": f"Bearer {secret}"}
+
+    assert httpx.get(f"{url}/.well-known/agent-card.json").status_code == 401
+    assert httpx.get(f"{site.address}/a2a/nobody/.well-known/agent-card.json", headers=headers).status_code == 404
+    assert httpx.post(url, json={}, headers={**headers, "Origin": "http://evil.test"}).status_code == 403
+    for body, code in ((b"{", -32700), (b"[" * 100_000, -32600), (b"{}", -32600), (b'{"method": "x"}', -32601)):
+        assert httpx.post(url, content=body, headers=headers).json()["error"]["code"] == code
