@@ -1,1 +1,1 @@
-"""Podium's tools for coding agents of other vendors: one MCP server, with a token for each agent session."""
+"""Podium's tools for coding agents of other vendors: an MCP server for each agent session, with its own token."""

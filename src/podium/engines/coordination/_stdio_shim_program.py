@@ -2,8 +2,9 @@
 
 Usage: PODIUM_COORDINATION_TOKEN=TOKEN python -I -S _stdio_shim_program.py URL
 
-It is for agents that start MCP servers as programs but cannot call them over HTTP. It runs inside the sandbox and uses
-only the standard library. Messages are passed on in parallel, because a tool may take long to answer.
+It is for agents that start MCP servers as child processes but cannot call them over HTTP. It runs inside the sandbox
+and uses only the standard library. All messages after `initialize` are passed on in parallel, because a tool may take
+long to answer.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ def main(url: str, token: str) -> None:
 
 
 def pass_message(url: str, token: str, message: Any) -> None:
-    """Send one message to Podium, and print the answer if there is one."""
+    """Send one message to Podium and, if it is a request, print the answer."""
     global _version
     headers = {
         "Authorization": f"Bearer {token}",

@@ -41,13 +41,13 @@ WAIT_SCHEMA = {"type": "object", "properties": {"id": {"type": "string"}}, "requ
 OWN_TOOLS_OF_AGENTS = frozenset(
     ("read_file", "glob", "grep", "git_diff", "write_file", "edit_file", "bash", "run_checks", "web_fetch")
 )
-"""Podium's tools for files and commands. Coding agents have their own."""
+"""Podium's tools for files, commands and web pages. Coding agents have their own."""
 
 OnPiece = Callable[[ToolStarted | ToolFinished], None]
 
 
 def select_coordination_tools(tools: Sequence[Tool]) -> tuple[Tool, ...]:
-    """Return the tools of an agent that a coding agent does not have itself."""
+    """Return the tools that a coding agent does not already have."""
     return tuple(tool for tool in tools if tool.name not in OWN_TOOLS_OF_AGENTS)
 
 
@@ -87,7 +87,7 @@ class CoordinationTurn:
         self._one_at_a_time = Lock()
 
     def start_call(self, name: str, arguments: dict[str, Any]) -> PendingCall | None:
-        """Start a call. If the same call is still running, return that one; None if too many are running."""
+        """Start a call and return it, or the same call if it is still running. Return None if too many are running."""
         key = compute_digest(name, arguments)
         if (running := self._pending.get(key)) is not None:
             return running
@@ -202,7 +202,7 @@ class CoordinationSession:
         return pending.answer
 
     def record_refusal(self, reason: str) -> None:
-        """Record a call that was refused, on the timeline of the current or last turn."""
+        """Record a refused call in the current or last turn; nothing before the first turn or after MOST_REFUSALS."""
         if self._last_scope is not None and self._refusals < MOST_REFUSALS:
             self._refusals += 1
             action = Action(run=self._last_scope.timeline.run, agent=self.agent, tool="coordination")

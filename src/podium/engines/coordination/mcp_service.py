@@ -1,7 +1,7 @@
 """Serve the coordination tools of agent sessions over MCP, as an ASGI application.
 
-Each request carries its session's token. An application is bound to one session: it is what that session's agent can
-reach. A request without a token, or with the token of another session, is refused and recorded.
+Each session has its own application, which only the session's agent can reach. Each request must carry the session's
+token. A request without a token, or with a wrong one, is refused and recorded.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Application = Callable[[Message, Receive, Send], Awaitable[None]]
 
 @asynccontextmanager
 async def open_coordination_service(session: CoordinationSession) -> AsyncIterator[Application]:
-    """Yield the application through which the agent of a session calls its tools, at PATH."""
+    """Yield the application through which a session's agent calls the session's tools, at PATH."""
     manager = StreamableHTTPSessionManager(
         _build_server(session), json_response=True, stateless=True, max_request_body_size=LARGEST_REQUEST
     )
