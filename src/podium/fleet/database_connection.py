@@ -1,8 +1,8 @@
 """A connection to PostgreSQL that is opened again after it was lost.
 
-A statement that fails because the server is gone, gives no answer in time or cannot execute it now raises
-PlacementUnavailable. The next statement opens a new connection if needed. Nothing is repeated on its own: a statement
-that was sent may have been executed. A statement that the server refuses raises StoreFailed.
+If the server cannot be reached, does not answer in time or cannot execute a statement now, PlacementUnavailable is
+raised. The next statement opens a new connection if needed. No statement is repeated automatically, because one that
+was sent may have been executed. If the server refuses a statement, StoreFailed is raised.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class DatabaseConnection:
         await self._execute(query, values)
 
     async def open(self) -> tuple[AsyncConnection[Any], bool]:
-        """Return the open connection, and whether it is a new one."""
+        """Return the open connection, and whether it is new. Raise PlacementUnavailable if it cannot be opened."""
         if self._connection is not None and not self._connection.closed:
             return self._connection, False
         try:
@@ -68,9 +68,9 @@ class DatabaseConnection:
     async def _execute(self, query: str, values: tuple[object, ...]) -> list[dict[str, object]] | None:
         async with self._lock:
             if self._connection is not None and _has_input(self._connection):
-                await self._connection.close()  # between two statements, a server only says that it ends the session
+                await self._connection.close()  # what a server sends between two statements is that the session ends
             connection, _ = await self.open()
-            # Cancelling a statement waits for the server, which may be the one that does not answer.
+            # A timeout would cancel the statement, and cancelling waits for a server that may not answer.
             watchdog = asyncio.get_running_loop().call_later(self._answer_seconds, cut_connection, connection)
             try:
                 cursor = AsyncRawCursor(connection, row_factory=dict_row)
@@ -90,7 +90,7 @@ class DatabaseConnection:
 
 
 def cut_connection(connection: AsyncConnection[Any]) -> None:
-    """Shut the socket of a connection down, so that whatever waits for an answer fails at once."""
+    """Shut down the socket of a connection, so that whatever waits for an answer fails at once."""
     with suppress(psycopg.Error, OSError), socket.socket(fileno=os.dup(connection.fileno())) as raw:
         raw.shutdown(socket.SHUT_RDWR)
 
@@ -105,7 +105,7 @@ def _has_input(connection: AsyncConnection[Any]) -> bool:
 
 
 def _is_gone(error: psycopg.Error) -> bool:
-    """Return whether the server ended the session: it shuts down, crashed or is starting up."""
+    """Return whether the connection is unusable: it was lost, or the server ended it or is starting up."""
     return error.sqlstate is None or error.sqlstate.startswith("57P")
 
 

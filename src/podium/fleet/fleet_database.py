@@ -1,7 +1,7 @@
-"""The rows of a fleet in the store's database: hosts, what runs need, limits and rates.
+"""The rows of a fleet in the store's database: hosts, leases, what runs need, limits and rates.
 
-A host changes them only through functions of the database, which check its login. `migrations/0002_placement.sql` of
-the store has the functions and the rules.
+A host changes them only through functions of the database, which check its login. They are in
+`store/postgres/migrations/0002_placement.sql`.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ class FleetDatabase:
             raise StoreFailed(f"host {offer.host} cannot be registered: {refusal}")
 
     async def report_state(self, state: HostState) -> bool:
-        """Say that this host is alive and in this state. Return whether it was asked to drain."""
+        """Report that this host is alive and in this state. Return whether it was asked to drain."""
         return bool(await self._call("heartbeat_host($1, $2)", state, datetime.now(UTC)))
 
     async def renew_owner(self, lease_seconds: float) -> None:
-        """Start or extend the lease on all runs of this process. Raise StoreFailed if it belongs to another login."""
+        """Start or extend this process's lease on all its runs. Raise StoreFailed if it belongs to another login."""
         refusal = await self._call(
             "renew_owner_as_host($1, $2, '', $3, '', $4)", self._owner, socket.gethostname(), os.getpid(), lease_seconds
         )
@@ -100,7 +100,7 @@ class FleetDatabase:
         )
 
     async def add_job(self, job: FleetJob) -> None:
-        """Record what a run needs, as a commander, before the job is queued."""
+        """Record what a run needs, before its job is queued. This needs the login of a commander, not of a host."""
         values = [list(one) if isinstance(one, tuple) else one for one in msgspec.structs.astuple(job)]
         places = ", ".join(f"${place}" for place, _ in enumerate(values, start=1))
         columns = ", ".join(_JOB_COLUMNS)
@@ -122,7 +122,7 @@ class FleetDatabase:
         )
 
     async def reserve_calls(self, provider: str, amount: float = 1.0) -> float:
-        """Reserve calls to a provider. Return after how many seconds they may be made; 0 if there is no limit."""
+        """Reserve calls to a provider. Return after how many seconds they may be made; 0 if it has no rate limit."""
         wait = await self._call("take_provider_tokens($1, $2)", provider, amount)
         return wait if isinstance(wait, float) else 0.0
 

@@ -23,16 +23,16 @@ from ..values.errors import PlacementUnavailable
 from ..values.fleet_job import FleetJob, HostOffer, JobClaim
 
 POLL_SECONDS = 0.5
-"""How often to look for jobs without being told of any, such as those of a host that died."""
+"""How long to wait before looking for jobs that were not announced, such as those of a host that died."""
 
 RETRY_SECONDS = 5.0
-"""How long a job waits that a host could not work on."""
+"""How long a job waits after the work on it failed."""
 
 HELD_SECONDS = 0.25
-"""How long a job waits whose run still belongs to another process; longer each time, up to RETRY_SECONDS."""
+"""How long a job waits while its run belongs to another process; longer each time, up to RETRY_SECONDS."""
 
 FULL_SECONDS = 1.0
-"""How long a job waits whose team or provider reached its limit after the host looked."""
+"""How long a job waits if its team or provider reached its limit after the host had read the limits."""
 
 CLEANUP_SECONDS = 10.0
 """How long to try to finish a job or to hand it back. After that, its claim lapses."""
@@ -49,8 +49,8 @@ class LeaseWon:
 class LeaseRefused:
     """The host must not work on the run.
 
-    `over`: the run has ended or does not exist. `held`: another process owns it. `full`: a limit of its team or
-    provider is reached. `unfit`: this host may not take it.
+    `over`: the run has ended or has no job in the store. `held`: another process owns it, or this process's own lease
+    has lapsed. `full`: a limit of its team or provider is reached. `unfit`: this host may not take it.
     """
 
     reason: Literal["over", "held", "full", "unfit"]
@@ -105,7 +105,7 @@ class _Work:
     is_lost: bool = False
 
     def stop(self) -> None:
-        """Stop the work because the claim is lost."""
+        """Stop the work because the job was cancelled or the run's lease is lost."""
         self.is_lost = True
         self.scope.cancel()
 
@@ -116,9 +116,9 @@ class _Work:
 
 
 class HostLoop:
-    """Works on up to `slots` jobs at once, until it is asked to drain.
+    """The loop in which a host works on up to `slots` jobs at once, until it is asked to drain.
 
-    `report` is called with one sentence for each thing that went wrong.
+    `report` is called with a message when something goes wrong.
     """
 
     def __init__(
@@ -199,7 +199,7 @@ class HostLoop:
             claims = await self._placement.claim(offer, free)
         except PlacementUnavailable as error:
             if not self._is_unavailable:
-                self._report(f"{error}; the work goes on, and jobs are claimed when it is back")
+                self._report(f"{error}; running jobs go on, and new jobs are claimed when the connection is back")
             self._is_unavailable = True
             return ()
         self._is_unavailable = False
@@ -250,7 +250,7 @@ class HostLoop:
             with work.scope:
                 outcome = await self._do_job(work.claim)
         finally:
-            # A lost claim belongs to somebody else, and is neither finished nor handed back.
+            # A job that was cancelled or lost to another host is neither finished nor handed back.
             with move_on_after(CLEANUP_SECONDS, shield=True):
                 if not work.is_lost:
                     await self._settle(work.claim, outcome)
@@ -267,7 +267,7 @@ class HostLoop:
                     del self._refused[claim.job.run]
                     return None
                 case LeaseRefused(reason="unfit"):
-                    # The job is not what the store says of the run. Without it, the run is queued as it should be.
+                    # The job differs from its row in the store. After it is removed, the sweep queues it correctly.
                     self._report(f"run {claim.job.run} may not run on this host; its job was removed")
                     return None
                 case LeaseRefused(reason="held"):
@@ -281,7 +281,7 @@ class HostLoop:
         return HandBack(delay=RETRY_SECONDS)
 
     async def _settle(self, claim: JobClaim, outcome: HandBack | None) -> None:
-        """Finish a job or hand it back. If the engine is gone, the claim lapses, and the next host settles it."""
+        """Finish a job or hand it back. If the engine stays away, the claim lapses, and the next host settles it."""
         while True:
             try:
                 if outcome is None:

@@ -1,8 +1,8 @@
-"""Queue runs that are not finished and have no job, and renew jobs that nobody works on.
+"""Queue runs that are not finished and have no job, and queue jobs again that nobody works on.
 
 A job can be missing because the process that created the run died before it queued the job, because the placement
-engine lost it, or because a host deleted it. A host that lies can also hold a job without working on it, or put it
-off for years. A job that is queued needlessly does no harm: the host that claims it does not get the lease of a run
+engine lost it, or because a host deleted it. A malicious host can also hold a job without working on it, or postpone
+it for years. A job that is queued needlessly does no harm: the host that claims it does not get the lease of a run
 that has ended or belongs to another process.
 """
 
@@ -34,10 +34,10 @@ FindUnfinished = Callable[[], Awaitable[UnfinishedJobs]]
 
 
 class JobSweep:
-    """Compares the unfinished runs with the jobs in the queue.
+    """A comparison of the unfinished runs with the jobs in the queue, which queues the jobs that are missing.
 
     A job whose run belongs to no live process for `stuck_seconds` is removed and queued again, behind jobs of the same
-    priority. For a job that only waits for a free host, this changes nothing, since all of these are renewed in order.
+    priority. Jobs that only wait for a free host keep their order, because they are queued again in that order.
     """
 
     def __init__(

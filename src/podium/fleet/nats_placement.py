@@ -1,13 +1,13 @@
 """Place jobs with NATS JetStream.
 
-A job is a message in a work queue stream, on a subject of its own: `podium.jobs.CLASS.RUN`. The server accepts one
+A job is a message in a work queue stream, on its own subject: `podium.jobs.CONSUMER.RUN`. The server accepts one
 message for each subject, so a run that has a job gets no second one. Each class and priority has a consumer, and a host
 pulls from the consumers whose classes it accepts, the highest priority first. `ack_wait` is the lease, `+WPI` renews a
 claim, `-NAK` hands a job back, and a redelivery is a takeover.
 
 JetStream accepts the acknowledgement of a host whose message was redelivered to another host. So each claim is also a
-message in a second stream, `podium.claims.RUN`, which keeps the last claim of each run only. Its sequence number is
-the claim's token: who cannot delete or read that message has lost the claim.
+message in a second stream, on the subject `podium.claims.RUN`. The stream keeps only the last claim of each run. The
+message's sequence number is the claim's token: a host that cannot read or delete that message has lost the claim.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from ..values.fleet_job import FleetJob, HostOffer, JobClaim, JobClass, JobStatu
 JOBS = "PODIUM_JOBS"
 CLAIMS = "PODIUM_CLAIMS"
 CHANGES = "podium.changes"
-"""The subject of messages without a memory: there are new jobs, or the named run was cancelled."""
+"""The subject of messages that are not stored: there are jobs to claim, or the named run was cancelled."""
 
 LEASE_SECONDS = 30.0
 ANSWER_SECONDS = 2.0
@@ -95,7 +95,7 @@ class NatsPlacement:
     ) -> None:
         await self._client.close()
 
-    # The side that wants work done
+    # For commanders
 
     async def submit(self, job: FleetJob) -> bool:
         check_job(job)
@@ -130,7 +130,7 @@ class NatsPlacement:
     async def delete_history(self) -> None:
         """Do nothing: a work queue keeps no finished jobs."""
 
-    # The side that works
+    # For hosts
 
     async def claim(self, offer: HostOffer, free: int) -> list[JobClaim]:
         claims: list[JobClaim] = []
@@ -228,7 +228,7 @@ class NatsPlacement:
         return [name for _, name in sorted(found, reverse=True)]
 
     async def _record_claim(self, offer: HostOffer, message: Msg) -> JobClaim | None:
-        """Make this claim the last one of its run. A message that is not a job is removed."""
+        """Make this claim the last one of its run. Remove a message that is not a job, and return None."""
         job = _decode_job(message.data)
         if job is None:
             await message.ack()

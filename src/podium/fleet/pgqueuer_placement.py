@@ -1,11 +1,12 @@
 """Place jobs with PgQueuer, in the database of the store.
 
-PgQueuer enqueues, dequeues and cancels. Its own statements for renewing, returning and completing a job match the job's
-number only, so that a host that was suspended past its lease would complete the job of the host that took over. Those
-statements are replaced by ours, which also match the claim's token: PgQueuer's `queue_manager_id`, new for every claim.
+PgQueuer enqueues and dequeues. Its own statements for renewing, returning and completing a job match only the job's
+number, so a host that was suspended past its lease would complete the job of the host that took over. This module has
+its own statements, which also match the claim's token: PgQueuer's `queue_manager_id`, new for each call of `claim`.
 
 Queries and notifications use separate connections, because a connection that waits for notifications executes
-nothing else. PgQueuer sends a notification for a new job, but not for one that is handed back; ours does.
+nothing else. PgQueuer's notifications say neither that a job was handed back nor which run was cancelled, so the
+statements in this module send their own.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ _WITHOUT_LIMIT = EntrypointExecutionParameter(0)
 
 
 class PgQueuerPlacement:
-    """Jobs in a PgQueuer queue. `async with` closes the connections."""
+    """Jobs in a PgQueuer queue. The connections are opened when needed, and closed at the end of `async with`."""
 
     def __init__(self, url: str, *, lease_seconds: float = LEASE_SECONDS) -> None:
         self.lease_seconds = lease_seconds
@@ -72,7 +73,7 @@ class PgQueuerPlacement:
         await self._database.aclose()
         await self._notifications.aclose()
 
-    # The side that wants work done
+    # For commanders
 
     async def submit(self, job: FleetJob) -> bool:
         check_job(job)
@@ -96,7 +97,7 @@ class PgQueuerPlacement:
     async def delete_history(self) -> None:
         await self._database.execute(_DELETE_LOG, MAX_LOG_AGE)
 
-    # The side that works
+    # For hosts
 
     async def claim(self, offer: HostOffer, free: int) -> list[JobClaim]:
         found = await self._database.fetch(_FIND_CLASSES, self._lease)
@@ -117,7 +118,7 @@ class PgQueuerPlacement:
             if job is not None and job.job_class.key == row.entrypoint:
                 claims.append(JobClaim(job=job, token=str(token), handle=str(row.id)))
             else:
-                # Forged or damaged. If there is such a run, it is queued again as a run without a job.
+                # Forged or damaged. If the run exists and has not ended, the sweep queues it again.
                 await self._database.execute(_FINISH, row.id, token)
         return claims
 
@@ -180,7 +181,7 @@ class _Notice(Struct, frozen=True, omit_defaults=True):
 
 
 class _QueueDriver(Driver):
-    """Lets PgQueuer execute its statements on our connection. It never listens there."""
+    """A driver that lets PgQueuer execute its statements on our connection. PgQueuer never listens on it."""
 
     def __init__(self, database: DatabaseConnection) -> None:
         self._database = database
