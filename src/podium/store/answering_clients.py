@@ -1,8 +1,8 @@
 """Register and list clients, the processes that are ready to answer agents' requests.
 
 Each client has an open wakeup socket while it is connected. The client ignores wakeups: the open socket only shows
-that the client is connected. The next call to `list_clients` removes the sockets of processes that died. A client of a
-PostgreSQL store holds a lock in the database instead.
+that the client is connected. The next call to `list_clients` removes the sockets of processes that died. With a
+PostgreSQL store, a lock in the database shows that a client is connected.
 """
 
 from __future__ import annotations

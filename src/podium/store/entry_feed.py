@@ -1,4 +1,4 @@
-"""Read the entries of all runs in the order in which they were committed, from a cursor that never skips an entry.
+"""Read the entries of all runs in one order, from a cursor that never skips an entry.
 
 A cursor names the last entry that its owner has seen, as `RUN:SEQ`. SQLite has one writer at a time, so the row ids of
 entries are in commit order, and entries are never deleted. A cursor does not contain a row id, because VACUUM can
@@ -33,7 +33,7 @@ class FeedRow(NamedTuple):
 
 
 class EntryFeed:
-    """The entries of a store, in commit order."""
+    """The entries of all runs in a store, in the order of the feed."""
 
     def __init__(self, path: StoreAddress) -> None:
         self.path = path
@@ -52,7 +52,7 @@ class EntryFeed:
         self._connection.close()
 
     def find_end(self) -> FeedRow | None:
-        """Return the last entry of the store, or None if there is none."""
+        """Return the last entry in the feed, or None if there is none."""
         with translate_errors(self.path):
             found = self._connection.execute(
                 f"SELECT {', '.join(self._order)}, run, seq, kind, line FROM entry"
@@ -100,7 +100,7 @@ class EntryFeed:
 
 
 def pack_position(values: Sequence[int]) -> int:
-    """Return one number that orders entries like these values, each of which is below 2**64."""
+    """Return one number that orders entries as these values do. Each value must be below 2**64."""
     position = 0
     for value in values:
         position = position << 64 | value

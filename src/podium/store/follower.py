@@ -18,7 +18,7 @@ PAGE = 1000
 class Follower:
     """An iterator over one run's entries, in order; it ends after the entry that ends or pauses the run.
 
-    It waits on a wakeup socket and never polls. A slow reader delays only itself.
+    It reads when it is woken; a PostgreSQL store also wakes it once a second. A slow reader delays only itself.
     """
 
     def __init__(self, path: StoreAddress, run: str, after: int = 0) -> None:
@@ -29,7 +29,7 @@ class Follower:
         self._is_finishing = False
         self._is_closed = False
         self._reader = StoreReader(path)
-        # The socket is bound before the first read. A woken owner finds new sockets and wakes them,
+        # The wakeup is opened before the first read. A woken owner finds new sockets and wakes them,
         # which makes this follower read the entries that were written in the meantime.
         self._wakeup = open_wakeup(path, "follower")
         send_wakeup(path, "owner")

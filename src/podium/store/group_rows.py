@@ -201,7 +201,7 @@ class Groups:
 
     @contextmanager
     def _edit_arrangement(self, *, is_lasting: bool = True) -> Iterator[Arrangement]:
-        """Assign a group to every run, and yield the arrangement, in a transaction that excludes other writers.
+        """Assign a group to every run, and yield the arrangement, in a transaction that excludes other changes to it.
 
         A change by the user is synced to disk at commit; assignments that can be computed again are not.
         """
@@ -211,7 +211,7 @@ class Groups:
             self._connection.set_lock_timeout(LOCK_SECONDS if is_lasting else 0.1)
         with translate_errors(self.path), write_transaction(self._connection, "groups"):
             now = self._read_arrangement()
-            # Read under the lock: another process may have assigned groups meanwhile, and no run can be added now.
+            # Read again under the lock: another process may have assigned groups in the meantime.
             changes = reconcile_groups(self._find_ungrouped_runs(), now, next_id=self._next_group_id())
             self._write_changes(changes)
             yield now.with_changes(changes)

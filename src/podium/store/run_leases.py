@@ -15,7 +15,7 @@ from .sql_connection import SqlConnection, write_transaction
 LEASE_SECONDS = 30.0
 
 OWNER_COLUMNS = "owner.id, owner.host, owner.boot, owner.pid, owner.born, owner.until - clock_seconds()"
-"""The columns that `make_owner` takes. The time left counts, because machines that share a store differ in clocks."""
+"""The columns that `make_owner` takes: the time left, not its end, because the clocks of machines can differ."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +63,7 @@ def find_owner(connection: SqlConnection, run: str) -> Owner | None:
 
 
 def make_owner(id: str | None, host: str, boot: str, pid: int, process_start: str, seconds_left: float) -> Owner | None:
-    """Return the owner whose columns these are, or None if they are empty."""
+    """Return the owner with these columns, or None if they are empty because the run has no owner."""
     if id is None:
         return None
     until = time.time() + seconds_left

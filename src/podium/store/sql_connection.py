@@ -38,7 +38,7 @@ class SqlConnection(Protocol):
 
     @property
     def entry_order(self) -> tuple[str, ...]:
-        """The columns of `entry` that order all entries as they were committed."""
+        """The columns that order the entries of all runs: by commit in SQLite, by transaction in PostgreSQL."""
         ...
 
     @property
@@ -69,7 +69,7 @@ class SqlConnection(Protocol):
         ...
 
     def set_durable(self, is_durable: bool) -> None:
-        """Set whether transactions survive power loss once they are committed."""
+        """Set whether committed transactions must survive power loss. In PostgreSQL, they always do."""
         ...
 
     def set_lock_timeout(self, seconds: float) -> None:

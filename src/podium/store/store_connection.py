@@ -16,8 +16,8 @@ from .store_write import Committer
 def open_connection(store: StoreAddress, *, create: bool) -> SqlConnection:
     """Open a connection to a store, and migrate the store if needed.
 
-    If there is no store, it is created. Without `create`, StoreFailed is raised instead, except for a PostgreSQL
-    database, which exists before.
+    If there is no SQLite file, it is created or, without `create`, StoreFailed is raised. A PostgreSQL database must
+    exist; its schema is created if needed.
     """
     if isinstance(store, Path):
         return open_sqlite(store, create=create)
@@ -30,7 +30,8 @@ def open_connection(store: StoreAddress, *, create: bool) -> SqlConnection:
 def open_for_reading(store: StoreAddress) -> SqlConnection:
     """Open a connection for reading. An older store is migrated first.
 
-    Raise StoreFailed if there is no store, and StoreCorrupt if the store has lost its content.
+    Raise StoreFailed if there is no SQLite file or the PostgreSQL server cannot be used, and StoreCorrupt if a SQLite
+    file has lost its content.
     """
     return open_sqlite_for_reading(store) if isinstance(store, Path) else open_connection(store, create=False)
 

@@ -18,7 +18,7 @@ from .sql_connection import LOCK_SECONDS, SqlConnection
 from .store_connection import open_connection, translate_errors
 
 MOST_SECONDS = 20 * LOCK_SECONDS
-"""How long a process waits for a lock."""
+"""How long a process waits for a lock before it gives up."""
 
 
 @asynccontextmanager

@@ -1,10 +1,10 @@
 """Notify other processes immediately that the store has new data.
 
-PostgreSQL has notifications for that; for a SQLite store there are wakeup sockets. A waiting process binds a datagram
-socket in a private directory; a writing process sends a datagram to every socket there. The datagram carries no
-information: the receiver reads the store. There are three kinds of sockets: owners of runs wait for mailbox messages,
-followers wait for entries, and clients' sockets only show that someone can answer requests. Followers and clients wake
-the owners when they start, so that owners know about them without listing the directory for every entry.
+A PostgreSQL store uses the server's notifications, and a SQLite store uses wakeup sockets. A waiting process binds a
+datagram socket in a private directory; a writing process sends a datagram to every socket there. The datagram carries
+no information: the receiver reads the store. There are three kinds of sockets: owners of runs wait for mailbox
+messages, followers wait for entries, and clients' sockets only show that someone can answer requests. Followers and
+clients wake the owners when they start, so that owners know about them without listing the directory for every entry.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ WaiterKind = Literal["owner", "follower", "client"]
 
 
 class Wakeup(Protocol):
-    """Becomes readable when another process sends a wakeup."""
+    """A socket that becomes readable when another process sends a wakeup."""
 
     def fileno(self) -> int: ...
 
@@ -44,7 +44,7 @@ class Wakeup(Protocol):
 
 
 def open_wakeup(store: StoreAddress, kind: WaiterKind) -> Wakeup:
-    """Receive the wakeups of one kind from now on."""
+    """Open a socket that receives the wakeups of one kind."""
     if isinstance(store, Path):
         return WakeupSocket(ensure_socket_folder(store), kind)
     from .postgres.notifications import PostgresWakeup  # imported here for start-up time
@@ -53,7 +53,7 @@ def open_wakeup(store: StoreAddress, kind: WaiterKind) -> Wakeup:
 
 
 def send_wakeup(store: StoreAddress, kind: WaiterKind) -> None:
-    """Wake everyone who receives the wakeups of one kind now."""
+    """Wake all processes that wait for wakeups of one kind."""
     if isinstance(store, Path):
         sender = WakeupSender(ensure_socket_folder(store), kind)
         sender.wake_all()
@@ -65,7 +65,7 @@ def send_wakeup(store: StoreAddress, kind: WaiterKind) -> None:
 
 
 class FollowerWakeups(Protocol):
-    """Wakes followers when entries were committed."""
+    """Wakes followers after entries are committed."""
 
     def find_sockets(self) -> None:
         """Look for followers again."""
@@ -77,12 +77,12 @@ class FollowerWakeups(Protocol):
 
 
 def open_follower_wakeups(store: StoreAddress) -> FollowerWakeups:
-    """Return what wakes the followers of a store when this process has committed entries."""
+    """Return the object that wakes a store's followers after this process has committed entries."""
     return WakeupSender(ensure_socket_folder(store), "follower") if isinstance(store, Path) else _NoWakeups()
 
 
 class _NoWakeups:
-    """Does nothing: the transaction that commits entries to a PostgreSQL store notifies the followers itself."""
+    """Does nothing: the committer of a PostgreSQL store notifies the followers itself."""
 
     def find_sockets(self) -> None:
         pass

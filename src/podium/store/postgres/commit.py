@@ -29,12 +29,12 @@ from .connection import (
 APPEND = b"SELECT append_entries(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
 REQUIRE = b"SELECT require_leases(%s, %s)"
 WAKE_FOLLOWERS = b"SELECT set_config('synchronous_commit', 'off', TRUE), pg_notify('podium_follower', '')"
-"""Wakes the followers after the commit. It is a transaction of its own, because all transactions that notify wait for
-each other; nothing is lost with it, because followers also look once a second."""
+"""Wakes the followers after the commit. It is a separate transaction, because all transactions that notify wait for
+each other. It may get lost, because followers also look once a second."""
 
 
 class PostgresCommitter:
-    """Commits batches on a connection of its own, in the writer's thread."""
+    """Commits batches on its own connection, in the writer's thread."""
 
     def __init__(self, store: PostgresAddress) -> None:
         self._store = store
@@ -50,7 +50,7 @@ class PostgresCommitter:
         return False
 
     def commit(self, writes: Sequence[Write]) -> None:
-        """Commit writes in one transaction. Wait for a server that is away, as long as a lease lasts."""
+        """Commit writes in one transaction. Wait for a server that is away, but no longer than a lease lasts."""
         batch = _Batch(writes)
         is_in_doubt = False
         while True:

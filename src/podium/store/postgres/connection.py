@@ -46,7 +46,7 @@ _lock = threading.Lock()
 class PostgresConnection:
     """A connection to a PostgreSQL store, for the queries that all stores share.
 
-    A query outside a transaction is repeated on a new connection if the server has closed this one.
+    A SELECT outside a transaction is repeated on a new connection if the server has closed this one.
     """
 
     entry_order: ClassVar[tuple[str, ...]] = ("tx", "number")
@@ -80,7 +80,7 @@ class PostgresConnection:
             cursor.executemany(translate_query(sql), list(rows))
 
     def close(self) -> None:
-        """Give the connection back, unless its state differs from that of a new one."""
+        """Return the connection to the idle ones, or close it if it cannot be reset to the state of a new one."""
         if self._has_temporary_tables or self.in_transaction:
             self._connection.close()
             return
@@ -97,7 +97,7 @@ class PostgresConnection:
         self.execute("SELECT pg_advisory_xact_lock(hashtextextended(?, 0))", (f"{SCHEMA} {lock}",))
 
     def set_durable(self, is_durable: bool) -> None:
-        """Do nothing: every transaction waits for the disk, because a server that crashes loses all others."""
+        """Do nothing: every transaction waits for the disk, because a server that crashes would lose the others."""
 
     def set_lock_timeout(self, seconds: float) -> None:
         self._has_lock_timeout = True
@@ -115,7 +115,7 @@ class PostgresConnection:
 
 @cache
 def translate_query(sql: str) -> bytes:
-    """Return a query with psycopg's marks for values instead of question marks."""
+    """Return a query with psycopg's placeholders instead of question marks."""
     return sql.replace("%", "%%").replace("?", "%s").encode()
 
 
@@ -134,7 +134,7 @@ def take_connection(store: PostgresAddress) -> psycopg.Connection:
 
 
 def keep_connection(store: PostgresAddress, connection: psycopg.Connection) -> None:
-    """Keep a connection for the next one who needs it, or close it if there are enough."""
+    """Keep a connection for later use, or close it if enough connections are idle."""
     with _lock:
         idle = _idle.setdefault((os.getpid(), store.url), [])
         if not connection.closed and len(idle) < MOST_IDLE:
@@ -144,7 +144,10 @@ def keep_connection(store: PostgresAddress, connection: psycopg.Connection) -> N
 
 
 def wait_for_connection(store: PostgresAddress) -> psycopg.Connection:
-    """Connect to a store. If this process has been connected, wait for a server that is away."""
+    """Connect to a store. If this process was connected before, wait for a server that is away, up to AWAY_SECONDS.
+
+    Raise StoreFailed if the connection fails.
+    """
     give_up = time.monotonic() + (AWAY_SECONDS if store in _known else 0)
     while True:
         try:
@@ -189,7 +192,7 @@ class _FlagDumper(Int2Dumper):
 
 def is_server_away(error: psycopg.Error) -> bool:
     """Return whether a connection failed because the server does not run, is starting or has closed the connection."""
-    # Errors of the connection itself, like a wrong password, have an SQLSTATE only if the server has answered.
+    # An error while connecting often has no SQLSTATE, so a missing or wrong password is recognised by the message.
     return (error.sqlstate is None and "password" not in str(error)) or error.sqlstate in ("57P01", "57P02", "57P03")
 
 

@@ -19,9 +19,9 @@ SAFE_MODES = ("verify-ca", "verify-full")
 
 
 def build_connection_options(store: PostgresAddress, settings: Mapping[str, str]) -> dict[str, Any]:
-    """Return the options to connect with, and set these settings of the session.
+    """Return the options to connect with, which also apply these settings to the session.
 
-    Raise Mistake if the URL is invalid, or if the connection would leave this machine without a verified TLS.
+    Raise Mistake if the URL is invalid, or if the connection could leave this machine without verified TLS.
     """
     given = parse_login(store)
     require_safe_connection(store, given)
@@ -30,7 +30,7 @@ def build_connection_options(store: PostgresAddress, settings: Mapping[str, str]
         "options": f"{given.get('options', '')} {flags}".strip(),
         "application_name": "podium",
         "connect_timeout": given.get("connect_timeout", "10"),
-        # A server that vanished without a word is noticed within a lease.
+        # With these, a server that vanished without closing the connection is noticed within a lease.
         "keepalives_idle": 5,
         "keepalives_interval": 5,
         "keepalives_count": 3,
@@ -57,7 +57,7 @@ def require_safe_connection(store: PostgresAddress, login: dict[str, str]) -> No
     is_local = all(map(is_on_this_machine, places)) and ("service" not in login or "host" in login)
     if not is_local and login.get("sslmode") not in SAFE_MODES:
         raise Mistake(
-            f"the store {store} is on another machine, and its connection is not verified by TLS; add "
+            f"the store {store} may be on another machine, and its connection is not verified by TLS; add "
             "?sslmode=verify-full to the address, and &sslrootcert=FILE if the server has its own certificate authority"
         )
 

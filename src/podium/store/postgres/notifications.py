@@ -1,6 +1,6 @@
 """Wake processes through LISTEN and NOTIFY when a PostgreSQL store has new data.
 
-One thread in each process listens on a connection of its own, and passes every notification on to the sockets that the
+One thread in each process listens on its own connection, and passes every notification on to the sockets that the
 process waits on. Because a notification can be lost with the connection, each socket also wakes up once a second.
 """
 
@@ -22,7 +22,7 @@ from .connection import connect, keep_connection, take_connection
 WAKE_SECONDS = 1.0
 CHANNELS = {"owner": "podium_owner", "follower": "podium_follower"}
 CLIENT_LOCK = (0x506F6469, 1)
-"""The advisory lock that the connection of each client shares while it is connected."""
+"""The advisory lock that a process holds, in shared mode, while it is registered as a client."""
 
 _listeners: dict[tuple[int, PostgresAddress], _Listener] = {}
 _lock = threading.Lock()
@@ -134,7 +134,7 @@ class _Listener:
 
 
 def notify(store: PostgresAddress, kind: str) -> None:
-    """Wake all processes that wait for this kind of news. A notification that cannot be sent is not needed."""
+    """Wake all processes that wait for this kind of news. Ignore errors, because they also look once a second."""
     if kind not in CHANNELS:
         return
     with suppress(psycopg.Error, PodiumError):
@@ -144,7 +144,7 @@ def notify(store: PostgresAddress, kind: str) -> None:
 
 
 def list_connected_clients(store: PostgresAddress) -> set[str]:
-    """Return a name for each process on any machine that is ready to answer requests."""
+    """Return the id of the database session of each client, on any machine."""
     connection = take_connection(store)
     found = connection.execute(
         b"SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND classid = %s AND objid = %s AND objsubid = 2"

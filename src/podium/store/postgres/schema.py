@@ -1,4 +1,4 @@
-"""Create and migrate the schema `podium` of a PostgreSQL store, by the numbered SQL files beside this module."""
+"""Create and migrate the schema `podium` of a PostgreSQL store, with the numbered SQL files in `migrations`."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ...values.store_address import PostgresAddress
 
 SCHEMA = "podium"
 MIGRATION_LOCK = 0x506F6469
-"""The advisory lock that a process holds while it migrates the schema: "Podi"."""
+"""The advisory lock that a process holds while it migrates the schema: "Podi" in ASCII."""
 
 
 class Migration(NamedTuple):

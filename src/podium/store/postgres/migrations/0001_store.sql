@@ -22,7 +22,7 @@ CREATE TABLE run (
     epoch bigint NOT NULL
 );
 
--- `tx` and `number` order the entries of all runs as they were committed.
+-- `tx` and `number` order the entries of all runs: by transaction, then as they were written in it.
 CREATE TABLE entry (
     run text NOT NULL,
     seq bigint NOT NULL,
