@@ -3,8 +3,8 @@
 Usage: python -I -S _forwarder_program.py DESCRIPTOR PORT,PORT… PROGRAM ARGUMENT…
 
 The program runs inside the sandbox and uses only the standard library. It listens on one port for each service, tells
-the relay that it is ready, waits for permission to start, and splits: one process becomes PROGRAM, which does not
-inherit the descriptor, and the other forwards connections until the relay closes the pair. Nothing outside depends on
+the relay that it is ready, waits for permission to start, and forks: one process becomes PROGRAM, which does not
+inherit the descriptor, and the other forwards connections until the relay closes the pair. The relay does not trust
 this program: whatever runs in the sandbox can replace it, so the relay checks every frame.
 
 Each connection is a stream of frames. A frame has a kind, the number of its stream and a payload. Only the sandbox
@@ -42,7 +42,7 @@ class InvalidFrame(Exception):
 
 
 class FrameDecoder:
-    """Splits received bytes into frames. A frame whose header is invalid raises InvalidFrame before its payload."""
+    """Splits received bytes into frames. An invalid header raises InvalidFrame before the payload has arrived."""
 
     def __init__(self) -> None:
         self._data = bytearray()

@@ -1,4 +1,4 @@
-"""A host that commands in the sandbox may reach, and whether a request is for such a host.
+"""Define the hosts that commands in the sandbox may reach, and check whether a request is for one of them.
 
 The decision is made on the host and port that are then dialled, not on the text of the request.
 """
@@ -36,8 +36,8 @@ class HostGrant:
     def parse(cls, text: str) -> HostGrant:
         """Return the grant for `host`, `host:port`, `*.host` or an IP address. Raise Mistake if it is none of these.
 
-        An IP address, and `localhost`, are granted even if they are not public. A name is not: what it resolves to is
-        decided by others.
+        A grant for an IP address or `localhost` allows addresses that are not public. A grant for another name does
+        not, because others decide what the name resolves to.
         """
         has_subdomains = text.startswith("*.")
         found = split_host(text.removeprefix("*.") if has_subdomains else text)
@@ -70,7 +70,7 @@ def find_grant(grants: Iterable[HostGrant], host: str, port: int) -> HostGrant |
 
 
 def split_host(text: str) -> tuple[str, int | None] | None:
-    """Return the host, in its one canonical form, and the port if there is one; None if the text is neither.
+    """Return the host, in its canonical form, and the port if there is one. Return None if the text is invalid.
 
     Names are in lower case and without a final dot. Numbers must be complete IP addresses: what a resolver would also
     accept as a number, such as `127.1` or `0x7f.1`, is refused.

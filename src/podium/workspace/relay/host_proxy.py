@@ -33,7 +33,7 @@ from .http_forwarding import CONNECT_SECONDS, forward_request, open_client, sele
 from .stream_channel import ServeStream
 
 MOST_REPORTS = 20
-"""How many refused hosts are reported for one command."""
+"""How many refused hosts are reported for one sandboxed program."""
 LONGEST_TARGET = 200
 
 

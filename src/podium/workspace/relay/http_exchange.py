@@ -1,6 +1,6 @@
 """Serve HTTP/1.1 requests that arrive on a stream from the sandbox.
 
-The parser is strict: a request that could be read in two ways is refused. Bodies are passed on piece by piece.
+The parser is strict: a request that could be read in two ways is refused. Bodies are read piece by piece.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class HttpExchange:
         await self.end_answer()
 
     async def accept_tunnel(self) -> bytes:
-        """Accept a CONNECT request. From now on the stream carries other bytes; return those that have arrived."""
+        """Accept a CONNECT request, and return the bytes that have already arrived for the tunnel."""
         await self._send(h11.Response(status_code=200, headers=[]))
         return bytes(self._connection.trailing_data[0])
 

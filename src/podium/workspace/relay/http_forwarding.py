@@ -54,7 +54,10 @@ async def forward_request(
 
 
 def select_headers(headers: Headers, *, without: frozenset[bytes] = frozenset()) -> list[tuple[bytes, bytes]]:
-    """Return the headers to pass on: all except those of one connection, those it names, and `without`."""
+    """Return the headers to pass on.
+
+    Headers that concern one connection, those that `Connection` names, `Host`, `Expect` and `without` are left out.
+    """
     named = {
         name.strip().lower() for key, value in headers if key == b"connection" for name in value.split(b",") if name
     }

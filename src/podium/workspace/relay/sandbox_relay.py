@@ -61,7 +61,8 @@ class ModelEndpoint:
 class RelayConfiguration:
     """What a sandbox can reach: a model server, an application with coordination tools, and granted hosts.
 
-    `report` is called with a sentence about each host that was refused, and if a program breaks the relay's protocol.
+    `report` is called with a sentence about each host that was refused, each connection that failed, and a program that
+    breaks the relay's protocol.
     """
 
     model: ModelEndpoint | None = None

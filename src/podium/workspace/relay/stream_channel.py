@@ -105,7 +105,7 @@ class RelayStream(ByteStream):
             await self._channel.send_frame(END, self._number)
 
     async def aclose(self) -> None:
-        """Close the stream in both directions, after what has been sent."""
+        """Tell the sandbox that no more data follows. The channel closes the stream when its task ends."""
         await self.send_eof()
 
     @property
@@ -147,7 +147,7 @@ class RelayStream(ByteStream):
 class StreamChannel:
     """The outer end of the pair. `services` serve the streams, in the order of the forwarder's ports.
 
-    `report` is called with a sentence if the sandbox breaks the protocol.
+    `report` is called with a sentence if a connection fails or the sandbox breaks the protocol.
     """
 
     def __init__(

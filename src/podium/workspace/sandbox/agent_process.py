@@ -1,7 +1,7 @@
 """Run a whole coding agent in the sandbox: it can change its checkout and its own home, and reach only its relay.
 
-The agent's stdin, stdout and stderr are its own. Its home persists from one start to the next, and the folder in which
-it is installed is readable. What the agent says over its streams is up to the caller.
+The agent's stdin, stdout and stderr are pipes, over which the caller speaks the agent's protocol. The agent's home
+persists from one start to the next, and the folder in which it is installed is readable.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _find_program(program: str, environ: Mapping[str, str]) -> str:
     """Return the absolute path of a program. Raise Mistake if it is not on the PATH or cannot be executed."""
     found = shutil.which(program, path=environ.get("PATH", os.defpath))
     if found is None or not Path(found).is_absolute():
-        raise Mistake(f"program {program!r} not found on the PATH; install it, or give its absolute path")
+        raise Mistake(f"program {program!r} not found or not executable; install it, or give its absolute path")
     return found
 
 

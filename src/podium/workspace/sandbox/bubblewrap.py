@@ -128,7 +128,7 @@ class Sandbox:
         """Return the sandbox for a checkout. Raise Mistake if no sandbox is available or its self-test fails.
 
         `readable` are folders outside the checkout that commands can read. `shown` are files in the checkout that
-        commands can read even if their names suggest secrets. `environ` replaces the environment of this process.
+        commands can read even if their names suggest secrets. `environ` is used instead of this process's environment.
         """
         checkout = _resolve_checkout(checkout, profile)
         program = find_bubblewrap(outside=checkout)
@@ -172,7 +172,7 @@ class Sandbox:
         reads_input: bool = False,
         relay: SandboxRelay | None = None,
     ) -> SandboxedCommand:
-        """Return the command line that runs `argv` in the sandbox. Run it in a folder that is visible inside.
+        """Return the command that runs `argv` in the sandbox. Run it in a folder that is visible inside.
 
         `sealed` maps files in the checkout to the content that the command sees, even if the files change. With
         `reads_input` or a relay, the command can read the input that `run_process` is given. `relay` is the command's

@@ -34,7 +34,7 @@ OWN_FOLDERS = ("VIRTUAL_ENV", "CONDA_PREFIX", "JAVA_HOME", "GOROOT", "RUSTUP_HOM
 TOOLS_AT_HOME = (
     *(".rustup", ".local/share/uv/python", ".local/share/uv/tools", ".local/share/pipx", ".local/pipx"),
     *(".local/share/mise/installs", ".asdf", ".sdkman/candidates"),
-    # Downloaded packages, because the sandbox has no network.
+    # Downloaded packages, because the sandbox has no network except for granted hosts.
     *("go/pkg/mod", ".cargo/registry", ".m2/repository"),
 )
 PROGRAMS = ("bin", "sbin", "shims")

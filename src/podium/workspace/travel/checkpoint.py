@@ -14,7 +14,7 @@ from ..git.repository import Checkout, call_git, read_git_output, split_nul_path
 from ..git.snapshot import SNAPSHOT_SECONDS, find_nested_repositories, take_snapshot, write_commit
 
 MOST_IGNORED = 20
-"""How many paths are listed that a checkpoint leaves out."""
+"""How many of the paths that a checkpoint leaves out are listed."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,7 +1,7 @@
 """Run git commands that talk to a remote repository.
 
 Unlike all other git calls, these calls read the user's own git settings and use the user's ssh agent and credential
-helpers, because the credentials for a remote are there. They run in a repository of Podium's own, so they never read
+helpers, because the credentials for a remote are there. They run in a mirror that Podium created, so they never read
 the settings of a repository to which a worker or a remote could write. Hooks, submodules, prompts and all protocols
 that the URL does not need are disabled.
 """
@@ -69,7 +69,7 @@ async def call_remote_git(
     objects: Path | None = None,
     timeout: float = TRANSFER_SECONDS,
 ) -> GitResult:
-    """Run a git command in a bare repository of Podium's own, and return its result, even if git fails.
+    """Run a git command in a mirror, and return its result, even if git fails.
 
     `objects` is the object folder of another repository from which commits are pushed. Raise OutsideFailed if git
     cannot be run or times out.
@@ -89,7 +89,7 @@ async def call_remote_git(
 
 
 def _find_prefix(mirror: Path) -> tuple[str, ...]:
-    """Return the command line with which the kernel kills git if this process is killed while a remote hangs."""
+    """Return the command that has the kernel kill git if this process is killed; empty where there is none."""
     program = find_trusted_program("setpriv", outside=mirror) if sys.platform == "linux" else None
     return () if program is None else (program, "--pdeathsig", "KILL", "--")
 
@@ -97,7 +97,7 @@ def _find_prefix(mirror: Path) -> tuple[str, ...]:
 def describe_remote_failure(remote: RemoteUrl, done: GitResult) -> str:
     """Return git's own explanation of a failure on one line, without credentials."""
     lines = [line.strip() for line in done.err.splitlines()]
-    # Lines without these beginnings are progress, hints, or quoted output of the server.
+    # Lines without these beginnings are progress or hints.
     told = [line for line in lines if line.startswith(("fatal:", "error:", "remote:", "ssh:", "!"))] or lines[-1:]
     said = [line for line in told if line != "remote:" and not line.startswith("error: failed to push some refs")]
     text = "; ".join(dict.fromkeys(said)) or f"exit code {done.code}"

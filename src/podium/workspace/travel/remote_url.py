@@ -1,4 +1,4 @@
-"""Check the URL of a remote repository, and remove the credentials from it.
+"""Find the remote of a repository, check its URL, and remove the credentials from it.
 
 Only paths and the protocols ssh and https are accepted, and http to this machine itself. Git supports others, such as
 `ext::`, that run a command from the URL.

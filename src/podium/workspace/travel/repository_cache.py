@@ -108,10 +108,10 @@ class Mirror:
     async def push(
         self, objects: Path, commit: str, ref: str, *, expected: str = "", timeout: float = TRANSFER_SECONDS
     ) -> None:
-        """Push a commit from an object folder to a ref on the remote, which must be at `expected` or not exist.
+        """Push a commit from an object folder to a ref on the remote, if the ref is at `expected`.
 
-        A ref at another commit that the object folder contains is replaced too: an earlier push of ours got through
-        although its result was lost. Raise OutsideFailed if the push fails.
+        With an empty `expected`, the ref must not exist. A ref at another commit that the object folder contains is
+        replaced too: it is from an earlier push whose result was lost. Raise OutsideFailed if the push fails.
         """
         if not self.path.exists():
             async with self.hold_lock():

@@ -1,7 +1,7 @@
 """Create the repository of a run that came from another machine. It shares the packs of the remote's mirror.
 
 The packs are hard links, so that the repository needs little space and time and, unlike a clone that borrows objects,
-is complete without the mirror. Each run has its own repository: the branches of two runs never have the same ref.
+is complete without the mirror. Each run has its own repository, so that the branches of two runs never conflict.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def _link_packs(mirror: Path, repository: Path) -> None:
 
 
 def _link_file(source: Path, target: Path) -> None:
-    """Link a file, or copy it if the file system has no hard links."""
+    """Link a file, or copy it if it cannot be linked."""
     try:
         os.link(source, target)
     except OSError:

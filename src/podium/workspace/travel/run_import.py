@@ -1,4 +1,4 @@
-"""Bring the commits of a run from the mirror of its remote into a repository of the user on this machine."""
+"""Copy the commits of a run from the mirror of its remote into the user's repository on this machine."""
 
 from __future__ import annotations
 
@@ -20,7 +20,10 @@ async def import_run(mirror: Mirror, repository: Repository, run: str) -> None:
 
 
 async def import_branch(repository: Repository, branch: str, commit: str) -> None:
-    """Create a branch at a commit or fast-forward it there. Raise Mistake if it has other commits or is checked out."""
+    """Create a branch at a commit, or fast-forward it unless it already contains the commit.
+
+    Raise Mistake if the branch has other commits, or would have to move while it is checked out.
+    """
     tip = (await branch_tips(repository, [branch])).get(branch, "")
     if tip and await contains_commit(repository, tip, commit):
         return
