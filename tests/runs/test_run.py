@@ -525,7 +525,7 @@ async def test_an_unknown_engine_is_reported_before_the_run_begins(studio: Studi
 
     with pytest.raises(
         Mistake,
-        match="solo uses the engine 'unknown', which does not exist; available: claude, codex, .* model, .*scripted",
+        match=r"solo uses the engine 'unknown', which does not exist; available: claude, codex, .* model, .*scripted",
     ):
         await studio.run("solo", "go")
     studio.settings = structs.replace(studio.settings, model="openai:m")
