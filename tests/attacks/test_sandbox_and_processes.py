@@ -272,6 +272,13 @@ async def test_a_late_command_that_ignores_signals_is_ended_and_recorded_once(st
 PROTECTED = (".git/hooks/pre-commit", ".git/config", ".mcp.json", ".envrc", ".bashrc", ".podium/agents/x.md")
 
 
+def _list_git_files(repo: Path) -> list[Path]:
+    """Return the files of git's own folder, without objects and the states that Podium saves for undo."""
+    saved = repo / ".git" / "refs" / "podium"
+    kept = (path for path in (repo / ".git").rglob("*") if "objects" not in path.parts and path.is_file())
+    return sorted(path for path in kept if not path.is_relative_to(saved))
+
+
 @pytest.mark.parametrize("path", [*PROTECTED, ".claude/settings.json", ".husky/pre-commit", "podium.yaml"])
 async def test_protected_paths_are_neither_written_by_a_command_nor_by_a_tool_unasked(
     studio: Studio, repo: Path, path: str
@@ -279,14 +286,14 @@ async def test_protected_paths_are_neither_written_by_a_command_nor_by_a_tool_un
     set_rules(studio, mode="bypass")
     (repo / "plant.sh").write_text(f"mkdir -p $(dirname {path}); ln -s {path} way; echo evil >{path}; echo evil >way\n")
     add_sly_agent(studio, bash("bash plant.sh"), write(path, "evil\n"), write("way", "evil\n"))
-    before = sorted(p for p in repo.rglob("*") if ".git" in p.parts)
+    before = _list_git_files(repo)
 
     await run_sly_agent(studio, repo)
 
     planted = [p for p in repo.rglob("*") if p.is_file() and not p.is_symlink() and _read_text(p) == "evil\n"]
     # A command can write a repository's podium.yaml, but that can only tighten the rules: see rows P3 and X2.
     assert [p for p in planted if p.name != "podium.yaml"] == []
-    assert sorted(p for p in repo.rglob("*") if ".git" in p.parts) == before
+    assert _list_git_files(repo) == before
     status = subprocess.run(["git", "-C", repo, "status", "--short"], capture_output=True, text=True, check=True)
     assert {line[3:] for line in status.stdout.splitlines()} <= {"plant.sh", "way", "podium.yaml"}
 
