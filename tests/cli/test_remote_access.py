@@ -28,7 +28,8 @@ LOCAL_OPTIONS = {
     "delegate": {"--auto-approve"},
 }
 LOCAL_COMMANDS = {
-    *("chat", "decide", "serve", "login", "demo", "check", "trust", "undo", "policy", "models", "config", "doctor"),
+    *("chat", "decide", "serve", "mcp", "acp", "login", "demo", "check", "trust", "undo", "policy", "models", "config"),
+    "doctor",
     *("decisions merge-inbox", "workers cleanup", "worktrees cleanup", "worktrees remove"),
     *("team save", "team set", "team export", "team delete"),
     *(f"group {name}" for name in "rename pin unpin archive unarchive move order delete".split()),

@@ -16,7 +16,7 @@ from a2a.utils.errors import InvalidParamsError, TaskNotCancelableError, TaskNot
 from anyio import fail_after
 
 from podium.store.open_requests import list_open_requests
-from podium.values.event import TurnStarted
+from podium.values.event import MessageReceived, TurnStarted
 from podium.web.api.access_tokens import SCOPES, Scope
 
 from ..web.conftest import Site
@@ -81,9 +81,16 @@ async def test_a_stream_shows_who_waits_for_a_person_and_a_cancelled_task_is_sto
                 break
         run = seen[0].task.id
         waiting = [one.summary.id for one in list_open_requests(site.store)]
+        await client.close()
+    async with connect(site, "writer") as client:
+        steering = message("Be quick.", task_id=run)
+        steering.configuration.return_immediately = True
+        [steered] = await send(client, steering)
         cancelled = await client.cancel_task(a2a.CancelTaskRequest(id=run))
 
     assert waiting == [run]
+    assert (steered.task.id, steered.task.status.state) == (run, a2a.TASK_STATE_WORKING)
+    assert [one.text for one in site.studio.events(run, MessageReceived)] == ["Be quick."]
     assert cancelled.status.state == a2a.TASK_STATE_CANCELED
     assert (
         "".join(e.artifact_update.artifact.parts[0].text for e in seen if e.HasField("artifact_update"))

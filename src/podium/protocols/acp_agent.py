@@ -88,6 +88,7 @@ class Session:
     settings: Settings
     last_run: str = ""
     active: ClientRun | None = None
+    is_answering: bool = False
     is_cancelled: bool = False
 
 
@@ -140,6 +141,8 @@ class AcpAgent:
 
     async def _load_session(self, given: NewSession) -> None:
         """Send the conversation of a session that this or an earlier process has opened."""
+        if (known := self._sessions.get(given.session_id)) is not None and known.is_answering:
+            raise RpcError(INVALID_PARAMS, "the session is still answering a prompt; cancel it or wait for its end")
         session = await self._open_session(given, given.session_id)
         try:
             chain = await to_thread.run_sync(find_conversation, session.settings.store, given.session_id)
@@ -161,17 +164,18 @@ class AcpAgent:
         session = self._sessions.get(given.session_id)
         if session is None:
             raise RpcError(INVALID_PARAMS, f"session {given.session_id[:100]!r} not found; open or load it first")
-        if session.active is not None:
+        if session.is_answering:
             raise RpcError(INVALID_PARAMS, "the session is still answering a prompt; cancel it or wait for its end")
         text = build_prompt_text(given.prompt)
         id = "" if session.last_run else session.id
         starting = self._runs.start(session.settings, session.place, self._agent, text, id=id, after=session.last_run)
+        session.is_answering = True
         try:
             async with starting as run:
                 session.active, session.last_run = run, run.id
                 return {"stopReason": await self._follow_run(session, run)}
         finally:
-            session.active, session.is_cancelled = None, False
+            session.active, session.is_answering, session.is_cancelled = None, False, False
 
     async def _follow_run(self, session: Session, run: ClientRun) -> str:
         """Send the updates of a run, and return why its turn stopped. Raise RpcError if the run has no answer."""

@@ -77,7 +77,7 @@ class SessionUpdates:
             case Noticed(text=text):
                 yield thought_update(f"{text}\n\n")
         if self._change_plan(entry):
-            yield {"sessionUpdate": "plan", "entries": list(self._plan.values())}
+            yield {"sessionUpdate": "plan", "entries": [dict(one) for one in self._plan.values()]}
 
     def finish(self, text: str) -> Iterator[Update]:
         """Yield the part of the final answer that was not streamed."""

@@ -129,7 +129,7 @@ def find_model(roster: Roster, name: str) -> Agent:
     try:
         return roster.get(name)
     except BadAgent as error:
-        raise UnknownModel(f"model {name[:100]!r} not found: {error}") from error
+        raise UnknownModel(str(error)) from error
 
 
 def model_fields(agent: Agent) -> dict[str, Any]:

@@ -78,7 +78,7 @@ async def complete_chat(request: ApiRequest, server: Server) -> Response[Any] | 
     async with starting as run:
         result = await _wait_result(request, run)
     if not result.succeeded:
-        status = FAILED_STATUS.get(result.outcome, HTTPStatus.BAD_GATEWAY)
+        status = _find_failed_status(result)
         fields = error_fields(status, describe_missing_answer(result))
         return Response(fields, status_code=status, headers={RUN_HEADER: run.id, **NO_RETRY})
     fields = CompletionWriter(run.id, chat.model, created=int(time.time())).completion_fields(result)
@@ -124,11 +124,15 @@ async def _stream_chat(
                 return
         result = await run.result()
         if not result.succeeded:
-            yield encode_data(error_fields(HTTPStatus.BAD_GATEWAY, describe_missing_answer(result))) + DONE
+            yield encode_data(error_fields(_find_failed_status(result), describe_missing_answer(result))) + DONE
             return
         if rest := answer.finish(result.text):
             yield writer.encode_text(rest)
         yield writer.encode_ending(result, has_usage=chat.includes_usage)
+
+
+def _find_failed_status(result: Result) -> HTTPStatus:
+    return FAILED_STATUS.get(result.outcome, HTTPStatus.BAD_GATEWAY)
 
 
 async def _prepend(first: bytes, others: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
