@@ -23,14 +23,16 @@ from .engines.engine_choice import Engines
 from .engines.model.price_cache import PriceCache
 from .patterns.registry import OnDiscussion, Pattern
 from .runs.run_handle import Run, drive_run
-from .runs.run_launcher import RunLauncher
+from .runs.run_launcher import RunLauncher, TraceRun
 from .runs.run_options import RunOptions
 from .setup.agent_programs import list_agent_programs
 from .setup.call_options import find_call_options
 from .setup.engine_lookup import find_engine
 from .setup.settings import Settings
+from .setup.telemetry import is_telemetry_on, open_telemetry
 from .store.fault_injection import Fault, parse_fault
 from .store.run_store import RunStore
+from .system.trace_parent import VARIABLE
 from .values.agent import Agent, Budget, as_budget
 from .values.event import RunStarted
 from .values.limits import Unattended
@@ -89,6 +91,7 @@ class App:
                 make_placement=_make_placement,
                 commit_work=_commit_work,
                 make_push=_make_push,
+                trace_run=self._open_traces(opening) if is_telemetry_on(self._environ) else None,
             )
             self._exit_stack = opening.pop_all()
         return self
@@ -167,6 +170,14 @@ class App:
     async def stop(self, run: str, by: str = "") -> None:
         """Stop a run, even if another process or none is working on it. Its partial results are kept."""
         await self.launcher.stop_run(run, by)
+
+    def _open_traces(self, resources: AsyncExitStack) -> TraceRun:
+        from .runs.run_trace import RunTraces  # imported here for start-up time: few people record traces
+
+        telemetry = resources.enter_context(open_telemetry(self._environ))
+        traces = RunTraces(telemetry.tracers, telemetry.meters, parent=self._environ.get(VARIABLE, ""))
+        resources.callback(traces.close)
+        return traces.trace_run
 
     def _start_in_thread(self, work: Callable[[], None]) -> None:
         self._background_tasks.start_soon(partial(to_thread.run_sync, work, abandon_on_cancel=True))

@@ -124,7 +124,7 @@ class Timeline:
         self.on_quiet: Callable[[], object] = lambda: None
         self.on_waiting: Callable[[str], object] = lambda id: None
         """Called with the id of each request and question that is written and waits for an answer."""
-        self.on_appended: Callable[[Entry], object] | None = None
+        self.listeners: list[Callable[[Entry], object]] = []
         """Called with each entry that is appended."""
         self.read_attachment: Callable[[str], bytes | None] = lambda digest: None
         """Returns the content of the run's attachment with this digest, or None."""
@@ -244,8 +244,8 @@ class Timeline:
             self._outcomes[key] = line
         if row.kind in _INDEXED_KINDS:
             self._index_event(entry.operation, event)
-        if self.on_appended is not None:
-            self.on_appended(entry)
+        for listener in self.listeners:
+            listener(entry)
         return entry
 
     @property

@@ -43,6 +43,7 @@ from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from .. import __version__
 from ..core.engine import ToolAnswer
+from ..system.trace_parent import trace_variables
 from ..values.errors import Mistake, find_first_error
 from ..values.plain_text import cut_middle, escape_unprintable, truncate_text
 from .server_limits import McpTimeouts, ServerUnavailable
@@ -240,7 +241,7 @@ class Connection:
             ):
                 yield streams
             return
-        env = {**filter_environment(self._environ), **server.env}
+        env = {**filter_environment(self._environ), **trace_variables(), **server.env}
         command = [_find_program(server.command, env, self._directory), *server.args]
         async with launch_server_process(
             command, env=env, directory=self._directory, grace=self._limits.grace, on_disconnect=self._end_requested.set

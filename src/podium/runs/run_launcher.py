@@ -75,6 +75,10 @@ MakePush = Callable[[Timeline, Settings, TaskGroup, WorkerTask], Push]
 """Returns what pushes a worker's files, in tasks of the given group."""
 
 
+TraceRun = Callable[[Entry], Callable[[Entry], None]]
+"""Records a run as a trace, given its first entry. Returns a function that is called with each later entry."""
+
+
 class RunLauncher:
     """Starts, takes over and ends the runs of one open store."""
 
@@ -89,8 +93,10 @@ class RunLauncher:
         make_placement: MakePlacement,
         commit_work: CommitWork,
         make_push: MakePush,
+        trace_run: TraceRun | None = None,
     ) -> None:
         self.settings = settings
+        self._trace_run = trace_run
         self._store = store
         self._background_tasks = background_tasks
         self._environ = environ
@@ -382,6 +388,8 @@ class RunLauncher:
         recorded, started = first.event, located.event
         assert isinstance(recorded, RunStarted)
         assert isinstance(started, RunStarted)
+        if self._trace_run is not None:
+            timeline.listeners.append(self._trace_run(first))
         unattended = None if is_attended else settings.unattended
 
         def record_notice(text: str) -> None:

@@ -24,6 +24,7 @@ from typing import IO, Any, Protocol
 from anyio import CancelScope, create_task_group, move_on_after, sleep, wait_readable, wait_writable
 
 from .process_group import CHUNK, GRACE, ChildProcess, ProgramNotStarted, read_pipe, start_process
+from .trace_parent import trace_variables
 
 BREACH_SECONDS = 0.25
 """Seconds between checks of the resources that a sandboxed command uses."""
@@ -126,7 +127,7 @@ def build_environment(environ: Mapping[str, str] | None = None) -> dict[str, str
     kept = {name: value for name, value in given.items() if name in PASSED_ON or name.startswith(PASSED_ON_PREFIXES)}
     # With a relative entry, programs in the checkout could shadow trusted programs.
     kept["PATH"] = os.pathsep.join(one for one in kept.get("PATH", os.defpath).split(os.pathsep) if os.path.isabs(one))  # noqa: PTH117 - plain text
-    return kept | {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"}
+    return kept | {"PAGER": "cat", "GIT_PAGER": "cat", "GIT_TERMINAL_PROMPT": "0"} | trace_variables()
 
 
 async def run_process(

@@ -34,6 +34,8 @@ class WorkerTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     is_unattended: bool = False
     max_restarts: int = 1
     origin: RepositoryOrigin | None = None
+    trace_parent: str = ""
+    """The position in the trace of the run that started the worker, if it is recorded."""
 
     @property
     def worker_name(self) -> str:

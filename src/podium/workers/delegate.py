@@ -23,6 +23,7 @@ from ..store.reader import RunSummary, StoreReader
 from ..store.wakeup import send_wakeup
 from ..store.worker_index import WorkerIndex
 from ..store.worktree_ledger import Ledger
+from ..system.trace_parent import trace_parent
 from ..values.agent import Agent
 from ..values.errors import Mistake, StoreCorrupt
 from ..values.event import RunEnded
@@ -78,6 +79,7 @@ async def delegate_to_worker(
         operation=operation,
         is_unattended=options.is_unattended,
         max_restarts=settings.max_restarts if options.max_restarts is None else options.max_restarts,
+        trace_parent=trace_parent.get(),
     )
     run_options["repo"] = repository.main_folder
     # The lock prevents other workers from taking the branch or the path before this worker is in the index.

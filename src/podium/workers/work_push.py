@@ -62,13 +62,13 @@ class WorkPush:
 
     def start(self) -> None:
         """Push now, and from now on after every step."""
-        self._timeline.on_appended = self._apply_entry
+        self._timeline.listeners.append(self._apply_entry)
         self._step_ended.set()
         self._tasks.start_soon(self._push_after_steps)
 
     async def stop(self, *, is_interrupted: bool) -> None:
         """Stop pushing. If the work was interrupted, push once more."""
-        self._timeline.on_appended = None
+        self._timeline.listeners.remove(self._apply_entry)
         self._scope.cancel()
         if is_interrupted:
             with move_on_after(LAST_PUSH_SECONDS, shield=True):

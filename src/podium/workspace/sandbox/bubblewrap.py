@@ -24,6 +24,7 @@ from anyio import to_thread
 
 from ...policy.path_rules import is_protected
 from ...system.child_process import SandboxedCommand, build_environment
+from ...system.trace_parent import trace_variables
 from ...values.errors import Mistake
 from ..git.repository import find_trusted_program
 from ..relay.host_grant import HostGrant
@@ -187,7 +188,7 @@ class Sandbox:
         bwrap = [
             self.program,
             *self._base_arguments,
-            *_build_environment_arguments(relay.environment if relay else {}),
+            *_build_environment_arguments({**(relay.environment if relay else {}), **trace_variables()}),
             *self._build_mount_arguments(copies.mounts, guards),
             *("--remount-ro", "/dev", "--remount-ro", "/"),
             *("--", SHELL, "-c", f"{self.limits.ulimit_script()} && {start}", "sh"),
