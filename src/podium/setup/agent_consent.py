@@ -1,4 +1,4 @@
-"""Require the user's consent before an agent of a repository uses an installed coding agent.
+"""Require the user's consent before an agent that the user has not written uses an installed coding agent.
 
 A coding agent uses the user's own login and can cost money, so neither a repository's files nor a model can choose it
 unless the user has confirmed it, or has defined it in their own settings.

@@ -49,7 +49,9 @@ class MemoryFile(NamedTuple):
 async def read_memories(
     agents: Iterable[Agent], repo: Path, checkout: Path, settings: Settings, notices: list[str]
 ) -> dict[str, Memory]:
-    """Read the memories of all agents that have one, by name. `checkout` is the folder that the run works in.
+    """Read the memories of all agents that have one, keyed by name. `checkout` is the folder that the run works in.
+
+    A memory that cannot be read is left out, and the reason is added to `notices`.
 
     If git tracks a repository's memory file, a worker changes it on its branch; otherwise, in the repository itself.
     """
@@ -68,7 +70,7 @@ async def read_memories(
 
 
 def iter_named_agents(agents: Iterable[Agent]) -> Iterator[tuple[str, Agent]]:
-    """Yield each agent with its name, and each member to which a team gives a name of its own with that name."""
+    """Yield each agent with its name, and also with each other name that a team gives it as a member."""
     known = {agent.name: agent for agent in agents}
     yield from known.items()
     for agent in known.values():
@@ -112,7 +114,7 @@ async def _is_tracked(repo: Path, checkout: Path, path: str) -> bool:
 
 
 def format_memory(memory: Memory) -> str:
-    """Return a memory as its agent is told about it; empty if there is nothing to tell."""
+    """Return the part of the prompt about a memory; empty if the memory is empty and cannot be changed."""
     text = escape_for_terminal(memory.text).strip()
     said = [f"{HEADING}\n{quote_lines(text)}"] if text else []
     if memory.is_writable:
@@ -123,8 +125,8 @@ def format_memory(memory: Memory) -> str:
 def make_memory_tool(op: Operation, memory: Memory) -> Tool:
     """Return the tool that changes an agent's memory, and records each change on the timeline as a diff.
 
-    It is allowed unless a rule says otherwise, except that a person is asked before an agent of a repository changes a
-    file in the person's home folder.
+    A call is allowed unless a rule says otherwise. If an agent of a repository has its memory in the user's home
+    folder, the rules apply as for any other tool.
     """
     from ..tools.update_memory import UpdateMemory  # imported here for start-up time: few agents have a memory
 

@@ -1,4 +1,4 @@
-"""Decide which files agents do not see unless a call names them."""
+"""Decide which files are hidden from agents: searches, instructions and skills leave them out."""
 
 from __future__ import annotations
 

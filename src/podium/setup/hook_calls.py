@@ -1,8 +1,8 @@
 """Call hooks: run their commands, in the sandbox unless the user says otherwise, and read what they reply.
 
 A hook's command gets the event as JSON on standard input. If it exits with code 0, its output may be a JSON object with
-the keys `decision`, `reason` and `context`. Unless the decision is `deny`, such a hook has no objection. Anything else
-is a denial: an exit code other than 0, a timeout, too much output.
+the keys `decision`, `reason` and `context`. The decision `deny` and any other exit code are denials. A timeout, too
+much output or an unknown decision is a failure, which counts as a denial before an action or a merge.
 """
 
 from __future__ import annotations
@@ -111,7 +111,7 @@ class HookCalls:
 
 
 def read_reply(output: bytes) -> HookResult:
-    """Read what a hook printed. Text that is not a JSON object has no effect; an unknown decision counts as failure."""
+    """Read what a hook printed. Text that is not a JSON object has no effect; an unknown decision is a failure."""
     try:
         found = msgspec.json.decode(output.strip() or b"{}")
     except msgspec.MsgspecError:

@@ -86,7 +86,7 @@ async def read_instruction_files(repo: Path, is_hidden: IsHidden) -> Instruction
 
 
 def format_instructions(files: tuple[InstructionFile, ...]) -> str:
-    """Return the files as agents are told about them, cut to the limit; empty if there are none."""
+    """Return the part of the prompt about these files, cut to the limit; empty if there are none."""
     if not files:
         return ""
     room = MOST_CHARACTERS
@@ -175,7 +175,7 @@ class _Reader:
         self.diagnostics: list[Diagnostic] = []
 
     def read_all(self, found: _FoundPaths) -> None:
-        """Read all files. What a file imports stands before it, because the file itself is stronger."""
+        """Read all files. A file comes after the files that it imports, because the later text takes precedence."""
         for path in found.paths[:MOST_FILES]:
             self._read_file(path, imported_by="", depth=0)
         if len(found.paths) > MOST_FILES:
@@ -228,7 +228,7 @@ def _clean_path(path: str) -> str:
 
 
 def _iter_imports(text: str) -> Iterator[tuple[int, str]]:
-    """Yield the imports of a text, each with its line number. Code has none."""
+    """Yield the imports in a text, each with its line number. Code spans and code blocks are skipped."""
     plain = _CODE.sub(lambda code: re.sub(r"[^\n]", " ", code[0]), text)
     for match in _IMPORT.finditer(plain):
         if name := match[1].rstrip(".,;:!?)\"'"):

@@ -209,13 +209,13 @@ def _name_of(function: Callable[..., object]) -> str:
 
 
 def index_patterns(patterns: Iterable[Pattern]) -> OwnPatterns:
-    """Return patterns by name. Raise Mistake if one has no usable name, or if two have the same."""
+    """Return patterns, keyed by name. Raise Mistake if one has no usable name, or if two have the same name."""
     found: dict[str, Pattern] = {}
     for pattern in patterns:
         name = _name_of(pattern)
         if not name.isidentifier() or name in MODES:
             raise Mistake(
-                f"the pattern {name or pattern!r} has no usable name; write it as a function with its own name"
+                f"the pattern {name or pattern!r} has no usable name; define it as a function whose name is not a mode"
             )
         if found.setdefault(name, pattern) is not pattern:
             raise Mistake(f"two patterns are named {name}; rename one of them")

@@ -1,4 +1,4 @@
-"""Collect what the agents of a new run are told about their repository, and add it to their prompts."""
+"""Collect what the agents of a new run are told: instructions, skills and memories. Add it to their prompts."""
 
 from __future__ import annotations
 
@@ -90,18 +90,18 @@ def _load_wanted_skills(
 
 
 async def check_guidance(repo: Path, settings: Settings) -> tuple[Diagnostic, ...]:
-    """Return a warning for everything in a repository's files that its agents are not told."""
+    """Return warnings about instruction files and skills that agents do not get, or get only in part."""
     files = await read_instruction_files(repo, make_hidden_test(settings.build_rules()))
     return (*files.diagnostics, *load_skills(repo, settings.home).diagnostics)
 
 
 def build_agent_prompt(settings: Settings, guidance: Guidance | None, agent: Agent) -> str:
-    """Return an agent's system prompt, followed by what the run recorded for it about the repository."""
+    """Return an agent's system prompt, followed by the guidance that the run recorded for it."""
     return "\n\n".join([settings.build_system_prompt(agent), *describe_guidance(guidance, agent)]).lstrip()
 
 
 def describe_guidance(guidance: Guidance | None, agent: Agent) -> Iterator[str]:
-    """Yield the texts that an agent is told about the repository."""
+    """Yield the texts of the guidance that an agent gets."""
     if guidance is None:
         return
     if guidance.instructions and works_in_checkout(agent):
@@ -129,7 +129,7 @@ def format_skills(skills: tuple[Skill, ...]) -> str:
 
 
 def works_in_checkout(agent: Agent) -> bool:
-    """Return whether an agent reads or changes files: it has tools for that, or leads a team."""
+    """Return whether an agent may use files: it lists a tool for that, or lists no tools and is not a router."""
     if agent.tools is None:
         return agent.router is None
     from ..tools.toolset import CHECKOUT_TOOLS, resolve_tool_name  # for start-up time: not every agent lists tools
@@ -138,7 +138,10 @@ def works_in_checkout(agent: Agent) -> bool:
 
 
 def can_load_skills(agent: Agent) -> bool:
-    """Return whether an agent can load skills: its file lists the tool, lists skills, or lists no tools at all."""
+    """Return whether an agent can load skills.
+
+    It can if it lists the tool or skills, or lists no tools and is not a router, unless the tool is disallowed.
+    """
     is_default = bool(agent.skills) or (agent.tools is None and agent.router is None)
     if not agent.tools and not agent.disallowed_tools:
         return is_default

@@ -1,6 +1,6 @@
 """Collect the hooks of a run: those of the settings, and those of its agents' files that the user trusts.
 
-What calls the hooks is imported only if a run has any, because most runs have none.
+The modules that call hooks are imported only if a run has hooks, because most runs have none.
 """
 
 from __future__ import annotations

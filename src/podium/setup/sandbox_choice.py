@@ -32,9 +32,9 @@ async def choose_sandbox(
     """Return the sandbox for commands in a checkout.
 
     If a sandbox is wanted but not available on Linux, all commands are refused. `readable` are paths outside the
-    checkout that commands can read, and `hosts` are the hosts that they can reach. `environ` replaces the environment
-    of this process. `report` receives notes about a command for the user. Notes about files are also added to the
-    command's output.
+    checkout that commands can read, and `hosts` are the hosts that they can reach. `environ` is used instead of this
+    process's environment. `report` receives notes about a command for the user. Notes about files are also added to
+    the command's output.
     """
     if not is_wanted or sys.platform != "linux":
         return CommandSandbox(name="none", notice=NO_SANDBOX_NOTICE)
