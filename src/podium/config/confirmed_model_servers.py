@@ -1,7 +1,7 @@
 """Store what the user has confirmed, in `confirmed.json` in Podium's home folder: model servers and coding agents.
 
-Any program can listen on a port, and a coding agent can cost money. So a repository's agents use a detected server or
-an installed coding agent only after the user confirms it.
+Any program can listen on a port, and a coding agent can cost money. So Podium chooses a detected server by itself, and
+a repository's agents use a local server or an installed coding agent, only after the user has agreed to it.
 """
 
 from __future__ import annotations

@@ -41,7 +41,10 @@ S = TypeVar("S", bound=Struct)
 
 
 class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A coding agent's program with its arguments and environment variables, and the mode in which the agent asks."""
+    """A coding agent's program with its arguments and environment variables.
+
+    `mode` is the mode in which the agent asks for permission.
+    """
 
     command: str
     args: tuple[str, ...] = ()

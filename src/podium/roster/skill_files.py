@@ -83,7 +83,7 @@ def _list_skill_folders(place: _SkillPlace, diagnostics: list[Diagnostic]) -> li
 
 
 def _read_skill(place: _SkillPlace, folder: Path, diagnostics: list[Diagnostic]) -> Skill | None:
-    """Read the frontmatter of a skill. Return None if it cannot be used, or if it is only for people."""
+    """Read the frontmatter of a skill. Return None if it cannot be used, or if it says that models must not use it."""
     path = folder / FILE_NAME
     try:
         parts = split_skill(read_text_file(path, root=place.repo))
