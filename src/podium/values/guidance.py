@@ -1,4 +1,4 @@
-"""Define what the agents of a run are told about the repository that they work in."""
+"""Define what the agents of a run are told: a repository's instructions, skills and memories."""
 
 from typing import Literal
 
@@ -6,9 +6,9 @@ from msgspec import Struct
 
 
 class Skill(Struct, frozen=True, kw_only=True):
-    """A folder that says how to do one kind of task.
+    """A folder with instructions for one kind of task.
 
-    The folder of the user's own skill is an absolute path; that of a repository's is relative to the repository.
+    The folder of a user's skill is an absolute path; the folder of a repository's skill is relative to the repository.
     """
 
     name: str
@@ -27,13 +27,13 @@ class Memory(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Guidance(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What agents are told about their repository. A run records it, so that a resumed run uses the same texts."""
+    """The guidance for a run's agents. The run records it, so that a resumed run uses the same texts."""
 
     instructions: str = ""
     """The repository's instruction files, quoted and with a heading."""
     skills: tuple[Skill, ...] = ()
     """The skills that agents can load."""
     loaded_skills: dict[str, str] = {}
-    """The texts of the skills that agents get from the start, by name."""
+    """The texts of the skills that agents get from the start, keyed by name."""
     memories: dict[str, Memory] = {}
-    """The memories of the agents that have one, by the agent's name."""
+    """The memories of the agents that have one, keyed by the agent's name."""

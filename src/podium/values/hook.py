@@ -1,4 +1,4 @@
-"""Hooks: commands and functions that are called when something happens in a run."""
+"""Hooks: commands and functions that are called when something happens in a run or before a merge."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ class PostgresAddress:
     folder: Path
 
     def exists(self) -> bool:
-        """Return whether there is a store; opening a database creates the store in it."""
+        """Return True: opening a database creates the store in it."""
         return True
 
     def __str__(self) -> str:

@@ -16,8 +16,8 @@ class WorkerTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     repository itself. `base` is the commit that the branch starts at. `after` lists the runs of workers that must
     succeed first; their merged result is then the base. `parent` is the run that started the worker, and
     `operation` is the operation in that run. With `is_shared`, other members of its team work in the same checkout.
-    With `is_unattended`, nobody is asked: actions that need permission are denied. A task with an `origin` can move to
-    another machine; `root` and `path` are then the paths on the machine on which it was delegated.
+    With `is_unattended`, nobody is asked: actions that need permission are denied. A task whose `origin` has a remote
+    can move to another machine; `root` and `path` are then the paths on the machine on which it was delegated.
     """
 
     root: str

@@ -153,7 +153,10 @@ class DiscussionEnded(EventBase, frozen=True, kw_only=True, tag="discussion_ende
 
 
 class CandidateResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The work of one member that did the same task as others: whether it passed the checks, and its score."""
+    """The work of one member that did the same task as others: whether it passed the checks, and its score.
+
+    `passed` is None if nothing was checked, and also False if only other members changed files.
+    """
 
     name: str
     branch: str = ""

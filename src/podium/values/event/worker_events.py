@@ -34,8 +34,8 @@ class WorkPushed(EventBase, frozen=True, kw_only=True, tag="work_pushed"):
     """The files of a worker's checkout are on its remote, as the commit `commit`, which the ref `ref` contains.
 
     The first parent of that commit is `head`, the tip of the worker's branch. The commit contains everything that was
-    done up to the entry `through` of the timeline, except the files in `ignored`, which git ignores. If nothing had
-    changed since the last push, the commit is the same as then.
+    done up to the entry `through` of the timeline, except the paths in `ignored`: files that git ignores, and nested
+    repositories. If nothing had changed since the last push, the commit is the same as then.
     """
 
     commit: str
@@ -46,7 +46,10 @@ class WorkPushed(EventBase, frozen=True, kw_only=True, tag="work_pushed"):
 
 
 class PushFailed(EventBase, frozen=True, kw_only=True, tag="push_failed"):
-    """The files of a worker's checkout could not be pushed; the next step tries again. Equal reasons are given once."""
+    """The files of a worker's checkout could not be pushed; the next step tries again.
+
+    Of several failures in a row with the same reason, only the first is recorded.
+    """
 
     reason: str
 
@@ -55,7 +58,8 @@ class WorkMoved(EventBase, frozen=True, kw_only=True, tag="work_moved"):
     """A worker's run continues on another machine, in the checkout `path`, with the files of the pushed `commit`.
 
     `commit` is empty if nothing had been pushed; the files are then those of the branch's base. `unpushed` describes
-    the steps whose changes the files lack, and `ignored` lists files that stayed behind because git ignores them.
+    the steps whose changes the files lack, and `ignored` lists what stayed behind: files that git ignores, and nested
+    repositories.
     """
 
     host: str

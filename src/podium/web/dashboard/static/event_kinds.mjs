@@ -63,7 +63,7 @@ export const KINDS = Object.freeze({
   worker_placed: "A worker got its checkout; `base` is the commit that its branch started at.",
   work_committed: "A worker's changes were committed to its branch. `commits` are all commits since its base, newest first.",
   work_pushed: "The files of a worker's checkout are on its remote, as the commit `commit`, which the ref `ref` contains.",
-  push_failed: "The files of a worker's checkout could not be pushed; the next step tries again. Equal reasons are given once.",
+  push_failed: "The files of a worker's checkout could not be pushed; the next step tries again.",
   work_moved: "A worker's run continues on another machine, in the checkout `path`, with the files of the pushed `commit`.",
   worker_sent: "This run started a worker, whose own run has the id `run`.",
   worker_returned: "A worker ended: its outcome, its answer or error, its usage and the files that it changed.",
@@ -462,7 +462,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * What agents are told about their repository. A run records it, so that a resumed run uses the same texts.
+ * The guidance for a run's agents. The run records it, so that a resumed run uses the same texts.
  * @typedef {object} Guidance
  * @property {string} [instructions]
  * @property {Array<Skill>} [skills]
@@ -840,7 +840,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * The files of a worker's checkout could not be pushed; the next step tries again. Equal reasons are given once.
+ * The files of a worker's checkout could not be pushed; the next step tries again.
  * @typedef {object} PushFailed
  * @property {"push_failed"} type
  * @property {string} reason
@@ -998,7 +998,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A folder that says how to do one kind of task.
+ * A folder with instructions for one kind of task.
  * @typedef {object} Skill
  * @property {string} name
  * @property {string} description
