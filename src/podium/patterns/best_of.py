@@ -43,7 +43,7 @@ class Candidate(NamedTuple):
 async def choose_best(
     op: Operation, own: TeamOptions, request: Request, members: Sequence[Operation], parts: Sequence[Part]
 ) -> Answer:
-    """Return the answer of the best member, after merging its work. At least one member has succeeded.
+    """Return the answer of the best member, after merging its work. At least one member must have succeeded.
 
     Raise AgentFailed if no work passes the checks, or if the chosen work cannot be merged.
     """
@@ -57,7 +57,7 @@ async def choose_best(
     winner = next(one for one in candidates if one.name == chosen.winner)
     note = await _deliver(op, winner)
     reason = f": {chosen.reason}" if chosen.reason else ""
-    text = f"{winner.part.text}\n\n[{winner.name} was chosen of {len(parts)} by {chosen.by}{reason}{note}]"
+    text = f"{winner.part.text}\n\n[{winner.name} was chosen from {len(parts)} by {chosen.by}{reason}{note}]"
     return Answer(text=text, parts=tuple(parts))
 
 
@@ -74,7 +74,7 @@ async def _choose_candidate(
 ) -> CandidateChosen:
     passing, results = await _check_candidates(op, own, candidates)
     if not passing:
-        raise op.make_error("failed", "the work of no member passes the checks", so_far=format_answers(parts))
+        raise op.make_error("failed", "no member's work passes the checks", so_far=format_answers(parts))
     if own.choose == "person" and len(passing) > 1:
         question = _make_question(op, passing)
         answered = await ask_question(op.scope.child("choose"), question, unattended=op.unattended)
@@ -164,7 +164,7 @@ def _make_question(op: Operation, passing: Sequence[Candidate]) -> QuestionAsked
 
 
 async def _deliver(op: Operation, winner: Candidate) -> str:
-    """Merge the chosen work and return a note about where it is. A worker's own checkout gets the files."""
+    """Merge the chosen work and return a note that names the branch. In a worker, write the files to its checkout."""
     repository, placement = op.repository, op.placement
     if not winner.commit or repository is None or placement is None:
         return ""

@@ -36,7 +36,7 @@ class SendMessageArguments(Arguments, frozen=True, kw_only=True):
 
 
 def make_message_tools(op: Operation) -> tuple[Tool, ...]:
-    """Create the tool that sends messages, if the agent's file lists it and the agent works in a team."""
+    """Create the tool that sends messages, if the agent lists it and works in a team."""
     placement = op.placement
     if SEND_MESSAGE not in (op.agent.tools or ()) or placement is None or not (team := find_team(op, placement)):
         return ()
@@ -70,7 +70,7 @@ def make_message_tools(op: Operation) -> tuple[Tool, ...]:
 
 
 def find_team(op: Operation, placement: Placement) -> str:
-    """Return the path of the operation of the agent's team; empty if the agent works in no team.
+    """Return the path of the operation that leads the agent's team; empty if the agent works in no team.
 
     A worker's team is in the run that started the worker.
     """
