@@ -153,7 +153,8 @@ class EngineGate(Protocol):
     async def permit(self, place: Scope, wanted: EngineAction) -> str:
         """Return why an action is refused; an empty string if it is permitted.
 
-        Either is recorded at `place` before this returns. The engine takes exactly this action, and records its end.
+        The decision is recorded at `place` before this returns. If it permits the action, the engine takes exactly this
+        action, and records its end.
         """
         ...
 

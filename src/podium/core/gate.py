@@ -234,7 +234,8 @@ class Gate:
     async def permit(self, place: Scope, wanted: EngineAction) -> str:
         """Return why an action that an engine takes itself is refused; an empty string if it is permitted.
 
-        The start of a permitted action is recorded. An action that was interrupted is permitted again without asking.
+        The start of a permitted action is recorded. For an action that was interrupted, nobody is asked again, but the
+        rules and hooks can still deny it.
         """
         action = self._build_action(place, wanted.tool, wanted)
         began = place.child("action_began#1").find_outcome(ActionBegan)

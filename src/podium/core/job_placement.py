@@ -16,7 +16,7 @@ from ..values.fleet_job import FleetJob, HostOffer, JobClaim, JobStatus
 
 
 class JobSubmission(Protocol):
-    """Queues jobs, for the side that wants work done."""
+    """Queues jobs, for commanders."""
 
     async def submit(self, job: FleetJob) -> bool:
         """Queue a job. Return False if the run already has a job, queued or claimed."""
@@ -60,7 +60,9 @@ class JobClaims(Protocol):
         ...
 
     async def wait_for_change(self, timeout: float) -> frozenset[str]:
-        """Wait until there may be jobs to claim, or a job was cancelled. Return the runs of cancelled jobs.
+        """Wait until there may be jobs to claim, or a job was cancelled, but no longer than `timeout` seconds.
+
+        Return the runs of cancelled jobs.
 
         Only one task can wait at a time.
         """

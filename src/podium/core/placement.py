@@ -27,7 +27,7 @@ class WorkerOptions:
     A read-only worker gets no checkout. Workers that share a checkout can be on the same branch at once. With
     `is_unattended`, nobody is asked: actions that need permission are denied. `approved` lists rules for actions
     that the worker can take without asking. A worker that `can_move` may continue on another machine, so its files are
-    pushed to its remote after every step; a worker in a shared checkout cannot move.
+    pushed to the remote while it works; a read-only worker or one in a shared checkout cannot move.
     """
 
     after: tuple[str, ...] = ()

@@ -1,7 +1,7 @@
 """Call the hooks of a run, and record how each of them ended.
 
-A call is a step: a resumed run does not call a hook again whose end is on the timeline. A hook that was running when
-its process died is called again. Hooks can deny an action or add context, but never allow anything.
+A call is a step: a resumed run does not repeat a call whose end is on the timeline. A hook that was running when the
+process died is called again. Hooks can deny an action or add context, but never allow anything.
 """
 
 from __future__ import annotations
