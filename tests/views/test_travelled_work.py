@@ -107,6 +107,6 @@ def test_the_agent_is_told_what_is_missing() -> None:
 
     assert "the files that the work started from" in lost
     assert "- write_file one.txt" in lost
-    assert "git ignores them: build/" in lost
+    assert "nested repositories: build/" in lost
     assert "commit 0123456789ab" in whole
     assert "all finished steps are in it" in whole

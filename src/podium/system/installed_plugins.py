@@ -1,7 +1,7 @@
 """Find the plug-ins of installed Python packages.
 
 Looking for them takes tens of milliseconds, so it is done only when something is needed that Podium does not have
-itself. A package in the current folder is not a plug-in: otherwise the files of a repository could act unasked.
+itself. A package in the current folder is not a plug-in: otherwise, code in a repository could run without consent.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ PluginPart = Literal["engines", "tools", "patterns", "commands"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InstalledPlugins:
-    """The plug-ins by name, and why the others cannot be used."""
+    """The plug-ins, keyed by name, and why the others cannot be used."""
 
     plugins: Mapping[str, Plugin] = field(default_factory=dict)
     broken: Mapping[str, str] = field(default_factory=dict)
@@ -34,7 +34,7 @@ class InstalledPlugins:
 
 @cache
 def load_plugins() -> InstalledPlugins:
-    """Load all plug-ins. Nothing that a package does while it is loaded raises an error."""
+    """Load all plug-ins. If loading one raises an error, the error is returned in `broken`."""
     plugins: dict[str, Plugin] = {}
     broken: dict[str, str] = {}
     for entry in _find_entry_points():
@@ -60,7 +60,7 @@ def _find_entry_points() -> list[EntryPoint]:
 
 
 def find_plugin(name: str) -> Plugin:
-    """Return a plug-in by name. Raise Mistake if it is not installed or cannot be loaded."""
+    """Return the plug-in with this name. Raise Mistake if it is not installed or cannot be loaded."""
     found = load_plugins()
     if name in found.plugins:
         return found.plugins[name]

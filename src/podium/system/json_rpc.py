@@ -1,6 +1,6 @@
 """Exchange JSON-RPC 2.0 messages with another program, one per line, with requests in both directions.
 
-The peer does not depend on the other side's manners. A line that is not a message is passed to `on_junk` and skipped.
+The other program may not follow the protocol. A line that is not a message is passed to `on_junk` and skipped.
 Notifications are handled one after the other, in the order in which they arrived, and before the response that follows
 them. Each request is handled in its own task, so a handler that waits for a person delays nothing else.
 """

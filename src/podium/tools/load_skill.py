@@ -86,7 +86,7 @@ def _read_text(root: Path, path: str, prefix: str, hidden: Hidden) -> str:
         if found.kind == "absent":
             raise InvalidCall(f"{path} does not exist; load {SKILL_FILE} for a list of the skill's files.")
         if hidden(found.path):
-            raise InvalidCall(f"{path} cannot be read: it may contain secrets, or a rule forbids to read it.")
+            raise InvalidCall(f"{path} cannot be read: it may contain secrets, or a rule forbids reading it.")
         with convert_os_errors(path), checkout.open_file(found.path) as fd:
             data = os.read(fd, LARGEST_TEXT * 4)
     if b"\0" in data:

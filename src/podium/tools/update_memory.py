@@ -1,4 +1,4 @@
-"""Provide the tool `update_memory`, with which an agent amends the file that it remembers things in."""
+"""Provide the tool `update_memory`, with which an agent changes the file that contains its memory."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .file_change import ABSENT, PendingFileChange, hash_content, read_whole_fil
 from .read_write_files import encode_utf8
 
 MOST_CHARACTERS = 16_000
-"""The limit for a memory."""
+"""The number of characters beyond which a memory cannot grow."""
 
 
 class UpdateMemoryArguments(Arguments, frozen=True, kw_only=True):

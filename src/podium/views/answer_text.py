@@ -1,7 +1,7 @@
 """Find the text of a run's answer while it is streamed, for clients that show text as it arrives.
 
 If a single agent gives the answer, its text is the answer. If a team or a handoff produces the answer, the answer is
-complete only at the end. Text that was sent to a client cannot be taken back: a reply that starts again follows it.
+complete only at the end. Text that was sent to a client cannot be taken back, so a reply that starts again follows it.
 """
 
 from __future__ import annotations

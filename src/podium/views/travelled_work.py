@@ -97,5 +97,5 @@ def describe_move(moved: WorkMoved) -> str:
     else:
         text += " The changes of all finished steps are in it."
     if moved.ignored:
-        text += f"\nThese files stayed behind, because git ignores them: {', '.join(moved.ignored)}"
+        text += f"\nNot in it, because git ignores them or they are nested repositories: {', '.join(moved.ignored)}"
     return text

@@ -95,7 +95,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     lists the ids of all unanswered ones. `base` is set when the worker gets its checkout; `commit`, `commits`, `files`,
     `added` and `removed` are set when its work is committed. `counts` lists the runs of workers that this worker
     started and that have returned. `usage` includes the usage of these runs. `context` is the largest conversation of
-    its agents, and `model` replied last.
+    its agents, and `model` is the model that replied last.
     """
 
     run: str
