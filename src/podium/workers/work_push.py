@@ -138,7 +138,7 @@ class WorkPush:
 
 
 class _PushedWork:
-    """The tools of a run that is pushed while the tools are open."""
+    """A context manager that opens a run's tools, and pushes the run's files while they are open."""
 
     def __init__(self, push: WorkPush, tools: AbstractAsyncContextManager[object]) -> None:
         self._push = push

@@ -29,9 +29,10 @@ from .work_takeover import fetch_code, restore_checkout
 async def ensure_worker_checkout(
     launcher: RunLauncher, environ: Mapping[str, str], run: str, worker_task: WorkerTask
 ) -> Checkout | None:
-    """Return a worker's checkout, with its slot, and create both if necessary. Return None if the task needs none.
+    """Return a worker's checkout, and create it and its slot if necessary. Return None if the task needs no checkout.
 
-    `worker_task` contains the paths on this machine. Raise Mistake if the checkout cannot be created.
+    `worker_task` contains the paths on this machine. Raise Mistake if the checkout cannot be created, and OutsideFailed
+    if the remote does not provide its commits.
     """
     if not worker_task.has_checkout:
         return None
