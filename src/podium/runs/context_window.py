@@ -1,4 +1,4 @@
-"""Find how full the context windows of models are."""
+"""Find the context windows of models."""
 
 from __future__ import annotations
 

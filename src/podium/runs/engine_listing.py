@@ -1,4 +1,4 @@
-"""List the coding agents that can be used as engines: what is installed, in which version, and what stays open."""
+"""List the coding agents that can be used as engines: what is installed, in which version, and which risks remain."""
 
 from __future__ import annotations
 
@@ -25,7 +25,10 @@ NO_SANDBOX = "it runs under your account without a sandbox, so Podium cannot sto
 
 
 async def collect_engine_fields(settings: Settings, environ: Mapping[str, str]) -> dict[str, Any]:
-    """Return the coding agents as JSON fields. Installed ones whose package does not say it are asked for a version."""
+    """Return the coding agents as JSON fields.
+
+    The version of an installed one is in its package; if not, the program is called with `--version`.
+    """
     programs = list_agent_programs(settings)
     found = {name: one.find_executable(settings.home, environ.get("PATH", "")) for name, one in programs.items()}
     versions: dict[str, str] = {}
@@ -56,7 +59,10 @@ async def collect_engine_fields(settings: Settings, environ: Mapping[str, str]) 
 
 
 def confirm_engine(settings: Settings, name: str) -> str:
-    """Record that a repository's agents may use a coding agent, and return a message for the user."""
+    """Record that agents of repositories may use a coding agent, and return a message for the user.
+
+    Raise Mistake if there is no such coding agent.
+    """
     programs = list_agent_programs(settings)
     if name not in programs:
         raise Mistake(f"there is no coding agent {name!r}; available: {', '.join(programs)}")

@@ -161,7 +161,7 @@ async def _find_ready_candidates(
 
 
 def find_compared_branches(store: StoreAddress, workers: Iterable[WorkerState]) -> dict[str, str]:
-    """Return the branches of workers that did the same task for a run, which then chose the best, and that run."""
+    """Return the branches whose workers all did one task for a run that then chose the best, with the run of each."""
     parents = dict.fromkeys(worker.worker_task.parent for worker in workers if worker.worker_task.parent)
     found: dict[str, str] = {}
     if not parents:

@@ -61,7 +61,7 @@ async def fetch_pushed_work(context: RepoContext, worker: WorkerState) -> WorkPu
     if pushed is None or (worker.commit and pushed.head != worker.commit):
         what = "its last commits" if pushed is not None else "its files"
         why = f": {work.push_failure}" if work.push_failure else ""
-        raise Mistake(f"{worker.name}: {what} are only on {work.host}, in {work.path}, because no push succeeded{why}")
+        raise Mistake(f"{worker.name}: {what} are only on {work.host}, in {work.path}, and were not pushed{why}")
     if not await _has_commit(context.repository, pushed.commit):
         mirror = _open_mirror(context, worker)
         await mirror.fetch_runs([worker.run], [pushed.commit])
@@ -103,7 +103,7 @@ async def remove_finished_refs(
     force: bool = False,
     dry_run: bool = False,
 ) -> list[RefCleanup]:
-    """Delete the refs on the remote of workers that have ended and whose work is in `target`, and report each worker.
+    """Delete the refs on the remote of workers that have ended and whose work is in `target`, and return what was done.
 
     With `branches`, only the workers on these branches are looked at. With `force`, the refs of unmerged work are
     deleted too, once its branch is in this repository. With `dry_run`, nothing is deleted.

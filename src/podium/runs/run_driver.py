@@ -283,9 +283,9 @@ class RunDriver:
             self.context.hooks.close()
 
     def _acknowledge(self, messages: Iterable[MessageReceived], *, is_delivered: bool = True) -> None:
-        """Tell the runs of agents that sent these messages whether they were delivered.
+        """Tell the runs of the agents that sent these messages whether the messages were delivered.
 
-        This waits for the store, which takes milliseconds, because few runs have such messages.
+        The event loop waits until the store has the receipts; few runs have such messages.
         """
         for message in messages:
             if message.sender:

@@ -72,7 +72,7 @@ EngineFor = Callable[[Settings, Agent], Engine]
 CommitWork = Callable[[Timeline, RunStarted, Settings, bool], Awaitable[str]]
 """Commits a worker's changes, given whether its run succeeded. Returns why that failed, or an empty string."""
 MakePush = Callable[[Timeline, Settings, TaskGroup, WorkerTask], Push]
-"""Returns what pushes a worker's files, in tasks of the given group."""
+"""Returns the object that pushes a worker's files, in tasks of the given group."""
 
 
 TraceRun = Callable[[Entry], Callable[[Entry], None]]

@@ -110,7 +110,7 @@ def _find_saved_states(run: str, started: RunStarted, entries: Sequence[Entry]) 
     if not any(isinstance(entry.event, ActionBegan) for entry in entries):
         raise Mistake(f"run {run} changed nothing in your checkout, so there is nothing to undo")
     if saved.keys() != {"before", "after"}:
-        why = "its files were not saved (a run can be undone in a git repository that has a commit)"
+        why = "its files were not saved, which needs a git repository with a commit and must not take too long"
         raise Mistake(f"run {run} cannot be undone: {why}")
     return saved
 

@@ -1,4 +1,4 @@
-"""Replace the recorded paths of a run that came from another machine with those on this machine."""
+"""Prepare a run that can move between machines: use the paths on this machine, and push the work to the remote."""
 
 from __future__ import annotations
 
