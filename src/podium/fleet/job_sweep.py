@@ -34,7 +34,7 @@ FindUnfinished = Callable[[], Awaitable[UnfinishedJobs]]
 
 
 class JobSweep:
-    """A comparison of the unfinished runs with the jobs in the queue, which queues the jobs that are missing.
+    """Compares the unfinished runs with the jobs in the queue, and queues the jobs that are missing or stuck.
 
     A job whose run belongs to no live process for `stuck_seconds` is removed and queued again, behind jobs of the same
     priority. Jobs that only wait for a free host keep their order, because they are queued again in that order.

@@ -108,7 +108,7 @@ class Ledger:
 
     @asynccontextmanager
     async def hold_worktree_lock(self) -> AsyncIterator[int]:
-        """Prevent other processes from creating or removing worktrees in this store until the block ends.
+        """Prevent other processes on this machine from creating or removing worktrees until the block ends.
 
         A partly created or partly removed worktree that is found in this block was left by a process that died.
         Pass the descriptor to child processes that work on worktrees: they keep the lock if this process is killed.

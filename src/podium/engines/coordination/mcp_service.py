@@ -61,7 +61,7 @@ def _find_refusal(session: CoordinationSession, scope: Message) -> tuple[int, st
     text = given[0].strip()
     is_bearer = text.lower().startswith(SCHEME)
     if len(given) > 1 or not is_bearer or not session.has_token(text[len(SCHEME) :].strip()):
-        return 403, "its token is not the token of this agent's session"
+        return 403, "it did not carry the token of this agent's session"
     return None
 
 
