@@ -9,6 +9,7 @@ from playwright.sync_api import expect
 from podium import Agent
 from podium.testing import calls
 from podium.values.event import (
+    Checked,
     ModelReplied,
     OperationEnded,
     OperationStarted,
@@ -57,13 +58,15 @@ def test_a_run_moves_from_band_to_band_as_it_works(site: Site, visitor: Visitor)
     expect(page.get_by_role("tab", name="Chat")).to_have_attribute("aria-selected", "true")
 
 
-def test_a_finished_run_shows_its_result_and_its_changed_lines(site: Site, visitor: Visitor) -> None:
+def test_a_finished_run_shows_its_result_its_changed_lines_and_its_checks(site: Site, visitor: Visitor) -> None:
     request = Request(text="Export to CSV")
     site.write_run(
         "done1",
         RunStarted(agent="builder", request=request, agents=(Agent(name="builder"),)),
         OperationStarted(agent="builder", trigger="request", request=request),
         WorkCommitted(branch="feat/csv", commit="c", added=12, removed=4),
+        Checked(commands=("make lint",), passed=True),
+        Checked(commands=("make test",), passed=False),
         OperationEnded(outcome="succeeded", text="The export works.\nDetails follow."),
         RunEnded(outcome="succeeded"),
     )
@@ -72,7 +75,7 @@ def test_a_finished_run_shows_its_result_and_its_changed_lines(site: Site, visit
     row = page.get_by_role("region", name="Finished").get_by_role("link", name=re.compile("Export to CSV"))
 
     expect(row).to_contain_text("The export works.")
-    expect(row).to_contain_text("+12 −4")
+    expect(row).to_contain_text("+12 −4 · 1 of 2 checks passed · ")
     expect(row).not_to_contain_text("Details")
 
 

@@ -17,6 +17,7 @@ from ..values.errors import StoreCorrupt
 from ..values.event import SCHEMA, Entry, ModelReplied, RunStarted, WorkCommitted, WorkerSent
 from ..values.store_address import StoreAddress
 from ..values.usage import NO_USAGE, Usage, sum_usage
+from ..views.check_runs import CheckRun, CheckRunsBuilder
 from ..views.context_use import ContextUse, ContextUseBuilder
 from ..views.run_view import OperationNode, RunView, usage_of_event
 from ..views.work_progress import TeamWork, TeamWorkBuilder
@@ -50,8 +51,8 @@ class RunStatus:
 
     For a worker, `worker` is its name, `parent` is the run that started it, and `added` and `removed` count the lines
     in its commits. `activity` counts the entries of the last three minutes in parts of equal length, oldest first.
-    `context` is the largest conversation of its agents. `result` is the first line of the answer of a run that has
-    ended, or why there is none.
+    `context` is the largest conversation of its agents, and `checks` were run on its work. `result` is the first line
+    of the answer of a run that has ended, or why there is none.
     """
 
     id: str
@@ -71,6 +72,7 @@ class RunStatus:
     activity: tuple[int, ...] = ()
     context: ContextUse | None = None
     result: str = ""
+    checks: tuple[CheckRun, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -186,6 +188,7 @@ class RunStatusBuilder:
         self._model = ""
         self._committed: WorkCommitted | None = None
         self._context = ContextUseBuilder()
+        self._checks = CheckRunsBuilder()
         self._entry_times: deque[float] = deque(maxlen=MOST_ENTRY_TIMES)
         self.workers: list[str] = []
         """The runs of the workers that the run started."""
@@ -208,6 +211,7 @@ class RunStatusBuilder:
                 self._committed = committed
         self._work.apply(entry)
         self._context.apply(entry)
+        self._checks.apply(entry)
         # Entries that a fork shares with another run, and the results of workers, are counted in their own runs.
         if self.view.started is not None and entry.seq > 1 + self.view.started.shared:
             self._usage += usage_of_event(entry.event)
@@ -236,6 +240,7 @@ class RunStatusBuilder:
             activity=count_activity(self._entry_times, now=now) if is_working else (),
             context=self._context.largest,
             result=self._find_result_line(),
+            checks=tuple(self._checks.checks),
         )
 
     def _find_result_line(self) -> str:
@@ -283,4 +288,5 @@ def overview_fields(overview: Overview) -> dict[str, Any]:
 
 def _status_fields(one: RunStatus) -> dict[str, Any]:
     context = None if one.context is None else structs.asdict(one.context)
-    return asdict(one) | {"usage": structs.asdict(one.usage), "context": context}
+    checks = [structs.asdict(check) for check in one.checks]
+    return asdict(one) | {"usage": structs.asdict(one.usage), "context": context, "checks": checks}

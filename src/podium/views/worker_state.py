@@ -6,7 +6,6 @@ process is working on the run, so the caller passes this information.
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
@@ -16,8 +15,6 @@ from msgspec import Struct
 
 from ..values.event import (
     KINDS,
-    ActionBegan,
-    Checked,
     Entry,
     ModelReplied,
     Noticed,
@@ -43,6 +40,7 @@ from ..values.event import (
 )
 from ..values.usage import NO_USAGE, Usage
 from ..values.worker_task import WorkerTask
+from .check_runs import CheckRun, CheckRunsBuilder
 from .context_use import ContextUse, ContextUseBuilder
 from .run_view import RunView
 
@@ -75,17 +73,6 @@ RELEVANT_KINDS = tuple(name for event, name in KINDS.items() if event not in (Te
 
 WORKERS_TOOL = "workers"
 """The tool name that is shown for a worker while it waits for workers that it started."""
-
-CHECKS_TOOL = "run_checks"
-VERDICT = re.compile(r"(PASS|FAIL) (.+?)(?=, (?:PASS|FAIL) |$)")
-"""Pattern for the result of each check in the first line of the tool's answer, if the tool ran several checks."""
-
-
-class CheckRun(Struct, frozen=True, kw_only=True):
-    """A check that was run on the work, and whether it passed."""
-
-    name: str
-    passed: bool
 
 
 class WorkerState(Struct, frozen=True, kw_only=True):
@@ -165,9 +152,7 @@ class WorkerStateBuilder:
     """The runs of workers that this worker started and that have not returned."""
     _placed: WorkerPlaced | None = None
     _committed: WorkCommitted | None = None
-    _checking: dict[str, str] = field(default_factory=dict)
-    """The running checks, keyed by the scopes of their calls; denied checks are not included."""
-    _checks: list[CheckRun] = field(default_factory=list)
+    _checks: CheckRunsBuilder = field(default_factory=CheckRunsBuilder)
     _counts: dict[str, None] = field(default_factory=dict)
     _model: str = ""
     _context: ContextUseBuilder = field(default_factory=ContextUseBuilder)
@@ -181,6 +166,7 @@ class WorkerStateBuilder:
         """Apply the next entry."""
         self.view.apply(entry)
         self._context.apply(entry)
+        self._checks.apply(entry)
         match entry.event:
             case RunResumed():
                 self._apply_resume(entry.at)
@@ -213,14 +199,8 @@ class WorkerStateBuilder:
                 self._close_below(entry.scope)
             case ToolCalled() as event:
                 self._tools[entry.scope] = event.action.tool
-            case ToolAnswered() as event:
+            case ToolAnswered():
                 self._tools.pop(entry.scope, None)
-                if name := self._checking.pop(entry.scope, ""):
-                    self._checks += _parse_check_results(name, event)
-            case ActionBegan(action=action) if action.tool == CHECKS_TOOL:
-                self._checking[entry.scope] = str(action.arguments.get("name") or CHECKS_TOOL)
-            case Checked() as event:
-                self._checks.append(CheckRun(name="; ".join(event.commands), passed=event.passed))
             case WorkerPlaced() as event:
                 self._placed = event
             case WorkCommitted() as event:
@@ -261,7 +241,7 @@ class WorkerStateBuilder:
             files=committed.files,
             added=committed.added,
             removed=committed.removed,
-            checks=tuple(self._checks),
+            checks=tuple(self._checks.checks),
             usage=view.usage,
             counts=tuple(self._counts),
             delegated_at=view.started_at,
@@ -325,14 +305,6 @@ class WorkerStateBuilder:
             case "waiting_permission":
                 return "it is waiting for your answer"
         return "it has not ended"
-
-
-def _parse_check_results(name: str, answered: ToolAnswered) -> list[CheckRun]:
-    """Return the checks that a call ran, each with its own result if the answer lists them."""
-    said = VERDICT.findall(answered.text.partition("\n")[0])
-    if len(said) > 1 and ", ".join(one for _, one in said) == name:
-        return [CheckRun(name=one, passed=verdict == "PASS") for verdict, one in said]
-    return [CheckRun(name=name, passed=not answered.is_error)]
 
 
 def _is_below(scope: str, place: str) -> bool:

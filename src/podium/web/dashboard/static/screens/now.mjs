@@ -7,6 +7,7 @@ import { overview, requests } from "../state.mjs";
 import { count, duration, money, plural } from "../format.mjs";
 import { KindBadge, StateBadge } from "../parts/badge.mjs";
 import { Button } from "../parts/button.mjs";
+import { ChecksPassed } from "../parts/checks_passed.mjs";
 import { ContextFill } from "../parts/context_fill.mjs";
 import { Icon } from "../parts/icons.mjs";
 import { Empty, Loading } from "../parts/notices.mjs";
@@ -74,6 +75,7 @@ function RunCard({ run }) {
       ${run.model ? html`<span>${plain(run.model)}</span>` : null}
       ${run.worker ? html`<span>${plain(run.agent)}</span>` : null}
       ${run.added || run.removed ? html`<span class="nowrap">+${count(run.added)} −${count(run.removed)}</span>` : null}
+      <${ChecksPassed} checks=${run.checks} />
       ${run.parent ? html`<a href=${address("run", run.parent)}>from run ${run.parent}</a>` : null}
       <span class="foot-end">${run.state === "running" ? html`<a class="button small" href=${address("run", run.id, { tab: "chat" })}>Message</a>` : null}
         <${Steering} run=${run} /></span>
@@ -129,6 +131,6 @@ function EndedRow({ run }) {
     <span class="strong ended-name">${plain(run.worker || run.agent)}</span>
     <span class="ended-text"><span class="clip quiet">${plain(run.request)}</span>
       ${run.result ? html`<span class="clip">${plain(run.result)}</span>` : null}</span>
-    <span class="small quiet nowrap ended-facts">${run.added || run.removed ? html`+${count(run.added)} −${count(run.removed)} · ` : null}${money(run.usage.usd)} · ${duration(run.seconds)} · <${Age} at=${ended} after=" ago" /></span>
+    <span class="small quiet nowrap ended-facts">${run.added || run.removed ? html`+${count(run.added)} −${count(run.removed)} · ` : null}${run.checks.length ? html`<${ChecksPassed} checks=${run.checks} /> · ` : null}${money(run.usage.usd)} · ${duration(run.seconds)} · <${Age} at=${ended} after=" ago" /></span>
   </a></li>`;
 }

@@ -4,6 +4,7 @@ import { html, useEffect, useState } from "../vendor.mjs";
 import { address, route } from "../router.mjs";
 import { count, money, plural } from "../format.mjs";
 import { Changed } from "../parts/changed.mjs";
+import { ChecksPassed } from "../parts/checks_passed.mjs";
 import { ContextFill } from "../parts/context_fill.mjs";
 import { DelegateForm } from "../parts/delegate_form.mjs";
 import { Forecast } from "../parts/forecast.mjs";
@@ -32,12 +33,6 @@ function WorkerCard({ worker }) {
       <${ContextFill} context=${worker.context} />
       <span class="clip">${[worker.agent, worker.role, worker.model].filter(Boolean).map(revealLine).join(" · ")}</span>
       ${worker.waiting_since ? html`<span class="tone-needs"><${Age} at=${worker.waiting_since} before="waiting " /></span>` : null}</span></a>`;
-}
-
-function ChecksPassed({ checks }) {
-  if (!checks.length) return null;
-  const passed = checks.filter((one) => one.passed).length;
-  return html`<span class=${passed === checks.length ? "" : "tone-failed"}>${passed} of ${plural(checks.length, "check")} passed</span>`;
 }
 
 function WorkerList({ workers }) {
