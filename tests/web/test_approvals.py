@@ -7,6 +7,7 @@ import unicodedata
 from typing import Any
 
 import pytest
+from msgspec import structs
 from playwright.sync_api import Page, expect
 
 from podium import Agent
@@ -22,6 +23,7 @@ from podium.values.event import (
 )
 from podium.values.request import Request
 from podium.values.risk_fact import RiskFact
+from podium.values.worker_task import WorkerTask
 
 from .conftest import DESKTOP, PHONE, Site, Visitor, find_sideways_scroll
 
@@ -135,6 +137,27 @@ def test_nothing_can_be_answered_before_it_was_shown_to_its_end(site: Site, visi
     page.clock.run_for(1_000)
     expect(page.get_by_text("Nothing waits for you.")).to_be_visible()
     assert site.list_requests() == []
+
+
+def test_a_request_names_the_plan_step_that_it_belongs_to(site: Site, visitor: Visitor) -> None:
+    owner = "lead/plan_step:parse/member:ada#1"
+    started = RunStarted(agent="lead", request=Request(text="go"), agents=(Agent(name="lead"),))
+    task = WorkerTask(root="/srv/repo", path="/srv/tree", branch="feat/parse", parent="planned1", operation=owner)
+    action = Action(run="planned1", agent="ada", tool="bash", arguments={"command": "make"})
+    site.write_run("planned1", started, (owner, PermissionAsked(id="s1", action=action, reason="no rule")))
+    site.write_run("worker1", structs.replace(started, errand=task), PermissionAsked(id="s2", action=action, reason=""))
+    site.write_run("alone1", started, PermissionAsked(id="s3", action=action, reason=""))
+
+    found = {one.asked.id: whole_request_fields(one) for one in site.list_requests()}
+    page = visitor.open(site, "/approvals/s2")
+
+    assert [(found[id]["step"], found[id]["plan_run"]) for id in ("s1", "s2", "s3")] == [
+        ("parse", "planned1"),
+        ("parse", "planned1"),
+        ("", ""),
+    ]
+    link = page.get_by_role("region", name=WHOLE_REQUEST).get_by_role("link", name="parse")
+    expect(link).to_have_attribute("href", "#/plans/planned1")
 
 
 def test_hostile_text_is_shown_escaped_in_full_wherever_it_stands(site: Site, visitor: Visitor) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 from ..policy.rule_examples import find_rule_examples
 from ..store.open_requests import OpenRequest
 from ..values.event import PermissionAsked, RunStarted
-from ..values.operation_path import parse_agent_name
+from ..values.operation_path import parse_agent_name, parse_plan_step
 from ..views.request_text import (
     SANDBOXES,
     escape_hidden_text,
@@ -52,6 +52,7 @@ def whole_request_fields(one: OpenRequest) -> dict[str, Any]:
         "agent": escape_in_line(parse_agent_name(one.entry.operation)),
         "operation": escape_in_line(one.entry.operation),
         "worker": escape_hidden_text(one.worker_name),
+        **_step_fields(one, started),
         "goal": escape_hidden_text(started.request.text),
         "seq": one.entry.seq,
     }
@@ -63,6 +64,18 @@ def whole_request_fields(one: OpenRequest) -> dict[str, Any]:
         "shown": escape_hidden_text(one.asked.shown),
         "digest": one.asked.digest,
     }
+
+
+def _step_fields(one: OpenRequest, started: RunStarted) -> dict[str, Any]:
+    """Return the plan step that a request belongs to, and the run with the plan; both are empty without one.
+
+    The plan of a step that a worker carries out is on the timeline of the run that started the worker.
+    """
+    if step := parse_plan_step(one.entry.operation):
+        return {"step": escape_in_line(step), "plan_run": one.summary.id}
+    task = started.errand
+    step = "" if task is None else parse_plan_step(task.operation)
+    return {"step": escape_in_line(step), "plan_run": task.parent if task is not None and step else ""}
 
 
 def _permission_fields(asked: PermissionAsked) -> dict[str, Any]:

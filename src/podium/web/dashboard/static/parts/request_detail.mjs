@@ -75,6 +75,7 @@ function Question({ request }) {
 function Who({ request }) {
   return html`<dt>Agent</dt><dd>${request.agent}${request.operation !== request.agent ? html` <span class="quiet small mono">${request.operation}</span>` : null}</dd>
     ${request.worker ? html`<dt>Worker</dt><dd class="mono">${request.worker}</dd>` : null}
+    ${request.step ? html`<dt>Plan step</dt><dd><a class="mono" href=${address("plans", request.plan_run)}>${request.step}</a></dd>` : null}
     <dt>Run</dt><dd><a class="mono" href=${address("run", request.run)}>${request.run}</a></dd>
     <dt>Goal</dt><dd class="pre">${request.goal}</dd>`;
 }
