@@ -89,14 +89,15 @@ class Site:
         """Run an agent to the end."""
         return self.portal.call(self.studio.run, agent, request)
 
-    def write_run(self, run: str, *events: Event, scope: str = "lead") -> None:
-        """Write a run entry by entry. No process works on it."""
+    def write_run(self, run: str, *events: Event | tuple[str, Event], scope: str = "lead") -> None:
+        """Write a run entry by entry. An event of another operation comes with its path. No process works on it."""
 
         async def write() -> None:
             async with RunStore(self.studio.settings.store) as store:
                 timeline = Timeline(run, store.begin_run(run))
-                for number, event in enumerate(events):
-                    own = "" if number == 0 or isinstance(event, RunEnded) else scope
+                for number, one in enumerate(events):
+                    path, event = one if isinstance(one, tuple) else (scope, one)
+                    own = "" if number == 0 or isinstance(event, RunEnded) else path
                     timeline.append(event, scope=own, operation=own)
                 await timeline.wait_written()
 

@@ -121,6 +121,7 @@ def write_plan(site: Site, run: str = PLAN_RUN, *, goal: str = "Export to CSV") 
         SnapshotTaken(name="after parse"),
         PlanStepStarted(step="write", owner="bob", attempt=2),
         PlanStepStarted(step="check", owner="ada"),
+        ("lead/plan_step:check/member:ada#1", reply(calls=1, input_tokens=12_000, output_tokens=500)),
         PlanStepSubmitted(step="check", author="ada"),
         PlanStepStarted(step="quote", owner="bob"),
         PlanStepSubmitted(step="quote", author="bob"),

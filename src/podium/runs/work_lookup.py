@@ -5,8 +5,10 @@ A team with its own checkout works in a worker, so its plan is on the timeline o
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from ..patterns.work_board import make_result_branch
 from ..store.reader import StoreReader
@@ -14,15 +16,19 @@ from ..values.errors import NoSuchRun
 from ..values.event import KINDS, Entry, RunStarted, WorkEnded, WorkerSent, decode_entry
 from ..values.operation_path import parse_agent_name
 from ..values.store_address import StoreAddress
+from ..views.step_use import read_step_use
+from ..views.work_fields import work_fields
 from ..views.work_progress import TeamWork, read_team_work
+from .run_lookup import derive_run_state
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkRun:
-    """A run and its timeline."""
+    """A run and its timeline. `until` is the current time if a process works on the run, or that of its last entry."""
 
     id: str
     entries: Sequence[Entry]
+    until: float
 
     @property
     def started(self) -> RunStarted:
@@ -35,6 +41,11 @@ class WorkRun:
     def teams(self) -> list[TeamWork]:
         """The work of the collaborating teams on this timeline."""
         return read_team_work(self.entries)
+
+    def iter_team_fields(self) -> Iterator[dict[str, Any]]:
+        """Yield the work of each team as JSON fields."""
+        for team in self.teams:
+            yield {"run": self.id, **work_fields(team, read_step_use(self.entries, team, until=self.until))}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +72,9 @@ def find_team_result(store: StoreAddress, branch: str) -> TeamResult | None:
 
 def iter_work_runs(reader: StoreReader, run: str) -> Iterator[WorkRun]:
     """Yield a run, then the runs of the workers in which collaborating teams work for it."""
-    found = WorkRun(id=run, entries=reader.read_entries(run))
+    summary = reader.read_summary(run)
+    until = time.time() if derive_run_state(summary) == "running" else summary.last.at
+    found = WorkRun(id=run, entries=reader.read_entries(run), until=until)
     yield found
     for entry in found.entries:
         if isinstance(entry.event, WorkerSent) and is_team_worker(reader, entry.event.run):

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from ..values.operation_path import parse_agent_name
+from .step_use import StepUse
 from .work_progress import TeamWork
 
 
-def work_fields(work: TeamWork) -> dict[str, Any]:
-    """Return a team's work as JSON fields."""
+def work_fields(work: TeamWork, used: Mapping[str, StepUse]) -> dict[str, Any]:
+    """Return a team's work as JSON fields. `used` is what each step has used, keyed by step."""
     progress = work.progress
     return {
         "agent": parse_agent_name(work.operation),
@@ -27,6 +29,7 @@ def work_fields(work: TeamWork) -> dict[str, Any]:
                 "depends_on": one.step.depends_on,
                 "acceptance": one.step.acceptance,
                 "policy": one.step.policy,
+                "used": used[id],
                 "findings": one.findings,
                 "reason": one.reason,
                 "branch": one.branch or None,

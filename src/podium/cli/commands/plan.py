@@ -19,7 +19,6 @@ from ...values.operation_path import parse_agent_name
 from ...values.plan import WorkPlan
 from ...values.store_address import StoreAddress, find_local_folder
 from ...views.plan_text import format_plan
-from ...views.work_fields import work_fields
 from ...views.work_progress import TeamWork
 from ..terminal.answer_report import get_username, submit_answer
 from ..terminal.text import align_columns, as_json, escape_for_terminal, print_to_stderr, truncate_line
@@ -49,14 +48,14 @@ def plan_command(run: str, is_edited: bool, is_full: bool, is_json: bool) -> int
             raise Mistake(f"run {id} has no plan that waits for approval; see podium plan {id}")
         asked = waiting[0]
         return edit_plan(store, next(one for one in runs if one.id == asked.summary.id), asked)
-    teams = [(work.id, team) for work in runs for team in work.teams]
+    teams = [team for work in runs for team in work.teams]
     if not teams:
         raise Mistake(f"run {id} has no plan; only teams in collaborate mode make plans")
     if is_json:
-        fields = [{"run": worker, **work_fields(team)} for worker, team in teams]
+        fields = [one for work in runs for one in work.iter_team_fields()]
         click.echo(as_json({"schema": SCHEMA, "run": id, "teams": fields}))
         return None
-    for _, team in teams:
+    for team in teams:
         for line in format_team_work(team, is_full=is_full):
             click.echo(escape_for_terminal(line))
     for one in waiting:

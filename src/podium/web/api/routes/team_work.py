@@ -17,7 +17,6 @@ from ....store.reader import StoreReader
 from ....values.errors import Mistake, NoSuchRun, StoreCorrupt
 from ....values.event import KINDS, SCHEMA, ArtifactStored, TeamFormed
 from ....views.decision_fields import decision_fields, whole_decision_fields
-from ....views.work_fields import work_fields
 from ..route_parameters import RepoFolder, RunPrefix, Server
 from ..scopes import may_read
 
@@ -45,7 +44,7 @@ def read_plan(run: RunPrefix, server: Server) -> dict[str, Any]:
 
 
 def _plan_fields(reader: StoreReader, run: str) -> dict[str, Any]:
-    teams = [{"run": work.id, **work_fields(one)} for work in iter_work_runs(reader, run) for one in work.teams]
+    teams = [one for work in iter_work_runs(reader, run) for one in work.iter_team_fields()]
     return msgspec.to_builtins({"run": run, "teams": teams})  # type: ignore[no-any-return]
 
 

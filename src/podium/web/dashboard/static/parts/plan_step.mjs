@@ -1,10 +1,11 @@
 // One step of a plan: its card on the board, and its box in the graph.
 
 import { html } from "../vendor.mjs";
-import { count, duration, plural } from "../format.mjs";
+import { count, duration } from "../format.mjs";
 import { address } from "../router.mjs";
 import { StateBadge } from "./badge.mjs";
 import { Icon } from "./icons.mjs";
+import { Meter } from "./meter.mjs";
 import { reveal, revealLine } from "./reveal.mjs";
 
 /** Return whether a criterion was met, as "met", "not met" or "not reviewed", and the finding. */
@@ -25,22 +26,28 @@ function Criterion({ step, criterion }) {
       ${reason ? html`<span class="criterion-reason pre"> ${reveal(reason)}</span>` : null}</span></li>`;
 }
 
-/** Return the limits of a step in words, such as "at most 10m 00s". */
-function describeLimits({ seconds, tokens, files }) {
+/** Return the limits of a step: what is limited, the part of it that is used, and that in words. */
+function listLimits({ seconds, tokens, files }, used) {
   const limits = [];
-  if (seconds != null) limits.push(duration(seconds));
-  if (tokens != null) limits.push(`${count(tokens)} tokens`);
-  if (files != null) limits.push(plural(files, "file"));
-  return limits.length ? `at most ${limits.join(", ")}` : "";
+  if (seconds != null) limits.push(["Time", used.seconds / seconds, `${duration(used.seconds)} of ${duration(seconds)}`]);
+  if (tokens != null) limits.push(["Tokens", used.tokens / tokens, `${count(used.tokens)} of ${count(tokens)}`]);
+  if (files != null) limits.push(["Files", used.files / files, `${count(used.files)} of ${count(files)} changed`]);
+  return limits;
+}
+
+/** How much of its budget a step has used: a bar with words for each limit. */
+function StepBudget({ policy, used }) {
+  const limits = listLimits(policy, used);
+  if (!limits.length) return null;
+  return html`<dl class="facts small budget">${limits.map(([name, part, words]) => html`<dt key=${name}>${name}</dt>
+    <dd><${Meter} part=${part} label=${`${name} of the step's budget`} words=${words} />${words}${part >= 1 ? " (used up)" : ""}</dd>`)}</dl>`;
 }
 
 function Policy({ policy }) {
-  const limits = describeLimits(policy);
   const facts = [];
   if (policy.tools) facts.push(["Tools", policy.tools.length ? policy.tools.join(", ") : "none"]);
   if (policy.approval === "ask") facts.push(["Approval", "asks before every action"]);
   if (policy.allow && policy.allow.length) facts.push(["Allows", policy.allow.join(", ")]);
-  if (limits) facts.push(["Budget", limits]);
   if (!facts.length) return null;
   return html`<dl class="facts small">${facts.map(([name, text]) => html`<dt key=${name}>${name}</dt><dd>${revealLine(text)}</dd>`)}</dl>`;
 }
@@ -58,6 +65,7 @@ export function StepCard({ step, decisions }) {
     ${step.reason ? html`<p class=${`small pre tone-${reasonTone[state] || "quiet"}`}>${reveal(step.reason)}</p>` : null}
     <ul class="stack criteria">${step.acceptance.map((one, number) => html`<${Criterion} key=${number} step=${step} criterion=${one} />`)}</ul>
     <${Policy} policy=${step.policy || {}} />
+    <${StepBudget} policy=${step.policy || {}} used=${step.used} />
     <div class="foot">
       ${step.depends_on && step.depends_on.length ? html`<span>after ${step.depends_on.map(revealLine).join(", ")}</span>` : null}
       ${step.attempt > 1 ? html`<span>attempt ${step.attempt}</span>` : null}

@@ -8,6 +8,7 @@ import { totalUsage } from "../run_view.mjs";
 import { StateBadge } from "./badge.mjs";
 import { Button } from "./button.mjs";
 import { Icon } from "./icons.mjs";
+import { Meter } from "./meter.mjs";
 import { BudgetDialog, ForkDialog, RetryDialog, StopDialog } from "./run_dialogs.mjs";
 import { findRunState } from "./run_log.mjs";
 import { Age, Elapsed } from "./time.mjs";
@@ -51,15 +52,9 @@ function Spend({ view }) {
   const tokens = usage.input_tokens + usage.output_tokens;
   const rehearsed = usage.rehearsed_input_tokens + usage.rehearsed_output_tokens;
   const { usd, tokens: most } = view.budget ?? {};
-  return html`<${Figure} name=${html`<a href=${address("cost", view.run)}>Spend</a>`} value=${`${money(usage.usd)}${usd ? ` of ${money(usd)}` : ""}`}>${usd ? html`<${Meter} part=${usage.usd / usd} />` : null}<//>
+  return html`<${Figure} name=${html`<a href=${address("cost", view.run)}>Spend</a>`} value=${`${money(usage.usd)}${usd ? ` of ${money(usd)}` : ""}`}>${usd ? html`<${Meter} part=${usage.usd / usd} label="part of the budget" />` : null}<//>
     <${Figure} name="Tokens" value=${`${count(tokens)}${most ? ` of ${count(most)}` : ""}${rehearsed ? ` + ${count(rehearsed)} rehearsed` : ""}`}>
-      ${most ? html`<${Meter} part=${tokens / most} />` : null}<//>`;
-}
-
-function Meter({ part }) {
-  const share = Math.min(100, Math.round(part * 100));
-  return html`<span class="meter" role="meter" aria-valuenow=${share} aria-valuemin="0" aria-valuemax="100"
-    aria-label="part of the budget"><span style=${{ width: `${share}%` }}></span></span>`;
+      ${most ? html`<${Meter} part=${tokens / most} label="part of the budget" />` : null}<//>`;
 }
 
 function Commands({ log, view, at, state, onMessage }) {

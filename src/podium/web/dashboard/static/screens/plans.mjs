@@ -39,10 +39,12 @@ function WorkBadge({ state }) {
   return html`<${Badge} word=${word} icon=${icon} tone=${tone} />`;
 }
 
+const NOTHING = { seconds: 0, tokens: 0, files: 0 };
+
 /** Return the steps to show: those of the committed plan or, while the team is planning, those of the draft. */
 function listSteps(team) {
   if (team.steps.length && !isDraft(team)) return team.steps;
-  return team.draft ? team.draft.steps.map((step) => ({ state: "planned", attempt: 0, findings: [], reason: "", ...step })) : [];
+  return team.draft ? team.draft.steps.map((step) => ({ state: "planned", attempt: 0, findings: [], reason: "", used: NOTHING, ...step })) : [];
 }
 
 const isDraft = (team) => team.state === "planning" && Boolean(team.draft);
