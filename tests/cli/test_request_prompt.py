@@ -174,6 +174,32 @@ def test_the_prompt_shows_what_is_risky_about_the_action() -> None:
     assert shown.splitlines()[-1] == "  risk: uses the network: example.com"
 
 
+def test_always_shows_what_the_rule_allows_and_does_not_before_it_is_saved(desk: Desk) -> None:
+    call = {"calls": [{"name": "bash", "arguments": {"command": "pytest -q tests"}}]}
+    desk.write_agent("sly", call, "The end.", tools=["Bash"])
+    terminal = Terminal(desk, "run", "sly", "go", rows=60, columns=120)
+    terminal.wait_for("[y] once")
+
+    terminal.process.send("p")
+    lines = terminal.wait_for("[y] save the rule and allow it")
+    terminal.process.send("n")
+    terminal.wait_until(lambda shown: sum("[y] once" in line for line in shown) == 2)
+    assert not (desk.home / "allowed.json").exists()
+    terminal.process.send("p")
+    terminal.wait_until(lambda shown: sum("[y] save the rule" in line for line in shown) == 2)
+    terminal.process.send("y")
+
+    assert terminal.wait_exit() == 0
+    rule, allows, not_allows = (
+        next(number for number, line in enumerate(lines) if words in line)
+        for words in ("Save the rule Bash(pytest", "It allows, for example:", "It does not allow, for example:")
+    )
+    assert rule < allows < not_allows
+    assert 1 <= not_allows - allows - 1 <= 3
+    assert any("pytest -q tests && rm -rf build" in line for line in lines[not_allows:])
+    assert "Bash(pytest" in (desk.home / "allowed.json").read_text()
+
+
 class Typist:
     """A person who presses these keys and no others."""
 

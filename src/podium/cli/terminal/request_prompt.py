@@ -40,13 +40,15 @@ from ...values.plain_text import format_count
 from ...values.store_address import StoreAddress
 from ...views.request_text import escape_hidden_text, escape_in_line, format_request_lines
 from .answer_report import get_username
+from .rule_question import format_rule_question
 from .run_display import ProgressView
 from .text import format_duration
 
+ALWAYS = "p"
 KEYS: dict[str, tuple[Decision, str]] = {
     "y": ("once", "once"),
     "r": ("run", "this exact action for the whole run"),
-    "p": ("always", "always"),
+    ALWAYS: ("always", "always"),
     "n": ("deny", "no"),
     "x": ("deny_and_pause", "no, and pause"),
     "a": ("abort", "no, and stop"),
@@ -54,12 +56,12 @@ KEYS: dict[str, tuple[Decision, str]] = {
 LATER = "s"
 HELP = "?"
 ESC = "\x1b"
-KEY_ROWS = ("yrp", f"nxa{LATER}{HELP}")
+KEY_ROWS = (f"yr{ALWAYS}", f"nxa{LATER}{HELP}")
 """The keys in display order: the first row allows the action, and the second row does not."""
 HELP_LINES = {
     "y": "allow it this time; ask again next time",
     "r": "allow this exact action until the run ends",
-    "p": "allow everything that the rule covers, in every run in this repository from now on",
+    ALWAYS: "allow everything that the rule covers, in every run in this repository; it shows examples first",
     "n": "deny it; the agent sees your reason and continues",
     "x": "deny it and pause the run; podium resume continues it",
     "a": "deny it and stop the run",
@@ -206,6 +208,8 @@ class RequestPrompter:
             case PermissionAsked() as asked:
                 self._tell(format_permission_request(entry, asked, one.worker, others=others, now=time.time()))
                 key = await self._read_decision_key(asked)
+                while key == ALWAYS and not await self._confirm_rule(asked):
+                    key = await self._read_decision_key(asked)
                 if key in (LATER, ESC):
                     return "later" if key == LATER else "open"
                 await self._submit_decision(entry.run, asked, key)
@@ -240,6 +244,15 @@ class RequestPrompter:
             else:
                 self._tell(NO_ANSWER)
                 await self._keyboard.discard_line()
+
+    async def _confirm_rule(self, asked: PermissionAsked) -> bool:
+        """Show the rule that would be saved, with examples, and return whether the next key saves it."""
+        await sleep(GUARD_SECONDS)
+        self._keyboard.discard_input()
+        self._tell(format_rule_question(asked))
+        while not _is_printable_key(key := (await self._keyboard.read_key()).lower()) and key != ESC:
+            pass
+        return key == "y"
 
     async def _submit_decision(self, run: str, asked: PermissionAsked, key: str) -> None:
         decision, words = KEYS[key]
@@ -279,7 +292,7 @@ def format_permission_request(
 
 def list_answer_keys(asked: PermissionAsked) -> dict[str, str]:
     """Return the keys that apply to a request, with their labels."""
-    answers = {key: words for key, (_, words) in KEYS.items() if key != "p" or asked.always}
+    answers = {key: words for key, (_, words) in KEYS.items() if key != ALWAYS or asked.always}
     return answers | {LATER: "later", HELP: "help"}
 
 
