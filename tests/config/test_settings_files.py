@@ -60,6 +60,7 @@ providers:
 approvals: {timeout: never}
 squad_inbox: true
 squad_history: true
+forge: gitlab
 """
 
 EXPECTED = SettingsDocument(
@@ -88,6 +89,7 @@ EXPECTED = SettingsDocument(
     max_restarts=0,
     squad_inbox=True,
     squad_history=True,
+    forge="gitlab",
     budget=Budget(usd=1.5, tokens=1000, seconds=60, turns=3, files_changed=0),
     notify=(
         "bell",
@@ -413,7 +415,7 @@ def test_a_repository_decides_little_and_proposes_the_rest(tmp_path: Path) -> No
         *("model", "models.fast", "models.deep", "permissions.ask", "permissions.deny", "workers", "max_restarts"),
         *("budget.usd", "budget.tokens", "budget.seconds", "budget.turns", "budget.files_changed"),
         *(f"providers.openai.{limit}" for limit in ("requests_per_minute", "tokens_per_minute", "concurrent")),
-        *("approvals.timeout", "squad_inbox", "squad_history"),
+        *("approvals.timeout", "squad_inbox", "squad_history", "forge"),
     }
     assert set(read.proposed.iter_explicit_keys()) == {
         *("engines.mine", "mcpServers.files", "mcpServers.far", "permissions.allow", "permissions.mode", "sandbox"),

@@ -133,6 +133,7 @@ class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
     squad_inbox: bool | None = None
     hooks: HookTable = {}
     squad_history: bool | None = None
+    forge: Literal["github", "gitlab"] | None = None
 
     def iter_explicit_keys(self) -> Iterator[str]:
         """Yield every key that is set, as spelled in files. An entry of a mapping is spelled like `models.fast`."""

@@ -255,6 +255,7 @@ READERS: Readers = {
     "providers": read_providers,
     "squad_inbox": FieldReader.read_bool,
     "squad_history": FieldReader.read_bool,
+    "forge": partial(FieldReader.read_choice, words=("github", "gitlab")),
 }
 """The reader for each key that becomes one field, and that is read in the same way from all files."""
 

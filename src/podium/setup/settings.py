@@ -93,6 +93,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     hooks: HookTable = {}
     squad_history: bool = False
     """Whether members of a squad can note things in their history."""
+    forge: Literal["github", "gitlab"] | None = None
+    """The forge of the remote; None to choose it by the remote's host or by the program that is installed."""
     proposed: SettingsDocument = SettingsDocument()
     notices: tuple[str, ...] = ()
     sources: dict[str, Origin] = {}

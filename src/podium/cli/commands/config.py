@@ -127,6 +127,7 @@ def list_effective_settings(settings: Settings) -> list[dict[str, Any]]:
         "max_restarts": settings.max_restarts,
         "squad_inbox": settings.squad_inbox,
         "squad_history": settings.squad_history,
+        "forge": settings.forge or "auto",
         "approvals.timeout": "never" if math.isinf(settings.approval_seconds) else settings.approval_seconds,
         "notify": [describe_notify_target(target) for target in settings.notify],
     }

@@ -14,6 +14,7 @@ import click
 from ...runs.branch_forecast import read_current_branch
 from ...runs.merge_candidates import find_merge_candidates
 from ...runs.partial_merge import choose_files
+from ...runs.pull_requests import find_request_place
 from ...runs.worker_lookup import RepoContext
 from ...tools.shell import SHELL
 from ...values.event import SCHEMA
@@ -28,6 +29,7 @@ from ..workers.conflict_resolvers import load_resolver_team, print_resolvers, se
 from ..workers.forecast import format_forecast
 from ..workers.merge_conclusion import MoveOptions, conclude_merge, print_remaining_branches, tidy_branches
 from ..workers.merge_report import format_changes, format_train_report
+from ..workers.pull_request_conclusion import conclude_with_requests
 
 
 @click.command("merge")
@@ -40,7 +42,10 @@ from ..workers.merge_report import format_changes, format_train_report
 @click.option("--only", "names", multiple=True, metavar="PATH", help="Merge only the changes in this file or folder.")
 @click.option("--resolve", "is_resolving", is_flag=True, help="Start a worker for each branch that conflicts or fails.")
 @click.option("--resolver", metavar="AGENT", help=f"Agent for --resolve; default: {DEFAULT_WORKER_AGENT}.")
-@click.option("--yes", "is_agreed", is_flag=True, help="Move the target without asking.")
+@click.option(
+    "--pull-request", "is_request", is_flag=True, help="Push the branches and open pull requests; the target stays."
+)
+@click.option("--yes", "is_agreed", is_flag=True, help="Move the target, or open pull requests, without asking.")
 @click.option("--tree", metavar="TREE", help="Move the target only to this tree, which an earlier merge reported.")
 @repo_option
 @json_option
@@ -54,6 +59,7 @@ def merge_command(
     names: tuple[str, ...],
     is_resolving: bool,
     resolver: str | None,
+    is_request: bool,
     is_agreed: bool,
     tree: str | None,
     repo: Path | None,
@@ -66,11 +72,16 @@ def merge_command(
     to the merge result. With --tree, this happens only if the result has the tree that you reviewed.
     With --resolve, a worker is started on a new branch for each branch that conflicts or fails a check. When the
     worker has finished, merge its branch instead of the original one.
+    With --pull-request, each branch that merges and passes is pushed to the remote as it is, and gets a pull request
+    with a description of its run, through gh or glab. A branch with an open pull request keeps it.
     With --only, which can be repeated, the other changes of the branch stay on it and can be merged later.
     """
     _check_usage(branches, is_all, commands, names, resolver if not is_resolving else None, tree)
     there = RepoContext(repo) if repo is not None else ctx.find_object(RepoContext) or RepoContext()
     checks = {**there.settings.checks, **{text: (SHELL, "-c", text) for text in commands}}
+    if is_request and (names or tree is not None):
+        raise click.UsageError("--pull-request needs whole branches; it cannot be combined with --only or --tree")
+    place = anyio.run(find_request_place, there) if is_request else None
     target = onto or anyio.run(read_current_branch, there.repository)
     team = load_resolver_team(there, resolver or DEFAULT_WORKER_AGENT) if is_resolving else ()
     options = MoveOptions(commands=commands, names=names, tree=tree, is_agreed=is_agreed, is_json=is_json)
@@ -95,6 +106,8 @@ def merge_command(
     if team:
         outcome = replace(outcome, resolving=tuple(anyio.run(send_resolvers, there, outcome.train, team)))
         print_resolvers(outcome.resolving, is_json=is_json)
+    if place is not None:
+        return conclude_with_requests(there, outcome, place, options)
     return conclude_merge(there, outcome, options)
 
 

@@ -70,7 +70,7 @@ def conclude_merge(there: RepoContext, outcome: TrainOutcome, options: MoveOptio
         click.echo(as_json({**merge_fields(outcome), **ending}))
     if error is not None:
         raise error
-    return _exit_code(result.left_out) if refusal is None else refusal
+    return get_left_out_code(result.left_out) if refusal is None else refusal
 
 
 def _remove_merged_refs(there: RepoContext, result: Train) -> None:
@@ -168,7 +168,8 @@ def print_remaining_branches(branches: Sequence[str], repository: Repository) ->
         print_to_stderr(line)
 
 
-def _exit_code(left_out: Sequence[LeftOutBranch]) -> int:
+def get_left_out_code(left_out: Sequence[LeftOutBranch]) -> int:
+    """Return the exit code for a merge that left out these branches."""
     if any(one.reason in ("conflict", "unresolved") for one in left_out):
         return exit_codes.CONFLICT
     return exit_codes.GOAL_NOT_MET if left_out else exit_codes.GOAL_MET

@@ -135,6 +135,19 @@ class Mirror:
         done = await call_remote_git(self.path, self.remote, *told, *where, objects=objects, timeout=timeout)
         return "" if done.code == 0 else describe_remote_failure(self.remote, done)
 
+    async def push_branch(self, objects: Path, commit: str, branch: str) -> None:
+        """Push a commit from an object folder to a branch on the remote, without replacing commits of others.
+
+        Raise OutsideFailed if the push fails, for example because the branch there has other commits.
+        """
+        if not self.path.exists():
+            async with self.hold_lock():
+                pass  # creates the mirror
+        told = ("push", "--quiet", "--no-verify", "--", self.remote.text, f"{commit}:refs/heads/{branch}")
+        done = await call_remote_git(self.path, self.remote, *told, objects=objects)
+        if done.code != 0:
+            raise OutsideFailed(f"cannot push to {describe_remote_failure(self.remote, done)}", retryable=True)
+
     async def _has_object(self, objects: Path, commit: str) -> bool:
         asked = ("cat-file", "-e", f"{commit}^{{commit}}")
         return (await call_remote_git(self.path, self.remote, *asked, objects=objects)).code == 0

@@ -1,0 +1,77 @@
+"""Finish `podium merge --pull-request`: push the branches and open their pull requests if the user agrees."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import anyio
+import click
+
+from ...runs.pull_requests import RequestPlace, open_pull_requests
+from ...runs.worker_lookup import RepoContext
+from ...values.errors import PodiumError
+from ...values.plain_text import join_words
+from ...workers.merge_run import TrainOutcome, merge_fields
+from ...workspace.merging.integration_branch import remove_integration_branch
+from ...workspace.travel.forge import OpenedRequest
+from ..terminal import exit_codes
+from ..terminal.terminal_input import is_attended
+from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
+from .merge_conclusion import MoveOptions, get_left_out_code
+
+
+def conclude_with_requests(there: RepoContext, outcome: TrainOutcome, place: RequestPlace, options: MoveOptions) -> int:
+    """Push the merged branches and open their requests if the user agrees, and return the exit code.
+
+    The target does not move, and the integration branch is removed.
+    """
+    result = outcome.train
+    branches = [one.branch for one in result.merged]
+    if result.ref is not None:
+        anyio.run(remove_integration_branch, there.repository, result.ref, result.commit)
+    refusal = _find_refusal(branches, place, options) if branches else None
+    opened: list[OpenedRequest] = []
+    error: PodiumError | None = None
+    if refusal is None:
+        error = anyio.run(_open_requests, there, outcome, place, opened, options)
+    if options.is_json:
+        fields = [{"branch": one.branch, "url": one.url, "new": one.is_new} for one in opened]
+        ending = {"moved": False, "error": None if error is None else str(error), "pull_requests": fields}
+        click.echo(as_json({**merge_fields(outcome), **ending, "branch": None}))
+    if error is not None:
+        raise error
+    return get_left_out_code(result.left_out) if refusal is None else refusal
+
+
+async def _open_requests(
+    there: RepoContext,
+    outcome: TrainOutcome,
+    place: RequestPlace,
+    opened: list[OpenedRequest],
+    options: MoveOptions,
+) -> PodiumError | None:
+    """Open the requests, and add each to `opened` as soon as it is open. If that fails, return the error."""
+    try:
+        async for one in open_pull_requests(there, place, outcome.train):
+            opened.append(one)
+            if not options.is_json:
+                what = "opened" if one.is_new else "updated, it was open already"
+                click.echo(escape_for_terminal(f"{one.branch}: {one.url} ({what})"))
+    except PodiumError as error:
+        return error
+    return None
+
+
+def _find_refusal(branches: Sequence[str], place: RequestPlace, options: MoveOptions) -> int | None:
+    """Return None if the branches can be pushed. Otherwise, print why not and return the exit code."""
+    if options.is_agreed:
+        return None
+    where = f"{place.remote.name} ({place.remote.url.text})"
+    if options.is_json or not is_attended():
+        print_to_stderr(f"{join_words(branches)} would be pushed to {where}; to do that, add --yes")
+        return exit_codes.ASKS
+    question = f"Push {join_words(branches)} to {where} and open pull requests?"
+    if click.confirm(escape_for_terminal(question), default=None, err=True):
+        return None
+    print_to_stderr("nothing was pushed")
+    return exit_codes.DENIED

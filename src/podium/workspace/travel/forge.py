@@ -1,0 +1,197 @@
+"""Open pull requests through the command line of a forge: `gh` for GitHub, `glab` for GitLab.
+
+The forge is the only record of what was requested, so an interrupted call can simply be repeated: a branch that has an
+open request gets no second one. Titles and descriptions contain text from agents. They are passed as the value of an
+option or on standard input, never as a word that the program could take for an option.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal, TypeVar, cast
+from urllib.parse import urlsplit
+
+import msgspec
+from msgspec import Struct
+
+from ...system.child_process import OutputBuffer, build_environment, run_process
+from ...system.process_group import ProgramNotStarted
+from ...values.errors import Mistake, OutsideFailed
+from ...values.plain_text import escape_unprintable, truncate_text
+from ..git.repository import find_trusted_program
+from .remote_git import PASSED_ON
+from .remote_url import RemoteUrl, hide_credentials
+
+T = TypeVar("T")
+
+ForgeKind = Literal["github", "gitlab"]
+PROGRAMS: dict[ForgeKind, str] = {"github": "gh", "gitlab": "glab"}
+
+FORGE_SECONDS = 120.0
+LARGEST_REPLY = 1024 * 1024
+LONGEST_DESCRIPTION = 60_000
+"""The maximum number of characters of a description. GitHub accepts 65,536."""
+PASSED_ON_PREFIXES = ("GH_", "GITHUB_", "GITLAB_", "GLAB_")
+SESSION_VARIABLES = ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")
+"""The variables through which the programs find the keyring with their tokens."""
+QUIET = {"GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "NO_PROMPT": "1", "NO_COLOR": "1"}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PullRequest:
+    """A branch that should become part of a target, with a title and a description."""
+
+    branch: str
+    target: str
+    title: str
+    description: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenedRequest:
+    """The URL of the open request for a branch. `is_new` is false if the request was there before."""
+
+    branch: str
+    url: str
+    is_new: bool
+
+
+class _GithubRequest(Struct, rename="camel"):
+    url: str
+    is_cross_repository: bool = False
+
+
+class _GitlabRequest(Struct):
+    web_url: str
+    source_project_id: int = 0
+    target_project_id: int = 0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Forge:
+    """A forge's command line, and the repository there. `folder` is a folder without a repository."""
+
+    kind: ForgeKind
+    program: str
+    remote: RemoteUrl
+    folder: Path
+
+    async def open_request(self, request: PullRequest) -> OpenedRequest:
+        """Create a request, unless the branch has an open one, and return its URL. Raise OutsideFailed if that fails.
+
+        An existing request keeps its title and description, which a person may have changed.
+        """
+        if url := await self._find_request(request):
+            return OpenedRequest(branch=request.branch, url=url, is_new=False)
+        try:
+            url = await self._create_request(request)
+        except OutsideFailed:
+            # Another process may have created it in the meantime.
+            if not (url := await self._find_request(request)):
+                raise
+            return OpenedRequest(branch=request.branch, url=url, is_new=False)
+        return OpenedRequest(branch=request.branch, url=url, is_new=True)
+
+    async def _find_request(self, request: PullRequest) -> str:
+        """Return the URL of the open request for a branch; empty if there is none. Forks are not looked at."""
+        if self.kind == "github":
+            asked = ("pr", "list", f"--head={request.branch}", f"--base={request.target}", "--state=open")
+            reply = await self._call(*asked, "--json=url,isCrossRepository")
+            own = [one.url for one in _decode(reply, list[_GithubRequest], self.program) if not one.is_cross_repository]
+        else:
+            where = (f"--source-branch={request.branch}", f"--target-branch={request.target}")
+            reply = await self._call("mr", "list", *where, "--output=json")
+            found = _decode(reply, list[_GitlabRequest], self.program)
+            own = [one.web_url for one in found if one.source_project_id == one.target_project_id]
+        return own[0] if own else ""
+
+    async def _create_request(self, request: PullRequest) -> str:
+        description = truncate_text(request.description, LONGEST_DESCRIPTION)
+        if self.kind == "github":
+            where = (f"--head={request.branch}", f"--base={request.target}")
+            text = (f"--title={request.title}", "--body-file=-")
+            printed = await self._call("pr", "create", *where, *text, stdin=description)
+        else:
+            where = (f"--source-branch={request.branch}", f"--target-branch={request.target}")
+            text = (f"--title={request.title}", f"--description={description}")
+            printed = await self._call("mr", "create", *where, *text, "--yes")
+        urls = re.findall(r"https?://[!-~]+", printed)
+        if not urls:
+            raise OutsideFailed(f"{PROGRAMS[self.kind]} printed no URL for the request of {request.branch}")
+        return cast(str, urls[-1])
+
+    async def _call(self, *args: str, stdin: str = "") -> str:
+        """Run the program and return what it printed. Raise OutsideFailed if it fails."""
+        output, errors = OutputBuffer(LARGEST_REPLY), OutputBuffer(LARGEST_REPLY)
+        command = [self.program, *args, f"--repo={self.remote.text}"]
+        what = f"{PROGRAMS[self.kind]} {args[0]} {args[1]}"
+        try:
+            ended = await run_process(
+                command,
+                env=_build_environment(),
+                directory=self.folder,
+                take=output.append,
+                take_stderr=errors.append,
+                timeout=FORGE_SECONDS,
+                stdin=stdin.encode(errors="replace"),
+            )
+        except ProgramNotStarted as error:
+            raise OutsideFailed(f"{what} could not be started: {error}") from error
+        if ended.has_timed_out:
+            raise OutsideFailed(f"{what} did not finish within {FORGE_SECONDS:g} s", retryable=True)
+        if output.is_cut:
+            raise OutsideFailed(f"{what} printed more than {LARGEST_REPLY:,} bytes")
+        if ended.code != 0:
+            said = " ".join(bytes(errors).decode(errors="replace").split()) or str(ended)
+            raise OutsideFailed(truncate_text(f"{what} failed: {escape_unprintable(hide_credentials(said))}", 400))
+        return bytes(output).decode(errors="replace")
+
+
+def choose_forge(remote: RemoteUrl, *, setting: ForgeKind | None, outside: Path, folder: Path) -> Forge:
+    """Return the forge of a remote: by the setting, by the remote's host, or by which program is installed.
+
+    Programs in `outside`, where workers can write, are ignored. Raise Mistake if no program can be chosen.
+    """
+    found = {kind: find_trusted_program(name, outside=outside) for kind, name in PROGRAMS.items()}
+    installed = [kind for kind, program in found.items() if program is not None]
+    kind = setting or _find_kind_by_host(remote)
+    if kind is None:
+        if len(installed) != 1:
+            which = "both gh and glab are installed" if installed else "neither gh nor glab is installed"
+            raise Mistake(
+                f"the host of {remote.text} does not say which forge it is, and {which}; "
+                + ("set forge: github or forge: gitlab in the settings" if installed else "install one of them")
+            )
+        kind = installed[0]
+    program = found[kind]
+    if program is None:
+        raise Mistake(f"{PROGRAMS[kind]} is not installed, and pull requests on {remote.text} need it; install it")
+    return Forge(kind=kind, program=program, remote=remote, folder=folder)
+
+
+def _find_kind_by_host(remote: RemoteUrl) -> ForgeKind | None:
+    host = ""
+    if remote.protocol != "file":
+        text = remote.text
+        host = (urlsplit(text).hostname or "") if "://" in text else text.partition(":")[0].rpartition("@")[2]
+    named: tuple[ForgeKind, ...] = ("github", "gitlab")
+    return next((kind for kind in named if kind in host.lower().split(".")), None)
+
+
+def _build_environment() -> dict[str, str]:
+    passed = {
+        name: value
+        for name, value in os.environ.items()
+        if name in PASSED_ON or name in SESSION_VARIABLES or name.startswith(PASSED_ON_PREFIXES)
+    }
+    return build_environment() | passed | QUIET
+
+
+def _decode(reply: str, kind: type[T], program: str) -> T:
+    try:
+        return msgspec.json.decode(reply or "[]", type=kind)
+    except msgspec.MsgspecError as error:
+        raise OutsideFailed(f"{Path(program).name} printed a list that cannot be read ({error})") from error
