@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 from ..values.attachment import AttachedFile
 from .sql_connection import SqlConnection, Statement
+from .write_statements import DELETE_ATTACHMENTS
 
 
 def insert_attachments(connection: SqlConnection, run: str, message: str, files: Iterable[AttachedFile]) -> None:
@@ -26,7 +27,7 @@ def select_attachment(connection: SqlConnection, run: str, digest: str) -> bytes
 
 def build_attachment_delete(run: str, message: str) -> Statement:
     """Return the statement that deletes all of a message's attachments."""
-    return ("DELETE FROM attachment WHERE run = ? AND message = ?", (run, message))
+    return (DELETE_ATTACHMENTS, (run, message))
 
 
 def build_attachment_copy(source: str, run: str) -> Statement:

@@ -31,6 +31,7 @@ from .attachment_rows import insert_attachments
 from .sql_connection import SqlConnection
 from .store_connection import open_connection, translate_errors
 from .wakeup import send_wakeup
+from .write_statements import INSERT_MAIL
 
 MailboxEvent = (
     StopAsked
@@ -70,8 +71,7 @@ def post_to_mailbox(
             # Messages of one run get their ids in the order in which they are committed.
             connection.begin_write(f"mail {run}")
             posted = connection.execute(
-                "INSERT INTO mail (run, ref, at, line) VALUES (?, ?, ?, ?) ON CONFLICT DO NOTHING",
-                (run, ref or secrets.token_hex(8), time.time(), msgspec.json.encode(event)),
+                INSERT_MAIL, (run, ref or secrets.token_hex(8), time.time(), msgspec.json.encode(event))
             ).rowcount
             if posted == 1 and files and isinstance(event, MessageReceived):
                 insert_attachments(connection, run, event.id, files)

@@ -3,19 +3,32 @@
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 
 from ..values.errors import NoSuchRun, RunHeld
 from .sql_connection import SqlConnection, write_transaction
+from .write_statements import DELETE_OLD_OWNERS, RENEW_OWNER, TAKE_OVER_RUN
 
 LEASE_SECONDS = 30.0
 
 OWNER_COLUMNS = "owner.id, owner.host, owner.boot, owner.pid, owner.born, owner.until - clock_seconds()"
 """The columns that `make_owner` takes: the time left, not its end, because the clocks of machines can differ."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OwnerId:
+    """The id under which a process owns runs, and how long its leases last without renewal.
+
+    The processes of a host share one id: the host supervises its workers, and they end with it.
+    """
+
+    id: str = field(default_factory=lambda: secrets.token_hex(8))
+    lease_seconds: float = LEASE_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,19 +49,16 @@ class Owner:
         return self.until > time.time() and (not is_here or read_process_start(self.pid) == self.process_start)
 
 
-def register_owner(connection: SqlConnection, id: str) -> None:
+def register_owner(connection: SqlConnection, owner: OwnerId) -> None:
     """Register this process as an owner, and delete owners whose leases expired long ago."""
-    connection.execute("DELETE FROM owner WHERE until < clock_seconds() - ?", (10 * LEASE_SECONDS,))
-    connection.execute(*build_lease_renewal(id))
+    connection.execute(DELETE_OLD_OWNERS, (10 * LEASE_SECONDS,))
+    connection.execute(*build_lease_renewal(owner))
 
 
-def build_lease_renewal(id: str) -> tuple[str, tuple[object, ...]]:
+def build_lease_renewal(owner: OwnerId) -> tuple[str, tuple[object, ...]]:
     """Return the statement that starts or extends an owner's lease, even if the owner was deleted in the meantime."""
-    return (
-        "INSERT INTO owner (id, host, boot, pid, born, until) VALUES (?, ?, ?, ?, ?, clock_seconds() + ?)"
-        " ON CONFLICT (id) DO UPDATE SET until = excluded.until",
-        (id, socket.gethostname(), read_boot_id(), os.getpid(), read_process_start(os.getpid()), LEASE_SECONDS),
-    )
+    process = (socket.gethostname(), read_boot_id(), os.getpid(), read_process_start(os.getpid()))
+    return (RENEW_OWNER, (owner.id, *process, owner.lease_seconds))
 
 
 def find_owner(connection: SqlConnection, run: str) -> Owner | None:
@@ -76,10 +86,8 @@ def take_over_run(connection: SqlConnection, run: str, id: str) -> int:
         owner = find_owner(connection, run)
         if owner is not None and owner.id != id and owner.is_alive:
             raise RunHeld(run, host=owner.host, pid=owner.pid)
-        [epoch] = connection.execute(
-            "UPDATE run SET owner = ?, epoch = epoch + 1 WHERE id = ? RETURNING epoch", (id, run)
-        ).fetchone()
-    return int(epoch)
+        found = connection.execute(TAKE_OVER_RUN, (id, run)).fetchone()
+    return int(found[0])
 
 
 @cache

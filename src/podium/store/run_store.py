@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import secrets
 import socket
 import time
 from collections.abc import Callable, Iterable
@@ -26,11 +25,12 @@ from .attachment_rows import build_attachment_delete, select_attachment
 from .decision_rows import select_decision_entries
 from .mailbox import MailboxMessage, find_runs_with_mail, read_mailbox
 from .reader import StoreReader
-from .run_leases import LEASE_SECONDS, build_lease_renewal, register_owner, take_over_run
+from .run_leases import OwnerId, build_lease_renewal, register_owner, take_over_run
 from .sql_connection import SqlConnection, Statement
 from .store_connection import open_committer, open_connection, translate_errors
 from .store_write import Write
 from .wakeup import open_follower_wakeups, open_wakeup
+from .write_statements import DELETE_OWNER, INSERT_ARTIFACT, INSERT_RUN, RELEASE_RUN, TAKE_MAIL
 from .writer import Batch, StoreWriter
 
 FEW_RUNS = 8
@@ -51,7 +51,7 @@ class RunLease:
 
     def append(self, row: JournalRow, *, survives_power_loss: bool, mail: int | None) -> None:
         """Queue a row; with `mail`, the message with that id is marked as taken in the same transaction."""
-        taken = None if mail is None else ("UPDATE mail SET taken = ? WHERE id = ?", (row.seq, mail))
+        taken = None if mail is None else (TAKE_MAIL, (row.seq, mail))
         self.queue_write(Write(self, None, row, taken, survives_power_loss))
 
     def queue_write(self, write: Write) -> None:
@@ -77,10 +77,12 @@ class RunLease:
 class RunStore:
     """A store opened for writing. Within its block, leases are renewed and mailbox messages delivered."""
 
-    def __init__(self, path: StoreAddress, *, fault: Callable[[], None] | None = None) -> None:
+    def __init__(
+        self, path: StoreAddress, *, owner: OwnerId | None = None, fault: Callable[[], None] | None = None
+    ) -> None:
         self.path = path
+        self.owner = owner or OwnerId()
         self._fault = fault
-        self._owner = secrets.token_hex(8)
         self._leases: dict[str, RunLease] = {}
         self._claiming: set[str] = set()
         self._is_reading_mail = False
@@ -89,15 +91,15 @@ class RunStore:
     async def __aenter__(self) -> RunStore:
         self._connection = open_connection(self.path, create=True)
         with translate_errors(self.path):
-            register_owner(self._connection, self._owner)
+            register_owner(self._connection, self.owner)
         self._wakeup = open_wakeup(self.path, "owner")
         self._follower_wakeups = open_follower_wakeups(self.path)
         self.writer = StoreWriter(
-            open_committer(self.path), on_written=self._follower_wakeups.wake_all, fault=self._fault
+            open_committer(self.path, self.owner.id), on_written=self._follower_wakeups.wake_all, fault=self._fault
         )
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(self._wakeup, self._on_wakeup)
-        self._renewal = self._loop.call_later(LEASE_SECONDS / 3, self._renew_leases)
+        self._renewal = self._loop.call_later(self.owner.lease_seconds / 3, self._renew_leases)
         return self
 
     async def __aexit__(
@@ -106,7 +108,7 @@ class RunStore:
         """Commit all queued writes, unregister this owner and close all connections."""
         self._renewal.cancel()
         self._loop.remove_reader(self._wakeup)
-        self.writer.enqueue(Write(None, after=("DELETE FROM owner WHERE id = ?", (self._owner,))))
+        self.writer.enqueue(Write(None, after=(DELETE_OWNER, (self.owner.id,))))
         with CancelScope(shield=True):
             await self.writer.aclose()
         self._connection.close()
@@ -123,8 +125,7 @@ class RunStore:
     def begin_run(self, run: str, beside: Statement | None = None) -> RunLease:
         """Create a run owned by this process; the statement `beside` is executed in the same transaction."""
         lease = self._leases[run] = RunLease(self, run, epoch=1)
-        insert_run = "INSERT INTO run (id, created, owner, epoch) VALUES (?, ?, ?, 1)"
-        lease.queue_write(Write(lease, before=(insert_run, (run, time.time(), self._owner)), after=beside))
+        lease.queue_write(Write(lease, before=(INSERT_RUN, (run, time.time(), self.owner.id)), after=beside))
         return lease
 
     async def claim_run(self, run: str) -> RunLease:
@@ -134,7 +135,7 @@ class RunStore:
 
         def take_over() -> int:
             with translate_errors(self.path), closing(open_connection(self.path, create=False)) as connection:
-                return take_over_run(connection, run, self._owner)
+                return take_over_run(connection, run, self.owner.id)
 
         # The store distinguishes owner processes, but not two claims within one process.
         self._claiming.add(run)
@@ -150,8 +151,7 @@ class RunStore:
         self._leases.pop(lease.run, None)
         if not is_over:
             # Not written as the lease's holder: a holder whose write was rejected must still be able to release it.
-            let_go = "UPDATE run SET owner = NULL WHERE id = ? AND epoch = ?"
-            lease._last = self.writer.enqueue(Write(None, after=(let_go, (lease.run, lease.epoch))))
+            lease._last = self.writer.enqueue(Write(None, after=(RELEASE_RUN, (lease.run, lease.epoch))))
 
     def read_attachment(self, run: str, digest: str) -> bytes | None:
         """Return the data of a run's attachment, or None if the run does not have it."""
@@ -164,8 +164,7 @@ class RunStore:
 
     def store_artifact(self, lease: RunLease, digest: str, data: bytes) -> None:
         """Store the content of an artifact under its digest. Content that already exists is not stored again."""
-        insert = "INSERT INTO artifact (digest, data) VALUES (?, ?) ON CONFLICT DO NOTHING"
-        lease.queue_write(Write(lease, after=(insert, (digest, data))))
+        lease.queue_write(Write(lease, after=(INSERT_ARTIFACT, (digest, data))))
 
     def read_decision_entries(self) -> list[Entry]:
         """Return the entries that record proposals, ends of votes and outcomes of decisions, oldest first."""
@@ -182,9 +181,9 @@ class RunStore:
         return await to_thread.run_sync(read_timeline)
 
     def _renew_leases(self) -> None:
-        self.writer.enqueue(Write(None, before=build_lease_renewal(self._owner)))
+        self.writer.enqueue(Write(None, before=build_lease_renewal(self.owner)))
         self._deliver_all_mail()  # in case a sender could not send its wakeup
-        self._renewal = self._loop.call_later(LEASE_SECONDS / 3, self._renew_leases)
+        self._renewal = self._loop.call_later(self.owner.lease_seconds / 3, self._renew_leases)
 
     # Mailbox messages
 

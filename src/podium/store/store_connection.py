@@ -21,7 +21,7 @@ def open_connection(store: StoreAddress, *, create: bool) -> SqlConnection:
     """
     if isinstance(store, Path):
         return open_sqlite(store, create=create)
-    _require_psycopg()
+    require_postgres_packages()
     from .postgres.connection import PostgresConnection  # imported here for start-up time
 
     return PostgresConnection(store)
@@ -36,14 +36,17 @@ def open_for_reading(store: StoreAddress) -> SqlConnection:
     return open_sqlite_for_reading(store) if isinstance(store, Path) else open_connection(store, create=False)
 
 
-def open_committer(store: StoreAddress) -> Committer:
-    """Open the part of a store that commits the writes of this process, and create the store if there is none."""
+def open_committer(store: StoreAddress, owner: str) -> Committer:
+    """Open the part of a store that commits the writes of a process, and create the store if there is none.
+
+    `owner` is the id under which the process owns runs.
+    """
     if isinstance(store, Path):
         return SqliteCommitter(store)
-    _require_psycopg()
+    require_postgres_packages()
     from .postgres.commit import PostgresCommitter  # imported here for start-up time
 
-    return PostgresCommitter(store)
+    return PostgresCommitter(store, owner)
 
 
 def translate_errors(store: StoreAddress) -> AbstractContextManager[None]:
@@ -55,7 +58,7 @@ def translate_errors(store: StoreAddress) -> AbstractContextManager[None]:
     return translate_postgres_errors(store)
 
 
-def _require_psycopg() -> None:
+def require_postgres_packages() -> None:
     """Raise StoreFailed if the packages for PostgreSQL are not installed."""
     try:
         import psycopg  # noqa: F401 - imported here because it is an extra

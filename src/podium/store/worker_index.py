@@ -10,11 +10,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 from typing import NamedTuple
 
-from ..values.store_address import StoreAddress
+import msgspec
+
+from ..values.fleet_job import FleetJob
+from ..values.store_address import PostgresAddress, StoreAddress
 from ..values.worker_task import WorkerTask
 from .sql_connection import Statement
 from .store_connection import open_connection, open_for_reading, translate_errors
 from .store_lock import hold_store_lock
+from .write_statements import CLOSE_WORKER, INSERT_WORKER, INSERT_WORKER_AND_JOB
 
 STOP = b'{"type":"stop_asked"'
 
@@ -31,12 +35,13 @@ class WorkerRow(NamedTuple):
     is_open: bool
 
 
-def build_worker_insert(run: str, worker_task: WorkerTask) -> Statement:
-    """Return the statement that adds a worker to the index."""
-    return (
-        "INSERT INTO worker (run, root, branch, is_open) VALUES (?, ?, ?, 1)",
-        (run, worker_task.root, worker_task.worker_name),
-    )
+def build_worker_insert(run: str, worker_task: WorkerTask, job: FleetJob | None = None) -> Statement:
+    """Return the statement that adds a worker to the index and, with a `job`, records what a host must offer for it."""
+    worker = (run, worker_task.root, worker_task.worker_name)
+    if job is None:
+        return (INSERT_WORKER, worker)
+    values = [list(one) if isinstance(one, tuple) else one for one in msgspec.structs.astuple(job)]
+    return (INSERT_WORKER_AND_JOB, (*worker, *values))
 
 
 class WorkerIndex:
@@ -72,10 +77,17 @@ class WorkerIndex:
         """Return the workers on the branch `name`, or the read-only workers called `name`, oldest first."""
         return self._query_rows("WHERE worker.root = ? AND worker.branch = ?", (root, name))
 
+    def list_fleet_runs(self) -> set[str]:
+        """Return the runs that have not ended and wait for a host of a fleet, or are on one."""
+        if not isinstance(self._store, PostgresAddress):
+            return set()
+        with translate_errors(self._store), closing(open_for_reading(self._store)) as connection:
+            return {str(run) for (run,) in connection.execute("SELECT run FROM job WHERE NOT is_over")}
+
     def mark_closed(self, run: str) -> None:
         """Record that a worker's run has ended."""
         with translate_errors(self._store), closing(open_connection(self._store, create=False)) as connection:
-            connection.execute("UPDATE worker SET is_open = 0 WHERE run = ?", (run,))
+            connection.execute(CLOSE_WORKER, (run,))
 
     def list_stop_requested(self) -> set[str]:
         """Return the runs of the open workers that somebody has asked to stop."""

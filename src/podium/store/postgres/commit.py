@@ -16,6 +16,7 @@ from ...core.journal_rows import JournalRow
 from ...values.store_address import PostgresAddress
 from ..sql_connection import Statement
 from ..store_write import Write
+from ..write_statements import TAKE_MAIL
 from .connection import (
     AWAY_SECONDS,
     RETRY_SECONDS,
@@ -25,6 +26,7 @@ from .connection import (
     translate_query,
     wait_for_connection,
 )
+from .host_statements import APPEND_AS_HOST, AS_HOST, find_host_name, require_accepted
 
 APPEND = b"SELECT append_entries(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
 REQUIRE = b"SELECT require_leases(%s, %s)"
@@ -36,8 +38,9 @@ each other. It may get lost, because followers also look once a second."""
 class PostgresCommitter:
     """Commits batches on its own connection, in the writer's thread."""
 
-    def __init__(self, store: PostgresAddress) -> None:
+    def __init__(self, store: PostgresAddress, owner: str) -> None:
         self._store = store
+        self._host_owner = owner if find_host_name(store) else ""
         self._connection = wait_for_connection(store)
         self._give_up: float | None = None
         """When to stop waiting for a server that is away; None while it is there."""
@@ -51,7 +54,7 @@ class PostgresCommitter:
 
     def commit(self, writes: Sequence[Write]) -> None:
         """Commit writes in one transaction. Wait for a server that is away, but no longer than a lease lasts."""
-        batch = _Batch(writes)
+        batch = _Batch(writes, self._host_owner)
         is_in_doubt = False
         while True:
             try:
@@ -84,9 +87,12 @@ class PostgresCommitter:
 
 
 class _Batch:
-    """Writes, sorted into the parts of one transaction."""
+    """Writes, sorted into the parts of one transaction. On a host, `host_owner` is the id of the owner."""
 
-    def __init__(self, writes: Sequence[Write]) -> None:
+    def __init__(self, writes: Sequence[Write], host_owner: str) -> None:
+        self._host_owner = host_owner
+        self._mails: list[int] = []
+        """For each row on a host, the id of the message that it takes, or 0."""
         self._before: list[Statement] = []
         self._after: list[Statement] = []
         self._rows: list[JournalRow] = []
@@ -101,16 +107,26 @@ class _Batch:
                     self._new_runs.append(first[1])
             if first is not None:
                 self._before.append(first)
+            takes_mail = bool(host_owner) and last is not None and last[0] == TAKE_MAIL
             if row is not None:
                 self._rows.append(row)
-            if last is not None:
+                self._mails.append(last[1][1] if takes_mail and last is not None else 0)
+            if last is not None and not takes_mail:
                 self._after.append(last)
             self._is_durable = self._is_durable or is_full
         # Runs that this transaction creates need no check: this process owns them, or creating them failed.
-        self._held -= new
+        self._held = self._held | new if host_owner else self._held - new
 
     def send(self, connection: psycopg.Connection) -> None:
-        """Write everything in one transaction and one round trip."""
+        """Write everything in one transaction and one round trip. Raise PodiumError if a host may not write this."""
+        called: list[psycopg.Cursor[Any]] = []
+
+        def execute(sql: str, values: Sequence[Any]) -> None:
+            if self._host_owner and sql in AS_HOST:
+                called.append(connection.execute(AS_HOST[sql].encode(), values))
+            else:
+                connection.execute(translate_query(sql), values)
+
         try:
             with connection.pipeline():
                 connection.execute(b"BEGIN")
@@ -118,14 +134,19 @@ class _Batch:
                     # Survives a crash of the server, but does not wait for its replicas.
                     connection.execute(b"SET LOCAL synchronous_commit = local")
                 for sql, values in self._before:
-                    connection.execute(translate_query(sql), values)
+                    execute(sql, values)
                 held = [list(column) for column in zip(*self._held, strict=True)] or [[], []]
-                if self._rows:
-                    connection.execute(APPEND, [*held, *map(list, zip(*self._rows, strict=True))], binary=True)
-                elif self._held:
+                columns = [list(column) for column in zip(*self._rows, strict=True)]
+                if self._rows and self._host_owner:
+                    runs, seqs, _epochs, *others = columns
+                    given = [self._host_owner, *held, runs, seqs, *others, self._mails]
+                    called.append(connection.execute(APPEND_AS_HOST, given, binary=True))
+                elif self._rows:
+                    connection.execute(APPEND, [*held, *columns], binary=True)
+                elif self._held and not self._host_owner:
                     connection.execute(REQUIRE, held)
                 for sql, values in self._after:
-                    connection.execute(translate_query(sql), values)
+                    execute(sql, values)
                 connection.execute(b"COMMIT")
                 if self._rows:
                     connection.execute(WAKE_FOLLOWERS)
@@ -133,6 +154,8 @@ class _Batch:
             if not connection.broken and not connection.closed:
                 connection.rollback()
             raise
+        for cursor in called:
+            require_accepted(cursor)
 
     def is_committed(self, connection: psycopg.Connection) -> bool:
         """Return whether an earlier attempt was committed.
@@ -144,7 +167,8 @@ class _Batch:
             sql = b"SELECT 1 FROM entry WHERE run = %s AND seq = %s AND hash = %s"
             values: tuple[Any, ...] = (last.run, last.seq, last.hash)
         elif self._new_runs:
-            sql, values = b"SELECT 1 FROM run WHERE id = %s AND created = %s AND owner = %s", self._new_runs[-1]
+            run, _created, owner = self._new_runs[-1]
+            sql, values = b"SELECT 1 FROM run WHERE id = %s AND owner = %s", (run, owner)
         else:
             return False
         return connection.execute(sql, values).fetchone() is not None

@@ -25,6 +25,7 @@ from psycopg.types.numeric import Int2Dumper
 from ...values.errors import LeaseLost, StoreFailed
 from ...values.store_address import PostgresAddress
 from ..sql_connection import LOCK_SECONDS
+from .host_statements import AS_HOST, find_host_name, require_accepted
 from .login import build_connection_options
 from .schema import SCHEMA, require_current_schema
 
@@ -56,6 +57,7 @@ class PostgresConnection:
     def __init__(self, store: PostgresAddress) -> None:
         self._store = store
         self._connection = take_connection(store)
+        self._is_host = bool(find_host_name(store))
         self._has_lock_timeout = False
         self._has_temporary_tables = False
 
@@ -64,6 +66,10 @@ class PostgresConnection:
         return self._connection.info.transaction_status in (TransactionStatus.INTRANS, TransactionStatus.INERROR)
 
     def execute(self, sql: str, values: Sequence[Any] = (), /) -> psycopg.Cursor[Any]:
+        if self._is_host and sql in AS_HOST:
+            cursor = self._connection.execute(AS_HOST[sql].encode(), values, binary=True)
+            require_accepted(cursor)
+            return cursor
         is_repeatable = sql.startswith("SELECT") and not self.in_transaction and not self._has_temporary_tables
         give_up = time.monotonic() + AWAY_SECONDS
         while True:

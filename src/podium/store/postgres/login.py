@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from ipaddress import ip_address
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
 import psycopg
 from psycopg.pq import Conninfo
@@ -48,6 +49,13 @@ def parse_login(store: PostgresAddress) -> dict[str, str]:
     defaults = {option.keyword.decode(): option.val for option in Conninfo.get_defaults()}
     merged = {name: value if value is not None else defaults.get(name) for name, value in found.items()}
     return {name: value.decode() for name, value in merged.items() if value}
+
+
+def replace_login(store: PostgresAddress, user: str, password: str) -> str:
+    """Return the URL of a store with another login. Only the rest of the URL is kept, not what the environment adds."""
+    parts = urlsplit(store.url)
+    place = parts.netloc.rpartition("@")[2]
+    return urlunsplit(parts._replace(netloc=f"{user}:{password}@{place}"))
 
 
 def require_safe_connection(store: PostgresAddress, login: dict[str, str]) -> None:
