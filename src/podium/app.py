@@ -31,6 +31,7 @@ from .setup.engine_lookup import find_engine
 from .setup.settings import Settings
 from .setup.telemetry import is_telemetry_on, open_telemetry
 from .store.fault_injection import Fault, parse_fault
+from .store.run_leases import OwnerId
 from .store.run_store import RunStore
 from .system.trace_parent import VARIABLE
 from .values.agent import Agent, Budget, as_budget
@@ -48,7 +49,8 @@ __all__ = ["App", "RunOptions"]
 class App:
     """A Podium instance: one store, its engines, and the runs that this process works on.
 
-    `engines` maps the names that agents use in `engine` to custom engines.
+    `engines` maps the names that agents use in `engine` to custom engines. `owner` is the id under which this process
+    owns runs, if it shares the id with other processes.
     """
 
     launcher: RunLauncher
@@ -61,16 +63,20 @@ class App:
         engines: Mapping[str, Engine] | None = None,
         environ: Mapping[str, str] = os.environ,
         fault: Fault | None = None,
+        owner: OwnerId | None = None,
     ) -> None:
         self.settings = settings or Settings.load(environ)
         self._environ = environ
         self._custom_engines = engines
         self._fault = fault or parse_fault(environ)
+        self._owner = owner
         self._exit_stack = AsyncExitStack()
 
     async def __aenter__(self) -> App:
         async with AsyncExitStack() as opening:
-            store = await opening.enter_async_context(RunStore(self.settings.store, fault=self._fault))
+            store = await opening.enter_async_context(
+                RunStore(self.settings.store, owner=self._owner, fault=self._fault)
+            )
             engines = Engines(
                 self.settings.add_provider_addresses(self._environ),
                 self._custom_engines,

@@ -27,7 +27,8 @@ class WorkerOptions:
     A read-only worker gets no checkout. Workers that share a checkout can be on the same branch at once. With
     `is_unattended`, nobody is asked: actions that need permission are denied. `approved` lists rules for actions
     that the worker can take without asking. A worker that `can_move` may continue on another machine, so its files are
-    pushed to the remote while it works; a read-only worker or one in a shared checkout cannot move.
+    pushed to the remote while it works; a worker in a shared checkout cannot move. On a fleet, the worker runs on a
+    host with all `labels`, and workers with a higher `priority` start first.
     """
 
     after: tuple[str, ...] = ()
@@ -44,6 +45,8 @@ class WorkerOptions:
     is_shared: bool = False
     is_unattended: bool = False
     can_move: bool = False
+    labels: tuple[str, ...] = ()
+    priority: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -14,15 +14,45 @@ from typing import Literal
 
 import msgspec
 
+from ..store.postgres.login import parse_login, require_safe_connection
 from ..values.errors import StoreFailed
 from ..values.fleet_job import FleetJob, HostOffer
+from ..values.store_address import PostgresAddress
 from .database_connection import DatabaseConnection
 from .host_loop import FullLimits, LeaseAnswer, LeaseRefused, LeaseWon
 from .job_sweep import UnfinishedJobs
 
 HostState = Literal["active", "draining", "gone"]
 
+HEARTBEAT_SECONDS = 2.0
+LOST_SECONDS = 10.0
+"""How long after its last heartbeat a host is considered lost. Its runs are taken over when its lease expires."""
+
 _JOB_COLUMNS = [one.name for one in msgspec.structs.fields(FleetJob)]
+
+
+def open_fleet_database(store: PostgresAddress, owner: str = "") -> FleetDatabase:
+    """Open a connection to a store's fleet. Raise Mistake if it would leave this machine without a verified TLS."""
+    require_safe_connection(store, parse_login(store))
+    return FleetDatabase(store.url, owner)
+
+
+class HostRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A registered host: what it offers, how many runs it works on, and when it last said that it is alive."""
+
+    name: str
+    labels: tuple[str, ...]
+    slots: int
+    version: str
+    store_version: int
+    state: HostState
+    seconds_ago: float | None
+    running: int
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the host takes jobs, as far as is known."""
+        return self.state == "active" and self.seconds_ago is not None and self.seconds_ago < LOST_SECONDS
 
 
 class FleetDatabase:
@@ -67,6 +97,24 @@ class FleetDatabase:
         if refusal is not None:
             raise StoreFailed(f"the lease of this process was not renewed: {refusal}")
 
+    async def list_hosts(self) -> list[HostRow]:
+        """Return all hosts, with the number of runs that each works on."""
+        rows = await self._database.fetch(
+            "SELECT host.name, host.labels, host.slots, host.version, host.store_version, host.state,"
+            " extract(epoch FROM clock_timestamp() - host.seen)::float8 AS seconds_ago,"
+            " (SELECT count(*) FROM podium.running_job WHERE running_job.login = host.login)::int AS running"
+            " FROM podium.host ORDER BY host.name"
+        )
+        return [msgspec.convert(row, HostRow) for row in rows]
+
+    async def add_host(self, name: str, password: str) -> str:
+        """Create a host and its login, as the owner of the database, and return the login."""
+        return str(await self._call("create_host_login($1, $2)", name, password))
+
+    async def remove_host(self, name: str) -> bool:
+        """Remove a host and its login, as the owner of the database. Return False if there is no such host."""
+        return bool(await self._call("drop_host_login($1)", name))
+
     # Runs
 
     async def win_lease(self, job: FleetJob) -> LeaseAnswer:
@@ -80,6 +128,14 @@ class FleetDatabase:
             case _:
                 # The lease of this process has lapsed. It is renewed, or the process ends.
                 return LeaseRefused(reason="held")
+
+    async def release_run(self, run: str) -> None:
+        """Release a run, if this process owns it, so that another host can take it over at once."""
+        await self._database.execute(
+            "SELECT podium.release_run_as_host(id, owner, epoch) FROM podium.run WHERE id = $1 AND owner = $2",
+            run,
+            self._owner,
+        )
 
     async def holds_lease(self, run: str) -> bool:
         """Return whether this process owns a run, and its lease has not lapsed."""
@@ -109,12 +165,14 @@ class FleetDatabase:
         )
 
     async def find_unfinished(self) -> UnfinishedJobs:
-        """Return the jobs of all runs that have not ended, and which of the runs a live process owns."""
+        """Return the jobs of all runs that have not ended and are not paused, and which of them a live process owns."""
         columns = ", ".join(f"job.{name}" for name in _JOB_COLUMNS)
         rows = await self._database.fetch(
             f"SELECT {columns}, running_job.run IS NOT NULL AS is_running FROM podium.job"
             " JOIN podium.run ON run.id = job.run LEFT JOIN podium.running_job ON running_job.run = job.run"
-            " WHERE NOT job.is_over ORDER BY run.created, job.run"
+            " WHERE NOT job.is_over AND 'run_paused' IS DISTINCT FROM ("
+            "SELECT kind FROM podium.entry WHERE entry.run = job.run ORDER BY seq DESC LIMIT 1"
+            ") ORDER BY run.created, job.run"
         )
         return UnfinishedJobs(
             jobs=[msgspec.convert(row, FleetJob) for row in rows],

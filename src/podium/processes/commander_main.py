@@ -12,7 +12,7 @@ import anyio
 from ..app import App
 from ..setup.settings import Settings
 from ..values.errors import PodiumError, find_first_error
-from ..workers.commander import run_commander
+from ..workers.commander_run import run_commander
 
 
 async def open_and_command(environ: Mapping[str, str], delivery_run: str = "") -> None:

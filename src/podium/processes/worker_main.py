@@ -40,7 +40,7 @@ async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str],
     # A reader and its whole team are read-only, whatever mode the settings specify.
     mode = "plan" if config.is_reader else None
     settings = Settings.load(environ, repo=Path(config.root), approval_seconds=inf, permission_mode=mode)
-    async with App(settings, environ=environ) as app:
+    async with App(settings, environ=environ, owner=config.owner) as app:
         driver = await app.launcher.take_over_run(run, is_attended=config.is_attended, continues_pause=False)
         if (worker_task := driver.worker_task) is not None and worker_task.origin is not None and config.base:
             await _record_machine(app, driver, worker_task, config.base)

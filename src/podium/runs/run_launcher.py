@@ -56,6 +56,7 @@ from ..system.locations import find_repo
 from ..values.agent import Agent, Budget, as_budget
 from ..values.errors import RunHeld, RunIsPaused, RunOver, StoreFailed
 from ..values.event import Entry, Noticed, RunPaused, RunResumed, RunStarted, StopAsked, decode_entry
+from ..values.fleet_job import FleetJob
 from ..values.limits import Unattended
 from ..values.request import Request, replace_surrogates
 from ..values.worker_task import WorkerTask
@@ -124,11 +125,13 @@ class RunLauncher:
         worker_task: WorkerTask | None = None,
         id: str = "",
         settings: Settings | None = None,
+        job: FleetJob | None = None,
+        notice: str = "",
     ) -> RunDriver:
         """Write a new run to the store and return it, ready to be driven or released.
 
-        `id` is an id chosen in advance. `settings` override the launcher's settings. Raise Mistake if the run could
-        not start.
+        `id` is an id chosen in advance. `settings` override the launcher's settings. With a `job`, the run is for the
+        hosts of a fleet. `notice` is put on its timeline. Raise Mistake if the run could not start.
         """
         if unknown := options.keys() - RunOptions.__annotations__.keys():
             known = ", ".join(RunOptions.__annotations__)
@@ -164,8 +167,8 @@ class RunLauncher:
         )
         notices += describe_untrusted_hooks(team, place, settings.home)
         bypass_notices = [BYPASS_NOTICE] if settings.permission_mode == "bypass" else []
-        notices = [*settings.notices, *notices, *guidance_notices, *bypass_notices]
-        lease, timeline, begun = self._write_run_start(started, id, notices)
+        notices = [*settings.notices, *notices, *guidance_notices, *bypass_notices, *filter(None, (notice,))]
+        lease, timeline, begun = self._write_run_start(started, id, notices, job=job)
         return self._build_run(
             lease,
             timeline,
@@ -221,6 +224,10 @@ class RunLauncher:
     def check_budget(self, started: RunStarted, budget: Budget | None) -> None:
         """Raise Mistake if the limits are invalid, or cannot be enforced for the agents of a run."""
         self._run_agents.check_budget(budget, started.agents, self.settings.with_record(started.settings))
+
+    def check_agents(self, started: RunStarted) -> None:
+        """Raise Mistake if an agent of a run cannot run on this machine."""
+        self._run_agents.check_agents(started.agents, self.settings.with_record(started.settings))
 
     async def take_over_run(
         self,
@@ -290,14 +297,20 @@ class RunLauncher:
             raise StoreFailed(f"run {run} could not be ended: {result.error}")
 
     def _write_run_start(
-        self, started: RunStarted, id: str, notices: Iterable[str], *, beside: Statement | None = None
+        self,
+        started: RunStarted,
+        id: str,
+        notices: Iterable[str],
+        *,
+        beside: Statement | None = None,
+        job: FleetJob | None = None,
     ) -> tuple[RunLease, Timeline, Entry]:
         """Write a new run's start and notices to the timeline. `beside` is executed in the same transaction.
 
-        For a worker's run, the worker is inserted instead of `beside`.
+        For a worker's run, the worker and its `job` are inserted instead of `beside`.
         """
         id = id or secrets.token_hex(6)
-        beside = beside if started.errand is None else build_worker_insert(id, started.errand)
+        beside = beside if started.errand is None else build_worker_insert(id, started.errand, job)
         lease = self._store.begin_run(id, beside)
         timeline = Timeline(lease.run, lease, redaction=self._redaction)
         begun = timeline.append(started, scope="")

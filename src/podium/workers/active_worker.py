@@ -35,6 +35,8 @@ class ActiveWorker:
     checkout_scope: CancelScope = field(default_factory=CancelScope)
     """The cancel scope in which the worker's checkout is created."""
     is_ending: bool = False
+    refusal: str = ""
+    """Why this machine cannot work on the run; empty if it can."""
     finished: Event = field(default_factory=Event)
 
     @classmethod

@@ -9,36 +9,37 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
 
-import anyio
 import msgspec
 from anyio import CancelScope, Lock, create_task_group, move_on_after, to_thread, wait_readable
 from anyio.abc import TaskGroup
 
-from ..config.settings_document import NotifyTarget
 from ..engines.model.providers import KEY_NAMES
-from ..runs.notifier import Notifier, open_notifier
+from ..runs.notifier import Notifier
 from ..runs.run_launcher import RunLauncher
 from ..store.reader import StoreReader
+from ..store.run_leases import OwnerId
 from ..store.wakeup import Wakeup, open_wakeup, send_wakeup
 from ..store.worker_index import WorkerIndex
 from ..values.errors import OutsideFailed, PodiumError, RunHeld, RunOver
+from ..values.event import RunStarted
 from ..values.plain_text import escape_unprintable
 from .active_worker import ActiveWorker
-from .commander_socket import SocketInUse, bind_socket, commander_socket_path
-from .provider_keys import KEYS_TIMEOUT_SECONDS, KeyReceiver, finish_delivery, send_keys
+from .commander_socket import bind_socket, commander_socket_path
+from .provider_keys import KeyReceiver, finish_delivery
 from .request_answers import RequestAnswers
 from .settings_cache import SettingsCache
 from .spawner import ForkedProcess, FreshProcess, open_spawner
-from .unfinished_workers import derive_run_status, has_work, load_unfinished_workers, was_paused_by
+from .unfinished_workers import derive_run_status, load_unfinished_workers, was_paused_by
 from .wire.line_socket import ConnectionClosed
 from .wire.link import DEFAULT_LIMITS, Link, LinkLimits
 from .wire.wire_message import Cancel, Handshake, Order, Report
 from .wire.worker_connection import WorkerTokens, serve_workers
+from .work_push import LAST_PUSH_SECONDS
 from .work_takeover import remove_pushed_clone
 from .worker_checkout import ensure_worker_checkout, record_checkout_size
 from .worker_logs import WorkerLogs
@@ -49,15 +50,22 @@ from .worker_queue import RunStatus
 POLL_SECONDS = 1.0
 """How often to check whether another process has released a worker's run, because a release sends no wakeup."""
 
-KEY_RETRY_SECONDS = 0.05
-"""How long to wait before the next attempt while another commander is starting or exiting."""
-
 GRACE_SECONDS = 1.0
 """How long to wait for a worker to exit before it is terminated, and again before it is killed."""
 
+INTERRUPT_SECONDS = LAST_PUSH_SECONDS + 2
+"""How long a host waits for a worker that it interrupts."""
+
+Schedule = Callable[[Wakeup, TaskGroup], Awaitable[None]]
+"""Starts workers in the task group until there is no more work. The wakeup tells when to look for work."""
+
 
 class Commander:
-    """Supervises the workers of one store."""
+    """Supervises the workers of one store.
+
+    On a host of a fleet, it supervises the workers whose runs the host has claimed, and `host_owner` is the id under
+    which the host and its workers own runs.
+    """
 
     def __init__(
         self,
@@ -67,10 +75,12 @@ class Commander:
         *,
         delivery_run: str = "",
         limits: LinkLimits = DEFAULT_LIMITS,
+        host_owner: OwnerId | None = None,
     ) -> None:
         self._launcher = launcher
         self._environ = environ
         self._limits = limits
+        self._host_owner = host_owner
         self._store = launcher.settings.store
         self._worker_index = WorkerIndex(self._store)
         self._settings_cache = SettingsCache(environ)
@@ -84,10 +94,16 @@ class Commander:
         self._socket = commander_socket_path(self._store)
         self._logs = WorkerLogs(launcher.settings.home)
         self._notifications = WorkerNotifications(self._store, notifier, self._logs)
-        self._request_answers = RequestAnswers(self._store, self._settings_cache, self._logs, self._notifications)
+        self._request_answers = RequestAnswers(
+            self._store, self._settings_cache, self._logs, self._notifications, is_host=host_owner is not None
+        )
 
     async def run_until_done(self) -> None:
         """Run workers until there is no more work. Raise SocketInUse if another commander is running."""
+        await self.serve(self._schedule_until_done)
+
+    async def serve(self, schedule: Schedule) -> None:
+        """Serve the workers that `schedule` starts, until it returns. Raise SocketInUse if a commander is running."""
         self._logs.make_folder()
         with bind_socket(self._socket) as listener:
             wakeup = open_wakeup(self._store, "owner")
@@ -110,7 +126,7 @@ class Commander:
                             on_error=self._log_connection_error,
                         )
                     )
-                    await self._schedule_until_done(wakeup, group)
+                    await schedule(wakeup, group)
                     group.cancel_scope.cancel()
             finally:
                 self._key_receiver.close()
@@ -139,7 +155,7 @@ class Commander:
                 if run not in unfinished.stop_requested:
                     started, home = unfinished.started[run], self._launcher.settings.home
                     worker = self._active_workers[run] = ActiveWorker.from_run_started(run, started, home)
-                    group.start_soon(self._supervise_worker, worker, wakeup)
+                    group.start_soon(self._supervise_then_wake, worker, wakeup)
             if plan.unstartable or unfinished.stop_requested - active:
                 continue  # other workers may be waiting for these outcomes
             if not active and not self._active_workers and not unfinished.has_taken_runs:
@@ -156,7 +172,23 @@ class Commander:
 
     # One worker
 
-    async def _supervise_worker(self, worker: ActiveWorker, wakeup: Wakeup) -> None:
+    async def run_claimed_worker(self, run: str, started: RunStarted) -> str:
+        """Run the worker of a run that this host has claimed, until the run ends, pauses or is interrupted.
+
+        Return why this machine cannot work on the run, or an empty string.
+        """
+        worker = ActiveWorker.from_run_started(run, started, self._launcher.settings.home)
+        self._active_workers[run] = worker
+        await self._supervise_worker(worker)
+        return worker.refusal
+
+    async def _supervise_then_wake(self, worker: ActiveWorker, wakeup: Wakeup) -> None:
+        try:
+            await self._supervise_worker(worker)
+        finally:
+            wakeup.wake()
+
+    async def _supervise_worker(self, worker: ActiveWorker) -> None:
         """Run a worker until it ends, restart it if it crashes, and then notify the user and clean up."""
         try:
             await self._run_isolated(worker)
@@ -165,7 +197,6 @@ class Commander:
             del self._active_workers[worker.run]
             self._key_receiver.discard_keys(worker.run)
             worker.finished.set()
-            wakeup.wake()
 
     async def _run_isolated(self, worker: ActiveWorker) -> None:
         """Run a worker until it ends. If an internal error occurs, only this worker fails."""
@@ -176,6 +207,9 @@ class Commander:
                 await remove_pushed_clone(self._launcher, worker.run, worker.worker_task)
         except Exception as error:  # isolation boundary: an error in one worker must not affect the others
             self._logs.write_line(worker.run, f"the commander could not continue this worker: {error!r}")
+            if self._host_owner is not None:
+                worker.refusal = f"its checkout or process failed: {error}"
+                return
             await self._end_run(
                 worker.run,
                 partial(self._launcher.fail_run, worker.run, f"the commander could not continue this worker: {error}"),
@@ -191,7 +225,10 @@ class Commander:
                     )
                 await self._key_receiver.wait_for_keys(worker.run)
         except PodiumError as error:
-            await self._end_run(worker.run, partial(self._launcher.fail_run, worker.run, str(error)))
+            if self._host_owner is not None:
+                worker.refusal = str(error)
+            else:
+                await self._end_run(worker.run, partial(self._launcher.fail_run, worker.run, str(error)))
             return
         if worker.checkout_scope.cancelled_caught:
             await self._end_run(worker.run, partial(self._launcher.stop_run, worker.run))
@@ -232,6 +269,7 @@ class Commander:
             is_attended=not worker.worker_task.is_unattended,
             is_reader=worker.worker_task.is_reader,
             environ=self._collect_keys(worker.run),
+            owner=self._host_owner,
         )
         token = self._worker_tokens.issue_token(worker.run, msgspec.to_builtins(config))
 
@@ -259,6 +297,11 @@ class Commander:
         finally:
             worker.process = worker.link = None
             self._worker_tokens.revoke_token(worker.run)
+            if self._host_owner is not None and process.returncode is None:
+                # The work continues on another host, so the worker pushes its files and releases its run.
+                with move_on_after(INTERRUPT_SECONDS, shield=True):
+                    await process.kill(signal.SIGTERM)
+                    await process.wait()
             with CancelScope(shield=True), move_on_after(GRACE_SECONDS * 2, shield=True):
                 await process.kill(signal.SIGKILL)
                 await process.wait()
@@ -337,45 +380,3 @@ class Commander:
 
     def _log_connection_error(self, worker: str, error: PodiumError) -> None:
         sys.stderr.write(f"{worker or 'unknown peer'}: {escape_unprintable(str(error))}\n")
-
-
-async def run_commander(launcher: RunLauncher, environ: Mapping[str, str], delivery_run: str = "") -> None:
-    """Act as the commander of the launcher's store while there is work.
-
-    If another process is already the store's commander, send that process the keys for the run `delivery_run`.
-    """
-    # Outside the loop: when the last notifications are sent, the next commander can already start.
-    async with open_notifier(
-        partial(_read_notify_targets, SettingsCache(environ)),
-        home=launcher.settings.home,
-        tell=lambda sentence: sys.stderr.write(f"{sentence}\n"),
-        environ=environ,
-    ) as notifier:
-        commander = Commander(launcher, environ, notifier, delivery_run=delivery_run)
-        await _run_while_needed(commander, launcher, delivery_run)
-
-
-def _read_notify_targets(settings_cache: SettingsCache) -> tuple[NotifyTarget, ...]:
-    """Return the notification commands and webhooks in the current settings; none if the settings cannot be read."""
-    try:
-        return settings_cache.get_settings().notify
-    except PodiumError:
-        return ()
-
-
-async def _run_while_needed(commander: Commander, launcher: RunLauncher, delivery_run: str) -> None:
-    store, is_needed = launcher.settings.store, True
-    tried_until = anyio.current_time() + KEYS_TIMEOUT_SECONDS
-    while is_needed:
-        try:
-            await commander.run_until_done()
-        except SocketInUse:
-            if not delivery_run or anyio.current_time() > tried_until:
-                return
-            if send_keys(store, delivery_run, launcher.provider_variables):
-                finish_delivery(store, delivery_run)
-                return
-            await anyio.sleep(KEY_RETRY_SECONDS)
-            continue
-        # A task may have been delegated just before the socket was closed, when this commander still looked active.
-        is_needed = await to_thread.run_sync(has_work, store, commander.abandoned_runs)

@@ -35,6 +35,7 @@ from ..workspace.git.revision import must_contain_commits
 from ..workspace.git.snapshot import resolve_commit
 from ..workspace.worktrees.worktree import Worktrees
 from ..workspace.worktrees.worktree_folder import DEFAULT_FOLDER_PATTERN
+from .fleet_jobs import HERE, WorkerPlace, choose_place, find_fleet, submit_job
 from .provider_keys import KeyDelivery, send_keys
 from .unfinished_workers import get_run_started
 from .work_origin import make_origin
@@ -84,6 +85,8 @@ async def delegate_to_worker(
     run_options["repo"] = repository.main_folder
     # The lock prevents other workers from taking the branch or the path before this worker is in the index.
     async with worker_index.hold_delegation_lock():
+        fleet = await find_fleet(launcher.settings.store)
+        run = run or secrets.token_hex(6)
         if options.is_reader:
             worker_task = structs.replace(worker_task, name=branch)
         else:
@@ -91,11 +94,14 @@ async def delegate_to_worker(
             worker_task = await _place_checkout(
                 launcher.settings.store, worker_index, repository, worker_task, settings.worktrees
             )
-            if options.can_move and not options.is_shared:
-                run = run or secrets.token_hex(6)
+            if (options.can_move and not options.is_shared) or fleet.can_place(options):
                 origin = await make_origin(repository, run, worker_task.base, settings.home)
                 worker_task = structs.replace(worker_task, origin=origin)
-        return await enqueue_worker_run(launcher, agent, task, worker_task, run=run, settings=settings, **run_options)
+        team = await to_thread.run_sync(_find_parent_team, launcher.settings.store, parent) if fleet.hosts else ""
+        place = choose_place(fleet, run, agent, worker_task, options, settings, team=team)
+        return await enqueue_worker_run(
+            launcher, agent, task, worker_task, run=run, settings=settings, place=place, **run_options
+        )
 
 
 async def _place_checkout(
@@ -130,23 +136,44 @@ async def enqueue_worker_run(
     *,
     run: str = "",
     settings: Settings | None = None,
+    place: WorkerPlace = HERE,
     **run_options: Unpack[RunOptions],
 ) -> str:
-    """Write a worker's run to the store, so that a commander starts it, and return its id.
+    """Write a worker's run to the store, so that a commander or a host starts it, and return its id.
 
     `run` is an id chosen in advance; if that run exists, nothing is done. `settings` override the
     launcher's.
     """
     if run and await launcher.has_run(run):
         return run
-    created = await launcher.create_run(agent, request, run_options, worker_task=worker_task, id=run, settings=settings)
+    created = await launcher.create_run(
+        agent,
+        request,
+        run_options,
+        worker_task=worker_task,
+        id=run,
+        settings=settings,
+        job=place.job,
+        notice=place.notice,
+    )
     store = launcher.settings.store
     # Shielded from cancellation: no process could claim a run that is written but never released.
     with CancelScope(shield=True):
         await to_thread.run_sync(send_keys, store, created.id, launcher.provider_variables)
         await created.release()
+        if place.job is not None:
+            await submit_job(store, place.job)
     send_wakeup(store, "owner")
     return created.id
+
+
+def _find_parent_team(store: StoreAddress, parent: str) -> str:
+    """Return the team for which a run delegates, or an empty string if its first agent has no team."""
+    if not parent:
+        return ""
+    with StoreReader(store) as reader:
+        first = get_run_started(reader.read_summary(parent)).agents[0]
+    return "" if first.team is None else first.name
 
 
 async def _choose_checkout_path(

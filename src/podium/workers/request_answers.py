@@ -28,11 +28,18 @@ from .worker_notifications import WorkerNotifications
 
 
 class RequestAnswers:
-    """Answers the requests from one commander's workers."""
+    """Answers the requests from one commander's workers. A host answers none, and only notifies a person."""
 
     def __init__(
-        self, store: StoreAddress, settings_cache: SettingsCache, logs: WorkerLogs, notifications: WorkerNotifications
+        self,
+        store: StoreAddress,
+        settings_cache: SettingsCache,
+        logs: WorkerLogs,
+        notifications: WorkerNotifications,
+        *,
+        is_host: bool = False,
     ) -> None:
+        self._is_host = is_host
         self._store = store
         self._notifications = notifications
         self._settings_cache = settings_cache
@@ -49,7 +56,7 @@ class RequestAnswers:
         except PodiumError as error:
             self._logs.write_line(worker.run, f"request {id} cannot be read, so a person must decide: {error}")
             return
-        if asked is not None:
+        if asked is not None and not self._is_host:
             answer = self._decide_by_rules(worker, asked)
             if answer is not None:
                 await self._post_answer(worker, answer)

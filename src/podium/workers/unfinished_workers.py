@@ -53,14 +53,17 @@ def load_unfinished_workers(
 ) -> UnfinishedWorkers:
     """Load the unfinished workers. `ours` are the runs of this commander's workers; runs in `excluded` are ignored.
 
-    Workers that turn out to have ended are marked as closed in the index.
+    Workers that turn out to have ended are marked as closed in the index. Workers of a fleet are started by its hosts,
+    so of these, only those that somebody has asked to stop are returned.
     """
     worker_index = WorkerIndex(store)
+    rows = worker_index.list_open()
+    fleet_runs = worker_index.list_fleet_runs()  # after the rows: a run and its job are created together
     statuses: dict[str, RunStatus] = {}
     end_texts: dict[str, str] = {}
     started: dict[str, RunStarted] = {}
     with StoreReader(store) as reader:
-        for row in worker_index.list_open():
+        for row in rows:
             if row.run in excluded:
                 continue
             # A run that cannot be read, because it is damaged or from a newer Podium, must not block the others.
@@ -68,10 +71,10 @@ def load_unfinished_workers(
                 summary = reader.read_summary(row.run)
                 before = [reader.read_summary(run) for run in get_preceding_runs(get_run_started(summary))]
                 statuses[row.run] = derive_worker_status(summary, is_ours=row.run in ours)
-                if statuses[row.run] in ("open", "paused", "taken"):
-                    started[row.run] = get_run_started(summary)
-                else:
+                if statuses[row.run] not in ("open", "paused", "taken"):
                     worker_index.mark_closed(row.run)
+                elif row.run not in fleet_runs:
+                    started[row.run] = get_run_started(summary)
                 for one in before:
                     statuses.setdefault(one.id, derive_run_status(one.last))
                     end_texts[one.id] = describe_ending(one)

@@ -23,6 +23,7 @@ from anyio.streams.memory import MemoryObjectReceiveStream
 from msgspec import Struct
 
 from ..runs.run_handle import Run
+from ..store.run_leases import OwnerId
 from ..values.errors import Mistake, PodiumError
 from .wire.line_socket import ConnectionClosed
 from .wire.link import Link
@@ -57,6 +58,8 @@ class WorkerConfig(Struct, frozen=True, kw_only=True):
     is_attended: bool = True
     is_reader: bool = False
     environ: dict[str, str] = {}
+    owner: OwnerId | None = None
+    """The id under which the worker owns its run, if it shares the id with its host."""
 
 
 def exit_with_parent(parent: int) -> None:

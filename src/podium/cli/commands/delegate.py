@@ -54,6 +54,8 @@ class FiniteSeconds(click.FloatRange):
 @click.option("--max-turns", type=click.IntRange(min=1), help="Maximum number of model calls.")
 @click.option("--budget", type=BudgetParamType(), help="Limits for the worker, e.g. usd=2,tokens=200000.")
 @click.option("--max-restarts", type=click.IntRange(min=0), help="Maximum number of restarts after a crash.")
+@click.option("--label", "labels", multiple=True, help="On a fleet: run on a host with this label.")
+@click.option("--priority", type=int, default=0, help="On a fleet: higher numbers start first.")
 @click.option("--times", type=click.IntRange(2, 10), help="Do the task this many times and keep the best result.")
 @click.option("--choose", type=click.Choice(("checks", "judge", "person")), help="How --times chooses; default: judge.")
 @click.option("--read-only", "is_reader", is_flag=True, help="Only read files; the worker gets no checkout.")

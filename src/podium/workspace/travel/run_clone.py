@@ -28,20 +28,24 @@ async def open_run_clone(mirror: Mirror, run: str, commit: str) -> Repository:
     async with mirror.hold_lock() as lock:
         if not path.exists():
             await to_thread.run_sync(lambda: folder.mkdir(parents=True, exist_ok=True, mode=0o700))
-            await _create_repository(path, lock)
+            await _create_repository(path, mirror.remote.text, lock)
         repository = Repository.at(path)
         await to_thread.run_sync(_link_packs, mirror.path, repository.common_dir)
         await read_git_output(repository, "update-ref", "--no-deref", "HEAD", commit, lock=lock)
     return repository
 
 
-async def _create_repository(path: Path, lock: int) -> None:
-    """Create a repository under another name first, because a killed process creates only a part of it."""
+async def _create_repository(path: Path, remote: str, lock: int) -> None:
+    """Create a repository under another name first, because a killed process creates only a part of it.
+
+    Its remote is that of the mirror, so that the workers which are started from it can move too.
+    """
     unfinished = path.with_name(f"{path.name}.new")
     if unfinished.exists():
         await to_thread.run_sync(remove_folder, unfinished)
     init = ("init", "--quiet", "--template=", "--initial-branch=main", "--", str(unfinished))
     await read_git_output(path.parent, *init, lock=lock)
+    await read_git_output(unfinished, "config", "remote.origin.url", remote, lock=lock)
     await to_thread.run_sync(unfinished.rename, path)
 
 

@@ -1,0 +1,59 @@
+"""`podium host`: offer this machine to a fleet."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+
+import anyio
+import click
+
+from ...setup.settings import Settings
+from ...store.run_leases import LEASE_SECONDS, OwnerId
+from ..terminal.text import print_to_stderr
+from .hosts import require_host_store
+
+
+@click.command("host")
+@click.option("--labels", default="", metavar="LABEL,…", help="What this machine has, e.g. gpu,linux.")
+@click.option("--slots", type=click.IntRange(min=1), default=8, show_default=True, help="Runs to work on at once.")
+@click.option("--name", default="", help="Refuse to start unless the store's address has the login of this host.")
+@click.option(
+    "--grace",
+    type=click.FloatRange(min=0),
+    default=60.0,
+    show_default=True,
+    help="Seconds that runs may continue after SIGTERM, before they are handed back.",
+)
+@click.option(
+    "--lease",
+    type=click.FloatRange(min=1),
+    default=LEASE_SECONDS,
+    show_default=True,
+    help="Seconds after which other hosts take over the runs of this host if it dies; the same on all hosts.",
+)
+def host_command(labels: str, slots: int, name: str, grace: float, lease: float) -> None:
+    """Offer this machine to the fleet of the store, until it gets SIGTERM or Ctrl-C.
+
+    The store must be a PostgreSQL database, with the login that podium hosts add prints. The keys of the models come
+    from the environment of this command. After the first signal, the host takes no more runs and ends when its runs
+    have ended or are handed back; after the second, it hands them back at once.
+    """
+    wanted = tuple(sorted({label.strip() for label in labels.split(",")} - {""}))
+    anyio.run(_offer_machine, dict(os.environ), wanted, slots, name, grace, lease)
+
+
+async def _offer_machine(
+    environ: Mapping[str, str], labels: tuple[str, ...], slots: int, name: str, grace: float, lease: float
+) -> None:
+    settings = Settings.load(environ)
+    store = require_host_store(settings.store)
+    # Imported here because the packages are an extra.
+    from ...app import App
+    from ...workers.host import HostOptions, require_host_login, run_host
+
+    require_host_login(store, name)
+    owner = OwnerId(lease_seconds=lease)
+    async with App(settings, environ=environ, owner=owner) as app:
+        options = HostOptions(labels=labels, slots=slots, grace=grace)
+        await run_host(app.launcher, environ, owner, options, print_to_stderr)

@@ -1,0 +1,135 @@
+"""`podium hosts`: list the hosts of a fleet, and create or remove their logins."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable, Coroutine
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import anyio
+import click
+
+from ...setup.settings import Settings
+from ...store.store_connection import open_connection, require_postgres_packages
+from ...values.errors import Mistake
+from ...values.event import SCHEMA
+from ...values.store_address import PostgresAddress, StoreAddress
+from ..terminal.command_options import json_option
+from ..terminal.text import as_json, format_age, print_to_stderr
+
+if TYPE_CHECKING:
+    from ...fleet.fleet_database import FleetDatabase, HostRow
+
+T = TypeVar("T")
+
+
+@click.group("hosts", invoke_without_command=True)
+@json_option
+@click.pass_context
+def hosts_command(ctx: click.Context, is_json: bool) -> None:
+    """List the hosts of the fleet: their labels, slots, version and state."""
+    if ctx.invoked_subcommand is not None:
+        return
+    hosts = _call_fleet(lambda database: database.list_hosts())
+    if is_json:
+        click.echo(as_json({"schema": SCHEMA, "hosts": [_to_record(host) for host in hosts]}))
+        return
+    if not hosts:
+        print_to_stderr("there are no hosts; create the login of one with podium hosts add NAME")
+        return
+    rows = [("NAME", "STATE", "SLOTS", "LABELS", "VERSION", "SEEN"), *map(_format_row, hosts)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for row in rows:
+        click.echo("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+
+
+@hosts_command.command("add")
+@click.argument("name")
+@json_option
+def hosts_add_command(name: str, is_json: bool) -> None:
+    """Create a login for the host NAME, and print the address with which podium host runs there.
+
+    The address contains the password, which is shown only now and stored nowhere. Only the owner of the database can
+    create logins.
+    """
+    store = require_host_store(Settings.load().store)
+    from ...store.postgres.login import replace_login  # imported here because the packages are an extra
+
+    password = secrets.token_urlsafe(24)
+    login = _call_fleet(lambda database: database.add_host(name, password), installs_queue=True)
+    address = replace_login(store, login, password)
+    if is_json:
+        click.echo(as_json({"schema": SCHEMA, "host": name, "login": login, "store": address}))
+        return
+    click.echo(address)
+    print_to_stderr(
+        f"{name}: login {login} created; the password is not shown again. On that machine, set PODIUM_STORE to this "
+        "address and run podium host"
+    )
+
+
+@hosts_command.command("remove")
+@click.argument("name")
+def hosts_remove_command(name: str) -> None:
+    """Remove the host NAME and its login. Other hosts take over its runs."""
+    if not _call_fleet(lambda database: database.remove_host(name)):
+        known = ", ".join(host.name for host in _call_fleet(lambda database: database.list_hosts())) or "none"
+        raise Mistake(f"host {name!r} not found; available: {known}")
+    print_to_stderr(f"{name}: host and login removed")
+
+
+def require_host_store(store: StoreAddress) -> PostgresAddress:
+    """Return the address of a PostgreSQL store. Raise PodiumError if it is a file, or the packages are missing."""
+    if not isinstance(store, PostgresAddress):
+        raise Mistake(
+            f"hosts need a PostgreSQL store, because other machines cannot open the file {store}; set PODIUM_STORE or "
+            "store: to postgresql://…"
+        )
+    require_postgres_packages()
+    return store
+
+
+def _call_fleet(call: Callable[[FleetDatabase], Coroutine[Any, Any, T]], *, installs_queue: bool = False) -> T:
+    store = require_host_store(Settings.load().store)
+    # Imported here because the packages are an extra.
+    from ...fleet.fleet_database import open_fleet_database
+    from ...fleet.pgqueuer_placement import install_queue
+
+    async def open_and_call() -> T:
+        open_connection(store, create=True).close()  # creates or migrates the tables
+        if installs_queue:
+            await install_queue(store.url)
+        async with open_fleet_database(store) as database:
+            return await call(database)
+
+    return anyio.run(open_and_call)
+
+
+def _describe_state(host: HostRow) -> str:
+    if host.seconds_ago is None:
+        return "never started"
+    return host.state if host.state != "active" or host.is_alive else "lost"
+
+
+def _format_row(host: HostRow) -> tuple[str, ...]:
+    return (
+        host.name,
+        _describe_state(host),
+        f"{host.running}/{host.slots}",
+        ",".join(host.labels) or "-",
+        host.version or "-",
+        "-" if host.seconds_ago is None else format_age(host.seconds_ago),
+    )
+
+
+def _to_record(host: HostRow) -> dict[str, Any]:
+    return {
+        "name": host.name,
+        "state": _describe_state(host),
+        "slots": host.slots,
+        "running": host.running,
+        "labels": list(host.labels),
+        "version": host.version,
+        "store_version": host.store_version,
+        "seen_seconds_ago": host.seconds_ago,
+    }

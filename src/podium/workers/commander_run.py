@@ -1,0 +1,73 @@
+"""Run a commander while its store needs one."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+
+import anyio
+from anyio import to_thread
+
+from ..config.settings_document import NotifyTarget
+from ..runs.notifier import Notifier, open_notifier
+from ..runs.run_launcher import RunLauncher
+from ..values.errors import PodiumError
+from .commander import Commander
+from .commander_socket import SocketInUse
+from .provider_keys import KEYS_TIMEOUT_SECONDS, finish_delivery, send_keys
+from .settings_cache import SettingsCache
+from .unfinished_workers import has_work
+
+KEY_RETRY_SECONDS = 0.05
+"""How long to wait before the next attempt while another commander is starting or exiting."""
+
+
+async def run_commander(launcher: RunLauncher, environ: Mapping[str, str], delivery_run: str = "") -> None:
+    """Act as the commander of the launcher's store while there is work.
+
+    If another process is already the store's commander, send that process the keys for the run `delivery_run`.
+    """
+    # Outside the loop: when the last notifications are sent, the next commander can already start.
+    async with open_worker_notifier(launcher, environ) as notifier:
+        commander = Commander(launcher, environ, notifier, delivery_run=delivery_run)
+        await _run_while_needed(commander, launcher, delivery_run)
+
+
+@asynccontextmanager
+async def open_worker_notifier(launcher: RunLauncher, environ: Mapping[str, str]) -> AsyncIterator[Notifier]:
+    """Open the notifier for the workers of a commander or a host, with the targets in the current settings."""
+    async with open_notifier(
+        partial(_read_notify_targets, SettingsCache(environ)),
+        home=launcher.settings.home,
+        tell=lambda sentence: sys.stderr.write(f"{sentence}\n"),
+        environ=environ,
+    ) as notifier:
+        yield notifier
+
+
+def _read_notify_targets(settings_cache: SettingsCache) -> tuple[NotifyTarget, ...]:
+    """Return the notification commands and webhooks in the current settings; none if the settings cannot be read."""
+    try:
+        return settings_cache.get_settings().notify
+    except PodiumError:
+        return ()
+
+
+async def _run_while_needed(commander: Commander, launcher: RunLauncher, delivery_run: str) -> None:
+    store, is_needed = launcher.settings.store, True
+    tried_until = anyio.current_time() + KEYS_TIMEOUT_SECONDS
+    while is_needed:
+        try:
+            await commander.run_until_done()
+        except SocketInUse:
+            if not delivery_run or anyio.current_time() > tried_until:
+                return
+            if send_keys(store, delivery_run, launcher.provider_variables):
+                finish_delivery(store, delivery_run)
+                return
+            await anyio.sleep(KEY_RETRY_SECONDS)
+            continue
+        # A task may have been delegated just before the socket was closed, when this commander still looked active.
+        is_needed = await to_thread.run_sync(has_work, store, commander.abandoned_runs)

@@ -1,0 +1,241 @@
+"""Offer this machine to a fleet: claim jobs, run their workers, and hand back what this machine cannot do.
+
+The host owns its runs together with its workers, under one id: the host renews the lease, and the workers write. If the
+host dies, its workers exit, the lease expires, and another host takes over the runs.
+"""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+
+import anyio
+from anyio import to_thread
+from anyio.abc import TaskGroup
+
+from .. import __version__
+from ..fleet.fleet_database import HEARTBEAT_SECONDS, FleetDatabase, open_fleet_database
+from ..fleet.host_loop import HandBack, HostLoop
+from ..fleet.job_sweep import JobSweep
+from ..fleet.pgqueuer_placement import PgQueuerPlacement
+from ..runs.run_launcher import RunLauncher
+from ..store.postgres.host_statements import find_host_name
+from ..store.postgres.schema import load_migrations
+from ..store.reader import StoreReader
+from ..store.run_leases import OwnerId
+from ..store.wakeup import Wakeup
+from ..values.errors import Mistake, PlacementUnavailable, PodiumError
+from ..values.event import Noticed, RunStarted
+from ..values.fleet_job import HostOffer, JobClaim, check_name
+from ..values.store_address import PostgresAddress
+from .commander import Commander
+from .commander_run import open_worker_notifier
+from .commander_socket import SocketInUse
+from .unfinished_workers import derive_run_status, describe_ending, get_run_started
+from .worker_queue import RunStatus
+
+WAITING_SECONDS = 2.0
+"""How long a job waits whose run waits for other runs."""
+REFUSED_SECONDS = 30.0
+"""How long a host leaves a run that it refused to the other hosts."""
+PASSED_ON_SECONDS = 0.5
+"""How long a refused job waits before another host can claim it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostOptions:
+    """What a host offers, and how long its workers may continue when it is asked to end."""
+
+    labels: tuple[str, ...] = ()
+    slots: int = 8
+    grace: float = 60.0
+
+
+def require_host_login(store: PostgresAddress, name: str = "") -> str:
+    """Return the name of the host whose login the store's address contains. Raise Mistake if it is not `name`."""
+    found = find_host_name(store)
+    if not found:
+        raise Mistake(
+            f"the login for {store} belongs to no host; create one with podium hosts add {name or 'NAME'}, and set "
+            "PODIUM_STORE to the address that it prints"
+        )
+    if name and name != found:
+        raise Mistake(f"the login for {store} belongs to host {found}, not {name}; leave --name out, or use its login")
+    return found
+
+
+async def run_host(
+    launcher: RunLauncher,
+    environ: Mapping[str, str],
+    owner: OwnerId,
+    options: HostOptions,
+    report: Callable[[str], None],
+) -> None:
+    """Offer this machine to the fleet until a signal or the fleet asks it to end.
+
+    `owner` is the id under which the launcher's store owns runs. `report` is called with one sentence for each thing
+    that a person should know. Raise Mistake if this machine cannot be a host.
+    """
+    store = launcher.settings.store
+    assert isinstance(store, PostgresAddress)
+    name = require_host_login(store)
+    for label in options.labels:
+        check_name(label, "label")
+    offer = HostOffer(host=name, labels=options.labels, store_version=load_migrations()[-1].number)
+    async with (
+        open_fleet_database(store, owner.id) as database,
+        PgQueuerPlacement(store.url, lease_seconds=owner.lease_seconds) as placement,
+        open_worker_notifier(launcher, environ) as notifier,
+    ):
+        commander = Commander(launcher, environ, notifier, host_owner=owner)
+        work = HostWork(name, launcher, commander, database)
+        loop = HostLoop(
+            placement,
+            offer,
+            slots=options.slots,
+            run_job=work.run_job,
+            leases=database,
+            report=report,
+            read_limits=database.read_limits,
+        )
+        await database.register_host(offer, slots=options.slots, version=__version__)
+
+        async def offer_machine(wakeup: Wakeup, group: TaskGroup) -> None:
+            presence = HostPresence(database, loop, options, report)
+            group.start_soon(presence.report_forever)
+            group.start_soon(presence.drain_on_signals)
+            group.start_soon(lambda: JobSweep(placement, database.find_unfinished).run(report=report))
+            report(f"host {name} is ready: {options.slots} slots, labels: {', '.join(options.labels) or 'none'}")
+            await loop.run()
+            await presence.report_gone()
+
+        try:
+            await commander.serve(offer_machine)
+        except SocketInUse as error:
+            raise Mistake(f"host {name} already runs on this machine with this Podium home ({error})") from error
+
+
+class HostPresence:
+    """Says that a host is alive, and drains it when a signal or the fleet asks for that."""
+
+    def __init__(
+        self, database: FleetDatabase, loop: HostLoop, options: HostOptions, report: Callable[[str], None]
+    ) -> None:
+        self._database = database
+        self._loop = loop
+        self._grace = options.grace
+        self._report = report
+        self._is_draining = False
+
+    async def report_forever(self) -> None:
+        """Report the state of the host until cancelled."""
+        while True:
+            with suppress(PlacementUnavailable):  # the loop says so
+                if await self._database.report_state("draining" if self._is_draining else "active"):
+                    self._drain("the fleet asked for it")
+            await anyio.sleep(HEARTBEAT_SECONDS)
+
+    async def drain_on_signals(self) -> None:
+        """Drain the host on the first SIGTERM or SIGINT, and hand everything back on the second."""
+        with anyio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+            async for received in signals:
+                if self._is_draining:
+                    self._report("handing back all runs now")
+                    self._loop.drain(grace=0)
+                else:
+                    self._drain(received.name)
+
+    async def report_gone(self) -> None:
+        """Report that the host has ended."""
+        try:
+            await self._database.report_state("gone")
+        except PlacementUnavailable as error:
+            self._report(str(error))
+
+    def _drain(self, why: str) -> None:
+        if self._is_draining:
+            return
+        self._is_draining = True
+        count = len(self._loop.runs)
+        self._report(f"draining ({why}): {count} runs may continue for {self._grace:g} s, then they are handed back")
+        self._loop.drain(grace=self._grace)
+
+
+class HostWork:
+    """Works on the jobs that a host has claimed."""
+
+    def __init__(self, name: str, launcher: RunLauncher, commander: Commander, database: FleetDatabase) -> None:
+        self._name = name
+        self._launcher = launcher
+        self._commander = commander
+        self._database = database
+        self._refused_until: dict[str, float] = {}
+
+    async def run_job(self, claim: JobClaim, epoch: int) -> HandBack | None:
+        """Work on a run whose lease this host has won. Return None if the run has ended or is paused."""
+        run = claim.job.run
+        try:
+            if self._refused_until.get(run, 0.0) > time.monotonic():
+                return HandBack(delay=PASSED_ON_SECONDS)
+            return await self._run_worker(run)
+        finally:
+            # The worker has released the run or has died; either way, another host can continue.
+            with anyio.CancelScope(shield=True), anyio.move_on_after(HEARTBEAT_SECONDS, shield=True):
+                await self._release_run(run)
+
+    async def _run_worker(self, run: str) -> HandBack | None:
+        started, status, waiting = await to_thread.run_sync(self._read_run, run)
+        if status != "open":
+            return None
+        if waiting == "not yet":
+            return HandBack(delay=WAITING_SECONDS)
+        if waiting:
+            await self._launcher.fail_run(run, waiting)
+            return None
+        reason = self._explain_unfit(started) or await self._commander.run_claimed_worker(run, started)
+        if reason:
+            await self._refuse_run(run, reason)
+            return HandBack(delay=PASSED_ON_SECONDS)
+        _, status, _ = await to_thread.run_sync(self._read_run, run)
+        return HandBack() if status == "open" else None
+
+    def _read_run(self, run: str) -> tuple[RunStarted, RunStatus, str]:
+        """Return a run's start and status, and why it cannot start: `not yet`, or how a run before it ended."""
+        with StoreReader(self._launcher.settings.store) as reader:
+            summary = reader.read_summary(run)
+            started = get_run_started(summary)
+            before = [reader.read_summary(one) for one in (started.errand.after if started.errand else ())]
+        waiting = ""
+        for one in before:
+            match derive_run_status(one.last):
+                case "succeeded":
+                    continue
+                case "open" | "paused" | "taken":
+                    waiting = waiting or "not yet"
+                case _:
+                    waiting = describe_ending(one)
+                    break
+        return started, derive_run_status(summary.last), waiting
+
+    def _explain_unfit(self, started: RunStarted) -> str:
+        """Return why this machine cannot run the agents of a run, or an empty string."""
+        try:
+            self._launcher.check_agents(started)
+        except PodiumError as error:
+            return str(error)
+        return ""
+
+    async def _refuse_run(self, run: str, reason: str) -> None:
+        """Record once on the timeline why this host cannot work on a run, and leave the run to other hosts."""
+        self._refused_until[run] = time.monotonic() + REFUSED_SECONDS
+        notice = Noticed(text=f"Host {self._name} cannot work on this run: {reason}")
+        entries = await self._launcher.read_entries(run)
+        if not any(entry.event == notice for entry in entries):
+            await (await self._launcher.claim_idle_run(run)).record_and_release(notice)
+
+    async def _release_run(self, run: str) -> None:
+        with suppress(PlacementUnavailable):  # the lease expires
+            await self._database.release_run(run)

@@ -1,0 +1,200 @@
+"""Hosts that claim runs, work on them, hand them back and take them over: real processes on a real PostgreSQL."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import anyio
+import pytest
+
+from podium import __version__
+from podium.core.placement import WorkerOptions
+from podium.system.host_id import read_host_id
+from podium.testing import ModelServer
+from podium.values.event import PermissionAnswered, RunResumed, WorkCommitted, WorkerPlaced, WorkMoved
+
+from ..workers.worker_lab import bash, write
+from .fleet_lab import LEASE, FleetLab, create_store
+
+STARTING = 5.0
+"""Seconds for the checkout and the process of a worker on a busy machine."""
+
+
+@pytest.fixture
+async def lab(postgres_url: str) -> AsyncIterator[FleetLab]:
+    with TemporaryDirectory(prefix="pdm-") as folder:
+        await anyio.to_thread.run_sync(create_store, postgres_url, Path(folder))
+        async with ModelServer() as server:
+            lab = FleetLab(Path(folder).resolve(), server, url=postgres_url)
+            try:
+                yield lab
+            finally:
+                await lab.close()
+
+
+async def test_a_host_does_a_delegated_task_in_a_checkout_of_its_own_and_pushes_the_work(lab: FleetLab) -> None:
+    await lab.start_host("alpha", "--labels", "gpu,linux", "--slots", "2")
+
+    run = await lab.delegate("feat/one", write("one.txt", "first\n"), "done", options=WorkerOptions(labels=("gpu",)))
+
+    assert (await lab.wait_ended(run)).outcome == "succeeded"
+    assert "Queued for a host with the labels gpu." in lab.notices(run)
+    [placed], [committed] = lab.events(run, WorkerPlaced), lab.events(run, WorkCommitted)
+    assert placed.host == read_host_id(lab.folder / "alpha") != lab.host
+    assert committed.files == ("one.txt",)
+    lab.assert_intact(run)
+    await lab.wait_for_job_end(run)
+    shown = await lab.run_podium("hosts")
+    assert shown.stdout.split()[6:11] == ["alpha", "active", "0/2", "gpu,linux", __version__]
+
+
+async def test_when_a_host_dies_another_one_continues_from_its_last_push_within_the_lease_and_a_second(
+    lab: FleetLab,
+) -> None:
+    await lab.start_host("alpha")
+    run = await lab.delegate("feat/one", write("one.txt", "first\n"), {**write("two.txt"), "silent": 1}, "done")
+    await lab.wait_called(2)
+    await lab.wait_pushed(run, steps=1)
+    await lab.start_host("beta")
+    finished = lab.finished_calls(run)
+
+    await lab.kill_host("alpha")
+    killed = time.time()
+
+    assert (await lab.wait_ended(run)).outcome == "succeeded"
+    taken = [entry.at for entry in lab.entries(run) if isinstance(entry.event, RunResumed)]
+    assert taken[-1] - killed < LEASE + 1 + STARTING
+    [moved] = lab.events(run, WorkMoved)
+    assert (moved.host, moved.unpushed) == (read_host_id(lab.folder / "beta"), ())
+    [committed] = lab.events(run, WorkCommitted)
+    assert committed.files == ("one.txt", "two.txt")
+    lab.assert_intact(run, finished)
+
+
+async def test_a_host_that_gets_sigterm_hands_its_run_back_and_another_one_continues_with_all_files(
+    lab: FleetLab,
+) -> None:
+    await lab.start_host("alpha", "--grace", "0.1")
+    run = await lab.delegate("feat/one", write("one.txt", "first\n"), {**write("two.txt"), "silent": 1}, "done")
+    await lab.wait_called(2)
+    finished = lab.finished_calls(run)
+
+    assert await lab.end_host("alpha") == 0
+    assert (await lab.list_hosts())["alpha"].state == "gone"
+    await lab.start_host("beta")
+
+    assert (await lab.wait_ended(run)).outcome == "succeeded"
+    [moved] = lab.events(run, WorkMoved)
+    assert moved.unpushed == ()
+    [committed] = lab.events(run, WorkCommitted)
+    assert committed.files == ("one.txt", "two.txt")
+    lab.assert_intact(run, finished)
+
+
+async def test_a_host_that_gets_sigterm_lets_its_run_end_within_the_grace_period(lab: FleetLab) -> None:
+    host = await lab.start_host("alpha")
+    run = await lab.delegate("feat/one", bash("sleep 1"), "done")
+    await lab.wait_called(1)
+
+    host.terminate()
+
+    assert (await lab.wait_ended(run)).outcome == "succeeded"
+    assert await lab.end_host("alpha") == 0
+    assert len(lab.events(run, RunResumed)) == 1
+
+
+async def test_a_host_that_cannot_do_a_run_says_why_and_another_one_takes_it(lab: FleetLab) -> None:
+    (lab.folder / "alpha").mkdir()
+    (lab.folder / "alpha" / "repositories").write_text("a file where the clones should be\n")
+    await lab.start_host("alpha")
+    run = await lab.delegate("feat/one", write("one.txt"), "done")
+    refused = await lab.wait_for_entry(run, lambda entry: "alpha cannot" in getattr(entry.event, "text", ""))
+    assert "repositories" in refused.event.text  # type: ignore[union-attr]
+
+    await lab.start_host("beta")
+
+    assert (await lab.wait_ended(run)).outcome == "succeeded"
+    assert [text for text in lab.notices(run) if "cannot work" in text] == [refused.event.text]  # type: ignore[union-attr]
+    assert [placed.host for placed in lab.events(run, WorkerPlaced)] == [read_host_id(lab.folder / "beta")]
+
+
+async def test_a_request_from_a_host_is_answered_elsewhere_while_the_host_is_alive_and_while_it_is_dead(
+    lab: FleetLab,
+) -> None:
+    await lab.start_host("alpha")
+    run = await lab.delegate("feat/one", bash("echo 1 > one.txt"), bash("echo 2 > two.txt"), "done", allow=())
+
+    first = await lab.wait_asked(run)
+    listed = await lab.run_podium("approvals")
+    assert "echo 1" in listed.stdout, listed
+    assert (await lab.run_podium("approve", first.id)).returncode == 0
+    second = await lab.wait_asked(run, 2)
+    await lab.wait_pushed(run, steps=1)
+    await lab.kill_host("alpha")
+    assert (await lab.run_podium("approve", second.id)).returncode == 0
+    await lab.start_host("beta")
+
+    assert (await lab.wait_ended(run)).outcome == "succeeded"
+    assert [answer.id for answer in lab.events(run, PermissionAnswered)] == [first.id, second.id]
+    [committed] = lab.events(run, WorkCommitted)
+    assert committed.files == ("one.txt", "two.txt")
+    lab.assert_intact(run)
+
+
+async def test_without_a_live_host_the_worker_runs_on_its_own_machine_and_says_so(lab: FleetLab) -> None:
+    await lab.add_host("alpha")
+
+    run = await lab.delegate("feat/one", write("one.txt"), "done")
+    lab.start_commander()
+
+    assert (await lab.wait_ended(run)).outcome == "succeeded"
+    assert "No host of the fleet is alive, so this worker runs on this machine." in lab.notices(run)
+    await lab.wait_finished()
+
+
+async def test_a_run_that_waits_for_a_label_is_left_alone_by_everybody_else_and_can_be_stopped(lab: FleetLab) -> None:
+    await lab.start_host("alpha", "--labels", "linux")
+
+    run = await lab.delegate("feat/one", "done", options=WorkerOptions(labels=("gpu",)))
+    lab.start_commander()
+    await lab.wait_finished_commanders()
+
+    assert lab.notices(run)[-1].endswith("no host that is alive has them, so the worker waits for one.")
+    assert not lab.events(run, RunResumed)
+    assert (await lab.run_podium("stop", run)).returncode == 0
+    assert (await lab.wait_ended(run)).outcome == "cancelled"
+
+
+async def test_a_run_waits_for_the_run_before_it(lab: FleetLab) -> None:
+    await lab.start_host("alpha")
+
+    first = await lab.delegate("feat/one", write("one.txt"), "done")
+    second = await lab.delegate("feat/two", write("two.txt"), "done", options=WorkerOptions(after=("feat/one",)))
+
+    assert (await lab.wait_ended(second)).outcome == "succeeded"
+    [placed], [before] = lab.events(second, WorkerPlaced), lab.events(first, WorkCommitted)
+    assert placed.base == before.commit
+
+
+async def test_a_host_without_a_database_or_without_its_own_login_says_what_to_do(lab: FleetLab) -> None:
+    with_file = await lab.run_podium("host", PODIUM_STORE=str(lab.folder / "podium.db"))
+    with_owner = await lab.run_podium("host")
+    added = await lab.run_podium("hosts", "add", "gamma")
+    lab.addresses["gamma"] = added.stdout.strip()
+    with_other = await lab.run_podium("host", "--name", "delta", PODIUM_STORE=lab.addresses["gamma"])
+    not_allowed = await lab.run_podium("hosts", "add", "delta", PODIUM_STORE=lab.addresses["gamma"])
+    removed = await lab.run_podium("hosts", "remove", "gamma")
+    lab.addresses.clear()
+    unknown = await lab.run_podium("hosts", "remove", "gamma")
+
+    assert "hosts need a PostgreSQL store" in with_file.stderr
+    assert "belongs to no host; create one with podium hosts add NAME" in with_owner.stderr
+    assert "belongs to host gamma, not delta" in with_other.stderr
+    assert (removed.returncode, [one.returncode for one in (with_file, with_owner, with_other)]) == (0, [2, 2, 2])
+    assert not_allowed.returncode != 0
+    assert "Traceback" not in not_allowed.stderr
+    assert "host 'gamma' not found; available: none" in unknown.stderr
+    assert "secret" not in added.stderr and added.stdout.count("\n") == 1
