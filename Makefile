@@ -10,10 +10,13 @@ GOOSE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/podium-test-agents/goose-$(GOOSE
 # Tests start many processes, and each would compile the sources anew if none of them might keep the result.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo test test-failed test-slow check bench system goose clean
+.PHONY: demo fleet-demo test test-failed test-slow check bench system goose clean
 
 demo: $(VENV)/ready
 	$(BIN)/podium demo
+
+fleet-demo: system $(VENV)/ready
+	$(BIN)/python -m benchmarks.fleet_demo
 
 test: system goose $(VENV)/ready
 	$(BIN)/python -m pytest -m "not slow" -n 2 --dist worksteal
