@@ -6,7 +6,7 @@ Programs and user interfaces open an `App`, and use it to start, resume and stop
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from functools import partial
 from pathlib import Path
@@ -38,6 +38,7 @@ from .values.agent import Agent, Budget, as_budget
 from .values.event import RunStarted
 from .values.limits import Unattended
 from .values.result import Result
+from .values.store_address import PostgresAddress
 from .values.worker_task import WorkerTask
 
 if TYPE_CHECKING:
@@ -85,6 +86,7 @@ class App:
                 price_cache=PriceCache(self.settings.home / "model-prices.json"),
                 home=self.settings.home,
                 agent_programs=list_agent_programs(self.settings),
+                reserve_call=await self._open_provider_rates(opening),
             )
             self._engines = await opening.enter_async_context(engines)
             self._background_tasks = await opening.enter_async_context(create_task_group())
@@ -184,6 +186,14 @@ class App:
         traces = RunTraces(telemetry.tracers, telemetry.meters, parent=self._environ.get(VARIABLE, ""))
         resources.callback(traces.close)
         return traces.trace_run
+
+    async def _open_provider_rates(self, opening: AsyncExitStack) -> Callable[[str], Awaitable[float]] | None:
+        """Return what reserves calls at the rates that all machines of the store share; None for a SQLite store."""
+        if not isinstance(self.settings.store, PostgresAddress):
+            return None
+        from .fleet.provider_rates import ProviderRates  # imported here because the packages are an extra
+
+        return (await opening.enter_async_context(ProviderRates(self.settings.store))).reserve_call
 
     def _start_in_thread(self, work: Callable[[], None]) -> None:
         self._background_tasks.start_soon(partial(to_thread.run_sync, work, abandon_on_cancel=True))

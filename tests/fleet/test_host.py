@@ -8,15 +8,19 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import anyio
+import psycopg
 import pytest
+from msgspec import structs
 
-from podium import __version__
+from podium import App, Settings, __version__
 from podium.core.placement import WorkerOptions
 from podium.system.host_id import read_host_id
 from podium.testing import ModelServer
-from podium.values.event import PermissionAnswered, RunResumed, WorkCommitted, WorkerPlaced, WorkMoved
+from podium.values.agent import Member, Permissions, Team
+from podium.values.event import PermissionAnswered, RunResumed, WorkCommitted, WorkerPlaced, WorkerSent, WorkMoved
+from podium.workers.delegate import delegate_to_worker
 
-from ..workers.worker_lab import bash, write
+from ..workers.worker_lab import bash, make_scripted_agent, write
 from .fleet_lab import LEASE, FleetLab, create_store
 
 STARTING = 5.0
@@ -197,4 +201,44 @@ async def test_a_host_without_a_database_or_without_its_own_login_says_what_to_d
     assert not_allowed.returncode != 0
     assert "Traceback" not in not_allowed.stderr
     assert "host 'gamma' not found; available: none" in unknown.stderr
-    assert "secret" not in added.stderr and added.stdout.count("\n") == 1
+    assert added.stdout.strip().startswith("postgresql://podium_host_gamma:")
+    assert added.stdout.strip().split(":")[2].partition("@")[0] not in added.stderr
+
+
+@pytest.mark.slow
+async def test_a_worker_on_a_host_starts_workers_that_other_hosts_can_take(lab: FleetLab) -> None:
+    await lab.start_host("alpha", "--slots", "3")
+    inner = structs.replace(make_scripted_agent(write("inner.txt"), "inner done"), name="inner", isolation="process")
+    team = Team(mode="broadcast", members=(Member(agent="inner"),))
+    outer = structs.replace(make_scripted_agent("outer done"), name="outer", team=team)
+
+    async with App(lab.settings(("Write",)), environ=lab.environ) as app:
+        run = await delegate_to_worker(app.launcher, outer, "go", at=lab.repo.path, branch="feat/outer", agents=[inner])
+
+    assert (await lab.wait_ended(run)).outcome == "succeeded", lab.logs(run)
+    [sent] = lab.events(run, WorkerSent)
+    assert (await lab.wait_ended(sent.run)).outcome == "succeeded"
+    assert lab.query("SELECT parent, team, repository FROM podium.job WHERE run = %s", sent.run) == [
+        (run, "outer", str(lab.remote))
+    ]
+    lab.assert_intact(sent.run)
+
+
+async def test_calls_of_all_machines_to_a_provider_share_one_rate(lab: FleetLab) -> None:
+    with psycopg.connect(lab.url, autocommit=True) as connection:
+        connection.execute("INSERT INTO podium.provider_rate VALUES ('openai', 2, 1, 1)")
+    agent = make_scripted_agent(write("one.txt"), "done")
+
+    async def run_on_another_machine(name: str) -> None:
+        environ = lab.environ | {"PODIUM_HOME": str(lab.folder / name)}
+        settings = Settings.load(environ, permissions=Permissions(allow=("Write",)))
+        async with App(settings, environ=environ) as app:
+            await app.run(agent, "go", repo=lab.repo.path)
+
+    began = time.monotonic()
+    async with anyio.create_task_group() as group:
+        for name in ("alpha", "beta"):
+            group.start_soon(run_on_another_machine, name)
+
+    assert len(lab.server.calls) == 4
+    assert time.monotonic() - began > 3 / 2, "four calls at two a second, of which the first does not wait"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,7 +23,7 @@ from .model import model_prices
 from .model.model_caller import Model, ToolCallMode, add_zero_cost
 from .model.model_wire import Wire
 from .model.price_cache import PriceCache
-from .model.provider_throttle import ProviderThrottle
+from .model.provider_throttle import ProviderThrottle, ReserveCall
 from .model.providers import LOCAL, REHEARSAL, Provider, parse_model, resolve_base_url
 from .model.schema_fallback import RefusedSchemas
 from .model.tool_loop import ModelEngine
@@ -87,6 +87,7 @@ class Engines:
         home: Path | None = None,
         agent_programs: Mapping[str, AgentProgram] | None = None,
         open_child: OpenChild | None = None,
+        reserve_call: Callable[[str], Awaitable[float]] | None = None,
     ) -> None:
         self._environ = environ
         self._custom_engines = dict(custom_engines or {})
@@ -100,6 +101,7 @@ class Engines:
         self._client: ClientSession | None = None
         self._agent_programs = agent_programs or {}
         self._open_child = open_child
+        self._reserve_call = reserve_call
         self._agent_tasks: TaskGroup | None = None
         self._agent_processes: AgentProcesses | None = None
 
@@ -212,7 +214,8 @@ class Engines:
             self._prepare_price(provider.name, name)
         options = self._find_options(address)
         if address.url not in self._throttles:
-            self._throttles[address.url] = _make_throttle(options)
+            reserve = None if self._reserve_call is None else partial(self._reserve_call, provider.name)
+            self._throttles[address.url] = _make_throttle(options, reserve)
         key = find_key(address, self._environ, user=agent.name)
         return Model(
             wire=make_wire(
@@ -363,11 +366,12 @@ def make_wire(
     )
 
 
-def _make_throttle(options: CallOptions) -> ProviderThrottle:
+def _make_throttle(options: CallOptions, reserve_call: ReserveCall | None) -> ProviderThrottle:
     return ProviderThrottle(
         requests_per_minute=options.requests_per_minute,
         tokens_per_minute=options.tokens_per_minute,
         concurrent=options.concurrent,
+        reserve_call=reserve_call,
     )
 
 

@@ -179,6 +179,11 @@ class FleetDatabase:
             running=frozenset(str(row["run"]) for row in rows if row["is_running"]),
         )
 
+    async def list_limited_providers(self) -> frozenset[str]:
+        """Return the providers whose calls have a rate that all machines share."""
+        rows = await self._database.fetch("SELECT provider FROM podium.provider_rate")
+        return frozenset(str(row["provider"]) for row in rows)
+
     async def reserve_calls(self, provider: str, amount: float = 1.0) -> float:
         """Reserve calls to a provider. Return after how many seconds they may be made; 0 if it has no rate limit."""
         wait = await self._call("take_provider_tokens($1, $2)", provider, amount)

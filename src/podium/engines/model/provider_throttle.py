@@ -29,6 +29,9 @@ QUEUE_NOTICE_SECONDS = 5.0
 OnWait = Callable[[int], None]
 """Called with the number of calls ahead of a waiting call: those in flight, and those before it in the queue."""
 
+ReserveCall = Callable[[], Awaitable[float]]
+"""Reserves a call at a rate that several processes share. Returns after how many seconds the call may start."""
+
 
 class ProviderThrottle:
     """The throttle for the calls to one provider. Calls start in the order in which they arrive.
@@ -36,6 +39,7 @@ class ProviderThrottle:
     - Limits: no more calls or tokens than allowed start in any window of one minute, and at most
       `concurrent` calls run at once. A call with more tokens than the limit per minute starts when
       the whole quota is available.
+    - A call waits as long as `reserve_call` says, before it enters the queue.
     - If the provider sends Retry-After, all calls wait until then.
     - A single other transient failure, such as 500 or a refused connection, delays no other call.
       After two in a row without a success, all calls wait, and one call at a time is sent as a
@@ -53,6 +57,7 @@ class ProviderThrottle:
         tokens_per_minute: int | None = None,
         concurrent: int | None = None,
         notice_seconds: float = QUEUE_NOTICE_SECONDS,
+        reserve_call: ReserveCall | None = None,
         clock: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = sleep,
         jitter: Callable[[], float] = random.random,
@@ -63,6 +68,7 @@ class ProviderThrottle:
         self._tokens = None if tokens_per_minute is None else _MinuteQuota("tokens_per_minute", tokens_per_minute)
         self._concurrent = math.inf if concurrent is None else _require_positive("concurrent", concurrent)
         self._notice_seconds = notice_seconds
+        self._reserve_call = reserve_call
         self._clock = clock
         self._sleep = sleep
         self._jitter = jitter
@@ -208,6 +214,8 @@ class CallSlot:
 
     async def __aenter__(self) -> CallSlot:
         throttle = self._throttle
+        if throttle._reserve_call is not None and (wait := await throttle._reserve_call()):
+            await throttle._sleep(wait)
         if throttle._waiting or throttle._seconds_until_ready(self.tokens):
             await throttle._wait_in_queue(self)
         throttle._start_call(self)

@@ -1,0 +1,40 @@
+"""Keep the calls of all machines to a provider within one rate, which the owner of the database sets."""
+
+from __future__ import annotations
+
+import time
+from types import TracebackType
+
+from ..values.errors import PlacementUnavailable
+from ..values.store_address import PostgresAddress
+from .fleet_database import open_fleet_database
+
+REFRESH_SECONDS = 10.0
+"""How long the list of providers with a rate is used before it is read again."""
+
+
+class ProviderRates:
+    """Reserves calls to providers for one process. Providers without a rate need no access to the database."""
+
+    def __init__(self, store: PostgresAddress) -> None:
+        self._database = open_fleet_database(store)
+        self._limited: frozenset[str] = frozenset()
+        self._read_at = -REFRESH_SECONDS
+
+    async def __aenter__(self) -> ProviderRates:
+        return self
+
+    async def __aexit__(
+        self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        await self._database.__aexit__(exc_type, exc, traceback)
+
+    async def reserve_call(self, provider: str) -> float:
+        """Reserve a call, and return after how many seconds it may be made. A database that is away limits nothing."""
+        try:
+            if time.monotonic() >= self._read_at + REFRESH_SECONDS:
+                self._limited = await self._database.list_limited_providers()
+                self._read_at = time.monotonic()
+            return await self._database.reserve_calls(provider) if provider in self._limited else 0.0
+        except PlacementUnavailable:
+            return 0.0
