@@ -162,7 +162,8 @@ async def test_without_a_live_host_the_worker_runs_on_its_own_machine_and_says_s
 async def test_a_run_that_waits_for_a_label_is_left_alone_by_everybody_else_and_can_be_stopped(lab: FleetLab) -> None:
     await lab.start_host("alpha", "--labels", "linux")
 
-    run = await lab.delegate("feat/one", "done", options=WorkerOptions(labels=("gpu",)))
+    lab.write_settings("labels: [gpu]\n")
+    run = await lab.delegate("feat/one", "done")
     lab.start_commander()
     await lab.wait_finished_commanders()
 

@@ -124,6 +124,7 @@ class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
     store: str | None = None
     workers: int | None = None
     max_restarts: int | None = None
+    labels: tuple[str, ...] = ()
     budget: Budget | None = None
     notify: tuple[NotifyTarget, ...] = ()
     checks: dict[str, tuple[str, ...]] = {}

@@ -248,6 +248,7 @@ READERS: Readers = {
     "store": read_store,
     "workers": FieldReader.read_int,
     "max_restarts": partial(FieldReader.read_int, least=0),
+    "labels": FieldReader.read_comma_list,
     "budget": read_budget,
     "notify": read_notify,
     "checks": read_checks,

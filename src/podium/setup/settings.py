@@ -87,6 +87,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     """The hosts that commands in the sandbox can reach."""
     workers: int = 4
     max_restarts: int = 1
+    labels: tuple[str, ...] = ()
+    """The labels of the hosts of a fleet that workers need."""
     notify: tuple[NotifyTarget, ...] = ()
     squad_inbox: bool = False
     """Whether decisions that a squad makes in runs are written to the squad's inbox."""

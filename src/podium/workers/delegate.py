@@ -8,6 +8,7 @@ import sys
 import threading
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
 
@@ -86,6 +87,8 @@ async def delegate_to_worker(
     # The lock prevents other workers from taking the branch or the path before this worker is in the index.
     async with worker_index.hold_delegation_lock():
         fleet = await find_fleet(launcher.settings.store)
+        if fleet.hosts and not (options.labels or options.is_reader or options.is_shared):
+            options = replace(options, labels=settings.labels)
         run = run or secrets.token_hex(6)
         if options.is_reader:
             worker_task = structs.replace(worker_task, name=branch)

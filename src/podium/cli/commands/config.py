@@ -125,6 +125,7 @@ def list_effective_settings(settings: Settings) -> list[dict[str, Any]]:
         "network": list(settings.network),
         "workers": settings.workers,
         "max_restarts": settings.max_restarts,
+        "labels": list(settings.labels),
         "squad_inbox": settings.squad_inbox,
         "squad_history": settings.squad_history,
         "forge": settings.forge or "auto",
