@@ -48,12 +48,13 @@ class HookCalls:
 
     async def call(self, hook: Hook, event: HookEvent, payload: bytes) -> HookResult:
         """Call a hook with an event and return how it ended. Nothing that a hook does raises an error."""
-        if hook.plugin:
-            from .plugin_hooks import call_plugin_hook  # for start-up time: most hooks are commands
-
-            return await call_plugin_hook(hook, event, payload)
         try:
-            result = await self._run_command(hook, payload)
+            if hook.plugin:
+                from .plugin_hooks import call_plugin_hook  # for start-up time: most hooks are commands
+
+                result = await call_plugin_hook(hook, event, payload)
+            else:
+                result = await self._run_command(hook, payload)
         except InvalidCall as error:
             return HookResult(outcome="failed", reason=str(error).rstrip("."))
         except ProgramNotStarted as error:

@@ -86,7 +86,7 @@ class RunAgents:
             return self._select_from_roster(roster, name, extra, force_model=force_model, patterns=patterns)
         given = (agent, *others)
         key = tuple(map(id, given))
-        if key in self._teams:
+        if key in self._teams and not patterns:
             return self._teams[key].selection
         _validate_agents(given)
         names = {one.name for one in given}
@@ -97,8 +97,9 @@ class RunAgents:
         if len(self._teams) >= MAX_CACHED_TEAMS:
             self._teams.clear()
         selection = self._select_from_roster(Roster(agents={}), agent.name, given, patterns=patterns)
-        self._teams[key] = CachedSelection(given, selection)
-        return self._teams[key].selection
+        if not patterns:
+            self._teams[key] = CachedSelection(given, selection)
+        return selection
 
     def _select_from_roster(
         self,

@@ -149,6 +149,18 @@ def keep_connection(store: PostgresAddress, connection: psycopg.Connection) -> N
     connection.close()
 
 
+@contextmanager
+def borrow_connection(store: PostgresAddress) -> Iterator[psycopg.Connection]:
+    """Yield a connection for a few statements, and keep it afterwards. It is closed if one of them fails."""
+    connection = take_connection(store)
+    try:
+        yield connection
+    except BaseException:
+        connection.close()
+        raise
+    keep_connection(store, connection)
+
+
 def wait_for_connection(store: PostgresAddress) -> psycopg.Connection:
     """Connect to a store. If this process was connected before, wait for a server that is away, up to AWAY_SECONDS.
 

@@ -17,7 +17,7 @@ import psycopg
 
 from ...values.errors import PodiumError
 from ...values.store_address import PostgresAddress
-from .connection import connect, keep_connection, take_connection
+from .connection import borrow_connection, connect
 
 WAKE_SECONDS = 1.0
 CHANNELS = {"owner": "podium_owner", "follower": "podium_follower"}
@@ -137,19 +137,16 @@ def notify(store: PostgresAddress, kind: str) -> None:
     """Wake all processes that wait for this kind of news. Ignore errors, because they also look once a second."""
     if kind not in CHANNELS:
         return
-    with suppress(psycopg.Error, PodiumError):
-        connection = take_connection(store)
+    with suppress(psycopg.Error, PodiumError), borrow_connection(store) as connection:
         connection.execute(b"SELECT pg_notify(%s, '')", (CHANNELS[kind],))
-        keep_connection(store, connection)
 
 
 def list_connected_clients(store: PostgresAddress) -> set[str]:
     """Return the id of the database session of each client, on any machine."""
-    connection = take_connection(store)
-    found = connection.execute(
-        b"SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND classid = %s AND objid = %s AND objsubid = 2"
-        b" AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
-        CLIENT_LOCK,
-    ).fetchall()
-    keep_connection(store, connection)
+    with borrow_connection(store) as connection:
+        found = connection.execute(
+            b"SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND classid = %s AND objid = %s AND objsubid = 2"
+            b" AND database = (SELECT oid FROM pg_database WHERE datname = current_database())",
+            CLIENT_LOCK,
+        ).fetchall()
     return {str(pid) for (pid,) in found}
