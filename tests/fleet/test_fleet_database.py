@@ -501,3 +501,45 @@ def test_the_answers_of_the_database_are_the_answers_of_the_loop(fleet: Fleet) -
     assert asyncio.run(answer_lease(fleet, "honest", "r1")) == LeaseWon(epoch=1)
     assert asyncio.run(answer_lease(fleet, "liar", "r1")) == LeaseRefused(reason="held")
     assert asyncio.run(answer_lease(fleet, "liar", "none")) == LeaseRefused(reason="over")
+
+
+def test_a_host_cannot_touch_the_workers_artifacts_attachments_or_worktrees_of_others(fleet: Fleet) -> None:
+    fleet.admin.execute("TRUNCATE podium.worker, podium.artifact, podium.attachment, podium.worktree_of_host")
+    fleet.add_run(FleetJob(run="r1"))
+    fleet.admin.execute("INSERT INTO podium.worker VALUES ('r1', '/repo', 'feat', 1)")
+    fleet.admin.execute("INSERT INTO podium.attachment VALUES ('r1', 'm1', 'd', 'x')")
+    insert_worktree = (
+        "INSERT INTO podium.worktree"
+        " (path, repository, branch, base, run, git_dir, is_new_branch, state, created, size)"
+        " VALUES ('/victim', '/repo', 'feat', '', 'r1', '', 1, 'removing', 0, 0)"
+    )
+    with fleet.connect("honest") as honest, fleet.connect("liar") as liar:
+        claim(honest, "r1", "honest-1")
+        for connection in (honest, liar, fleet.admin):
+            connection.execute("SET podium.host = 'machine'")
+        honest.execute(insert_worktree)
+
+        forged = [
+            liar.execute(query).fetchone()
+            for query in (
+                "SELECT podium.add_worker_as_host('r1', '/', 'feat')",
+                "SELECT podium.drop_attachments_as_host('r1', 'm1')",
+                "SELECT podium.store_artifact_as_host('d1', 'not what it says')",
+            )
+        ]
+        liar.execute("SELECT podium.close_worker_as_host('r1')")
+        liar.execute(insert_worktree)
+        with pytest.raises(psycopg.errors.WithCheckOptionViolation):
+            liar.execute("UPDATE podium.worktree SET login = 'podium'")
+        with pytest.raises(InsufficientPrivilege):
+            liar.execute("UPDATE podium.worktree_of_host SET state = 'gone'")
+
+        assert forged == [("forged",)] * 3
+        assert fleet.read("SELECT is_open FROM podium.worker") == [(1,)]
+        assert fleet.read("SELECT count(*) FROM podium.attachment") == [(1,)]
+        assert fleet.read("SELECT count(*) FROM podium.artifact") == [(0,)]
+        assert [len(connection.execute("SELECT FROM podium.worktree").fetchall()) for connection in (honest, liar)] == [
+            1,
+            1,
+        ]
+        assert fleet.read("SELECT FROM podium.worktree") == [], "a host's rows are not those of this machine"

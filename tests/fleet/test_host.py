@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -98,6 +99,7 @@ async def test_a_host_that_gets_sigterm_hands_its_run_back_and_another_one_conti
     lab.assert_intact(run, finished)
 
 
+@pytest.mark.slow
 async def test_a_host_that_gets_sigterm_lets_its_run_end_within_the_grace_period(lab: FleetLab) -> None:
     host = await lab.start_host("alpha")
     run = await lab.delegate("feat/one", bash("sleep 1"), "done")
@@ -173,6 +175,7 @@ async def test_a_run_that_waits_for_a_label_is_left_alone_by_everybody_else_and_
     assert (await lab.wait_ended(run)).outcome == "cancelled"
 
 
+@pytest.mark.slow
 async def test_a_run_waits_for_the_run_before_it(lab: FleetLab) -> None:
     await lab.start_host("alpha")
 
@@ -243,3 +246,32 @@ async def test_calls_of_all_machines_to_a_provider_share_one_rate(lab: FleetLab)
 
     assert len(lab.server.calls) == 4
     assert time.monotonic() - began > 3 / 2, "four calls at two a second, of which the first does not wait"
+
+
+@pytest.mark.slow
+async def test_a_paused_worker_leaves_its_host_and_a_host_continues_it_when_it_is_resumed(lab: FleetLab) -> None:
+    await lab.start_host("alpha")
+    run = await lab.delegate("feat/one", bash("sleep 2"), write("one.txt"), "done")
+    await lab.wait_called(1)
+
+    assert (await lab.run_podium("pause", run)).returncode == 0
+    await lab.wait_for_job_end(run)
+    assert (await lab.list_hosts())["alpha"].running == 0
+    assert (await lab.run_podium("resume", run)).returncode == 0
+
+    assert (await lab.wait_ended(run)).outcome == "succeeded"
+    lab.assert_intact(run)
+
+
+@pytest.mark.slow
+async def test_a_host_without_the_engine_of_a_run_refuses_it(lab: FleetLab) -> None:
+    lab.write_settings(f"engines:\n  helper: {{command: {sys.executable}}}\n")
+    await lab.start_host("alpha")
+
+    async with App(lab.settings(), environ=lab.environ) as app:
+        agent = structs.replace(make_scripted_agent("done"), engine="helper")
+        run = await delegate_to_worker(app.launcher, agent, "go", at=lab.repo.path, branch="feat/one")
+
+    refused = await lab.wait_for_entry(run, lambda entry: "alpha cannot" in getattr(entry.event, "text", ""))
+    assert "helper" in refused.event.text  # type: ignore[union-attr]
+    assert (await lab.run_podium("stop", run)).returncode == 0
