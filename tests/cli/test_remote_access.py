@@ -18,6 +18,7 @@ RULES = {"--permissions", "--no-sandbox"}
 
 LOCAL_OPTIONS = {
     "status": {"--watch"},
+    **{name: {"--file"} for name in ("show", "logs", "verify")},
     "results": {"--synthesis", "--agent"},
     "plan": {"--edit"},
     "send": {"--attach"},
@@ -29,7 +30,7 @@ LOCAL_OPTIONS = {
 }
 LOCAL_COMMANDS = {
     *("chat", "decide", "serve", "mcp", "acp", "login", "demo", "check", "trust", "undo", "policy", "models", "config"),
-    "doctor",
+    *("doctor", "store"),
     *("decisions merge-inbox", "workers cleanup", "worktrees cleanup", "worktrees remove"),
     *("team save", "team set", "team export", "team delete"),
     *(f"group {name}" for name in "rename pin unpin archive unarchive move order delete".split()),

@@ -70,6 +70,7 @@ COMMANDS = (
     ("models", "Set up", "List the available models and the default one.", "podium models"),
     ("engines", "Set up", "List the coding agents that can be used as engines.", "podium engines"),
     ("config", "Set up", "Show the effective settings, and check the settings files.", "podium config show"),
+    ("store", "Set up", "Create, migrate, check, prune, export or import the store.", "podium store check"),
     ("doctor", "Set up", "Check this machine and repository, and suggest fixes.", "podium doctor"),
 )
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from difflib import get_close_matches
+from pathlib import Path
 
 import anyio
 import click
@@ -22,6 +23,7 @@ from ...values.event import KINDS, Entry, decode_entry
 from ...values.store_address import StoreAddress
 from ...views.entry_filter import EntryFilter
 from ..terminal.entry_text import format_entry, format_entry_json
+from ..terminal.run_file import file_option, open_run
 from ..terminal.terminal_notifier import make_terminal_notifier
 from ..terminal.text import print_to_stderr
 
@@ -31,6 +33,7 @@ MOST_NEWEST = 100
 
 @click.command("logs")
 @click.argument("run", required=False, default="")
+@file_option
 @click.option("-f", "--follow", "is_following", is_flag=True, help="Keep printing until the run ends or pauses.")
 @click.option("--jsonl", "is_jsonl", is_flag=True, help="Print every entry in full, one JSON object per line.")
 @click.option("--after", type=click.IntRange(min=0), default=0, metavar="SEQ", help="Skip entries up to SEQ.")
@@ -41,6 +44,7 @@ MOST_NEWEST = 100
 @click.option("--last", type=click.IntRange(min=1), metavar="N", help=f"Without RUN: show N entries ({MOST_NEWEST}).")
 def logs_command(
     run: str,
+    file: Path | None,
     is_following: bool,
     is_jsonl: bool,
     after: int,
@@ -60,15 +64,18 @@ def logs_command(
     settings = Settings.load()
     if run and last is not None:
         raise click.UsageError("--last is for the entries of all runs; with RUN, use --after SEQ or --since TIME")
-    if not run and (is_following or after):
+    if file is not None and (is_following or last is not None):
+        raise click.UsageError("--file cannot be combined with --follow or --last")
+    is_about_all = not run and file is None
+    if is_about_all and (is_following or after):
         raise click.UsageError(f"{'--follow' if is_following else '--after'} needs RUN; podium ps lists the runs")
-    if not run:
+    if is_about_all:
         print_newest_entries(settings.store, wanted, most=last or MOST_NEWEST, is_jsonl=is_jsonl)
     elif is_following:
         follow_run(settings, run, wanted, after=after, is_jsonl=is_jsonl)
     else:
-        with open_reader(settings.store) as reader:
-            for entry in select_entries(reader, reader.find_run(run), wanted, after=after):
+        with open_run(run, file) as (reader, id):
+            for entry in select_entries(reader, id, wanted, after=after):
                 print_entry(entry, is_jsonl=is_jsonl)
 
 
@@ -147,13 +154,19 @@ def parse_since(text: str, *, now: datetime) -> float:
     if not text:
         return 0.0
     try:
-        if (age := _AGE.fullmatch(text)) is not None:
-            return (now - timedelta(seconds=float(age[1]) * _UNITS[age[2]])).timestamp()
+        if (age := parse_age(text)) is not None:
+            return (now - timedelta(seconds=age)).timestamp()
         if (clock := _CLOCK.fullmatch(text)) is not None:
             return now.replace(hour=int(clock[1]), minute=int(clock[2]), second=0, microsecond=0).timestamp()
         return datetime.fromisoformat(text).timestamp()
     except (ValueError, OverflowError):
         raise click.UsageError(f"--since {text!r} is not a time; use 10m, 2h, 3d, 14:30 or 2026-05-01T14:30") from None
+
+
+def parse_age(text: str) -> float | None:
+    """Parse an age such as `10m` or `30d`, and return it in seconds. Return None if it is not an age."""
+    age = _AGE.fullmatch(text)
+    return None if age is None else float(age[1]) * _UNITS[age[2]]
 
 
 _AGE = re.compile(r"(\d+(?:\.\d+)?)([smhd])")

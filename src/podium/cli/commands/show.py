@@ -7,20 +7,21 @@ import shutil
 import sys
 import time
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import click
 from msgspec import structs
 
 from ...core.open_requests import Asked
-from ...runs.run_lookup import RunState, derive_run_state, open_reader
-from ...setup.settings import Settings
+from ...runs.run_lookup import RunState, derive_run_state
 from ...values.event import SCHEMA, RunStarted
 from ...values.operation_path import parse_agent_name
 from ...views.run_view import OperationNode, RunView
 from ..terminal.agent_text import format_agent_text, format_output
 from ..terminal.entry_text import format_entry
 from ..terminal.outcome_text import format_parts, result_fields
+from ..terminal.run_file import file_option, open_run
 from ..terminal.run_tree import Row, Style, build_tree_rows, choose_symbols, format_plain_row
 from ..terminal.text import (
     align_columns,
@@ -44,12 +45,12 @@ COLOURS: dict[Style, dict[str, Any]] = {
 
 
 @click.command("show")
-@click.argument("run")
+@click.argument("run", required=False, default="")
+@file_option
 @click.option("--json", "is_json", is_flag=True, help="Print the run as JSON.")
-def show_command(run: str, is_json: bool) -> None:
+def show_command(run: str, file: Path | None, is_json: bool) -> None:
     """Show RUN: how it started, what each agent did and used, and the answer or the partial results."""
-    with open_reader(Settings.load().store) as reader:
-        id = reader.find_run(run)
+    with open_run(run, file) as (reader, id):
         summary = reader.read_summary(id)
         run_view = RunView.from_entries(reader.read_entries(id))
     run_state = derive_run_state(summary)

@@ -14,7 +14,7 @@ import socket
 import threading
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from functools import cache
 from typing import Any, ClassVar
 
@@ -27,7 +27,7 @@ from ...values.store_address import PostgresAddress
 from ..sql_connection import LOCK_SECONDS
 from .host_statements import AS_HOST, find_host_name, require_accepted
 from .login import build_connection_options
-from .schema import SCHEMA, require_current_schema
+from .schema import SCHEMA, read_schema_version, require_current_schema
 
 AWAY_SECONDS = 30.0
 """How long a process that has been connected waits for a server that is away: as long as a lease."""
@@ -178,7 +178,26 @@ def wait_for_connection(store: PostgresAddress) -> psycopg.Connection:
 
 def connect(store: PostgresAddress) -> psycopg.Connection:
     """Connect to a store once, and create or migrate its schema if needed."""
-    connection = psycopg.connect(
+    connection = connect_to_database(store)
+    try:
+        connection.adapters.register_dumper(bool, _FlagDumper)
+        require_current_schema(connection, store)
+    except BaseException:
+        connection.close()
+        raise
+    _known.add(store)
+    return connection
+
+
+def read_postgres_version(store: PostgresAddress) -> int:
+    """Return the version of the store in a database, or 0 if there is none. The database is not changed."""
+    with translate_postgres_errors(store), closing(connect_to_database(store)) as connection:
+        return read_schema_version(connection)
+
+
+def connect_to_database(store: PostgresAddress) -> psycopg.Connection:
+    """Connect to the database of a store once, whether there is a store in it or not."""
+    return psycopg.connect(
         store.url,
         autocommit=True,
         **build_connection_options(
@@ -191,14 +210,6 @@ def connect(store: PostgresAddress) -> psycopg.Connection:
             },
         ),
     )
-    try:
-        connection.adapters.register_dumper(bool, _FlagDumper)
-        require_current_schema(connection, store)
-    except BaseException:
-        connection.close()
-        raise
-    _known.add(store)
-    return connection
 
 
 class _FlagDumper(Int2Dumper):

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import ClassVar
 from urllib.parse import quote
@@ -101,6 +101,14 @@ def open_sqlite_for_reading(path: Path) -> SqliteConnection:
         connection.close()
         return open_sqlite(path, create=False)
     return connection
+
+
+def read_sqlite_version(path: Path) -> int:
+    """Return the version of a store, or 0 if there is none. Raise StoreCorrupt if another program made the file."""
+    if not path.exists():
+        return 0
+    with translate_sqlite_errors(path), closing(_connect_read_only(path)) as connection:
+        return read_store_version(connection, path)
 
 
 def _connect(address: str, *, uri: bool = False) -> SqliteConnection:

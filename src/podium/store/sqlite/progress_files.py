@@ -62,11 +62,24 @@ def read_progress(store: StoreAddress, run: str) -> Progress | None:
 
 def find_recorded_run(store: StoreAddress, prefix: str) -> str | None:
     """Return a run id that starts with `prefix` and has a progress file, even if the store lost the run."""
+    return next((name for name in list_recorded_runs(store) if name.startswith(prefix)), None)
+
+
+def list_recorded_runs(store: StoreAddress) -> list[str]:
+    """Return the ids of the runs that have a progress file."""
     try:
-        names = [unquote(path.name) for path in _progress_path(store, "").iterdir()]
+        return [unquote(path.name) for path in _progress_path(store, "").iterdir()]
     except OSError:
-        return None
-    return next((name for name in names if name.startswith(prefix)), None)
+        return []
+
+
+def forget_progress(store: StoreAddress, run: str) -> None:
+    """Delete a run's progress file. Raise StoreFailed if that is impossible."""
+    path = _progress_path(store, run)
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        raise StoreFailed(f"cannot delete {path}: {error.strerror}") from error
 
 
 def find_lost_entries(progress: Progress, rows: Sequence[JournalRow]) -> str | None:

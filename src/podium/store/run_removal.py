@@ -1,0 +1,49 @@
+"""Remove a run that has ended from a store, with everything that belongs only to it."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+from ..values.store_address import StoreAddress
+from .sql_connection import SqlConnection, write_transaction
+from .sqlite.progress_files import forget_progress
+from .store_connection import open_connection, translate_errors
+from .store_export import find_artifacts
+
+TABLES_OF_RUN = ("entry", "mail", "attachment", "placement", "worker", "indexed_run")
+
+
+def remove_run(store: StoreAddress, run: str) -> bool:
+    """Remove a run in one transaction. Return False, and remove nothing, if it has not ended."""
+    if isinstance(store, Path):
+        # Before the run: a progress file without a run means that the store has lost the run.
+        forget_progress(store, run)
+    with translate_errors(store), closing(open_connection(store, create=False)) as connection:
+        connection.set_durable(True)
+        # Nobody adds the run's entries to the index at the same time.
+        with write_transaction(connection, "entry_index"):
+            return _delete_rows(connection, run, "worktree" if isinstance(store, Path) else "worktree_of_host")
+
+
+def _delete_rows(connection: SqlConnection, run: str, worktrees: str) -> bool:
+    last = connection.execute("SELECT kind FROM entry WHERE run = ? ORDER BY seq DESC LIMIT 1", (run,)).fetchone()
+    if last is None or last[0] != "run_ended":
+        return False
+    _delete_artifacts(connection, run)
+    connection.execute(
+        "DELETE FROM indexed_entry WHERE run IN (SELECT id FROM indexed_run WHERE indexed_run.run = ?)", (run,)
+    )
+    for table in TABLES_OF_RUN:
+        connection.execute(f"DELETE FROM {table} WHERE run = ?", (run,))
+    connection.execute(f"DELETE FROM {worktrees} WHERE run = ? AND state = 'gone'", (run,))
+    connection.execute("DELETE FROM run WHERE id = ?", (run,))
+    return True
+
+
+def _delete_artifacts(connection: SqlConnection, run: str) -> None:
+    """Delete the artifacts that no other run has stored."""
+    digests = find_artifacts(connection, "run = ?", run)
+    if digests:
+        unused = digests - find_artifacts(connection, "run <> ?", run)
+        connection.executemany("DELETE FROM artifact WHERE digest = ?", [(digest,) for digest in sorted(unused)])

@@ -1,0 +1,129 @@
+"""Export a store, or one of its runs, to a store file.
+
+Everything is read in one transaction, so the file is the store at one moment. The index of entries, which is computed
+from them, and what belongs to processes and machines (leases, hosts, the queue) are left out.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from ..values.errors import RunHeld
+from ..values.event import ArtifactStored, decode_entry
+from ..values.store_address import StoreAddress
+from .run_leases import OWNER_COLUMNS, Owner, make_owner
+from .sql_connection import SqlConnection, read_transaction
+from .store_connection import open_for_reading, translate_errors
+from .store_file import TABLES, write_store_file
+
+PAGE_ROWS = {"entry": 500, "attachment": 4, "artifact": 50}
+"""How many rows of a table are read at once. All other tables have small rows."""
+MOST_PAGE_ROWS = 1000
+
+KEYS = {
+    "run": ("created", "id"),
+    "run_group": ("id",),
+    "placement": ("run",),
+    "worker": ("run",),
+    "worktree": ("id",),
+    "command_key": ("key",),
+    "mail": ("id",),
+    "attachment": ("run", "message", "digest"),
+    "artifact": ("digest",),
+}
+"""The columns that order the rows of each table. Entries have the order in which they were committed."""
+
+TABLES_OF_RUNS = ("run", "placement", "worker", "worktree", "entry", "mail", "attachment")
+
+
+def export_store(store: StoreAddress, path: Path, *, is_skipping_running: bool) -> list[str]:
+    """Write everything in a store to a store file, and return the runs that were left out because they are running.
+
+    Raise RunHeld for such a run unless `is_skipping_running`.
+    """
+    with translate_errors(store), closing(open_for_reading(store)) as connection, read_transaction(connection):
+        running = find_running(connection)
+        if running and not is_skipping_running:
+            run, owner = next(iter(running.items()))
+            raise RunHeld(run, host=owner.host, pid=owner.pid)
+        with write_store_file(path) as writer:
+            for table in TABLES:
+                if table == "last_group":
+                    writer.write_rows(table, [(connection.read_last_group_id(),)])
+                else:
+                    for page in read_pages(connection, store, table):
+                        writer.write_rows(table, leave_out_runs(table, page, running))
+    return sorted(running)
+
+
+def archive_run(store: StoreAddress, run: str, path: Path) -> None:
+    """Write a run, its mailbox, its attachments and its artifacts to a store file."""
+    with (
+        translate_errors(store),
+        closing(open_for_reading(store)) as connection,
+        read_transaction(connection),
+        write_store_file(path) as writer,
+    ):
+        for table in TABLES_OF_RUNS:
+            column = "id" if table == "run" else "run"
+            for page in read_pages(connection, store, table, where=f"{column} = ?", values=(run,)):
+                writer.write_rows(table, page)
+        for digest in sorted(find_artifacts(connection, "run = ?", run)):
+            for page in read_pages(connection, store, "artifact", where="digest = ?", values=(digest,)):
+                writer.write_rows("artifact", page)
+
+
+def find_running(connection: SqlConnection) -> dict[str, Owner]:
+    """Return the runs that have not ended and that a live process owns."""
+    found = connection.execute(
+        f"SELECT run.id, {OWNER_COLUMNS} FROM run JOIN owner ON owner.id = run.owner WHERE NOT EXISTS"
+        " (SELECT 1 FROM entry WHERE entry.run = run.id AND entry.kind = 'run_ended') ORDER BY run.id"
+    ).fetchall()
+    owners = {str(run): make_owner(*columns) for run, *columns in found}
+    return {run: owner for run, owner in owners.items() if owner is not None and owner.is_alive}
+
+
+def find_artifacts(connection: SqlConnection, where: str, run: str) -> set[str]:
+    """Return the digests of the artifacts that the runs which meet a condition have stored."""
+    found = connection.execute(f"SELECT line FROM entry WHERE {where} AND kind = 'artifact_stored'", (run,))
+    events = (decode_entry(line).event for (line,) in found)
+    return {event.digest for event in events if isinstance(event, ArtifactStored)}
+
+
+def read_pages(
+    connection: SqlConnection, store: StoreAddress, table: str, *, where: str = "TRUE", values: Sequence[Any] = ()
+) -> Iterator[list[tuple[Any, ...]]]:
+    """Yield the rows of a table that meet a condition, some at a time, without the columns that order them."""
+    keys = connection.entry_order if table == "entry" else KEYS[table]
+    order, size = ", ".join(keys), PAGE_ROWS.get(table, MOST_PAGE_ROWS)
+    source, names = table, list(TABLES[table])
+    if table == "worktree":
+        source = "worktree" if isinstance(store, Path) else "worktree_of_host"
+        names[0] = f"'{_quote(socket.gethostname())}'" if isinstance(store, Path) else "host"
+    columns = ", ".join((*keys, *names))
+    last: Sequence[Any] = ()
+    while True:
+        after = f" AND ({order}) > ({', '.join('?' * len(keys))})" if last else ""
+        found = connection.execute(
+            f"SELECT {columns} FROM {source} WHERE {where}{after} ORDER BY {order} LIMIT ?", (*values, *last, size)
+        ).fetchall()
+        yield [tuple(row[len(keys) :]) for row in found]
+        if len(found) < size:
+            return
+        last = found[-1][: len(keys)]
+
+
+def leave_out_runs(table: str, rows: list[tuple[Any, ...]], runs: Collection[str]) -> list[tuple[Any, ...]]:
+    """Return the rows that do not belong to these runs."""
+    if not runs or table not in TABLES_OF_RUNS:
+        return rows
+    place = TABLES[table].index("id" if table == "run" else "run")
+    return [row for row in rows if row[place] not in runs]
+
+
+def _quote(text: str) -> str:
+    return text.replace("'", "''")
