@@ -33,7 +33,7 @@ def test_every_public_name_is_there_and_listed(package: str) -> None:
 def test_the_errors_that_people_catch_are_public() -> None:
     errors = import_module("podium.values.errors")
     kinds = [one for one in vars(errors).values() if isinstance(one, type) and issubclass(one, podium.PodiumError)]
-    internal = {"LeaseLost", "JournalMismatch", "ChecksumMismatch", "DependencyMissing"}
+    internal = {"LeaseLost", "JournalMismatch", "ChecksumMismatch", "DependencyMissing", "PlacementUnavailable"}
 
     assert {kind.__name__ for kind in kinds} - internal <= set(podium.__all__)
 

@@ -26,11 +26,12 @@ LOCAL_OPTIONS = {
     "resume": {*RULES, "--accept-loss"},
     "fork": RULES,
     "retry": RULES,
-    "delegate": {"--auto-approve"},
+    "delegate": {"--auto-approve", "--times", "--choose", "--priority", "--label"},
+    "merge": {"--pull-request"},
 }
 LOCAL_COMMANDS = {
     *("chat", "decide", "serve", "mcp", "acp", "login", "demo", "check", "trust", "undo", "policy", "models", "config"),
-    *("doctor", "store"),
+    *("doctor", "store", "host", "hosts", "engines"),
     *("decisions merge-inbox", "workers cleanup", "worktrees cleanup", "worktrees remove"),
     *("team save", "team set", "team export", "team delete"),
     *(f"group {name}" for name in "rename pin unpin archive unarchive move order delete".split()),
