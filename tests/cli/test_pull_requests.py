@@ -142,7 +142,7 @@ async def test_commits_of_others_on_the_remote_are_not_replaced(lab: TravelLab) 
     said = await invoke_podium(lab, "merge", "feat/one", "--pull-request", "--yes")
 
     assert (said.exit_code, remote_tip(lab, "feat/one")) == (1, theirs), said.output
-    assert "cannot push to" in str(said.exception or said.stderr)
+    assert "cannot push to" in said.output
     assert not (lab.folder / "calls").exists()
 
 

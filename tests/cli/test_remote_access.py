@@ -28,10 +28,11 @@ LOCAL_OPTIONS = {
     "retry": RULES,
     "delegate": {"--auto-approve", "--times", "--choose", "--priority", "--label"},
     "merge": {"--pull-request"},
+    "workers merge": {"--pull-request"},
 }
 LOCAL_COMMANDS = {
     *("chat", "decide", "serve", "mcp", "acp", "login", "demo", "check", "trust", "undo", "policy", "models", "config"),
-    *("doctor", "store", "host", "hosts", "engines"),
+    *("doctor", "store", "host", "hosts", "engines", "schedule"),
     *("decisions merge-inbox", "workers cleanup", "worktrees cleanup", "worktrees remove"),
     *("team save", "team set", "team export", "team delete"),
     *(f"group {name}" for name in "rename pin unpin archive unarchive move order delete".split()),

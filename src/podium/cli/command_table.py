@@ -19,6 +19,12 @@ COMMANDS = (
     ("delegate", "Work", "Delegate a task to a worker on its own branch.", 'podium delegate feat/csv "Export to CSV"'),
     ("merge", "Work", "Merge workers' branches and run the checks.", "podium merge --all"),
     (
+        "schedule",
+        "Work",
+        "Send requests to agents at set times.",
+        'podium schedule add "0 9 * * 1-5" triage "Any news?"',
+    ),
+    (
         "decide",
         "Work",
         "Decide between options yourself, or let a team vote.",

@@ -11,12 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
-from anyio import Event, create_task_group, open_signal_receiver
+from anyio import CancelScope, Event, create_task_group, open_signal_receiver, sleep, to_thread
 
 from ..setup.settings import Settings
 from ..store.worker_index import WorkerIndex
 from ..values.errors import Mistake
 from ..workers.delegate import start_commander
+from ..workers.schedule_firing import CHECK_SECONDS, describe_unattended_schedules
 from .api.access_tokens import SCOPES, Scope, TokenFile
 from .api.server_context import ServerContext
 from .web_server import build_app
@@ -106,12 +107,24 @@ async def open_server(settings: Settings, options: ServeOptions) -> AsyncIterato
             await server.is_listening.wait()
             if WorkerIndex(settings.store).list_open():
                 start_commander(settings)  # it continues the workers that were interrupted
+            keeping = CancelScope()
+            tasks.start_soon(_keep_schedules, settings, keeping)
             try:
                 yield RunningServer(context=context, address=address, options=options, fingerprint=fingerprint)
             finally:
                 context.hub.close()
                 context.client_runs.close()
                 server.should_exit = True
+                keeping.cancel()
+
+
+async def _keep_schedules(settings: Settings, scope: CancelScope) -> None:
+    """Start a commander whenever schedules are active and none is there, until `scope` is cancelled."""
+    with scope:
+        while True:
+            if await to_thread.run_sync(describe_unattended_schedules, settings):
+                start_commander(settings)
+            await sleep(CHECK_SECONDS)
 
 
 def _choose_certificate(home: Path, options: ServeOptions) -> ServerCertificate | None:

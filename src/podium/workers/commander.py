@@ -1,8 +1,9 @@
 """Run the commander, a background process that supervises the workers of a store.
 
-There is at most one commander per store. It is started when a task is delegated or a worker is resumed,
-and exits when there is no more work. Its decisions are based only on the timelines of its workers' runs, the index of
-workers and the settings. If it dies, its workers exit, and the next commander resumes their runs.
+There is at most one commander per store. It is started when a task is delegated, a worker is resumed or a schedule is
+added, and exits when there is no more work and no active schedule. Its decisions are based only on the timelines of its
+workers' runs, the index of workers, the schedules and the settings. If it dies, its workers exit, and the next
+commander resumes their runs.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from .active_worker import ActiveWorker
 from .commander_socket import bind_socket, commander_socket_path
 from .provider_keys import KeyReceiver, finish_delivery
 from .request_answers import RequestAnswers
+from .schedule_firing import ScheduleFiring
 from .settings_cache import SettingsCache
 from .spawner import ForkedProcess, FreshProcess, open_spawner
 from .unfinished_workers import derive_run_status, load_unfinished_workers, was_paused_by
@@ -97,6 +99,7 @@ class Commander:
         self._request_answers = RequestAnswers(
             self._store, self._settings_cache, self._logs, self._notifications, is_host=host_owner is not None
         )
+        self._schedule_firing = ScheduleFiring(launcher, self._settings_cache.get_settings)
 
     async def run_until_done(self) -> None:
         """Run workers until there is no more work. Raise SocketInUse if another commander is running."""
@@ -139,6 +142,7 @@ class Commander:
         while True:
             wakeup.drain()
             self._request_answers.deadlines.recheck()
+            until_due = await self._schedule_firing.fire_due()
             # A scan may miss a worker that ends during the scan; the worker sends a wakeup, and the next scan sees it.
             active = frozenset(self._active_workers)
             unfinished = await to_thread.run_sync(
@@ -158,9 +162,9 @@ class Commander:
                     group.start_soon(self._supervise_then_wake, worker, wakeup)
             if plan.unstartable or unfinished.stop_requested - active:
                 continue  # other workers may be waiting for these outcomes
-            if not active and not self._active_workers and not unfinished.has_taken_runs:
+            if not active and not self._active_workers and not unfinished.has_taken_runs and until_due is None:
                 return
-            with move_on_after(POLL_SECONDS if unfinished.has_taken_runs else None):
+            with move_on_after(POLL_SECONDS if unfinished.has_taken_runs else until_due):
                 await wait_readable(wakeup)
 
     def _read_worker_limit(self, root: str = "") -> int:

@@ -17,6 +17,7 @@ from ..values.errors import PodiumError
 from .commander import Commander
 from .commander_socket import SocketInUse
 from .provider_keys import KEYS_TIMEOUT_SECONDS, finish_delivery, send_keys
+from .schedule_firing import list_active_schedules
 from .settings_cache import SettingsCache
 from .unfinished_workers import has_work
 
@@ -70,4 +71,5 @@ async def _run_while_needed(commander: Commander, launcher: RunLauncher, deliver
             await anyio.sleep(KEY_RETRY_SECONDS)
             continue
         # A task may have been delegated just before the socket was closed, when this commander still looked active.
-        is_needed = await to_thread.run_sync(has_work, store, commander.abandoned_runs)
+        has_schedules = bool(await to_thread.run_sync(list_active_schedules, launcher.settings))
+        is_needed = has_schedules or await to_thread.run_sync(has_work, store, commander.abandoned_runs)

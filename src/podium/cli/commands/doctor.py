@@ -8,6 +8,8 @@ from pathlib import Path
 import click
 
 from ...runs.health_checks import Fact, collect_facts
+from ...setup.settings import Settings
+from ...values.errors import PodiumError
 from ...values.event import SCHEMA
 from ..terminal import exit_codes
 from ..terminal.text import align_columns, as_json, escape_for_terminal
@@ -21,12 +23,23 @@ def doctor_command(is_json: bool) -> int:
     It runs nothing from the repository, changes nothing, looks for model servers on this machine
     only, and shows only the names of keys, never their values.
     """
-    facts = list(collect_facts(os.environ, Path.cwd()))
+    facts = [*collect_facts(os.environ, Path.cwd()), *_check_schedules()]
     if is_json:
         click.echo(as_json({"schema": SCHEMA, "facts": [fact._asdict() for fact in facts]}))
     else:
         click.echo("\n".join(format_facts(facts)))
     return exit_codes.GOAL_NOT_MET if any(fact.level == "problem" for fact in facts) else exit_codes.GOAL_MET
+
+
+def _check_schedules() -> list[Fact]:
+    """Report schedules that no process is there to start. Problems with the store are reported by another check."""
+    from ...workers.schedule_firing import describe_unattended_schedules  # imported here for start-up time
+
+    try:
+        told = describe_unattended_schedules(Settings.load())
+    except PodiumError:
+        return []
+    return [Fact("schedules", "note", told)] if told else []
 
 
 def format_facts(facts: list[Fact]) -> list[str]:

@@ -163,6 +163,25 @@ MIGRATIONS = (
     CREATE INDEX indexed_entry_agent ON indexed_entry (agent, at);
     CREATE INDEX indexed_entry_step ON indexed_entry (step, at) WHERE step != '';
     """,
+    """
+    CREATE TABLE schedule (
+        id TEXT PRIMARY KEY,
+        cron TEXT NOT NULL,
+        zone TEXT NOT NULL,
+        agent TEXT NOT NULL,
+        request TEXT NOT NULL,
+        root TEXT NOT NULL,
+        host TEXT NOT NULL,
+        created REAL NOT NULL,
+        is_paused INTEGER NOT NULL,
+        next_at REAL NOT NULL,
+        last_at REAL NOT NULL,
+        last_run TEXT NOT NULL,
+        missed INTEGER NOT NULL,
+        missed_at REAL NOT NULL,
+        error TEXT NOT NULL
+    ) STRICT, WITHOUT ROWID;
+    """,
 )
 
 

@@ -1,0 +1,206 @@
+"""`podium schedule`: send requests to agents at set times."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import time
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import click
+
+from ...roster.discovery import load_roster
+from ...setup.settings import Settings
+from ...store.schedule_rows import Schedule, Schedules
+from ...store.wakeup import send_wakeup
+from ...system.host_id import read_host_id
+from ...system.locations import find_repo
+from ...values.cron_expression import CronExpression
+from ...values.errors import Mistake
+from ...values.event import SCHEMA
+from ..terminal.command_options import json_option, read_text_argument, repo_option
+from ..terminal.text import align_columns, as_json, escape_for_terminal, print_to_stderr, truncate_line
+
+LONGEST_REQUEST = 40
+
+
+@click.group("schedule", invoke_without_command=True)
+@click.pass_context
+def schedule_command(ctx: click.Context) -> Any:
+    """Send requests to agents at set times.
+
+    A background process starts the runs, one per time. It stays while there are active schedules.
+    """
+    return ctx.invoke(schedule_list_command) if ctx.invoked_subcommand is None else None
+
+
+@schedule_command.command("add")
+@click.argument("when")
+@click.argument("agent")
+@click.argument("request")
+@click.option("--zone", default="", metavar="ZONE", help="Time zone such as Europe/Berlin; default: the local one.")
+@repo_option
+@json_option
+def schedule_add_command(when: str, agent: str, request: str, zone: str, repo: Path | None, is_json: bool) -> None:
+    """Send REQUEST to AGENT at the times WHEN, a cron expression such as "0 9 * * 1-5".
+
+    The five fields are minute, hour, day of month, month and day of week. If REQUEST is -, it is read from standard
+    input. The runs work in the repository, like those of podium run --detach.
+    """
+    place = find_repo(repo or Path()).resolve()
+    settings = Settings.load(repo=place)
+    zone = zone or find_local_zone()
+    next_at = CronExpression.parse(when).find_next(time.time(), load_zone(zone))
+    load_roster(place, settings.home).resolve_team(agent)
+    schedule = Schedule(
+        id=secrets.token_hex(3),
+        cron=when.strip(),
+        zone=zone,
+        agent=agent,
+        request=read_text_argument(request),
+        root=str(place),
+        host=read_host_id(settings.home),
+        created=time.time(),
+        next_at=next_at,
+    )
+    Schedules(settings.store).add(schedule)
+    _start_commander(settings)
+    click.echo(as_json({"schema": SCHEMA, **schedule_fields(schedule)}) if is_json else schedule.id)
+    print_to_stderr(f"{agent} gets the request next at {format_time(next_at, zone)}")
+
+
+@schedule_command.command("list")
+@json_option
+def schedule_list_command(is_json: bool = False) -> None:
+    """List the schedules, when they are due next, their last runs, and the times that were missed."""
+    settings = Settings.load(repo=find_repo(Path()))
+    found = Schedules(settings.store).list_all()
+    if is_json:
+        click.echo(as_json({"schema": SCHEMA, "schedules": [schedule_fields(one) for one in found]}))
+    for row in align_columns([_format_row(one) for one in found]) if not is_json else ():
+        click.echo(escape_for_terminal("  ".join(row).rstrip()))
+    if not found and not is_json:
+        print_to_stderr('no schedules; add one with podium schedule add "0 9 * * 1-5" AGENT REQUEST')
+    for one in found:
+        if one.missed:
+            last = format_time(one.missed_at, one.zone)
+            print_to_stderr(f"{one.id}: {one.missed:,} missed, the last one at {last}, because no process was there")
+        if one.error:
+            print_to_stderr(f"{one.id}: the last run could not be started: {one.error}")
+    _print_if_unattended(settings)
+
+
+@schedule_command.command("remove")
+@click.argument("schedule")
+def schedule_remove_command(schedule: str) -> None:
+    """Remove a schedule. Its runs stay."""
+    settings = Settings.load(repo=find_repo(Path()))
+    schedules = Schedules(settings.store)
+    found = schedules.find(schedule)
+    schedules.remove(found.id)
+    send_wakeup(settings.store, "owner")
+    print_to_stderr(f"removed {found.id}")
+
+
+@schedule_command.command("pause")
+@click.argument("schedule")
+def schedule_pause_command(schedule: str) -> None:
+    """Pause a schedule. Times that pass meanwhile are not counted as missed."""
+    settings = Settings.load(repo=find_repo(Path()))
+    schedules = Schedules(settings.store)
+    found = schedules.find(schedule)
+    schedules.set_paused(found.id, True, next_at=found.next_at)
+    send_wakeup(settings.store, "owner")
+    print_to_stderr(f"paused {found.id}; continue it with podium schedule resume {found.id}")
+
+
+@schedule_command.command("resume")
+@click.argument("schedule")
+def schedule_resume_command(schedule: str) -> None:
+    """Continue a schedule that was paused, from its next time on."""
+    settings = Settings.load(repo=find_repo(Path()))
+    schedules = Schedules(settings.store)
+    found = schedules.find(schedule)
+    next_at = found.next_at
+    if found.is_paused:
+        next_at = CronExpression.parse(found.cron).find_next(time.time(), load_zone(found.zone))
+        schedules.set_paused(found.id, False, next_at=next_at)
+    _start_commander(settings)
+    print_to_stderr(f"{found.id} is due next at {format_time(next_at, found.zone)}")
+
+
+@schedule_command.command("start")
+def schedule_start_command() -> None:
+    """Start the process that starts the runs, for example after this machine was restarted."""
+    settings = Settings.load(repo=find_repo(Path()))
+    if not Schedules(settings.store).list_active():
+        raise Mistake("there are no active schedules; add one with podium schedule add")
+    _start_commander(settings)
+
+
+def _start_commander(settings: Settings) -> None:
+    """Make sure that a commander is there, and that it looks at the schedules."""
+    from ...workers.delegate import start_commander  # imported here for start-up time
+
+    start_commander(settings)
+    send_wakeup(settings.store, "owner")
+
+
+def _print_if_unattended(settings: Settings) -> None:
+    from ...workers.schedule_firing import describe_unattended_schedules  # imported here for start-up time
+
+    if told := describe_unattended_schedules(settings):
+        print_to_stderr(told)
+
+
+def schedule_fields(schedule: Schedule) -> dict[str, Any]:
+    """Return a schedule as JSON fields."""
+    return {
+        "id": schedule.id,
+        "when": schedule.cron,
+        "zone": schedule.zone,
+        "agent": schedule.agent,
+        "request": schedule.request,
+        "repo": schedule.root,
+        "host": schedule.host,
+        "paused": schedule.is_paused,
+        "next_at": None if schedule.is_paused else schedule.next_at,
+        "last_at": schedule.last_at or None,
+        "last_run": schedule.last_run or None,
+        "missed": schedule.missed,
+        "missed_at": schedule.missed_at or None,
+        "error": schedule.error,
+    }
+
+
+def _format_row(schedule: Schedule) -> tuple[str, ...]:
+    due = "paused" if schedule.is_paused else f"next {format_time(schedule.next_at, schedule.zone)}"
+    last = f"last run {schedule.last_run}" if schedule.last_run else "no run yet"
+    return schedule.id, schedule.cron, schedule.agent, due, last, truncate_line(schedule.request, LONGEST_REQUEST)
+
+
+def format_time(at: float, zone: str) -> str:
+    """Return a time on the clock of a zone, with the zone."""
+    return f"{datetime.fromtimestamp(at, load_zone(zone)):%Y-%m-%d %H:%M} {zone}"
+
+
+def load_zone(name: str) -> ZoneInfo:
+    """Return the time zone of this name. Raise Mistake if it is unknown."""
+    try:
+        return ZoneInfo(name)
+    except (OSError, ValueError, KeyError):
+        raise Mistake(f"unknown time zone {name[:60]!r}; use a name such as Europe/Berlin or UTC") from None
+
+
+def find_local_zone() -> str:
+    """Return the name of this machine's time zone; UTC if it has no name."""
+    named = [os.environ.get("TZ", "").lstrip(":"), str(Path("/etc/localtime").resolve()).partition("zoneinfo/")[2]]
+    for name in filter(None, named):
+        try:
+            return load_zone(name).key
+        except Mistake:
+            continue
+    return "UTC"

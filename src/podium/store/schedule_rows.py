@@ -1,0 +1,119 @@
+"""Store schedules: which request goes to which agent at which times.
+
+`next_at` is the next time at which a schedule is due. It is advanced only after the run for that time was created, and
+the id of that run follows from the schedule and the time. So a process that is killed in between repeats the time, and
+finds the run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any
+
+from ..values.errors import Mistake
+from ..values.store_address import StoreAddress
+from .store_connection import open_connection, open_for_reading, translate_errors
+
+COLUMNS = (
+    "id, cron, zone, agent, request, root, host, created, is_paused, next_at, last_at, last_run, missed, missed_at,"
+    " error"
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schedule:
+    """A schedule. Times are in seconds since the epoch, and 0 if there is none yet.
+
+    `root` is the folder in which its runs work, and `host` is the id of the machine that has it. `missed` counts the
+    times at which nobody could start the run, and `error` says why the last run could not be started.
+    """
+
+    id: str
+    cron: str
+    zone: str
+    agent: str
+    request: str
+    root: str
+    host: str
+    created: float
+    is_paused: bool = False
+    next_at: float
+    last_at: float = 0.0
+    last_run: str = ""
+    missed: int = 0
+    missed_at: float = 0.0
+    error: str = ""
+
+    @property
+    def next_run(self) -> str:
+        """The id of the run for the next time."""
+        return sha256(f"schedule {self.id} {self.created} {self.next_at:.0f}".encode()).hexdigest()[:12]
+
+
+class Schedules:
+    """The schedules in a store. Every change is on disk when the call returns."""
+
+    def __init__(self, store: StoreAddress) -> None:
+        self._store = store
+
+    def list_all(self) -> list[Schedule]:
+        """Return all schedules, oldest first."""
+        return self._select("")
+
+    def list_active(self) -> list[Schedule]:
+        """Return the schedules that are not paused, oldest first."""
+        return self._select("WHERE is_paused = 0")
+
+    def find(self, prefix: str) -> Schedule:
+        """Return the schedule whose id starts with `prefix`. Raise Mistake unless exactly one matches."""
+        known = self.list_all()
+        found = [one for one in known if one.id == prefix] or [one for one in known if one.id.startswith(prefix)]
+        if len(found) == 1:
+            return found[0]
+        ids = ", ".join(one.id for one in (found or known)) or "none"
+        what = "matches several schedules" if found else "not found"
+        raise Mistake(f"schedule {prefix!r} {what}; available: {ids}")
+
+    def add(self, schedule: Schedule) -> None:
+        """Store a new schedule."""
+        names = COLUMNS.split(", ")
+        values = [int(value) if isinstance(value := getattr(schedule, name), bool) else value for name in names]
+        self._execute(f"INSERT INTO schedule ({COLUMNS}) VALUES ({', '.join('?' * len(names))})", values, create=True)
+
+    def remove(self, id: str) -> None:
+        """Remove a schedule. Its runs stay."""
+        self._execute("DELETE FROM schedule WHERE id = ?", (id,))
+
+    def set_paused(self, id: str, is_paused: bool, *, next_at: float) -> None:
+        """Pause a schedule, or continue it from the time `next_at`."""
+        self._execute("UPDATE schedule SET is_paused = ?, next_at = ? WHERE id = ?", (int(is_paused), next_at, id))
+
+    def record_start(self, schedule: Schedule, *, next_at: float, error: str = "") -> None:
+        """Record that the run for the schedule's next time was started, or why it could not be."""
+        run = schedule.last_run if error else schedule.next_run
+        self._execute(
+            "UPDATE schedule SET next_at = ?, last_at = ?, last_run = ?, error = ? WHERE id = ? AND next_at = ?",
+            (next_at, schedule.next_at, run, error, schedule.id, schedule.next_at),
+        )
+
+    def record_missed(self, schedule: Schedule, count: int, *, last: float, next_at: float) -> None:
+        """Record that nobody could start the runs for `count` times, the last of which was `last`."""
+        self._execute(
+            "UPDATE schedule SET next_at = ?, missed = missed + ?, missed_at = ? WHERE id = ? AND next_at = ?",
+            (next_at, count, last, schedule.id, schedule.next_at),
+        )
+
+    def _execute(self, sql: str, values: Sequence[Any], *, create: bool = False) -> None:
+        with translate_errors(self._store), closing(open_connection(self._store, create=create)) as connection:
+            connection.execute(sql, values)
+
+    def _select(self, which: str) -> list[Schedule]:
+        if not self._store.exists():
+            return []
+        with translate_errors(self._store), closing(open_for_reading(self._store)) as connection:
+            rows = connection.execute(f"SELECT {COLUMNS} FROM schedule {which} ORDER BY created, id")
+            found = [dict(zip(COLUMNS.split(", "), row, strict=True)) for row in rows]
+        return [Schedule(**{**one, "is_paused": bool(one["is_paused"])}) for one in found]

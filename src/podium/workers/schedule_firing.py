@@ -1,0 +1,125 @@
+"""Start the runs of schedules when they are due.
+
+A commander calls this, for the schedules of its machine. A lock of the store is held meanwhile. The id of a run follows
+from its schedule and time, so no time gets two runs, even if a process is killed while it starts one.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from zoneinfo import ZoneInfo
+
+from anyio import to_thread
+
+from ..runs.run_launcher import RunLauncher
+from ..setup.settings import Settings
+from ..store.schedule_rows import Schedule, Schedules
+from ..store.store_lock import hold_store_lock
+from ..system.host_id import read_host_id
+from ..values.cron_expression import CronExpression
+from ..values.errors import Mistake, PodiumError, StoreFailed
+from ..values.plain_text import escape_unprintable, format_count, truncate_text
+from ..values.worker_task import WorkerTask
+from .commander_socket import commander_socket_path, is_commander_listening
+from .delegate import enqueue_worker_run
+
+LATE_SECONDS = 600.0
+"""How late a run is still started. A time that is further in the past counts as missed."""
+CHECK_SECONDS = 30.0
+"""How often to look at the clock, because it can jump, for example when a laptop wakes up."""
+MOST_MISSED = 10_000
+"""The maximum number of times that are counted one by one after a long absence."""
+
+GetSettings = Callable[[str], Settings]
+
+
+class ScheduleFiring:
+    """Starts the due runs of a store's schedules. `get_settings` returns the settings of a repository."""
+
+    def __init__(self, launcher: RunLauncher, get_settings: GetSettings, now: Callable[[], float] = time.time) -> None:
+        self._launcher = launcher
+        self._get_settings = get_settings
+        self._now = now
+        self._schedules = Schedules(launcher.settings.store)
+
+    async def fire_due(self) -> float | None:
+        """Start what is due, and return how many seconds to wait before the next call; None without schedules."""
+        active = await to_thread.run_sync(list_active_schedules, self._launcher.settings)
+        if any(one.next_at <= self._now() for one in active):
+            try:
+                await self._fire_all()
+            except StoreFailed:
+                return CHECK_SECONDS  # another process holds the lock, or the store is gone for now
+            active = await to_thread.run_sync(list_active_schedules, self._launcher.settings)
+        if not active:
+            return None
+        return min(max(min(one.next_at for one in active) - self._now(), 0.0), CHECK_SECONDS)
+
+    async def _fire_all(self) -> None:
+        async with hold_store_lock(self._launcher.settings.store, "schedules", doing="starting scheduled runs"):
+            # Read under the lock: another process may have started them in the meantime.
+            for schedule in await to_thread.run_sync(list_active_schedules, self._launcher.settings):
+                if schedule.next_at <= self._now():
+                    await self._fire(schedule)
+
+    async def _fire(self, schedule: Schedule) -> None:
+        now, find_next = self._now(), partial(find_next_time, schedule)
+        if now - schedule.next_at > LATE_SECONDS:
+            late: list[float] = []
+            at = schedule.next_at
+            while now - at > LATE_SECONDS and len(late) < MOST_MISSED:
+                late.append(at)
+                at = find_next(at)
+            at = max(at, find_next(now - LATE_SECONDS))
+            record = partial(self._schedules.record_missed, schedule, len(late), last=late[-1], next_at=at)
+            await to_thread.run_sync(record)
+            return
+        error = await self._start_run(schedule)
+        record = partial(self._schedules.record_start, schedule, next_at=find_next(schedule.next_at), error=error)
+        await to_thread.run_sync(record)
+
+    async def _start_run(self, schedule: Schedule) -> str:
+        """Queue the run for the schedule's next time. If that fails, return why."""
+        place = Path(schedule.root)
+        try:
+            if not await to_thread.run_sync(place.is_dir):
+                raise Mistake(f"{schedule.root} does not exist")
+            settings = self._get_settings(schedule.root)
+            worker_task = WorkerTask(
+                root=schedule.root, path=schedule.root, is_here=True, max_restarts=settings.max_restarts
+            )
+            await enqueue_worker_run(
+                self._launcher,
+                schedule.agent,
+                schedule.request,
+                worker_task,
+                run=schedule.next_run,
+                settings=settings,
+                repo=place,
+            )
+        except PodiumError as error:
+            return truncate_text(escape_unprintable(str(error)), 400)
+        return ""
+
+
+def find_next_time(schedule: Schedule, after: float) -> float:
+    """Return the first time after `after` at which a schedule is due."""
+    return CronExpression.parse(schedule.cron).find_next(after, ZoneInfo(schedule.zone))
+
+
+def list_active_schedules(settings: Settings) -> list[Schedule]:
+    """Return the schedules of this machine that are not paused."""
+    active = Schedules(settings.store).list_active()
+    return [one for one in active if one.host == read_host_id(settings.home)]
+
+
+def describe_unattended_schedules(settings: Settings) -> str:
+    """Return a sentence if schedules are active but no commander is there to start their runs; otherwise empty."""
+    active = list_active_schedules(settings)
+    if not active or is_commander_listening(commander_socket_path(settings.store)):
+        return ""
+    what = format_count(len(active), "active schedule")
+    return f"no process is there to start the runs of {what}; start one with podium schedule start or podium serve"
