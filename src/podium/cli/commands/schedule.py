@@ -25,6 +25,8 @@ from ..terminal.command_options import json_option, read_text_argument, repo_opt
 from ..terminal.text import align_columns, as_json, escape_for_terminal, print_to_stderr, truncate_line
 
 LONGEST_REQUEST = 40
+START_SECONDS = 5.0
+"""How long to wait for a new commander, so that the next podium schedule list finds it."""
 
 
 @click.group("schedule", invoke_without_command=True)
@@ -143,9 +145,13 @@ def schedule_start_command() -> None:
 
 def _start_commander(settings: Settings) -> None:
     """Make sure that a commander is there, and that it looks at the schedules."""
-    from ...workers.delegate import start_commander  # imported here for start-up time
+    from ...workers.commander_socket import commander_socket_path, is_commander_listening  # for start-up time
+    from ...workers.delegate import start_commander
 
     start_commander(settings)
+    path, until = commander_socket_path(settings.store), time.monotonic() + START_SECONDS
+    while not is_commander_listening(path) and time.monotonic() < until:
+        time.sleep(0.02)
     send_wakeup(settings.store, "owner")
 
 
