@@ -67,7 +67,7 @@ async def test_a_run_that_only_its_progress_file_knows_is_damage(tmp_path: Path)
 async def test_dead_owners_and_rows_that_belong_to_no_run_are_only_noted(address: StoreAddress) -> None:
     await record_runs(address, "a", is_over=False)
     with closing(open_connection(address, create=False)) as connection:
-        register_owner(connection, OwnerId("gone"))
+        register_owner(connection, OwnerId(id="gone"))
         connection.execute("UPDATE owner SET pid = 7, until = 0 WHERE id = 'gone'")
         connection.execute("UPDATE run SET owner = 'gone'")
         connection.execute("INSERT INTO mail (run, ref, at, line) VALUES ('nobody', 'r', 0.0, ?)", (b"{}",))
