@@ -43,13 +43,21 @@ S = TypeVar("S", bound=Struct)
 class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A coding agent's program with its arguments and environment variables.
 
-    `mode` is the mode in which the agent asks for permission.
+    `mode` is the mode in which the agent asks for permission. `sandbox` says whether it runs in the sandbox; there, it
+    reaches `hosts` and reads the folders `readable`. Without a command, the entry is about an agent that Podium knows.
     """
 
-    command: str
+    command: str = ""
     args: tuple[str, ...] = ()
     env: dict[str, str] = {}
     mode: str = ""
+    sandbox: bool = True
+    hosts: tuple[str, ...] = ()
+    readable: tuple[str, ...] = ()
+
+    def without_access(self) -> Launch:
+        """Return the entry without what only the user can grant."""
+        return structs.replace(self, sandbox=True, hosts=(), readable=())
 
 
 class NotifyCommand(Struct, frozen=True, kw_only=True):
@@ -161,12 +169,15 @@ class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
             if limits.base_url is not None
         }
         roles = _find_local_roles(self.models)
+        kept = {name: value for name, value in _iter_explicit_fields(self) if name in NEEDS_TRUST}
+        if self.engines:
+            kept["engines"] = {name: one.without_access() for name, one in self.engines.items() if one.command}
         return SettingsDocument(
             permissions=Permissions(allow=self.permissions.allow),
             providers=moved,
             model=self.model if self.model is not None and _is_local(self.model, roles) else None,
             models=roles,
-            **{name: value for name, value in _iter_explicit_fields(self) if name in NEEDS_TRUST},
+            **kept,
         )
 
     def without_proposed(self) -> SettingsDocument:

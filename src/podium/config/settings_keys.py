@@ -79,11 +79,11 @@ def ignore_role_rules(reader: FieldReader) -> tuple[str, ...]:
 
 
 def read_engines(reader: FieldReader) -> dict[str, Launch]:
-    """Read engines, keyed by name. Each has a command that starts it."""
+    """Read engines, keyed by name. Each has a command that starts it, or says what a known agent may access."""
     found: dict[str, Launch] = {}
     for name, entry in reader.iter_entries("entries such as mine: {command: PROGRAM}"):
         values = entry.read_values(ENGINE_READERS)
-        if "command" in values:
+        if values.keys() & {"command", *ENGINE_ACCESS_READERS}:
             found[name] = Launch(**values)
         elif isinstance(entry.node, MappingNode):
             entry.add_error("this engine has no command; add command: PROGRAM")
@@ -222,7 +222,12 @@ ROLE_READERS: Readers = {
     "rules": read_role_rules,
 }
 LAUNCH_READERS: Readers = {"command": FieldReader.read_text, "args": FieldReader.read_texts, "env": read_secrets}
-ENGINE_READERS: Readers = {**LAUNCH_READERS, "mode": FieldReader.read_text}
+ENGINE_ACCESS_READERS: Readers = {
+    "sandbox": FieldReader.read_bool,
+    "hosts": read_hosts,
+    "readable": FieldReader.read_texts,
+}
+ENGINE_READERS: Readers = {**LAUNCH_READERS, "mode": FieldReader.read_text, **ENGINE_ACCESS_READERS}
 SERVER_READERS: Readers = {**LAUNCH_READERS, "url": FieldReader.read_url, "headers": read_secrets}
 WORKTREE_READERS: Readers = {
     "setup": read_command,

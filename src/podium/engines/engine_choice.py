@@ -31,9 +31,11 @@ from .model.tool_loop import ModelEngine
 if TYPE_CHECKING:
     from aiohttp import ClientSession
 
-    from .acp.agent_process import OpenChild
+    from .acp.agent_process import AgentSandbox
     from .acp.agent_processes import AgentProcesses
     from .acp.agent_program import AgentProgram
+
+    ChooseSandbox = Callable[[AgentProgram, bool], AgentSandbox]
 
 SCRIPTED = "scripted"
 
@@ -72,8 +74,7 @@ class Engines:
 
     `find_options` returns how a model is called. `run_in_background` runs a function without
     blocking the caller, because loading all prices takes longer than most calls. `home` is Podium's home
-    folder, which contains the local models. `agent_programs` are the coding agents that can be used, and `open_child`
-    starts their processes; the default starts them without a sandbox.
+    folder, which contains the local models. `agent_programs` are the coding agents that can be used.
     """
 
     def __init__(
@@ -86,7 +87,6 @@ class Engines:
         price_cache: PriceCache | None = None,
         home: Path | None = None,
         agent_programs: Mapping[str, AgentProgram] | None = None,
-        open_child: OpenChild | None = None,
         reserve_call: Callable[[str], Awaitable[float]] | None = None,
     ) -> None:
         self._environ = environ
@@ -100,17 +100,26 @@ class Engines:
         self._refused_schemas: RefusedSchemas = set()
         self._client: ClientSession | None = None
         self._agent_programs = agent_programs or {}
-        self._open_child = open_child
         self._reserve_call = reserve_call
         self._agent_tasks: TaskGroup | None = None
         self._agent_processes: AgentProcesses | None = None
 
-    def for_agent(self, agent: Agent, model_names: tuple[str, ...], *, model: str, url: str) -> Engine:
+    def for_agent(
+        self,
+        agent: Agent,
+        model_names: tuple[str, ...],
+        *,
+        model: str,
+        url: str,
+        choose_sandbox: ChooseSandbox | None = None,
+    ) -> Engine:
         """Return the engine for an agent. The engine calls the agent's first model and falls back to the others.
 
         `model` is the default model, and `url` is the address of its provider. An agent with the engine
         `model` is rehearsed if `model` is `rehearsal`, if `model_names` is empty, or if there is no default
         model and the provider of its first model cannot be called, for example because its key is not set.
+        `choose_sandbox` returns where a coding agent runs, given whether Podium chooses its model; by default, it runs
+        without a sandbox.
         """
         if agent.engine in self._custom_engines:
             return self._custom_engines[agent.engine]
@@ -124,7 +133,7 @@ class Engines:
         if agent.engine in self._agent_programs:
             named = model_names if agent.model not in ("", "inherit") else ()
             if model != REHEARSAL and named[:1] != (REHEARSAL,):
-                return self._find_agent_engine(agent, named[:1], model=model, url=url)
+                return self._find_agent_engine(agent, named[:1], model=model, url=url, choose_sandbox=choose_sandbox)
             model_names = (REHEARSAL,)
         elif agent.engine != "model":
             model_names = (agent.engine,)
@@ -138,7 +147,15 @@ class Engines:
         """Return the coding agent that an agent's engine is, or None if its engine is something else."""
         return None if agent.engine in self._custom_engines else self._agent_programs.get(agent.engine)
 
-    def _find_agent_engine(self, agent: Agent, model_names: tuple[str, ...], *, model: str, url: str) -> Engine:
+    def _find_agent_engine(
+        self,
+        agent: Agent,
+        model_names: tuple[str, ...],
+        *,
+        model: str,
+        url: str,
+        choose_sandbox: ChooseSandbox | None,
+    ) -> Engine:
         """Return the engine that drives a coding agent. It uses the first of these models, or its own if there is none.
 
         Raise Mistake if the coding agent is not installed or cannot use the model.
@@ -146,7 +163,7 @@ class Engines:
         # For start-up time: most runs use no coding agent.
         from .acp.acp_engine import AcpEngine
         from .acp.agent_home import AgentModel
-        from .acp.agent_process import open_unconfined
+        from .acp.agent_process import NO_SANDBOX
 
         program, agent_model = self._agent_programs[agent.engine], None
         executable = program.find_executable(self._home, self._environ.get("PATH", ""))
@@ -158,7 +175,8 @@ class Engines:
             program.require_wire(address.provider.wire, agent=agent.name, model=model_names[0])
             key = find_key(address, self._environ, user=agent.name)
             agent_model = AgentModel(name=address.model, wire=address.provider.wire, url=address.url, key=key)
-        known = (agent.engine, executable, url, *model_names)
+        sandbox = NO_SANDBOX if choose_sandbox is None else choose_sandbox(program, agent_model is not None)
+        known = (agent.engine, executable, sandbox.name, url, *model_names)
         if known not in self._engines:
             self._engines[known] = AcpEngine(
                 program,
@@ -167,7 +185,7 @@ class Engines:
                 environ=self._environ,
                 home=self._home or find_home_folder(self._environ),
                 get_processes=self._get_agent_processes,
-                open_child=self._open_child or open_unconfined,
+                sandbox=sandbox,
             )
         return self._engines[known]
 

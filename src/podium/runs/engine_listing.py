@@ -14,6 +14,7 @@ from ..config.confirmed_model_servers import save_confirmed_agent
 from ..engines.acp.agent_program import AgentProgram
 from ..setup.agent_consent import is_agreed
 from ..setup.agent_programs import list_agent_programs
+from ..setup.agent_sandbox import is_in_sandbox
 from ..setup.settings import Settings
 from ..system.child_process import OutputBuffer, build_environment, run_process
 from ..values.errors import Mistake
@@ -22,6 +23,7 @@ from ..values.event import SCHEMA
 VERSION_SECONDS = 10.0
 LARGEST_VERSION = 4096
 NO_SANDBOX = "it runs under your account without a sandbox, so Podium cannot stop what it does without asking"
+OWN_LOGIN = "without model: in the agent's file, it has your login in the sandbox, and can send what it reads to "
 
 
 async def collect_engine_fields(settings: Settings, environ: Mapping[str, str]) -> dict[str, Any]:
@@ -51,11 +53,21 @@ async def collect_engine_fields(settings: Settings, environ: Mapping[str, str]) 
             "is_confirmed": is_agreed(program, settings),
             "is_own": program.is_own,
             "install": program.describe_installation(settings.home),
-            "open": [NO_SANDBOX, *([program.caution] if program.caution else [])],
+            "is_sandboxed": is_in_sandbox(settings, program),
+            "open": list_open_points(settings, program),
         }
         for program in programs.values()
     ]
     return {"schema": SCHEMA, "engines": engines}
+
+
+def list_open_points(settings: Settings, program: AgentProgram) -> list[str]:
+    """Return what Podium does not prevent a coding agent from doing, as sentences without a full stop."""
+    if not is_in_sandbox(settings, program):
+        points = [NO_SANDBOX]
+    else:
+        points = [OWN_LOGIN + ", ".join(program.hosts)] if program.hosts else []
+    return [*points, *([program.caution] if program.caution else [])]
 
 
 def confirm_engine(settings: Settings, name: str) -> str:

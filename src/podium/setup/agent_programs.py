@@ -2,18 +2,41 @@
 
 from __future__ import annotations
 
+import os
+
 from msgspec import structs
 
+from ..config.settings_document import Launch
 from ..engines.acp.agent_program import AGENT_PROGRAMS, AgentProgram
+from ..values.errors import Mistake
 from .settings import Settings
 
 
 def list_agent_programs(settings: Settings) -> dict[str, AgentProgram]:
-    """Return the coding agents, keyed by name. An entry in the settings replaces the command of a known agent."""
-    own: dict[str, AgentProgram] = {}
-    for name, launch in settings.engines.items():
-        known = AGENT_PROGRAMS.get(name, AgentProgram(name=name, command=(launch.command,)))
-        command = (launch.command, *(launch.args or known.command[1:]))
-        mode = launch.mode or known.mode
-        own[name] = structs.replace(known, command=command, env={**known.env, **launch.env}, mode=mode, is_own=True)
+    """Return the coding agents, keyed by name. An entry in the settings replaces the command of a known agent.
+
+    Raise Mistake if an entry has no command and is not about a known agent.
+    """
+    own = {name: _combine(name, launch) for name, launch in settings.engines.items()}
     return {**AGENT_PROGRAMS, **own}
+
+
+def _combine(name: str, launch: Launch) -> AgentProgram:
+    """Return an agent of the settings. What the settings do not say is as in the table."""
+    known = AGENT_PROGRAMS.get(name)
+    if known is None and not launch.command:
+        raise Mistake(
+            f"engines.{name} in your settings has no command, and Podium knows no coding agent {name}; "
+            "add command: PROGRAM"
+        )
+    known = known or AgentProgram(name=name, command=(launch.command,))
+    return structs.replace(
+        known,
+        command=(launch.command or known.command[0], *(launch.args or known.command[1:])),
+        env={**known.env, **launch.env},
+        mode=launch.mode or known.mode,
+        hosts=(*known.hosts, *launch.hosts),
+        readable=tuple(map(os.path.expanduser, launch.readable)),
+        is_sandboxed=launch.sandbox,
+        is_own=bool(launch.command),
+    )

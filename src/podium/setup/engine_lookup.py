@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import partial
 
 from ..config.model_role import resolve_models
 from ..core.engine import Engine
@@ -10,6 +11,7 @@ from ..engines.engine_choice import Engines
 from ..engines.model.providers import REHEARSAL
 from ..values.agent import Agent
 from .agent_consent import require_agent_consent
+from .agent_sandbox import choose_agent_sandbox
 from .local_server_consent import require_consent
 from .settings import Settings
 
@@ -25,7 +27,9 @@ def find_engine(engines: Engines, settings: Settings, agent: Agent, environ: Map
     """Return the engine for an agent. Raise Mistake if the agent cannot use it."""
     models = list_models(settings, agent)
     default = resolve_models(settings.model, settings.models).models[0] if settings.model else ""
-    engine = engines.for_agent(agent, models, model=default, url=settings.base_url)
+    engine = engines.for_agent(
+        agent, models, model=default, url=settings.base_url, choose_sandbox=partial(choose_agent_sandbox, settings)
+    )
     program = engines.find_program(agent)
     if program is not None and engine.name != REHEARSAL:
         require_agent_consent(agent, program, settings)

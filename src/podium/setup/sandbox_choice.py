@@ -42,7 +42,7 @@ async def choose_sandbox(
         found = await Sandbox.find(
             checkout,
             home=home,
-            store=store if isinstance(store, Path) else make_local_path(store, "bells"),
+            store=find_local_store(store),
             profile="read-only" if is_read_only else "workspace",
             readable=readable,
             hosts=[HostGrant.parse(host) for host in hosts],
@@ -68,6 +68,11 @@ async def choose_sandbox(
         wrap_with_input=partial(found.wrap, reads_input=True),
         clean_up=found.remove_placeholders,
     )
+
+
+def find_local_store(store: StoreAddress) -> Path:
+    """Return the path of a store's files on this machine, which nothing in a sandbox can see."""
+    return store if isinstance(store, Path) else make_local_path(store, "bells")
 
 
 def name_sandbox(profile: str, hosts: Sequence[str]) -> str:

@@ -8,6 +8,7 @@ import shutil
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ from anyio import create_task_group, fail_after
 from anyio.abc import TaskGroup
 from msgspec import structs
 
+import podium
+from podium import Settings
 from podium.core.budget import Allowance
 from podium.core.engine import EngineSessionSpec
 from podium.core.engine_sessions import EngineSessionTasks
@@ -29,10 +32,11 @@ from podium.core.timeline import Timeline
 from podium.core.tool_rate_limit import RateLimit
 from podium.engines.acp.acp_engine import AcpEngine
 from podium.engines.acp.agent_home import AgentModel
-from podium.engines.acp.agent_process import AgentCommand, open_unconfined
+from podium.engines.acp.agent_process import AgentCommand, OpenChild
 from podium.engines.acp.agent_processes import AgentProcesses
 from podium.engines.acp.agent_program import AGENT_PROGRAMS, AgentProgram
 from podium.policy import Mode, Rules, Verdict, check
+from podium.setup.agent_sandbox import choose_agent_sandbox
 from podium.store.follower import Follower
 from podium.store.reader import StoreReader
 from podium.store.run_store import RunStore
@@ -43,8 +47,10 @@ from podium.values.agent import Agent, Budget
 from podium.values.event import Decision, PermissionAnswered, PermissionAsked
 from podium.values.limits import TurnLimits
 
+SOURCE = str(Path(podium.__file__).parent.parent)
 SCRIPTED = AgentProgram(name="scripted", command=(sys.executable, "-m", "podium.testing.acp_agent"), mode="ask")
 GOOSE = AGENT_PROGRAMS["goose"]
+KEY = "sk-canary-5d21c8"
 TOOLS = {"goose": {"write_file": "write", "bash": "shell"}}
 """The names of Podium's tools in agents that call them otherwise."""
 
@@ -61,7 +67,9 @@ def find_goose() -> str:
 class AgentLab:
     """A coding agent that follows a script. Each session of the lab continues the run that is in its store."""
 
-    def __init__(self, kind: str, folder: Path, *options: str, program: AgentProgram | None = None) -> None:
+    def __init__(
+        self, kind: str, folder: Path, *options: str, program: AgentProgram | None = None, is_sandboxed: bool = False
+    ) -> None:
         self.kind = kind
         self.folder = folder
         self.store = folder / "s.db"
@@ -69,9 +77,14 @@ class AgentLab:
         self.repo.mkdir()
         self.rules = Rules()
         self.mode: Mode = "default"
-        script = ("--script", str(folder / "script.json"))
-        scripted = structs.replace(SCRIPTED, command=(*SCRIPTED.command, *options, *script))
+        self.script = folder / "script" / "script.json"
+        self.script.parent.mkdir()
+        script = ("--script", str(self.script))
+        readable = (SOURCE, str(self.script.parent))
+        scripted = structs.replace(SCRIPTED, command=(*SCRIPTED.command, *options, *script), readable=readable)
         self.program = program or (GOOSE if kind == "goose" else scripted)
+        self.program = structs.replace(self.program, is_sandboxed=is_sandboxed)
+        self.settings = Settings.load({}, home=folder / "home", store=self.store)
         self.children: list[ChildProcess] = []
         self.server: ModelServer | None = None
         self.budget: Budget | None = None
@@ -89,8 +102,8 @@ class AgentLab:
         return self.call("write_file", path=path, content="hello\n")
 
     @asynccontextmanager
-    async def open_child(self, command: AgentCommand) -> AsyncIterator[ChildProcess]:
-        async with open_unconfined(command) as child:
+    async def open_child(self, opener: OpenChild, command: AgentCommand) -> AsyncIterator[ChildProcess]:
+        async with opener(command) as child:
             self.children.append(child)
             yield child
 
@@ -99,17 +112,18 @@ class AgentLab:
         environ = {"PATH": os.environ["PATH"], "HOME": str(self.folder / "user")}
         processes = AgentProcesses(group)
         if self.kind == "goose":
-            async with ModelServer(script, port=self.port) as self.server:
+            async with ModelServer(script, port=self.port, api_key=KEY) as self.server:
                 self.port = urlsplit(self.server.url).port or 0
-                model = AgentModel(name="m", wire="openai", url=self.server.url, key="key")
+                model = AgentModel(name="m", wire="openai", url=self.server.url, key=KEY)
                 yield self.make_engine(find_goose(), model, environ, processes)
             return
-        (self.folder / "script.json").write_text(json.dumps(list(script)))
+        self.script.write_text(json.dumps(list(script)))
         yield self.make_engine(sys.executable, None, environ, processes)
 
     def make_engine(
         self, executable: str, model: AgentModel | None, environ: dict[str, str], processes: AgentProcesses
     ) -> AcpEngine:
+        sandbox = choose_agent_sandbox(self.settings, self.program, model is not None)
         return AcpEngine(
             self.program,
             executable,
@@ -117,7 +131,7 @@ class AgentLab:
             environ=environ,
             home=self.folder / "home",
             get_processes=lambda: processes,
-            open_child=self.open_child,
+            sandbox=replace(sandbox, open_child=partial(self.open_child, sandbox.open_child)),
         )
 
     @asynccontextmanager

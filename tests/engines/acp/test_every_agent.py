@@ -1,4 +1,4 @@
-"""What every coding agent does as an engine: the scripted one, and goose with a scripted model."""
+"""What every coding agent does as an engine, in the sandbox: the scripted one, and goose with a scripted model."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from .agent_lab import AgentLab, find_goose
 def lab(request: pytest.FixtureRequest, tmp_path: Path) -> AgentLab:
     if request.param == "goose":
         find_goose()
-    return AgentLab(request.param, tmp_path)
+    return AgentLab(request.param, tmp_path, is_sandboxed=True)
 
 
 async def test_it_answers_and_its_usage_and_session_are_recorded(lab: AgentLab) -> None:

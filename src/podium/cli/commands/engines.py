@@ -54,8 +54,7 @@ def format_engines(found: Mapping[str, Any]) -> str:
     missing = [[one["name"], one["install"]] for one in engines if one["executable"] is None and one["install"]]
     if missing:
         lines += ["", "To install", *(f"  {'  '.join(row)}" for row in align_columns(missing))]
-    lines += ["", "Open", f"  each of them: {engines[0]['open'][0]}"]
-    lines += [f"  {one['name']}: {text}" for one in engines for text in one["open"][1:]]
+    lines += ["", "Open", *(f"  {one['name']}: {text}" for one in engines for text in one["open"])]
     return escape_for_terminal("\n".join(lines))
 
 

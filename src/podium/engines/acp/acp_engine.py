@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from anyio import CancelScope
@@ -12,7 +13,7 @@ from ...core.engine import EngineSession, EngineSessionSpec
 from ...values.errors import OutsideFailed
 from .acp_session import AcpSession
 from .agent_home import AgentModel, build_agent_environment, prepare_home
-from .agent_process import AgentCommand, OpenChild, run_agent_process
+from .agent_process import NO_SANDBOX, AgentCommand, AgentSandbox, run_agent_process
 from .agent_processes import AgentProcesses, HeldProcess
 from .agent_program import AgentProgram
 from .agent_session import AgentSession
@@ -21,8 +22,7 @@ from .agent_session import AgentSession
 class AcpEngine:
     """Opens sessions of one coding agent. `model` is the model that it uses, or None for the one it is set up with.
 
-    `executable` is the program's location, and `home` is Podium's home folder. `open_child` starts the process in the
-    sandbox that `sandbox` describes.
+    `executable` is the program's location, `home` is Podium's home folder, and `sandbox` starts the processes.
     """
 
     is_priced = False
@@ -37,17 +37,15 @@ class AcpEngine:
         environ: Mapping[str, str],
         home: Path,
         get_processes: Callable[[], AgentProcesses],
-        open_child: OpenChild,
-        sandbox: str = "none",
+        sandbox: AgentSandbox = NO_SANDBOX,
     ) -> None:
         self.name = program.name if model is None else f"{program.name}:{model.name}"
         self._program = program
         self._executable = executable
-        self._model = model
+        self._model = None if model is None else replace(model, relayed_url=sandbox.model_url)
         self._environ = environ
         self._home = home
         self._get_processes = get_processes
-        self._open_child = open_child
         self._sandbox = sandbox
 
     @asynccontextmanager
@@ -60,17 +58,19 @@ class AcpEngine:
 
         processes = self._get_processes()
 
-        async def start() -> HeldProcess:
-            return await self._start_process(processes, Path(directory), spec.run)
+        async def start(report: Callable[[str], object]) -> HeldProcess:
+            return await self._start_process(processes, Path(directory), spec.run, report)
 
         agent = AgentSession(self._program, directory, processes, start)
         try:
-            yield AcpSession(self._program, spec, agent, name=self.name, sandbox=self._sandbox)
+            yield AcpSession(self._program, spec, agent, name=self.name, sandbox=self._sandbox.name)
         finally:
             with CancelScope(shield=True):
                 await agent.aclose()
 
-    async def _start_process(self, processes: AgentProcesses, directory: Path, run: str) -> HeldProcess:
+    async def _start_process(
+        self, processes: AgentProcesses, directory: Path, run: str, report: Callable[[str], object]
+    ) -> HeldProcess:
         program = self._program
         home = prepare_home(program, self._home, run, user_home=self._environ.get("HOME", ""), model=self._model)
         command = AgentCommand(
@@ -78,7 +78,9 @@ class AcpEngine:
             env=build_agent_environment(program, home, self._environ, self._model),
             directory=directory,
             home=home,
+            model=self._model,
+            report=report,
         )
-        opening = run_agent_process(command, program.name, self._open_child, exits_at_eof=program.exits_at_eof)
+        opening = run_agent_process(command, program.name, self._sandbox.open_child, exits_at_eof=program.exits_at_eof)
         key = (command.argv, directory, home, tuple(sorted(command.env.items()))) if program.shares_process else None
         return await processes.acquire(opening, key=key)

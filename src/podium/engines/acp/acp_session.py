@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from functools import partial
 
 from anyio import create_memory_object_stream, create_task_group, get_cancelled_exc_class
 from anyio.abc import TaskGroup
@@ -27,7 +28,7 @@ from ...values.errors import (
     StoreFailed,
     find_first_error,
 )
-from ...values.event import ActionRefused, AgentSessionOpened, CallCut, ModelReplied, ToolCalled
+from ...values.event import ActionRefused, AgentSessionOpened, CallCut, ModelReplied, Noticed, ToolCalled
 from ...values.request import replace_surrogates
 from ...values.usage import Usage
 from ..model.reply_recorder import estimate_tokens
@@ -207,7 +208,7 @@ class AcpSession:
             turn.timeline.find_events_below(turn.path, AgentSessionOpened, ToolCalled)
         )
         known = self._find_session(turn) or next(filter(None, map(self._find_past_session, self._loadable_turns())), "")
-        is_loaded = await self._agent.open(known)
+        is_loaded = await self._agent.open(known, partial(_record_notice, turn))
         place = turn.child(f"session:{self._agent.id}")
         if not place.has_outcome and not is_loaded:
             self._cost, self._reported = 0.0, [0] * len(USAGE_FIELDS)
@@ -277,3 +278,8 @@ class AcpSession:
             estimated=int(is_estimated),
             tool_calls=handler.tool_calls,
         )
+
+
+def _record_notice(turn: Scope, text: str) -> None:
+    with suppress(StoreFailed):  # the process may end after the run's last entry
+        turn.timeline.append(Noticed(text=replace_surrogates(text)), scope="")

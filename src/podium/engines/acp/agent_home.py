@@ -10,7 +10,7 @@ import os
 import time
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -23,26 +23,33 @@ from .agent_program import AgentProgram
 HOMES_FOLDER = "agent-homes"
 KEPT_SECONDS = 14 * 24 * 3600.0
 """How long the home folders of a run are kept after their last use."""
+NO_KEY = "none"
+"""What an agent without a key is given instead: most agents do not start without one."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentModel:
-    """A model that a coding agent should use: its name, and the API, address and key of its provider."""
+    """A model that a coding agent should use: its name, and the API, address and key of its provider.
+
+    `relayed_url` is the address at which an agent in a sandbox calls the model. The key is added outside the sandbox.
+    """
 
     name: str
     wire: str
     url: str
-    key: str
+    key: str = field(repr=False)
+    relayed_url: str = ""
 
     def fill_in(self, template: str) -> str:
         """Return a template with the model's values in place of `$MODEL`, `$URL`, `$HOST`, `$PATH` and `$KEY`."""
-        parts = urlsplit(self.url)
+        url = self.relayed_url or self.url
+        parts = urlsplit(url)
         values = {
             "$MODEL": self.name,
-            "$URL": self.url,
+            "$URL": url,
             "$HOST": f"{parts.scheme}://{parts.netloc}",
             "$PATH": parts.path.strip("/"),
-            "$KEY": self.key or "none",
+            "$KEY": NO_KEY if self.relayed_url else self.key or NO_KEY,
         }
         for name, value in values.items():
             template = template.replace(name, value)
@@ -50,7 +57,7 @@ class AgentModel:
 
 
 def prepare_home(program: AgentProgram, folder: Path, run: str, *, user_home: str, model: AgentModel | None) -> Path:
-    """Return the home of an agent in a run. A new one gets the user's login files and the configuration for its model.
+    """Return the home of an agent in a run. A new one gets the configuration for its model, or the user's login files.
 
     Nothing is written to a home that an agent has already used, because the agent may have placed links in it.
     """
@@ -59,7 +66,7 @@ def prepare_home(program: AgentProgram, folder: Path, run: str, *, user_home: st
     home = homes / run / f"{program.name}{variant}"
     if not home.exists():
         home.mkdir(mode=0o700, parents=True)
-        for name in program.login_files if user_home else ():
+        for name in program.login_files if user_home and model is None else ():
             with suppress(OSError):  # most users have only some of these files
                 _write_private(home / name, (Path(user_home) / name).read_bytes())
         if model is not None:
@@ -73,8 +80,12 @@ def prepare_home(program: AgentProgram, folder: Path, run: str, *, user_home: st
 def build_agent_environment(
     program: AgentProgram, home: Path, environ: Mapping[str, str], model: AgentModel | None
 ) -> dict[str, str]:
-    """Return the environment of an agent: a few inherited variables, those of its row, and its model's."""
-    passed = {name: environ[name] for name in program.passed_variables if environ.get(name)}
+    """Return the environment of an agent: a few inherited variables, those of its row, and its model's.
+
+    Only an agent that uses its own model gets the user's keys.
+    """
+    wanted = program.passed_variables if model is None else ()
+    passed = {name: environ[name] for name in wanted if environ.get(name)}
     model_env = {} if model is None else program.model_env.get(model.wire, {})
     named = {} if model is None else {name: model.fill_in(value) for name, value in model_env.items()}
     return build_environment(environ) | {"HOME": str(home)} | passed | dict(program.env) | named

@@ -7,7 +7,7 @@ it started keeps its pipes open.
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,8 +20,9 @@ from ... import __version__
 from ...system.child_process import ProcessExit
 from ...system.json_rpc import METHOD_NOT_FOUND, ConnectionEnded, JsonRpcPeer, Params, RpcError
 from ...system.process_group import ChildProcess, ProgramNotStarted, start_process
-from ...values.errors import OutsideFailed
+from ...values.errors import Mistake, OutsideFailed
 from ...values.plain_text import escape_unprintable
+from .agent_home import AgentModel
 
 PROTOCOL_VERSION = 1
 START_SECONDS = 60.0
@@ -35,12 +36,17 @@ SHOWN_OUTPUT_CHARACTERS = 400
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentCommand:
-    """The command that starts an agent, with its environment, the checkout that it works in, and its home folder."""
+    """The command that starts an agent, with its environment, the checkout that it works in, and its home folder.
+
+    `model` is the model that the agent uses, if it is not its own. `report` is called with notes for the user.
+    """
 
     argv: tuple[str, ...]
     env: Mapping[str, str]
     directory: Path
     home: Path
+    model: AgentModel | None = None
+    report: Callable[[str], object] = lambda text: None
 
 
 class OpenChild(Protocol):
@@ -60,6 +66,21 @@ async def open_unconfined(command: AgentCommand) -> AsyncIterator[ChildProcess]:
             yield child
         finally:
             await child.end()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AgentSandbox:
+    """Where the processes of an agent run. `name` is shown in requests, and `open_child` starts a process.
+
+    `model_url` is the address at which processes reach the model of their command; empty if that is the model's own.
+    """
+
+    name: str
+    open_child: OpenChild
+    model_url: str = ""
+
+
+NO_SANDBOX = AgentSandbox(name="none", open_child=open_unconfined)
 
 
 class SessionHandler(Protocol):
@@ -225,7 +246,7 @@ async def run_agent_process(
                     with CancelScope(shield=True):
                         await (child.stop(grace=STOP_SECONDS) if exits_at_eof else child.end(grace=STOP_SECONDS))
                     group.cancel_scope.cancel()
-    except ProgramNotStarted as error:
+    except (ProgramNotStarted, Mistake) as error:
         raise OutsideFailed(f"{name} cannot be started: {error}") from error
     if trouble is not None:
         raise trouble

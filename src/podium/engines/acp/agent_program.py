@@ -30,7 +30,9 @@ class AgentProgram(Struct, frozen=True, kw_only=True):
     `login_files` are copied from the user's home folder into the agent's own. `model_env` and `model_files` make the
     agent use a model that the agent's file names, for each kind of API. An agent that `asks_late` reports that a call
     has started before it asks for permission. `reports_totals` means that its usage is that of the whole session.
-    `caution` says what stays open.
+    `hosts` are those that the agent must reach to use the model and the login that it is set up with, and
+    `readable` are folders that it must read, besides the one in which it is installed. With `is_sandboxed`, it runs in
+    Podium's sandbox where there is one. `caution` says what stays open.
     """
 
     name: str
@@ -50,6 +52,9 @@ class AgentProgram(Struct, frozen=True, kw_only=True):
     exits_at_eof: bool = True
     asks_late: bool = False
     reports_totals: bool = False
+    hosts: tuple[str, ...] = ()
+    readable: tuple[str, ...] = ()
+    is_sandboxed: bool = True
     caution: str = ""
     is_own: bool = False
     """Whether the user's settings define the agent."""
@@ -78,6 +83,7 @@ class AgentProgram(Struct, frozen=True, kw_only=True):
         return f"npm install --prefix {folder}/{AGENTS_FOLDER} {self.package}@{self.version}"
 
 
+_PROVIDER_HOSTS = ("api.openai.com", "api.anthropic.com", "openrouter.ai")
 _OPENAI_KEYS = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
 
 _CODEX_CONFIG = """\
@@ -142,6 +148,7 @@ _ROWS = (
         env={"GOOSE_MODE": "approve", "GOOSE_DISABLE_KEYRING": "1", "GOOSE_TELEMETRY_ENABLED": "false"},
         passed_variables=("GOOSE_PROVIDER", "GOOSE_MODEL", *_OPENAI_KEYS, "OPENAI_HOST", "ANTHROPIC_API_KEY"),
         login_files=(".config/goose/config.yaml", ".config/goose/secrets.yaml"),
+        hosts=_PROVIDER_HOSTS,
         model_env={
             "openai": {
                 "GOOSE_PROVIDER": "openai",
@@ -168,6 +175,7 @@ _ROWS = (
         env={"COPILOT_AUTO_UPDATE": "false"},
         passed_variables=("GH_TOKEN", "GITHUB_TOKEN", "COPILOT_GITHUB_TOKEN"),
         login_files=(".copilot/config.json", ".config/github-copilot/apps.json", ".config/gh/hosts.yml"),
+        hosts=("api.github.com", "github.com", "*.githubcopilot.com"),
         model_env={
             "openai": {
                 "COPILOT_PROVIDER_BASE_URL": "$URL",
@@ -189,6 +197,7 @@ _ROWS = (
         env={"INITIAL_AGENT_MODE": "read-only", "NO_BROWSER": "1"},
         passed_variables=("CODEX_API_KEY", "OPENAI_API_KEY"),
         login_files=(".codex/auth.json", ".codex/config.toml"),
+        hosts=("api.openai.com", "chatgpt.com", "auth.openai.com"),
         model_env={"openai": {"PODIUM_MODEL_KEY": "$KEY"}},
         model_files={"openai": {".codex/config.toml": _CODEX_CONFIG}},
         after_denial="ends_turn",
@@ -211,6 +220,7 @@ _ROWS = (
         },
         passed_variables=("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN"),
         login_files=(".claude/.credentials.json", ".claude.json"),
+        hosts=("api.anthropic.com", "console.anthropic.com", "platform.claude.com"),
         model_env={
             "anthropic": {"ANTHROPIC_BASE_URL": "$URL", "ANTHROPIC_API_KEY": "$KEY", "ANTHROPIC_MODEL": "$MODEL"}
         },
@@ -224,6 +234,7 @@ _ROWS = (
         env={"OPENCODE_PERMISSION": '{"edit": "ask", "bash": "ask", "webfetch": "ask"}'},
         passed_variables=(*_OPENAI_KEYS, "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"),
         login_files=(".local/share/opencode/auth.json",),
+        hosts=(*_PROVIDER_HOSTS, "opencode.ai", "models.dev"),
         model_env={"openai": {"PODIUM_MODEL_KEY": "$KEY"}},
         model_files={"openai": {".config/opencode/opencode.json": _OPENCODE_CONFIG}},
         after_denial="ends_turn",
@@ -239,6 +250,7 @@ _ROWS = (
         mode="default",
         passed_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL"),
         login_files=(".gemini/oauth_creds.json", ".gemini/google_accounts.json", ".gemini/settings.json"),
+        hosts=("generativelanguage.googleapis.com", "cloudcode-pa.googleapis.com", "oauth2.googleapis.com"),
         tool_names=_GEMINI_TOOLS,
         shares_process=True,
         caution="after a crash, its conversation is continued in a new session",
@@ -251,6 +263,7 @@ _ROWS = (
         mode="default",
         passed_variables=(*_OPENAI_KEYS, "OPENAI_MODEL"),
         login_files=(".qwen/oauth_creds.json", ".qwen/settings.json"),
+        hosts=("api.openai.com", "chat.qwen.ai", "portal.qwen.ai", "dashscope.aliyuncs.com"),
         model_env={"openai": {"OPENAI_BASE_URL": "$URL", "OPENAI_API_KEY": "$KEY", "OPENAI_MODEL": "$MODEL"}},
         tool_names=_GEMINI_TOOLS,
         after_denial="ends_turn",
@@ -263,6 +276,7 @@ _ROWS = (
         version="2.1.0",
         passed_variables=("KIMI_API_KEY", "MOONSHOT_API_KEY"),
         login_files=(".kimi/config.json", ".kimi/config.toml"),
+        hosts=("api.kimi.com", "auth.kimi.com", "api.moonshot.ai", "api.moonshot.cn"),
         shares_process=True,
         caution="after a crash, its conversation is continued in a new session",
     ),

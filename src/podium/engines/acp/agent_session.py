@@ -25,6 +25,8 @@ SESSION_SECONDS = 60.0
 CANCEL_SECONDS = 5.0
 """How long an agent can take to stop its work."""
 
+Report = Callable[[str], object]
+
 
 class AgentLost(OutsideFailed):
     """The coding agent's process ended while it was needed. The message says how it ended."""
@@ -38,7 +40,7 @@ class AgentSession:
         program: AgentProgram,
         directory: str,
         processes: AgentProcesses,
-        start: Callable[[], Awaitable[HeldProcess]],
+        start: Callable[[Report], Awaitable[HeldProcess]],
     ) -> None:
         self.id = ""
         self.version = ""
@@ -53,15 +55,15 @@ class AgentSession:
         """Whether the session can take a prompt."""
         return bool(self.id) and self._held is not None and not self._held.agent.is_over
 
-    async def open(self, known: str) -> bool:
+    async def open(self, known: str, report: Report) -> bool:
         """Open the session, and return whether it is the earlier one with the id `known`.
 
-        If there is no such id or the agent cannot load that session, a new one is opened. Raise OutsideFailed on
-        failure.
+        If there is no such id or the agent cannot load that session, a new one is opened. `report` is called with notes
+        about a process that is started. Raise OutsideFailed on failure.
         """
         if self._held is None or self._held.agent.is_over:
             await self.aclose()
-            self._held = await self._start()
+            self._held = await self._start(report)
         agent = self._held.agent
         self.version = agent.version
         try:

@@ -1,0 +1,107 @@
+"""Choose where a coding agent runs: in the sandbox of its checkout, with a relay to what it may reach, or without one.
+
+The key of a model that Podium chooses stays outside the sandbox. An agent that uses its own login reaches the hosts of
+its row in the table of agents. It runs without a sandbox only if the user's settings say so, and outside Linux.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..engines.acp.agent_program import AgentProgram
+from .settings import Settings
+
+if TYPE_CHECKING:
+    from ..engines.acp.agent_home import AgentModel
+    from ..engines.acp.agent_process import AgentCommand, AgentSandbox
+    from ..system.process_group import ChildProcess
+    from ..workspace.relay.sandbox_relay import ModelEndpoint
+
+NO_SANDBOX_NOTICE = "runs without a sandbox: what it does without asking, it can do to everything that you can access."
+
+
+def is_in_sandbox(settings: Settings, program: AgentProgram) -> bool:
+    """Return whether a coding agent runs in the sandbox."""
+    return sys.platform == "linux" and settings.sandbox and program.is_sandboxed
+
+
+def choose_agent_sandbox(settings: Settings, program: AgentProgram, has_model: bool) -> AgentSandbox:
+    """Return where a coding agent runs. With `has_model`, Podium chooses its model, and it needs no login."""
+    # Imported here for start-up time: most runs use no coding agent.
+    from ..engines.acp.agent_process import AgentSandbox
+
+    if not is_in_sandbox(settings, program):
+        return AgentSandbox(name="none", open_child=partial(_open_with_notice, program.name))
+    # Imported here for start-up time: only agents in the sandbox need a relay.
+    from ..workspace.relay.sandbox_relay import MODEL_URL
+    from .sandbox_choice import name_sandbox
+
+    hosts = tuple(dict.fromkeys((*settings.network, *(() if has_model else program.hosts))))
+    profile = "agent, read-only" if settings.permission_mode == "plan" else "agent"
+    return AgentSandbox(
+        name=name_sandbox(profile, hosts),
+        open_child=partial(_open_in_sandbox, settings, program, hosts),
+        model_url=MODEL_URL,
+    )
+
+
+@asynccontextmanager
+async def _open_with_notice(name: str, command: AgentCommand) -> AsyncIterator[ChildProcess]:
+    # Imported here for start-up time: most runs use no coding agent.
+    from ..engines.acp.agent_process import open_unconfined
+
+    command.report(f"{name} {NO_SANDBOX_NOTICE}")
+    async with open_unconfined(command) as child:
+        yield child
+
+
+@asynccontextmanager
+async def _open_in_sandbox(
+    settings: Settings, program: AgentProgram, hosts: tuple[str, ...], command: AgentCommand
+) -> AsyncIterator[ChildProcess]:
+    """Start an agent's process in the sandbox. Raise Mistake if there is no sandbox."""
+    # Imported here for start-up time: most runs use no coding agent.
+    from ..workspace.relay.host_grant import HostGrant
+    from ..workspace.relay.sandbox_relay import RelayConfiguration
+    from ..workspace.sandbox.agent_process import start_agent
+    from ..workspace.sandbox.bubblewrap import Sandbox
+    from .sandbox_choice import find_local_store
+
+    sandbox = await Sandbox.find(
+        command.directory,
+        home=settings.home,
+        store=find_local_store(settings.store),
+        profile="read-only" if settings.permission_mode == "plan" else "workspace",
+        report=command.report,
+    )
+    relay = RelayConfiguration(
+        model=None if command.model is None else _make_endpoint(command.model),
+        hosts=tuple(map(HostGrant.parse, hosts)),
+        report=command.report,
+    )
+    env = {name: value for name, value in command.env.items() if name != "HOME"}  # the sandbox sets it
+    readable = list(map(Path, program.readable))
+    async with start_agent(sandbox, command.argv, home=command.home, relay=relay, env=env, readable=readable) as child:
+        yield child
+
+
+def _make_endpoint(model: AgentModel) -> ModelEndpoint:
+    """Return the model server that the relay calls, with the key that it adds."""
+    from aiohttp import BasicAuth
+    from yarl import URL
+
+    # Imported here for start-up time: most runs use no coding agent.
+    from ..engines.model.http_wire import find_proxy
+    from ..workspace.relay.sandbox_relay import ModelEndpoint
+
+    url, headers = URL(model.url), {}
+    if model.key:
+        headers = {"x-api-key": model.key} if model.wire == "anthropic" else {"Authorization": f"Bearer {model.key}"}
+    elif url.user:
+        headers = {"Authorization": BasicAuth(url.user, url.password or "").encode()}
+    return ModelEndpoint(url=str(url.with_user(None)), headers=headers, proxy=find_proxy(model.url))
