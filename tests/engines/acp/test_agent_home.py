@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 from pathlib import Path
 
 from anyio import create_task_group
@@ -30,6 +31,21 @@ def test_each_run_has_its_own_home_with_a_copy_of_the_login(tmp_path: Path) -> N
     assert (one / ".codex" / "auth.json").read_text() == "secret"
     assert (one / ".codex" / "auth.json").stat().st_mode & 0o077 == 0
     assert one.stat().st_mode & 0o077 == 0
+
+
+def test_an_agent_with_a_given_model_gets_neither_the_login_nor_the_keys_of_the_user(tmp_path: Path) -> None:
+    (user := tmp_path / "user" / ".codex").mkdir(parents=True)
+    (user / "auth.json").write_text("secret")
+    (user / "config.toml").write_text("mine")
+    model = replace(MODEL, relayed_url="http://127.0.0.1:1")
+
+    home = prepare_home(CODEX, tmp_path, "one", user_home=str(user.parent), model=model)
+    environment = build_agent_environment(CODEX, home, {"OPENAI_API_KEY": "sk-2"}, model)
+
+    assert [file.name for file in (home / ".codex").iterdir()] == ["config.toml"]
+    assert 'base_url = "http://127.0.0.1:1"' in (home / ".codex" / "config.toml").read_text()
+    assert environment["PODIUM_MODEL_KEY"] == "none"
+    assert "OPENAI_API_KEY" not in environment
 
 
 def test_a_home_that_an_agent_has_used_is_not_written_to(tmp_path: Path) -> None:
