@@ -17,6 +17,7 @@ import msgspec
 from msgspec import Struct
 
 from ..values.errors import Mistake
+from .acp.agent_program import AGENT_PROGRAMS
 from .model.providers import PROVIDERS, resolve_base_url, without_credentials
 
 if TYPE_CHECKING:
@@ -34,7 +35,8 @@ OWNERS = {"library": "ollama", "llamacpp": "llamacpp", "vllm": "vllm", "organiza
 ANY_SERVER = "vllm"
 """The provider for a server of an unknown kind. It has no features beyond the API that all of them share."""
 
-CODING_AGENTS = ("goose", "copilot", "codex-acp", "claude", "claude-agent-acp", "opencode", "gemini", "qwen", "kimi")
+CODING_AGENTS = (*(program.command[0] for program in AGENT_PROGRAMS.values()), "claude")
+"""The programs to look for: those of the known coding agents, and Claude Code, whose ACP program is separate."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
