@@ -33,7 +33,7 @@ def main() -> int:
     options = _parse_options()
     if options.list:
         for name, row in ROWS.items():
-            print(f"{name:15}{(row.__doc__ or '').splitlines()[0]}")
+            print(f"{name:16} {(row.__doc__ or '').splitlines()[0]}")
         return 0
     about: dict[str, Any] = {"at": datetime.now(UTC).isoformat(timespec="seconds"), "load before": read_load_averages()}
     # A termination signal must exit the blocks that own processes, or the processes would outlive us.
