@@ -17,6 +17,7 @@ from podium.store.group_rows import Groups
 from podium.store.mailbox import post_to_mailbox
 from podium.store.reader import StoreReader
 from podium.store.run_store import RunStore
+from podium.store.schedule_rows import Schedule, Schedules
 from podium.store.sqlite.progress_files import read_progress
 from podium.store.store_connection import open_connection
 from podium.store.store_export import archive_run, export_store
@@ -50,6 +51,10 @@ async def fill_store(store: StoreAddress) -> None:
     post_to_mailbox(store, "b1", MessageReceived(id="m1", text="hello", to="alone"))
     claim_command_key(store, "key", "digest", id="b1")
     store_command_reply(store, "key", b"\0\xff")
+    schedule = Schedule(
+        id="s1", cron="0 9 * * *", zone="UTC", agent="x", request="ä", root="/shop", host="h", created=1.5, next_at=2.5
+    )
+    Schedules(store).add(schedule)
     with Groups(store) as groups:
         now = groups.load_arrangement()
         groups.rename(now.find_group_or_run("shop"), "The shop")
@@ -101,7 +106,7 @@ async def test_a_store_goes_to_postgresql_and_back_without_loss(postgres: Postgr
     tables = {row.table for row in read_store_file(tmp_path / "1")}
     assert tables == {
         *("run", "last_group", "run_group", "placement", "worker", "worktree", "command_key", "entry", "mail"),
-        *("attachment", "artifact"),
+        *("attachment", "artifact", "schedule"),
     }
     with StoreReader(first) as before, StoreReader(last) as after:
         assert {run: before.read_rows(run) for run in before.list_run_ids()} == {
@@ -231,8 +236,8 @@ async def test_worktrees_of_other_machines_are_not_taken_for_own_ones(
     with closing(open_connection(postgres, create=False)) as connection:
         for host in (socket.gethostname(), "elsewhere"):
             connection.execute(
-                "INSERT INTO worktree (host, path, repository, branch, base, run, git_dir, is_new_branch, state,"
-                " created, size) VALUES (?, '/w', '/r', 'f', 'b', 'r1', '', 1, 'ready', 1.5, 0)",
+                "INSERT INTO worktree_of_host (host, path, repository, branch, base, run, git_dir, is_new_branch,"
+                " state, created, size) VALUES (?, '/w', '/r', 'f', 'b', 'r1', '', 1, 'ready', 1.5, 0)",
                 (host,),
             )
     export_store(postgres, copy, is_skipping_running=False)

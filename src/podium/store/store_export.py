@@ -31,6 +31,7 @@ KEYS = {
     "worker": ("run",),
     "worktree": ("id",),
     "command_key": ("key",),
+    "schedule": ("id",),
     "mail": ("id",),
     "attachment": ("run", "message", "digest"),
     "artifact": ("digest",),

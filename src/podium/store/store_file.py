@@ -36,6 +36,10 @@ TABLES: dict[str, tuple[str, ...]] = {
         "size",
     ),
     "command_key": ("key", "digest", "id", "at", "reply"),
+    "schedule": (
+        *("id", "cron", "zone", "agent", "request", "root", "host", "created", "is_paused", "next_at", "last_at"),
+        *("last_run", "missed", "missed_at", "error"),
+    ),
     "entry": ("run", "seq", "epoch", "kind", "key", "line", "hash"),
     "mail": ("run", "ref", "at", "line", "taken"),
     "attachment": ("run", "message", "digest", "data"),

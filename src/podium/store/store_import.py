@@ -74,7 +74,7 @@ class _Import:
             case "run_group":
                 for row in rows:
                     self._add_group(*row)
-            case "command_key" | "artifact":
+            case "command_key" | "schedule" | "artifact":
                 self._insert(table, TABLES[table], rows, " ON CONFLICT DO NOTHING")
             case "worktree":
                 self._add_worktrees(self._select_added(table, rows))
@@ -122,13 +122,13 @@ class _Import:
         self._connection.execute(update, (id, id))
 
     def _add_worktrees(self, rows: list[tuple[Any, ...]]) -> None:
-        columns = TABLES["worktree"]
+        table, columns = "worktree_of_host", TABLES["worktree"]
         if isinstance(self._store, Path):
             # The worktrees of a SQLite store are on its own machine.
             here = [row[1:] for row in rows if row[0] == socket.gethostname()]
             self.report.foreign_worktrees += len(rows) - len(here)
-            columns, rows = columns[1:], here
-        self._insert("worktree", columns, rows, " ON CONFLICT DO NOTHING")
+            table, columns, rows = "worktree", columns[1:], here
+        self._insert(table, columns, rows, " ON CONFLICT DO NOTHING")
 
     def _note_progress(self, rows: list[tuple[Any, ...]]) -> None:
         for run, seq, _, kind, _, _, digest in rows:
