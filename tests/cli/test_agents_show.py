@@ -104,7 +104,7 @@ def test_a_lead_that_is_not_called_itself_is_told(desk: Desk) -> None:
 
     said = desk.invoke("agents", "show", "lead", "--tokens")
 
-    assert said.stdout == "lead: not measured, because a trial run of this agent did not call its own model\n"
+    assert said.stdout == "lead: not measured, because the agent itself made no model call in a trial run\n"
 
 
 def test_an_unknown_agent_is_one_sentence(desk: Desk) -> None:

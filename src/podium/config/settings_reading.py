@@ -122,8 +122,10 @@ def compose_json(text: str) -> MappingNode:
         raise MalformedText(
             f"this is not valid JSON: {error.msg[:1].lower()}{error.msg[1:]}", line=error.lineno
         ) from error
-    except (RecursionError, ValueError) as error:
-        raise MalformedText("this is not valid JSON; expected an object with mcpServers", line=1) from error
+    except RecursionError as error:
+        raise MalformedText("this JSON is nested too deeply; use a flatter structure", line=1) from error
+    except ValueError as error:
+        raise MalformedText("this JSON contains a number that is not supported, such as NaN", line=1) from error
     if not isinstance(found, _Pairs):
         raise MalformedText("this is not a JSON object; expected an object with mcpServers", line=1)
     fields = _locate_value(found, 1, _iter_key_lines(text), 0)

@@ -218,7 +218,7 @@ class ScriptedWire:
 async def stream_move(
     next_attempt: Callable[[ModelCall], MoveAttempt], call: ModelCall
 ) -> AsyncGenerator[ReplyPart, None]:
-    """Yield the parts of the reply to a call. Raise OutsideFailed if the attempt at its step has such a fault.
+    """Yield the parts of the reply to a call. Raise OutsideFailed if the script makes this attempt fail.
 
     `next_attempt` returns the attempt.
     """

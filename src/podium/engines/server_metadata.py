@@ -42,7 +42,7 @@ async def fetch_context_window(
 ) -> ServerReport | None:
     """Return the context window that a server reports for a model; None if it reports none.
 
-    The documents of local servers are requested only from servers that need no key (`is_own_server`).
+    Endpoints that only local servers have are queried only if `is_own_server`: the server is local and needs no key.
     """
     root = url.removesuffix("/v1")
     for source in (*OWN_SERVER_SOURCES, MODEL_LIST) if is_own_server else (MODEL_LIST,):

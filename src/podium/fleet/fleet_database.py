@@ -185,7 +185,10 @@ class FleetDatabase:
         return frozenset(str(row["provider"]) for row in rows)
 
     async def reserve_calls(self, provider: str, amount: float = 1.0) -> float:
-        """Reserve calls to a provider. Return after how many seconds they may be made; 0 if it has no rate limit."""
+        """Reserve calls to a provider, and return how many seconds to wait before they can be made.
+
+        Return 0 if they can be made now, or if the provider has no rate limit.
+        """
         wait = await self._call("take_provider_tokens($1, $2)", provider, amount)
         return wait if isinstance(wait, float) else 0.0
 

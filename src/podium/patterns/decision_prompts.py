@@ -14,7 +14,7 @@ from ..values.request import Note, Request, quote_lines
 from .verdict import neutralise
 
 VOTE = """\
-Your team makes a decision, and you vote on it.
+Your team is making a decision, and you have a vote.
 
 {subject}
 

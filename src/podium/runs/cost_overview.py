@@ -25,7 +25,7 @@ from .run_lookup import derive_run_state, is_over
 
 MOST_BUCKETS = 96
 MOST_SERIES = 8
-"""How many agents have their own series if there are so many agents that the others share one."""
+"""How many agents have their own series. If there are more, the least expensive agents share one series."""
 RATE_SECONDS = 600.0
 """The period whose usage predicts when a budget will be exhausted."""
 SMALLEST_PERIOD = 1.0

@@ -131,7 +131,10 @@ def check_engine(settings: Settings, environ: Mapping[str, str]) -> Fact:
 
 
 def check_model_test(settings: Settings, environ: Mapping[str, str]) -> Iterator[Fact]:
-    """Report what a test has shown that the default model can do. Without a default model, report nothing."""
+    """Report what the default model can do according to its last test, or that it has not been tested.
+
+    Without a default model, report nothing.
+    """
     name = default_model_fields(settings, environ)["models"][0]
     if name == REHEARSAL:
         return

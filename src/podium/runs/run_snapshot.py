@@ -106,7 +106,7 @@ async def _keep_commits(entries: Sequence[Entry], name: str) -> tuple[dict[str, 
 
 
 def _find_worker_commits(entries: Sequence[Entry]) -> dict[str, str]:
-    """Return the last commit of each branch on which a worker has returned."""
+    """Return the last commit of each finished worker's branch, keyed by branch."""
     branches = {entry.event.run: entry.event.branch for entry in entries if isinstance(entry.event, WorkerSent)}
     return {
         branches[entry.event.run]: entry.event.commit

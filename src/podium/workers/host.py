@@ -30,6 +30,7 @@ from ..store.wakeup import Wakeup
 from ..values.errors import Mistake, PlacementUnavailable, PodiumError
 from ..values.event import Noticed, RunStarted
 from ..values.fleet_job import HostOffer, JobClaim, check_name
+from ..values.plain_text import format_count
 from ..values.store_address import PostgresAddress
 from .commander import Commander
 from .commander_run import open_worker_notifier
@@ -159,8 +160,8 @@ class HostPresence:
         if self._is_draining:
             return
         self._is_draining = True
-        count = len(self._loop.runs)
-        self._report(f"draining ({why}): {count} runs may continue for {self._grace:g} s, then they are handed back")
+        runs = format_count(len(self._loop.runs), "run")
+        self._report(f"draining ({why}): {runs} can continue for up to {self._grace:g} s before being handed back")
         self._loop.drain(grace=self._grace)
 
 

@@ -104,7 +104,7 @@ def format_guidance(agent: Agent, guidance: Guidance | None, notices: list[str])
 def format_tokens(agent: Agent, tokens: PromptTokens | None) -> Iterator[str]:
     """Yield the lines about the tokens of an agent's prompt."""
     if tokens is None:
-        yield f"{agent.name}: not measured, because a trial run of this agent did not call its own model"
+        yield f"{agent.name}: not measured, because the agent itself made no model call in a trial run"
         return
     yield f"{agent.name}: about {tokens.total:,} tokens in every model call (estimated at 4 characters per token)"
     counts = {"system prompt": tokens.system} | {tool.name: tool.tokens for tool in tokens.tools}

@@ -60,7 +60,7 @@ def decisions_command(ctx: click.Context, is_in_force: bool, repo: Path | None, 
 @json_option
 @click.pass_context
 def show_decision_command(ctx: click.Context, id: str, is_json: bool) -> None:
-    """Show the decision ID as a record in Markdown."""
+    """Show the decision with this ID as a decision record."""
     assert ctx.parent is not None
     place = find_repo(ctx.parent.params["repo"] or Path())
     record = find_decision(Settings.load(repo=place).store, find_decision_repo(place), id)

@@ -57,11 +57,11 @@ def _find_refusal(session: CoordinationSession, scope: Message) -> tuple[int, st
     """Return the status and the reason if a request must be refused."""
     given = [value.decode("latin-1") for name, value in scope["headers"] if name == b"authorization"]
     if not given:
-        return 401, "it had no token"
+        return 401, "the request has no token"
     text = given[0].strip()
     is_bearer = text.lower().startswith(SCHEME)
     if len(given) > 1 or not is_bearer or not session.has_token(text[len(SCHEME) :].strip()):
-        return 403, "it did not carry the token of this agent's session"
+        return 403, "the token is not that of this agent's session"
     return None
 
 

@@ -93,7 +93,7 @@ class _Reader:
         if kind == _ARRAY:
             return self._read_list()
         if kind not in _NUMBERS:
-            raise ValueError(f"it has a value of the unknown kind {kind}")
+            raise ValueError(f"it contains a value of unknown type {kind}")
         return self._read_number(_NUMBERS[int(kind)])
 
     def _read_list(self) -> list[int] | None:
@@ -103,7 +103,7 @@ class _Reader:
                 self._skip(self._read_count(LONGEST_TEXT))
             return None
         if kind not in _NUMBERS:
-            raise ValueError(f"it has a list of the unknown kind {kind}")
+            raise ValueError(f"it contains an array of unknown type {kind}")
         code = _NUMBERS[int(kind)]
         if code in "fd?" or count > 4096:
             self._skip(count * struct.calcsize(code))

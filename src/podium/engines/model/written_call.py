@@ -75,7 +75,7 @@ class WrittenCall(Struct, frozen=True, kw_only=True):
 
 
 class WrittenReply(Struct, frozen=True, kw_only=True):
-    """A reply that contains nothing but calls, apart from the sentences before them in `prose`."""
+    """A reply that consists of tool calls written as text. `prose` is the text before the first call, if any."""
 
     calls: tuple[WrittenCall, ...]
     prose: str = ""

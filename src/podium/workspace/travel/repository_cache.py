@@ -199,7 +199,10 @@ class RepositoryCache:
 
 
 def _remove_interrupted_files(mirror: Path) -> None:
-    """Remove the temporary files and locks of git processes that were killed. None is running under the lock."""
+    """Remove temporary files and lock files left behind by git processes that were killed.
+
+    The caller must hold the mirror's lock, so that no git process is using them.
+    """
     leftovers = [
         *(mirror / "objects" / "pack").glob("tmp_*"),
         *mirror.glob("*.lock"),
