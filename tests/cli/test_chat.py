@@ -405,7 +405,7 @@ def test_delegate_takes_options_and_reports_an_unknown_one(worker_desk: Desk) ->
     send_line(terminal, '/delegate feat/a "write it" --rool tests')
     terminal.wait_for("--rool")
     send_line(terminal, "/delegate --help")
-    terminal.wait_for("--auto-approve TOOL")
+    terminal.wait_for("Print the worker as JSON")
     send_line(terminal, '/delegate feat/a "write it" --auto-approve Write --role tests')
     terminal.wait_for("feat/a: delegated to a worker")
     send_line(terminal, "/delegate feat/b and don't stop --after feat/a --read-only")
