@@ -89,4 +89,4 @@ async def test_a_collaboration_in_a_repository_that_dies_at_any_entry_ends_the_s
 def list_kept(repo: Path) -> set[str]:
     """Return the names of the snapshots whose commits are kept from git's garbage collection."""
     refs = subprocess.check_output(["git", "-C", repo, "for-each-ref", "--format=%(refname)", "refs/podium"], text=True)
-    return {ref.split("/")[4] for ref in refs.split()}
+    return {ref.split("/")[4] for ref in refs.split() if not ref.startswith("refs/podium/undo/")}

@@ -23,6 +23,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 from podium.runs.run_trace import RunTraces
 from podium.setup.telemetry import is_telemetry_on, open_telemetry
+from podium.system.trace_parent import trace_parent
 from podium.testing import calls
 from podium.values.action import Action
 from podium.values.errors import DependencyMissing
@@ -43,6 +44,13 @@ from podium.values.worker_task import WorkerTask
 from ..studio import Studio
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+
+
+@pytest.fixture(autouse=True)
+def _keep_trace_parent() -> Iterator[None]:
+    """Let no trace of these tests reach the programs that other tests start."""
+    yield
+    trace_parent.set("")
 
 
 class Recording:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+from pathlib import Path
 from typing import Any
 
+import podium
 from podium import Agent, App
 from podium.values.event import ActionBegan, AgentSessionOpened
 from podium.workers.delegate import delegate_to_worker
@@ -18,7 +20,8 @@ def make_mate(*moves: Any) -> Agent:
 
 
 async def delegate_to_mate(lab: WorkerLab, branch: str, *moves: Any) -> str:
-    row = {"command": sys.executable, "args": ["-m", "podium.testing.acp_agent"], "mode": "ask"}
+    source = str(Path(podium.__file__).parent.parent)
+    row = {"command": sys.executable, "args": ["-m", "podium.testing.acp_agent"], "mode": "ask", "readable": [source]}
     lab.write_settings(json.dumps({"engines": {"mate": row}}))
     async with App(lab.settings(), environ=lab.environ) as app:
         return await delegate_to_worker(app.launcher, make_mate(*moves), "go", at=lab.repo.path, branch=branch)

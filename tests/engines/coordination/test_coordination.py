@@ -177,7 +177,7 @@ async def test_a_call_with_no_token_or_another_agents_token_is_refused_and_on_re
     assert len(refused) == MOST_REFUSALS
     assert (refused[0].action.agent, refused[0].action.tool) == ("goose", "coordination")
     assert refused[0].reason == "a call to the coordination tools was refused: the request has no token"
-    assert "not the token of this agent's session" in refused[1].reason
+    assert "the token is not that of this agent's session" in refused[1].reason
     assert desk.events(ToolCalled) == []
 
 

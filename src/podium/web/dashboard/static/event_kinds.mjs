@@ -1312,4 +1312,5 @@ export const KINDS = Object.freeze({
  * @property {boolean} [is_unattended]
  * @property {number} [max_restarts]
  * @property {(RepositoryOrigin|null)} [origin]
+ * @property {string} [trace_parent]
  */
