@@ -133,17 +133,11 @@ class RunLauncher:
         `id` is an id chosen in advance. `settings` override the launcher's settings. With a `job`, the run is for the
         hosts of a fleet. `notice` is put on its timeline. Raise Mistake if the run could not start.
         """
-        if unknown := options.keys() - RunOptions.__annotations__.keys():
-            known = ", ".join(RunOptions.__annotations__)
-            raise TypeError(f"a run has no option {', '.join(sorted(unknown))}; available: {known}")
+        _require_known_options(options)
         # A worker's earlier turns are loaded by the process that takes over its run.
         after = options.get("after", "") if worker_task is None else ""
         earlier_turns = await load_earlier_turns(after, self._store.read_rows)
-        settings = settings or self.settings
-        if (budget := options.get("budget")) is not None:
-            settings = structs.replace(settings, budget=as_budget(budget))
-        if options.get("leaves_no_traces", False):
-            settings = structs.replace(settings, hooks={})
+        settings = _apply_options(options, settings or self.settings)
         validate_request(request)
         repo = options.get("repo")
         place = None if repo is None else find_repo(Path(repo))
@@ -457,6 +451,21 @@ MakePlacement = Callable[[RunLauncher, Settings, str, RunStarted, Unattended | N
 
 The arguments are the launcher and the run's settings, id, first event and handling of requests that nobody answers.
 """
+
+
+def _require_known_options(options: RunOptions) -> None:
+    if unknown := options.keys() - RunOptions.__annotations__.keys():
+        known = ", ".join(RunOptions.__annotations__)
+        raise TypeError(f"a run has no option {', '.join(sorted(unknown))}; available: {known}")
+
+
+def _apply_options(options: RunOptions, settings: Settings) -> Settings:
+    """Return the settings with the budget of a run, and without hooks if the run is to leave no traces."""
+    if (budget := options.get("budget")) is not None:
+        settings = structs.replace(settings, budget=as_budget(budget))
+    if options.get("leaves_no_traces", False):
+        settings = structs.replace(settings, hooks={})
+    return settings
 
 
 def _open_repository(directory: Path, run: str) -> WorkRepository:

@@ -183,6 +183,11 @@ def _format_operation_event(entry: Entry) -> str | None:
             return f"changed its memory {event.path}: {event.diff}"
         case ContextCompacted() as event:
             return f"summarized the first {format_count(event.replaced, 'message')} of its conversation"
+    return _format_pattern_event(entry)
+
+
+def _format_pattern_event(entry: Entry) -> str | None:
+    match entry.event:
         case Advised() as event:
             missing = (
                 f"; unavailable: {', '.join(part.agent for part in event.unavailable)}" if event.unavailable else ""
@@ -243,6 +248,11 @@ def _format_team_event(entry: Entry) -> str | None:
             return f"round {event.round} ended" + (f"; missing: {', '.join(event.missing)}" if event.missing else "")
         case DiscussionEnded() as event:
             return f"the discussion ended after {format_count(event.rounds, 'round')}: {event.by}"
+    return _format_worker_event(entry)
+
+
+def _format_worker_event(entry: Entry) -> str | None:
+    match entry.event:
         case WorkerPlaced() as event:
             return f"works on {event.branch} in {event.path}, from {event.base[:12]}"
         case WorkCommitted(files=()) as event:
