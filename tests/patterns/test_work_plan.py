@@ -195,6 +195,14 @@ def test_limits_of_a_step_only_narrow_those_of_its_owner() -> None:
         ("3: MET\n0: MET", {}),
         ("all criteria are met", {}),
         ("> 1: MET", {1: True}),
+        (
+            '{"verdicts": [{"criterion": 1, "verdict": "met", "reason": ""},'
+            ' {"criterion": 2, "verdict": "not met", "reason": "slow"}]}',
+            {1: True, 2: False},
+        ),
+        ('```json\n{"verdicts": [{"criterion": 2, "verdict": "met"}]}\n```\n2: NOT MET: it is slow', {2: False}),
+        ('{"verdicts": [1, {"criterion": "x", "verdict": "met"}, {"criterion": 1}]}', {}),
+        ('{"verdicts": "1: MET"}', {}),
     ],
 )
 def test_verdicts_are_read_by_the_number_of_the_criterion(reply: str, expected: dict[int, bool]) -> None:

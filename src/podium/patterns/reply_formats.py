@@ -58,6 +58,20 @@ def make_work_plan_format(members: Iterable[str]) -> ReplyFormat:
 REVIEW_FORMAT = ReplyFormat(schema=make_object_schema({"verdict": make_choice(("ACCEPT", "CHANGE")), "reason": TEXT}))
 """The format of a plan review."""
 
+STEP_REVIEW_FORMAT = ReplyFormat(
+    schema=make_object_schema(
+        {
+            "verdicts": {
+                "type": "array",
+                "items": make_object_schema(
+                    {"criterion": {"type": "integer"}, "verdict": make_choice(("met", "not met")), "reason": TEXT}
+                ),
+            }
+        }
+    )
+)
+"""The format of a step review: a verdict on each acceptance criterion, by its number."""
+
 SCORE_FORMAT = ReplyFormat(
     schema=make_object_schema({"score": {"type": "number", "minimum": 0, "maximum": 1}, "rationale": TEXT})
 )

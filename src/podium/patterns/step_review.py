@@ -15,7 +15,9 @@ from ..values.plain_text import cut_middle, truncate_text
 from ..values.plan import Finding, PlanStep
 from ..values.request import Note, Request, escape_headings, quote_lines
 from .collaboration_team import CollaborationTeam
+from .json_output import find_json
 from .member_tasks import as_reader
+from .reply_formats import STEP_REVIEW_FORMAT
 from .team_prompts import render_prompt
 from .verdict import neutralise
 from .work_board import WorkBoard
@@ -130,7 +132,7 @@ class StepReview:
         last: Operation | None = None
         for attempt in range(2):
             last = self._op.child(as_reader(reviewer), "member", at=self._place, after=last)
-            last.checkout = self._checkout
+            last.checkout, last.reply_format = self._checkout, STEP_REVIEW_FORMAT
             # The diff is a note, because notes are not part of the digest, and git may print a diff differently later.
             notes = (Note(title="changes", text=changes),) if attempt == 0 else ()
             request = Request(text=words, origin=self._team.request.original, notes=notes)
@@ -200,7 +202,7 @@ class StepReview:
 def parse_findings(reply: str, criteria: Sequence[str], *, by: str) -> dict[int, Finding]:
     """Return a reviewer's verdicts, keyed by criterion number. If a criterion has two verdicts, `not met` counts."""
     found: dict[int, Finding] = {}
-    for line in reply.splitlines():
+    for line in (*_format_json_verdicts(reply), *reply.splitlines()):
         if (verdict := _VERDICT.match(line)) is None or not 1 <= (number := int(verdict[1])) <= len(criteria):
             continue
         is_met = verdict[2].casefold() == "met"
@@ -209,6 +211,19 @@ def parse_findings(reply: str, criteria: Sequence[str], *, by: str) -> dict[int,
         reason = truncate_text(verdict[3].strip("*_` "), LONGEST_REASON)
         found[number] = Finding(criterion=criteria[number - 1], is_met=is_met, reason=reason, by=by)
     return found
+
+
+def _format_json_verdicts(reply: str) -> list[str]:
+    """Return the verdicts in the JSON of a reply, in the form of the lines of a text reply."""
+    document = find_json(reply)
+    verdicts = document.get("verdicts") if isinstance(document, dict) else None
+    if not isinstance(verdicts, list):
+        return []
+    return [
+        " ".join(f"{one.get('criterion')}: {one.get('verdict')}: {one.get('reason') or ''}".split())
+        for one in verdicts
+        if isinstance(one, dict)
+    ]
 
 
 def combine_findings(
