@@ -11,11 +11,17 @@ from jsonschema import validate
 from podium import Agent, Result
 from podium.core.engine import Tool
 from podium.engines.model.model_caller import Model, RetryPolicy, add_zero_cost
-from podium.engines.model.tool_emulation import AnswerStream, decode_answer, inline_references, make_reply_schema
+from podium.engines.model.tool_emulation import (
+    AnswerStream,
+    decode_answer,
+    inline_references,
+    make_reply_schema,
+    refuses_tools,
+)
 from podium.engines.model.tool_loop import ModelEngine
 from podium.engines.script import ScriptedWire
 from podium.store.fault_injection import refuse_after
-from podium.values.event import ModelAskedAgain, ModelReplied, TextStreamed, ToolCalled, TurnEnded
+from podium.values.event import ModelAskedAgain, ModelReplied, Noticed, TextStreamed, ToolCalled, TurnEnded
 from podium.values.model_abilities import ModelAbilities
 
 from ..studio import Studio, skip_sleep
@@ -78,6 +84,44 @@ async def test_a_call_and_an_answer_in_text_work_like_any_other(studio: Studio) 
     assert [message.role for message in last] == ["user", "assistant", "user"]
     assert json.loads(last[1].text) == json.loads(WRITTEN)
     assert last[2].text == "[result of helper]\nhelped"
+
+
+REFUSED = {"fails": {"status": 400, "message": "qwen:0.5b does not support tools", "times": 1}}
+
+
+async def test_a_model_that_refuses_tools_gets_them_in_the_prompt(studio: Studio) -> None:
+    result, wire = await run_lead(studio, [REFUSED | {"says": WRITTEN}, '{"answer": "done"}'], name="qwen:0.5b")
+
+    assert result.text == "done"
+    lead_calls = [call for call in wire.heard if call.agent == "lead"]
+    assert [bool(call.tools) for call in lead_calls] == [True, False, False]
+    assert [event.text for event in studio.events(result, Noticed)] == [
+        "qwen:0.5b has no tool calls; the tools of lead are in its prompt instead."
+    ]
+
+
+async def test_a_model_that_refuses_tools_fails_if_the_settings_ask_for_native_calls(studio: Studio) -> None:
+    result, _ = await run_lead(studio, [REFUSED | {"says": WRITTEN}], name="qwen:0.5b", tool_calls="native")
+
+    assert result.error is not None
+    assert "does not support tools" in str(result.error)
+
+
+@pytest.mark.parametrize(
+    ("message", "is_refusal"),
+    [
+        ("ollama returned 400: registry/library/gemma:2b does not support tools", True),
+        ("`tool calling` is not supported with this model", True),
+        ("This model does not support function calling", True),
+        ("No endpoints found that support tool use", True),
+        ('"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set', True),
+        ("messages: tool_use ids were found without tool_result blocks", False),
+        ("Invalid schema for function 'look': None is not of type 'object'", False),
+        ("response_format is not supported", False),
+    ],
+)
+def test_an_error_that_refuses_tools_is_recognised(message: str, is_refusal: bool) -> None:
+    assert refuses_tools(message) == is_refusal
 
 
 async def test_people_see_the_answer_and_not_its_json(studio: Studio) -> None:

@@ -31,7 +31,7 @@ from .model_wire import ModelCall, Wire, make_call_key
 from .provider_throttle import ProviderThrottle
 from .reply_reading import read_reply
 from .reply_recorder import ReplyRecorder
-from .tool_emulation import AnswerStream, emulate_tools
+from .tool_emulation import AnswerStream, emulate_tools, refuses_tools
 
 BUDGET_WAIT_SECONDS = 10.0
 """How long a call waits for budget before it checks again. It is woken earlier when another call ends."""
@@ -133,6 +133,8 @@ class ModelCaller:
         """The tokens of the last prompt as counted by the provider, divided by the estimate; at least 1."""
         self._unknown_models: set[int] = set()
         """The indices of models that their providers do not offer. These models are not tried again."""
+        self._toolless_models: set[int] = set()
+        """The indices of models whose servers refused tools. Their tools are described in the prompt instead."""
 
     async def stream_reply(
         self,
@@ -158,7 +160,8 @@ class ModelCaller:
             tries += 1
             if known is None:
                 call = self._make_call(at, model, conversation, system=system, tools=tools)
-                async with aclosing(self._try_call(at, model, tries, call, so_far)) as heard:
+                is_emulated = model.emulates_tools or candidate in self._toolless_models
+                async with aclosing(self._try_call(at, model, tries, call, so_far, is_emulated)) as heard:
                     async for piece in heard:
                         if isinstance(piece, ModelReplied | CallFailed):
                             outcome = piece
@@ -176,7 +179,8 @@ class ModelCaller:
             if outcome.is_too_long and attempt <= (shortened_after or 0):
                 continue  # this attempt was made before the conversation was shortened
             if outcome.wait is None:
-                candidate, tries = self._fall_back(place, candidate, outcome), 0
+                has_refused_tools = self._check_refused_tools(place, candidate, outcome)
+                candidate, tries = candidate if has_refused_tools else self._fall_back(place, candidate, outcome), 0
             if known is None:
                 yield Superseded()
                 if outcome.wait:
@@ -201,6 +205,19 @@ class ModelCaller:
             place.record(Noticed(text=f"{self._spec.agent.name} uses {used} instead: {outcome.message}."))
         return candidate
 
+    def _check_refused_tools(self, place: Scope, failed: int, outcome: CallFailed) -> bool:
+        """Return whether a call failed only because the model has no tool calls.
+
+        If so, remember it, so that the tools are described in the prompt of the next attempt.
+        """
+        model = self.models[failed]
+        if model.tool_calls != "auto" or failed in self._toolless_models or not refuses_tools(outcome.message):
+            return False
+        self._toolless_models.add(failed)
+        name = self._spec.agent.name
+        place.record(Noticed(text=f"{model.name} has no tool calls; the tools of {name} are in its prompt instead."))
+        return True
+
     def _make_call(
         self, at: Scope, model: Model, conversation: Conversation, *, system: str, tools: tuple[Tool, ...]
     ) -> ModelCall:
@@ -220,14 +237,14 @@ class ModelCaller:
         )
 
     async def _try_call(
-        self, at: Scope, model: Model, tries: int, call: ModelCall, so_far: str
+        self, at: Scope, model: Model, tries: int, call: ModelCall, so_far: str, emulates_tools: bool
     ) -> AsyncGenerator[Piece | ModelReplied | CallFailed]:
         """Make one attempt: yield the pieces as they arrive, then the recorded outcome."""
         reply = ReplyRecorder(call, model.add_cost)
         throttle, expected = model.throttle, reply.estimate_usage(self._expected_output_tokens)
         estimate = self._estimate_call(model, expected)
         # A schema that does the same as the only tool needs no emulation.
-        is_emulated = model.emulates_tools and not call.schema_tool
+        is_emulated = emulates_tools and not call.schema_tool
         # The text of an emulated call is JSON; only the answer in it is shown.
         answer = AnswerStream() if is_emulated and call.tools else None
         while not await self._has_room(at, estimate):

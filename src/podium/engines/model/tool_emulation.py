@@ -27,7 +27,19 @@ INSTRUCTIONS = (
 )
 _ANSWER_START = re.compile(r'\s*\{\s*"answer"\s*:\s*"')
 _STRING_PART = re.compile(r'(?:[^"\\]|\\u[0-9a-fA-F]{4}|\\[^u])*')
+_NO_TOOLS = re.compile(
+    r"not support(?:ed)? (?:\w+ ){0,2}(?:tool|function)"
+    r"|(?:tool|function)[\w `'\"-]{0,20} (?:is|are) (?:not |un)supported"
+    r"|no endpoints found that support tool"
+    r"|tool choice requires",
+    re.IGNORECASE,
+)
 _decoder = json.JSONDecoder(strict=False)
+
+
+def refuses_tools(message: str) -> bool:
+    """Return whether a server's error message says that the model, or the server, has no tool calls."""
+    return _NO_TOOLS.search(message) is not None
 
 
 # The call
