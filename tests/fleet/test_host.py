@@ -209,6 +209,24 @@ async def test_a_host_without_a_database_or_without_its_own_login_says_what_to_d
     assert added.stdout.strip().split(":")[2].partition("@")[0] not in added.stderr
 
 
+async def test_a_host_does_not_start_beside_an_active_host_with_an_incompatible_podium(lab: FleetLab) -> None:
+    await lab.add_host("alpha")
+    await lab.add_host("beta")
+    with psycopg.connect(lab.url, autocommit=True) as connection:
+        connection.execute(
+            "UPDATE podium.host SET version = '0.0.1', state = 'active', seen = now() WHERE name = 'alpha'"
+        )
+
+    refused = await lab.run_podium("host", PODIUM_STORE=lab.addresses["beta"])
+
+    assert refused.returncode == 2
+    assert refused.stderr.strip().endswith(
+        f"host beta has Podium {__version__}, and host alpha, which is active, has Podium 0.0.1, which is not "
+        "compatible; update the older one, or stop alpha first"
+    )
+    assert (await lab.list_hosts())["beta"].state == "gone"
+
+
 @pytest.mark.slow
 async def test_a_worker_on_a_host_starts_workers_that_other_hosts_can_take(lab: FleetLab) -> None:
     await lab.start_host("alpha", "--slots", "3")

@@ -16,7 +16,7 @@ import msgspec
 
 from ..store.postgres.login import parse_login, require_safe_connection
 from ..values.errors import StoreFailed
-from ..values.fleet_job import FleetJob, HostOffer
+from ..values.fleet_job import LOST_SECONDS, FleetJob, HostOffer
 from ..values.store_address import PostgresAddress
 from .database_connection import DatabaseConnection
 from .host_loop import FullLimits, LeaseAnswer, LeaseRefused, LeaseWon
@@ -25,8 +25,6 @@ from .job_sweep import UnfinishedJobs
 HostState = Literal["active", "draining", "gone"]
 
 HEARTBEAT_SECONDS = 2.0
-LOST_SECONDS = 10.0
-"""How long after its last heartbeat a host is considered lost. Its runs are taken over when its lease expires."""
 
 _JOB_COLUMNS = [one.name for one in msgspec.structs.fields(FleetJob)]
 
@@ -47,6 +45,8 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True):
     store_version: int
     state: HostState
     seconds_ago: float | None
+    clock_offset: float
+    """By how many seconds the clock of the host is ahead of the database's."""
     running: int
 
     @property
@@ -102,6 +102,7 @@ class FleetDatabase:
         rows = await self._database.fetch(
             "SELECT host.name, host.labels, host.slots, host.version, host.store_version, host.state,"
             " extract(epoch FROM clock_timestamp() - host.seen)::float8 AS seconds_ago,"
+            " host.clock_offset,"
             " (SELECT count(*) FROM podium.running_job WHERE running_job.login = host.login)::int AS running"
             " FROM podium.host ORDER BY host.name"
         )

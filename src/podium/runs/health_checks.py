@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import platform
 import re
 import shutil
@@ -10,7 +9,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import anyio
 
@@ -23,17 +22,15 @@ from ..engines.local_model_servers import find_coding_agents, find_servers, list
 from ..engines.model.providers import LOCAL, PROVIDERS, REHEARSAL, without_credentials
 from ..roster.discovery import load_roster
 from ..setup.settings import Settings
-from ..store.reader import StoreReader
 from ..system.child_process import OutputBuffer, build_environment, run_process
 from ..system.locations import find_home_folder, find_repo
 from ..values.byte_size import format_size
 from ..values.diagnostic import filter_errors
-from ..values.errors import Mistake, PodiumError
+from ..values.errors import Mistake
 from ..values.plain_text import format_count
-from ..values.store_address import StoreAddress
 from .ability_summary import describe_test
 from .model_choice import default_model_fields
-from .run_lookup import derive_run_state
+from .store_health import Fact, check_store
 
 KEYS = tuple(provider.key_name for provider in PROVIDERS.values() if provider.key_name is not None)
 
@@ -48,14 +45,6 @@ INSTALLERS = (
 
 VERSION_SECONDS = 5.0
 LARGEST_VERSION = 10_000
-
-
-class Fact(NamedTuple):
-    """The result of a check: `fine`, a `note`, or a `problem` that prevents Podium from working."""
-
-    what: str
-    level: Literal["fine", "note", "problem"]
-    text: str
 
 
 def collect_facts(environ: Mapping[str, str], folder: Path) -> Iterator[Fact]:
@@ -80,30 +69,6 @@ def collect_facts(environ: Mapping[str, str], folder: Path) -> Iterator[Fact]:
     yield check_git(repo)
     yield check_sandbox(repo, settings)
     yield check_agents(repo, settings.home)
-
-
-def check_store(store: StoreAddress) -> Iterator[Fact]:
-    """Check whether the store can be opened and written, and whether it has resumable runs."""
-    if isinstance(store, Path) and not store.exists():
-        above = next(place for place in store.absolute().parents if place.exists())
-        if os.access(above, os.W_OK):
-            yield Fact("store", "fine", f"{store} does not exist yet; the first run creates it")
-        else:
-            yield Fact("store", "problem", f"cannot create {store}: {above} is not writable; set PODIUM_HOME")
-        return
-    try:
-        with StoreReader(store) as reader:
-            runs = reader.list_runs()
-    except PodiumError as error:
-        yield Fact("store", "problem", str(error))
-        return
-    if isinstance(store, Path) and not (os.access(store, os.W_OK) and os.access(store.parent, os.W_OK)):
-        yield Fact("store", "problem", f"{store} is not writable; check its permissions, or set PODIUM_HOME")
-    else:
-        yield Fact("store", "fine", f"{store}, {format_count(len(runs), 'run')}")
-    waiting = [summary.id for summary in runs if derive_run_state(summary) == "resumable"]
-    if waiting:
-        yield Fact("to resume", "note", f"{', '.join(waiting)}; continue them with podium resume")
 
 
 def check_settings(files: SettingsFiles, wrong: str) -> Fact:

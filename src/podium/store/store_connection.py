@@ -58,6 +58,20 @@ def translate_errors(store: StoreAddress) -> AbstractContextManager[None]:
     return translate_postgres_errors(store)
 
 
+def has_current_tables(store: StoreAddress) -> bool:
+    """Return whether opening a PostgreSQL store changes nothing. For a SQLite file, return True.
+
+    Raise StoreFailed if the server cannot be reached.
+    """
+    if isinstance(store, Path):
+        return True
+    require_postgres_packages()
+    from .postgres.connection import read_postgres_version  # imported here for start-up time
+    from .postgres.schema import load_migrations
+
+    return read_postgres_version(store) == load_migrations()[-1].number
+
+
 def require_postgres_packages() -> None:
     """Raise StoreFailed if the packages for PostgreSQL are not installed."""
     try:

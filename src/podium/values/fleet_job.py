@@ -17,6 +17,9 @@ from .errors import Mistake
 
 JobState = Literal["queued", "claimed"]
 
+LOST_SECONDS = 10.0
+"""How long after its last heartbeat a host is considered lost. Its runs are taken over when its lease expires."""
+
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import signal
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -17,7 +17,7 @@ from anyio import to_thread
 from anyio.abc import TaskGroup
 
 from .. import __version__
-from ..fleet.fleet_database import HEARTBEAT_SECONDS, FleetDatabase, open_fleet_database
+from ..fleet.fleet_database import HEARTBEAT_SECONDS, FleetDatabase, HostRow, open_fleet_database
 from ..fleet.host_loop import HandBack, HostLoop
 from ..fleet.job_sweep import JobSweep
 from ..fleet.pgqueuer_placement import PgQueuerPlacement
@@ -31,6 +31,7 @@ from ..values.errors import Mistake, PlacementUnavailable, PodiumError
 from ..values.event import Noticed, RunStarted
 from ..values.fleet_job import HostOffer, JobClaim, check_name
 from ..values.plain_text import format_count
+from ..values.release import are_compatible
 from ..values.store_address import PostgresAddress
 from .commander import Commander
 from .commander_run import open_worker_notifier
@@ -102,6 +103,7 @@ async def run_host(
             report=report,
             read_limits=database.read_limits,
         )
+        _require_compatible_hosts(name, await database.list_hosts())
         await database.register_host(offer, slots=options.slots, version=__version__)
 
         async def offer_machine(wakeup: Wakeup, group: TaskGroup) -> None:
@@ -117,6 +119,16 @@ async def run_host(
             await commander.serve(offer_machine)
         except SocketInUse as error:
             raise Mistake(f"host {name} already runs on this machine with this Podium home ({error})") from error
+
+
+def _require_compatible_hosts(name: str, hosts: Sequence[HostRow]) -> None:
+    """Raise Mistake if a host that takes jobs has a Podium that is not compatible with this one."""
+    for host in hosts:
+        if host.name != name and host.is_alive and not are_compatible(host.version, __version__):
+            raise Mistake(
+                f"host {name} has Podium {__version__}, and host {host.name}, which is active, has Podium "
+                f"{host.version}, which is not compatible; update the older one, or stop {host.name} first"
+            )
 
 
 class HostPresence:
@@ -223,6 +235,11 @@ class HostWork:
 
     def _explain_unfit(self, started: RunStarted) -> str:
         """Return why this machine cannot run the agents of a run, or an empty string."""
+        if not are_compatible(started.version, __version__):
+            return (
+                f"the run was created by Podium {started.version}, and this host has Podium {__version__}, which is "
+                "not compatible"
+            )
         try:
             self._launcher.check_agents(started)
         except PodiumError as error:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import click
 
-from ...runs.health_checks import Fact, collect_facts
+from ...runs.health_checks import collect_facts
+from ...runs.store_health import Fact
 from ...setup.settings import Settings
+from ...store.store_connection import has_current_tables
 from ...values.errors import PodiumError
 from ...values.event import SCHEMA
 from ..terminal import exit_codes
@@ -36,7 +38,8 @@ def _check_schedules() -> list[Fact]:
     from ...workers.schedule_firing import describe_unattended_schedules  # imported here for start-up time
 
     try:
-        told = describe_unattended_schedules(Settings.load())
+        settings = Settings.load()
+        told = describe_unattended_schedules(settings) if has_current_tables(settings.store) else ""
     except PodiumError:
         return []
     return [Fact("schedules", "note", told)] if told else []

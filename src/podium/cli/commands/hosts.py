@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import anyio
 import click
 
+from ... import __version__
 from ...setup.settings import Settings
 from ...store.store_connection import open_connection, require_postgres_packages
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
+from ...values.release import are_compatible
 from ...values.store_address import PostgresAddress, StoreAddress
 from ..terminal.command_options import json_option
 from ..terminal.text import as_json, format_age, print_to_stderr
@@ -41,6 +43,11 @@ def hosts_command(ctx: click.Context, is_json: bool) -> None:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for row in rows:
         click.echo("  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True)).rstrip())
+    others = [host.name for host in hosts if host.is_alive and not are_compatible(host.version, __version__)]
+    if others:
+        print_to_stderr(
+            f"the Podium of {', '.join(others)} is not compatible with this one ({__version__}); update the older ones"
+        )
 
 
 @hosts_command.command("add")
@@ -132,4 +139,5 @@ def _to_record(host: HostRow) -> dict[str, Any]:
         "version": host.version,
         "store_version": host.store_version,
         "seen_seconds_ago": host.seconds_ago,
+        "clock_offset_seconds": host.clock_offset,
     }

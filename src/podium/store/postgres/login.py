@@ -60,14 +60,18 @@ def replace_login(store: PostgresAddress, user: str, password: str) -> str:
 
 def require_safe_connection(store: PostgresAddress, login: dict[str, str]) -> None:
     """Raise Mistake unless the connection stays on this machine or verifies the server's certificate."""
-    places = (login.get("hostaddr") or login.get("host") or "").split(",")
-    # The host in a service file is not known here.
-    is_local = all(map(is_on_this_machine, places)) and ("service" not in login or "host" in login)
-    if not is_local and login.get("sslmode") not in SAFE_MODES:
+    if not is_connection_local(login) and login.get("sslmode") not in SAFE_MODES:
         raise Mistake(
             f"the store {store} may be on another machine, and its connection is not verified by TLS; add "
             "?sslmode=verify-full to the address, and &sslrootcert=FILE if the server has its own certificate authority"
         )
+
+
+def is_connection_local(login: Mapping[str, str]) -> bool:
+    """Return whether a connection with these parameters stays on this machine."""
+    places = (login.get("hostaddr") or login.get("host") or "").split(",")
+    # The host in a service file is not known here.
+    return all(map(is_on_this_machine, places)) and ("service" not in login or "host" in login)
 
 
 def is_on_this_machine(host: str) -> bool:

@@ -1,0 +1,149 @@
+"""Check the store, and for a PostgreSQL store also its server and its hosts."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from .. import __version__
+from ..store.reader import StoreReader
+from ..store.store_connection import require_postgres_packages
+from ..values.errors import PodiumError
+from ..values.plain_text import format_count
+from ..values.release import are_compatible
+from ..values.store_address import PostgresAddress, StoreAddress
+from .run_lookup import derive_run_state
+
+if TYPE_CHECKING:
+    from ..store.postgres.server_check import HostCheck, ServerCheck
+
+SLOW_SECONDS = 0.1
+"""The time of a round trip above which commands and agents become noticeably slower."""
+SKEW_SECONDS = 2.0
+"""The difference between two clocks above which the times on timelines are misleading."""
+
+
+class Fact(NamedTuple):
+    """The result of a check: `fine`, a `note`, or a `problem` that prevents Podium from working."""
+
+    what: str
+    level: Literal["fine", "note", "problem"]
+    text: str
+
+
+def check_store(store: StoreAddress) -> Iterator[Fact]:
+    """Check whether the store can be opened and written, and whether it has resumable runs."""
+    if isinstance(store, Path) and not store.exists():
+        above = next(place for place in store.absolute().parents if place.exists())
+        if os.access(above, os.W_OK):
+            yield Fact("store", "fine", f"{store} does not exist yet; the first run creates it")
+        else:
+            yield Fact("store", "problem", f"cannot create {store}: {above} is not writable; set PODIUM_HOME")
+        return
+    if isinstance(store, PostgresAddress):
+        yield from check_postgres(store)
+        return
+    yield from check_runs(store, about=str(store))
+
+
+def check_runs(store: StoreAddress, about: str) -> Iterator[Fact]:
+    """Check whether the runs of a store can be read and written. `about` describes the store."""
+    try:
+        with StoreReader(store) as reader:
+            runs = reader.list_runs()
+    except PodiumError as error:
+        yield Fact("store", "problem", str(error))
+        return
+    if isinstance(store, Path) and not (os.access(store, os.W_OK) and os.access(store.parent, os.W_OK)):
+        yield Fact("store", "problem", f"{store} is not writable; check its permissions, or set PODIUM_HOME")
+    else:
+        yield Fact("store", "fine", f"{about}, {format_count(len(runs), 'run')}")
+    waiting = [summary.id for summary in runs if derive_run_state(summary) == "resumable"]
+    if waiting:
+        yield Fact("to resume", "note", f"{', '.join(waiting)}; continue them with podium resume")
+
+
+def check_postgres(store: PostgresAddress) -> Iterator[Fact]:
+    """Check the server of a PostgreSQL store, the version of its tables, its runs and its hosts."""
+    try:
+        require_postgres_packages()
+        from ..store.postgres.schema import load_migrations  # imported here because the packages are an extra
+        from ..store.postgres.server_check import check_server
+
+        found, known = check_server(store), load_migrations()[-1].number
+    except PodiumError as error:
+        yield Fact("store", "problem", str(error))
+        return
+    if found.store_version == known:
+        yield from check_runs(store, about=f"{store}, PostgreSQL {found.server}")
+    else:
+        yield _check_version(store, found, known)
+    yield _check_connection(found)
+    yield _check_clock(found)
+    yield from (_check_host(host) for host in found.hosts)
+
+
+def _check_version(store: PostgresAddress, found: ServerCheck, known: int) -> Fact:
+    """Report a store whose tables are missing, or are those of another release."""
+    place = f"{store}, PostgreSQL {found.server}"
+    if found.store_version == 0:
+        return Fact("store", "fine", f"{place}, has no tables yet; the first run creates them")
+    said = f"{place}, has store version {found.store_version}, from Podium {found.release}"
+    if found.store_version > known:
+        wanted = f"this is Podium {__version__}, which supports versions up to {known}; update Podium on this machine"
+        return Fact("store", "problem", f"{said}; {wanted}")
+    wanted = f"this is Podium {__version__}, which needs version {known}"
+    return Fact("store", "note", f"{said}; {wanted}: update Podium on all machines, then run podium store migrate")
+
+
+def _check_connection(found: ServerCheck) -> Fact:
+    """Report how long the server takes to answer, and whether the connection is encrypted."""
+    secured = f"{found.tls}, sslmode={found.sslmode}" if found.tls else "without TLS"
+    if found.is_local:
+        secured += ", does not leave this machine"
+    said = f"the server answers in {_format_milliseconds(found.latency)}; {secured}"
+    if found.latency > SLOW_SECONDS:
+        return Fact(
+            "connection", "note", f"{said}; every entry of a run waits for that, so use a server that is nearer"
+        )
+    return Fact("connection", "fine", said)
+
+
+def _check_clock(found: ServerCheck) -> Fact:
+    """Report the difference between the clocks of this machine and of the server."""
+    if abs(found.clock_offset) - found.latency / 2 <= SKEW_SECONDS:
+        return Fact("clock", "fine", f"{_format_offset(found.clock_offset)} the server's")
+    return Fact("clock", "note", f"{_format_offset(found.clock_offset)} the server's; {_EFFECT}")
+
+
+def _check_host(host: HostCheck) -> Fact:
+    """Report the state of a host, its release, and the difference between its clock and the server's."""
+    what = f"host {host.name}"
+    if host.seconds_ago is None:
+        return Fact(what, "note", "never started; start it there with podium host")
+    said = f"Podium {host.version}, clock {_format_offset(host.clock_offset)} the server's"
+    if host.state == "gone":
+        return Fact(what, "fine", f"ended; {said}")
+    if host.is_lost:
+        return Fact(what, "note", f"lost: it has not reported for {host.seconds_ago:.0f} s; {said}")
+    if not are_compatible(host.version, __version__):
+        text = f"{host.state}; {said}; its Podium is not compatible with this one ({__version__}): update the older one"
+        return Fact(what, "problem", text)
+    if abs(host.clock_offset) > SKEW_SECONDS:
+        return Fact(what, "note", f"{host.state}; {said}; {_EFFECT}")
+    return Fact(what, "fine", f"{host.state}; {said}")
+
+
+_EFFECT = "times on timelines and of schedules are wrong by that; synchronise the clocks, for example with NTP"
+
+
+def _format_offset(seconds: float) -> str:
+    if abs(seconds) < 0.1:
+        return "agrees with"
+    return f"is {abs(seconds):.1f} s {'ahead of' if seconds > 0 else 'behind'}"
+
+
+def _format_milliseconds(seconds: float) -> str:
+    return f"{1000 * seconds:.1f} ms"

@@ -1,0 +1,119 @@
+"""Measure the connection to a PostgreSQL store, and read what its hosts said about themselves. Nothing is changed."""
+
+from __future__ import annotations
+
+import time
+from contextlib import closing
+from dataclasses import dataclass
+from statistics import median
+from typing import Any
+
+import psycopg
+
+from ...values.fleet_job import LOST_SECONDS
+from ...values.store_address import PostgresAddress
+from .connection import connect_to_database, translate_postgres_errors
+from .login import is_connection_local, parse_login
+from .schema import SCHEMA, read_schema_version
+
+ROUND_TRIPS = 7
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostCheck:
+    """What is known about a host: its release, its state, and by how many seconds its clock is ahead of the server."""
+
+    name: str
+    version: str
+    state: str
+    seconds_ago: float | None
+    clock_offset: float
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the host reported recently that it takes jobs, or finishes its last ones."""
+        return self.state in ("active", "draining") and not self.is_lost
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the host stopped reporting without saying that it ends."""
+        return self.state != "gone" and (self.seconds_ago is None or self.seconds_ago >= LOST_SECONDS)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ServerCheck:
+    """The state of a PostgreSQL server and of the store in its database.
+
+    `store_version` is 0 if the database has no store. `release` is the Podium that migrated the store last.
+    `clock_offset` is by how many seconds the clock of this machine is ahead of the server's; it is known to within half
+    of `latency`. `tls` is the version of TLS, or empty.
+    """
+
+    server: str
+    latency: float
+    clock_offset: float
+    tls: str
+    sslmode: str
+    is_local: bool
+    store_version: int
+    release: str
+    hosts: tuple[HostCheck, ...]
+
+
+def check_server(store: PostgresAddress) -> ServerCheck:
+    """Connect to the server of a store and check it.
+
+    Raise StoreFailed if it cannot be reached, and Mistake if the address is invalid or not safe.
+    """
+    login = parse_login(store)
+    with translate_postgres_errors(store), closing(connect_to_database(store)) as connection:
+        version = read_schema_version(connection)
+        latency, clock_offset = _measure(connection)
+        [tls] = _read_row(connection, "SELECT version FROM pg_stat_ssl WHERE pid = pg_backend_pid()") or (None,)
+        return ServerCheck(
+            server=connection.info.parameter_status("server_version") or "",
+            latency=latency,
+            clock_offset=clock_offset,
+            tls=str(tls or ""),
+            sslmode=login.get("sslmode", ""),
+            is_local=is_connection_local(login),
+            store_version=version,
+            release=_read_release(connection) if version else "",
+            hosts=_read_hosts(connection) if _has_hosts(connection) else (),
+        )
+
+
+def _measure(connection: psycopg.Connection) -> tuple[float, float]:
+    """Return the time of a round trip, and by how much this machine's clock is ahead, both in seconds."""
+    trips = []
+    for _ in range(ROUND_TRIPS):
+        sent, began = time.time(), time.monotonic()
+        [there] = _read_row(connection, "SELECT extract(epoch FROM clock_timestamp())::float8") or (sent,)
+        took = time.monotonic() - began
+        trips.append((took, sent + took / 2 - float(there)))
+    # The shortest round trip says most about the clock.
+    return median(took for took, _ in trips), min(trips)[1]
+
+
+def _read_release(connection: psycopg.Connection) -> str:
+    query = f"SELECT release FROM {SCHEMA}.schema_version ORDER BY number DESC LIMIT 1"
+    return str((_read_row(connection, query) or ("",))[0])
+
+
+def _has_hosts(connection: psycopg.Connection) -> bool:
+    return (_read_row(connection, f"SELECT to_regclass('{SCHEMA}.host') IS NOT NULL") or (False,))[0] is True
+
+
+def _read_hosts(connection: psycopg.Connection) -> tuple[HostCheck, ...]:
+    rows = connection.execute(
+        "SELECT name, version, state, extract(epoch FROM clock_timestamp() - seen)::float8, clock_offset"
+        f" FROM {SCHEMA}.host ORDER BY name"
+    ).fetchall()
+    return tuple(
+        HostCheck(name=name, version=version, state=state, seconds_ago=ago, clock_offset=offset)
+        for name, version, state, ago, offset in rows
+    )
+
+
+def _read_row(connection: psycopg.Connection, query: str) -> tuple[Any, ...] | None:
+    return connection.execute(query.encode()).fetchone()

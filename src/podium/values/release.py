@@ -1,0 +1,20 @@
+"""Compare releases of Podium, such as 0.4.1, which work on the same runs."""
+
+from __future__ import annotations
+
+import re
+
+
+def are_compatible(one: str, other: str) -> bool:
+    """Return whether two releases can work on the same runs.
+
+    They can if the first number is equal and, before 1.0, also the second one. An empty release is compatible with all,
+    because runs of old releases do not say which release wrote them.
+    """
+    return not one or not other or find_series(one) == find_series(other)
+
+
+def find_series(release: str) -> str:
+    """Return the first numbers of a release, which all compatible releases have: `0.4` for 0.4.1, and `2` for 2.5.0."""
+    numbers = re.match(r"(0\.\d+|[1-9]\d*)", release)
+    return numbers[0] if numbers else release
