@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -15,13 +16,16 @@ from msgspec import structs
 
 from podium import App, Settings, __version__
 from podium.core.placement import WorkerOptions
+from podium.store.run_store import RunStore
 from podium.system.host_id import read_host_id
 from podium.testing import ModelServer
+from podium.testing.postgres_cluster import run_cluster
 from podium.values.agent import Member, Permissions, Team
 from podium.values.event import PermissionAnswered, RunResumed, WorkCommitted, WorkerPlaced, WorkerSent, WorkMoved
+from podium.values.store_address import make_postgres_address
 from podium.workers.delegate import delegate_to_worker
 
-from ..workers.worker_lab import bash, make_scripted_agent, write
+from ..workers.worker_lab import LONG, bash, make_scripted_agent, write
 from .fleet_lab import LEASE, FleetLab, create_store
 
 STARTING = 5.0
@@ -30,6 +34,13 @@ STARTING = 5.0
 
 @pytest.fixture
 async def lab(postgres_url: str) -> AsyncIterator[FleetLab]:
+    async with open_lab(postgres_url) as lab:
+        yield lab
+
+
+@asynccontextmanager
+async def open_lab(postgres_url: str) -> AsyncIterator[FleetLab]:
+    """Open a lab whose store is an empty database."""
     with TemporaryDirectory(prefix="pdm-") as folder:
         await anyio.to_thread.run_sync(create_store, postgres_url, Path(folder))
         async with ModelServer() as server:
@@ -38,6 +49,12 @@ async def lab(postgres_url: str) -> AsyncIterator[FleetLab]:
                 yield lab
             finally:
                 await lab.close()
+
+
+async def wait_for_text(file: Path, text: str) -> None:
+    """Wait until a file exists and contains a text."""
+    while not file.exists() or text not in file.read_text():  # noqa: ASYNC110 - a file
+        await anyio.sleep(0.05)
 
 
 async def test_a_host_does_a_delegated_task_in_a_checkout_of_its_own_and_pushes_the_work(lab: FleetLab) -> None:
@@ -97,6 +114,46 @@ async def test_a_host_that_gets_sigterm_hands_its_run_back_and_another_one_conti
     [committed] = lab.events(run, WorkCommitted)
     assert committed.files == ("one.txt", "two.txt")
     lab.assert_intact(run, finished)
+
+
+async def test_a_process_of_a_host_that_has_lost_its_run_can_still_release_it_and_end(lab: FleetLab) -> None:
+    await lab.add_host("alpha")
+    with psycopg.connect(lab.url, autocommit=True) as admin:
+        admin.execute("INSERT INTO podium.run (id, created, owner, epoch) VALUES ('r1', 0, NULL, 0)")
+        admin.execute("INSERT INTO podium.job (run) VALUES ('r1')")
+        with anyio.fail_after(LONG):
+            async with RunStore(make_postgres_address(lab.addresses["alpha"], lab.folder)) as store:
+                lease = await store.claim_run("r1")
+                admin.execute("UPDATE podium.run SET owner = 'another', epoch = epoch + 1")
+
+                store.release_run(lease)
+                await lease.wait_written()
+
+    assert lab.query("SELECT owner, epoch FROM podium.run") == [("another", 2)]
+
+
+@pytest.mark.slow
+async def test_a_database_that_is_away_while_a_worker_starts_does_not_count_as_a_crash_of_the_worker() -> None:
+    with run_cluster() as cluster:
+        async with open_lab(cluster.create_database("away")) as lab:
+            (lab.folder / "alpha").mkdir()
+            (lab.folder / "alpha" / "config.yaml").write_text(
+                f"sandbox: off\nworktrees: {{setup: 'touch {lab.folder}/begun; sleep 2'}}\n"
+            )
+            await lab.start_host("alpha")
+            run = await lab.delegate("feat/one", "done", options=WorkerOptions(max_restarts=0))
+            with anyio.fail_after(LONG):
+                await wait_for_text(lab.folder / "begun", "")
+
+            await anyio.to_thread.run_sync(cluster.stop, "immediate")
+            try:
+                with anyio.move_on_after(5):  # a worker that does not wait for the database fails in this time
+                    await wait_for_text(lab.folder / "alpha" / "logs" / f"{run}.log", "cannot reach")
+            finally:
+                await anyio.to_thread.run_sync(cluster.start)
+
+            assert (await lab.wait_ended(run)).outcome == "succeeded"
+            lab.assert_intact(run)
 
 
 @pytest.mark.slow

@@ -5,10 +5,11 @@ from __future__ import annotations
 import socket
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, suppress
 from functools import partial
 from pathlib import Path
+from typing import Any, cast
 
 import anyio
 import psycopg
@@ -26,8 +27,10 @@ from podium.store.postgres.connection import close_idle_connections
 from podium.store.postgres.login import build_connection_options
 from podium.store.postgres.schema import load_migrations
 from podium.store.reader import StoreReader
-from podium.store.run_store import RunStore
+from podium.store.run_store import RunLease, RunStore
 from podium.store.store_connection import open_connection
+from podium.store.store_write import Write
+from podium.store.writer import StoreWriter
 from podium.testing.postgres_cluster import PostgresCluster, run_cluster
 from podium.values.errors import Mistake, StoreFailed
 from podium.values.event import Noticed, RunEnded
@@ -248,6 +251,49 @@ def test_a_server_that_does_not_run_is_reported_at_once(tmp_path: Path) -> None:
         StoreReader(PostgresAddress("postgresql://me:secret@127.0.0.1:1/db", tmp_path))
 
     assert "secret" not in str(said.value)
+
+
+async def test_a_process_that_is_started_by_a_connected_one_waits_for_a_server_that_is_away(
+    own_cluster: PostgresCluster, tmp_path: Path
+) -> None:
+    store = PostgresAddress(own_cluster.create_database("expected"), tmp_path)
+    program = (
+        "import sys; from pathlib import Path;"
+        "from podium.store.store_connection import expect_store, open_connection;"
+        "from podium.values.store_address import PostgresAddress;"
+        "store = PostgresAddress(sys.argv[1], Path(sys.argv[2])); expect_store(store);"
+        "print('away', flush=True); open_connection(store, create=True).close()"
+    )
+    await to_thread.run_sync(own_cluster.stop)
+    try:
+        process = await anyio.open_process([sys.executable, "-c", program, store.url, str(tmp_path)], stderr=None)
+        assert process.stdout is not None
+        await process.stdout.receive()
+    finally:
+        await to_thread.run_sync(own_cluster.start)
+
+    assert await process.wait() == 0
+
+
+async def test_an_unexpected_error_of_a_commit_is_reported_and_no_later_write_waits_forever() -> None:
+    class FailingCommitter:
+        def try_commit_at_once(self, writes: Sequence[Write]) -> bool:
+            return False
+
+        def commit(self, writes: Sequence[Write]) -> None:
+            raise IndexError("position out of bound")
+
+        def close(self) -> None:
+            pass
+
+    holder = RunLease(cast(Any, None), "r", epoch=1)
+    writer = StoreWriter(FailingCommitter(), on_written=lambda: None)
+
+    with anyio.fail_after(30):
+        await writer.enqueue(Write(holder)).done.wait()
+        await writer.aclose()
+
+    assert str(holder.error) == "internal error in Podium: IndexError('position out of bound')"
 
 
 @pytest.mark.parametrize(

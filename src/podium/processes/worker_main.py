@@ -16,11 +16,13 @@ from ..app import App
 from ..runs.run_driver import RunDriver
 from ..runs.run_handle import Run, drive_run
 from ..setup.settings import Settings
-from ..values.errors import PodiumError, RunIsPaused, find_first_error
+from ..store.store_connection import expect_store
+from ..values.errors import LeaseLost, PodiumError, RunIsPaused, StoreUnreachable, find_first_error
 from ..values.worker_task import WorkerTask
 from ..workers.worker_process import (
     EXIT_DONE,
     EXIT_FAILED,
+    EXIT_STORE_LOST,
     StartupMessage,
     WorkerConfig,
     exit_with_parent,
@@ -40,6 +42,7 @@ async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str],
     # A reader and its whole team are read-only, whatever mode the settings specify.
     mode = "plan" if config.is_reader else None
     settings = Settings.load(environ, repo=Path(config.root), approval_seconds=inf, permission_mode=mode)
+    expect_store(settings.store)
     async with App(settings, environ=environ, owner=config.owner) as app:
         driver = await app.launcher.take_over_run(run, is_attended=config.is_attended, continues_pause=False)
         if (worker_task := driver.worker_task) is not None and worker_task.origin is not None and config.base:
@@ -83,7 +86,7 @@ def main() -> int:
         return EXIT_DONE
     except PodiumError as error:
         sys.stderr.write(f"podium: {error}\n")
-        return EXIT_FAILED
+        return EXIT_STORE_LOST if isinstance(error, StoreUnreachable | LeaseLost) else EXIT_FAILED
 
 
 if __name__ == "__main__":

@@ -49,6 +49,16 @@ def open_committer(store: StoreAddress, owner: str) -> Committer:
     return PostgresCommitter(store, owner)
 
 
+def expect_store(store: StoreAddress) -> None:
+    """Let this process wait for the store's server if it is away, because the process that started it was connected."""
+    if isinstance(store, Path):
+        return
+    require_postgres_packages()
+    from .postgres.connection import expect_server  # imported here for start-up time
+
+    expect_server(store)
+
+
 def translate_errors(store: StoreAddress) -> AbstractContextManager[None]:
     """Translate the errors of the store's database into LeaseLost, StoreCorrupt and StoreFailed."""
     if isinstance(store, Path):

@@ -113,7 +113,9 @@ class StoreWriter:
             if self._refusal is not None:
                 raise self._refusal
             self._committer.commit(writes)
-        except PodiumError as error:
+        except Exception as caught:
+            # If the thread died of an unexpected error, all later writes would wait forever.
+            error = caught if isinstance(caught, PodiumError) else StoreFailed(f"internal error in Podium: {caught!r}")
             holders = {id(write.holder): write.holder for write in writes}
             if len(holders) == 1:
                 batch.refused += [(holder, error) for holder in holders.values() if holder is not None]

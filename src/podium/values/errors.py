@@ -160,6 +160,10 @@ class StoreFailed(PodiumError):
     """The store could not be read or written; nothing was partly written."""
 
 
+class StoreUnreachable(StoreFailed):
+    """The server of the store cannot be reached, or has closed the connection; the same call may succeed later."""
+
+
 class StoreCorrupt(StoreFailed):
     """The store's content is damaged or was changed by another program."""
 

@@ -46,7 +46,7 @@ from .work_takeover import remove_pushed_clone
 from .worker_checkout import ensure_worker_checkout, record_checkout_size
 from .worker_logs import WorkerLogs
 from .worker_notifications import WorkerNotifications
-from .worker_process import StartupMessage, WorkerConfig, without_secrets
+from .worker_process import ProcessEnding, StartupMessage, WorkerConfig, describe_exit, without_secrets
 from .worker_queue import RunStatus
 
 POLL_SECONDS = 1.0
@@ -237,32 +237,38 @@ class Commander:
         if worker.checkout_scope.cancelled_caught:
             await self._end_run(worker.run, partial(self._launcher.stop_run, worker.run))
             return
-        for attempt in range(worker.worker_task.max_restarts + 1):
-            how = await self._run_process_once(worker)
-            if not how or await to_thread.run_sync(self._read_run_status, worker.run) != "open":
+        crashes = 0
+        while crashes <= worker.worker_task.max_restarts:
+            ending = await self._run_process_once(worker)
+            # This waits for a store whose server is away.
+            if not ending.how or await to_thread.run_sync(self._read_run_status, worker.run) != "open":
                 return
             if worker.is_ending:
                 await self._end_run(worker.run, partial(self._launcher.stop_run, worker.run))
                 return
-            self._logs.write_line(worker.run, f"{how} (attempt {attempt + 1})")
-        why = f"{how}: {self._logs.read_tail(worker.run)}"
+            self._logs.write_line(worker.run, f"{ending.how} (attempt {crashes + 1})")
+            if ending.is_crash:
+                crashes += 1
+            elif self._host_owner is not None:
+                return  # the run is handed back, and a host that reaches the store continues it
+        why = f"{ending.how}: {self._logs.read_tail(worker.run)}"
         await self._end_run(worker.run, partial(self._launcher.fail_run, worker.run, why))
 
-    async def _run_process_once(self, worker: ActiveWorker) -> str:
+    async def _run_process_once(self, worker: ActiveWorker) -> ProcessEnding:
         """Run a worker's process once. Return how it ended, or why it could not be started.
 
-        Return an empty string if the process paused its run. The run may be open again because somebody resumed it
-        after the pause. That is not a crash; the next scan handles it.
+        Return an empty description if the process paused its run. The run may be open again because somebody resumed
+        it after the pause. That is not a crash; the next scan handles it.
         """
         try:
             process = await self._run_process(worker)
         except OutsideFailed as error:
             if not error.retryable:
                 raise
-            return str(error)
+            return ProcessEnding(str(error))
         if await to_thread.run_sync(was_paused_by, self._store, worker.run, process.pid):
-            return ""
-        return f"process exited with code {process.returncode}"
+            return ProcessEnding("")
+        return describe_exit(process.returncode)
 
     async def _run_process(self, worker: ActiveWorker) -> ForkedProcess | FreshProcess:
         """Run a worker's process and return it once it has exited. Raise OutsideFailed if it cannot be started."""

@@ -15,6 +15,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from math import inf
 from pathlib import Path
+from typing import NamedTuple
 
 import anyio
 import msgspec
@@ -24,16 +25,29 @@ from msgspec import Struct
 
 from ..runs.run_handle import Run
 from ..store.run_leases import OwnerId
-from ..values.errors import Mistake, PodiumError
+from ..values.errors import LeaseLost, Mistake, PodiumError, StoreUnreachable
 from .wire.line_socket import ConnectionClosed
 from .wire.link import Link
 from .wire.wire_message import Handshake, Order, PermissionRequest, Report
 from .wire.worker_connection import connect_to_commander
 
-EXIT_DONE, EXIT_INTERRUPTED, EXIT_FAILED = 0, 3, 1
-"""Exit codes: the run has ended or is paused, the run was interrupted, or the worker failed."""
+EXIT_DONE, EXIT_INTERRUPTED, EXIT_FAILED, EXIT_STORE_LOST = 0, 3, 1, 4
+"""Exit codes: the run has ended or is paused, the run was interrupted, the worker failed, or the store's server went
+away or another process took over the run."""
 
 PR_SET_PDEATHSIG = 1
+
+
+class ProcessEnding(NamedTuple):
+    """How a worker's process ended. `is_crash` is False if it lost its store, so that it may be started again."""
+
+    how: str
+    is_crash: bool = True
+
+
+def describe_exit(code: int | None) -> ProcessEnding:
+    """Return how a process with this exit code ended."""
+    return ProcessEnding(f"process exited with code {code}", is_crash=code != EXIT_STORE_LOST)
 
 
 class StartupMessage(Struct, frozen=True, kw_only=True):
@@ -111,7 +125,9 @@ async def _work_on_run(
                 beside.start_soon(_run_or_cancel, partial(_send_requests, link, waiting), working)
                 result = await run.result()
                 beside.cancel_scope.cancel()
-            return EXIT_INTERRUPTED if result.outcome == "interrupted" else EXIT_DONE
+            if result.outcome != "interrupted":
+                return EXIT_DONE
+            return EXIT_STORE_LOST if isinstance(run.error, StoreUnreachable | LeaseLost) else EXIT_INTERRUPTED
     return EXIT_INTERRUPTED
 
 

@@ -1,7 +1,8 @@
 """Connect to a PostgreSQL store.
 
 A connection is taken from the idle connections of this process, if there is one, and goes back to them when it is
-closed. A process that has been connected waits for a server that is away, because servers are restarted.
+closed. A process that has been connected waits for a server that is away, because servers are restarted. So does a
+process that is started by one that has been connected.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import psycopg
 from psycopg.pq import TransactionStatus
 from psycopg.types.numeric import Int2Dumper
 
-from ...values.errors import LeaseLost, StoreFailed
+from ...values.errors import LeaseLost, StoreFailed, StoreUnreachable
 from ...values.store_address import PostgresAddress
 from ..sql_connection import LOCK_SECONDS
 from .host_statements import AS_HOST, find_host_name, require_accepted
@@ -40,7 +41,7 @@ logging.getLogger("psycopg").addHandler(logging.NullHandler())
 _idle: dict[tuple[int, str], list[psycopg.Connection]] = {}
 """The idle connections, for each process and database. A forked process must not use the connections of its parent."""
 _known: set[PostgresAddress] = set()
-"""The stores to which this process has been connected."""
+"""The stores to which this process, or the process that started it, has been connected."""
 _lock = threading.Lock()
 
 
@@ -176,6 +177,11 @@ def wait_for_connection(store: PostgresAddress) -> psycopg.Connection:
             time.sleep(RETRY_SECONDS)
 
 
+def expect_server(store: PostgresAddress) -> None:
+    """Let this process wait for a server that is away, as if it had been connected to it before."""
+    _known.add(store)
+
+
 def connect(store: PostgresAddress) -> psycopg.Connection:
     """Connect to a store once, and create or migrate its schema if needed."""
     connection = connect_to_database(store)
@@ -247,7 +253,7 @@ def explain_error(store: PostgresAddress, error: psycopg.Error) -> LeaseLost | S
     if isinstance(error, psycopg.errors.DiskFull):
         return StoreFailed(f"cannot write to {store}: the server's disk is full; free some space and resume")
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and is_server_away(error):
-        return StoreFailed(f"cannot reach the store {store} ({said}); start the server, or correct the address")
+        return StoreUnreachable(f"cannot reach the store {store} ({said}); start the server, or correct the address")
     return StoreFailed(f"PostgreSQL failed on {store}: {said}")
 
 

@@ -60,4 +60,5 @@ def require_accepted(cursor: psycopg.Cursor[Any]) -> None:
             raise LeaseLost(f"this host does not own the run ({refusal}), so it can no longer write to it")
         if refusal is not None:
             raise StoreFailed(f"the store refused what this host wrote ({refusal}); see the table podium.refusal")
-    cursor.scroll(0, mode="absolute")
+    if rows:
+        cursor.scroll(0, mode="absolute")  # the caller reads the rows too
