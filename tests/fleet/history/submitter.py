@@ -1,0 +1,60 @@
+"""A process that delegates the runs of a plan: `python -m tests.fleet.history.submitter PLAN REPOSITORY`.
+
+It can be killed and started again at any time: it delegates what has no worker yet.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import anyio
+import msgspec
+
+from podium import App, Settings
+from podium.core.placement import WorkerOptions
+from podium.store.worker_index import WorkerIndex
+from podium.values.agent import Permissions
+from podium.values.errors import PodiumError
+from podium.workers.delegate import delegate_to_worker
+
+from ...workers.worker_lab import make_scripted_agent
+from .run_plan import HistoryPlan, RunPlan
+
+LABEL = "fleet"
+"""A label that all hosts have. A worker with a label waits for a host, even if none is alive at the moment."""
+
+
+async def submit_runs(plan: HistoryPlan, repo: Path) -> None:
+    """Delegate the runs that have no worker yet. Raise PodiumError if the store fails."""
+    for run in plan.runs:
+        settings = Settings.load(repo=repo, permissions=Permissions(allow=run.allow))
+        known = WorkerIndex(settings.store).list_all()
+        if any(row.name == run.branch for row in known):
+            continue
+        await _submit_run(settings, run, repo)
+
+
+async def _submit_run(settings: Settings, run: RunPlan, repo: Path) -> None:
+    async with App(settings, environ=os.environ) as app:
+        await delegate_to_worker(
+            app.launcher,
+            make_scripted_agent(*run.moves),
+            f"work on {run.branch}",
+            at=repo,
+            branch=run.branch,
+            options=WorkerOptions(labels=(LABEL,)),
+        )
+
+
+def main() -> None:
+    plan = msgspec.json.decode(Path(sys.argv[1]).read_bytes(), type=HistoryPlan)
+    try:
+        anyio.run(submit_runs, plan, Path(sys.argv[2]))
+    except PodiumError as error:
+        sys.exit(f"submitter: {error}")
+
+
+if __name__ == "__main__":
+    main()
