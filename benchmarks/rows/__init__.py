@@ -6,6 +6,7 @@ from . import (
     dashboard,
     discussion,
     fan_out,
+    fleet,
     growth,
     one_call,
     permission,
@@ -40,4 +41,5 @@ ROWS = {
     "collaboration": collaboration,
     "dashboard": dashboard,
     "placement": placement,
+    "fleet": fleet,
 }
