@@ -23,6 +23,7 @@ NEEDS_TRUST = (
     "sandbox",
     "network",
     "store",
+    "placement",
     "checks",
     "worktrees",
     "notify",
@@ -130,6 +131,7 @@ class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
     sandbox: bool | None = None
     network: tuple[str, ...] = ()
     store: str | None = None
+    placement: str | None = None
     workers: int | None = None
     max_restarts: int | None = None
     labels: tuple[str, ...] = ()

@@ -28,6 +28,7 @@ IGNORED: dict[str, tuple[Severity, str]] = {
     "sandbox": YOURS,
     "network": YOURS,
     "store": YOURS,
+    "placement": YOURS,
     "notify": YOURS,
 }
 """Keys that never take effect in a repository's file, even if the user trusts it."""

@@ -12,6 +12,7 @@ from ..values.field_reader import FieldReader, Readers, read_budget, read_comman
 from ..values.hook_keys import read_hooks
 from ..values.located_yaml import MappingNode, ScalarNode, quote_text
 from ..values.mcp_server import NAME_RULE, VARIABLE, McpServer, is_server_name
+from ..values.placement_address import check_placement
 from ..values.store_address import is_postgres_url
 from ..workspace.worktrees.worktree_folder import must_be_folder_pattern
 from .model_role import Role
@@ -173,6 +174,16 @@ def read_store(reader: FieldReader) -> str:
     return text
 
 
+def read_placement(reader: FieldReader) -> str:
+    """Return the address of the queue of a fleet. It may contain a password, so no message repeats it."""
+    text = reader.read_secret().strip()
+    try:
+        check_placement(text)
+    except Mistake as error:
+        reader.add_error(str(error))
+    return text
+
+
 def read_hosts(reader: FieldReader) -> tuple[str, ...]:
     """Read the list of hosts that commands in the sandbox can reach."""
     from ..workspace.relay.host_grant import HostGrant  # imported here for start-up time: few files list hosts
@@ -251,6 +262,7 @@ READERS: Readers = {
     "sandbox": FieldReader.read_bool,
     "network": read_hosts,
     "store": read_store,
+    "placement": read_placement,
     "workers": FieldReader.read_int,
     "max_restarts": partial(FieldReader.read_int, least=0),
     "labels": FieldReader.read_comma_list,

@@ -18,8 +18,10 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
+from anyio import fail_after
 from nats.aio.client import Client
 from nats.aio.msg import Msg
 from nats.errors import Error as NatsError
@@ -37,6 +39,7 @@ from nats.js.errors import APIError, NotFoundError
 
 from ..values.errors import PlacementUnavailable
 from ..values.fleet_job import FleetJob, HostOffer, JobClaim, JobClass, JobStatus, check_job
+from ..values.placement_address import describe_placement
 
 JOBS = "PODIUM_JOBS"
 CLAIMS = "PODIUM_CLAIMS"
@@ -45,6 +48,7 @@ CHANGES = "podium.changes"
 
 LEASE_SECONDS = 30.0
 ANSWER_SECONDS = 2.0
+CONNECT_SECONDS = 5.0
 RECONNECT_SECONDS = 0.25
 MAX_IN_FLIGHT = 100_000
 LIST_BATCH = 500
@@ -73,22 +77,44 @@ class NatsPlacement:
         self.lease_seconds = lease_seconds
         self._url = url
         self._consumers: set[str] = set()
+        """The consumers that are known to exist."""
+        self._leased: set[str] = set()
+        """The consumers that have the lease of this process."""
 
     async def __aenter__(self) -> NatsPlacement:
-        self._client = Client()
+        self._client = _SafeClient(requires_tls=urlsplit(self._url).scheme == "tls")
+        try:
+            await self._connect()
+        except BaseException:
+            await self._client.close()
+            raise
+        return self
+
+    async def _connect(self) -> None:
         with _translate_errors():
-            await self._client.connect(
-                self._url,
-                name="podium",
-                max_reconnect_attempts=-1,
-                reconnect_time_wait=RECONNECT_SECONDS,  # type: ignore[arg-type]  # a number, passed to asyncio.sleep
-                error_cb=_ignore_error,
-            )
+            with self._limit_connecting():
+                await self._client.connect(
+                    self._url,
+                    name="podium",
+                    max_reconnect_attempts=-1,
+                    reconnect_time_wait=RECONNECT_SECONDS,  # type: ignore[arg-type]  # passed to asyncio.sleep
+                    error_cb=self._client.keep_error,
+                )
             self._stream: JetStreamContext = self._client.jetstream(timeout=ANSWER_SECONDS)
             for config in (_JOB_STREAM, _CLAIM_STREAM):
                 await self._stream.add_stream(config)
             self._changes = await self._client.subscribe(CHANGES)
-        return self
+
+    @contextmanager
+    def _limit_connecting(self) -> Iterator[None]:
+        """Raise PlacementUnavailable if the client is not connected in time. The client itself would try for ever."""
+        try:
+            with fail_after(CONNECT_SECONDS):
+                yield
+        except TimeoutError:
+            why = self._client.last_failure or "it does not answer"
+            server = describe_placement(self._url)
+            raise PlacementUnavailable(f"cannot connect to the NATS server {server}: {why}") from None
 
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
@@ -198,17 +224,21 @@ class NatsPlacement:
         key = job.job_class.key
         name = hashlib.sha256(f"{job.priority} {key}".encode()).hexdigest()[:24]
         if name not in self._consumers:
-            await self._stream.add_consumer(
-                JOBS,
-                ConsumerConfig(
-                    durable_name=name,
-                    ack_policy=AckPolicy.EXPLICIT,
-                    ack_wait=self.lease_seconds,
-                    max_ack_pending=MAX_IN_FLIGHT,
-                    filter_subject=f"podium.jobs.{name}.*",
-                    metadata={"class": key, "priority": str(job.priority)},
-                ),
-            )
+            try:
+                # An existing one has the lease of the hosts, which this process need not have.
+                await self._stream.consumer_info(JOBS, name)
+            except NotFoundError:
+                await self._stream.add_consumer(
+                    JOBS,
+                    ConsumerConfig(
+                        durable_name=name,
+                        ack_policy=AckPolicy.EXPLICIT,
+                        ack_wait=self.lease_seconds,
+                        max_ack_pending=MAX_IN_FLIGHT,
+                        filter_subject=f"podium.jobs.{name}.*",
+                        metadata={"class": key, "priority": str(job.priority)},
+                    ),
+                )
             self._consumers.add(name)
         return name
 
@@ -220,12 +250,23 @@ class NatsPlacement:
             if len(page) < 256:
                 break
         found = [
-            (int(metadata["priority"]), info.name)
+            (int(metadata["priority"]), info.name, info.config)
             for info in infos
             if (metadata := info.config.metadata or {}) and (info.num_pending or info.num_ack_pending)
             if offer.accepts(JobClass.from_key(metadata["class"]))
         ]
-        return [name for _, name in sorted(found, reverse=True)]
+        for _, name, config in found:
+            await self._set_lease(name, config)
+        return [name for _, name, _ in sorted(found, key=lambda one: one[:2], reverse=True)]
+
+    async def _set_lease(self, name: str, config: ConsumerConfig) -> None:
+        """Let the claims of a consumer lapse after this host's lease. The process that created it may have another."""
+        if name in self._leased:
+            return
+        if config.ack_wait != self.lease_seconds:
+            config.ack_wait = self.lease_seconds
+            await self._stream.add_consumer(JOBS, config)
+        self._leased.add(name)
 
     async def _record_claim(self, offer: HostOffer, message: Msg) -> JobClaim | None:
         """Make this claim the last one of its run. Remove a message that is not a job, and return None."""
@@ -282,16 +323,31 @@ class NatsPlacement:
             await answers.unsubscribe()
 
 
+class _SafeClient(Client):
+    """A client that sends no credentials and no jobs unencrypted if the address asks for TLS."""
+
+    def __init__(self, *, requires_tls: bool) -> None:
+        super().__init__()
+        self._requires_tls = requires_tls
+        self.last_failure = ""
+
+    async def keep_error(self, error: Exception) -> None:
+        """Keep the message of an error of the connection. The calls that it affects fail, and the client reconnects."""
+        self.last_failure = str(error) or type(error).__name__
+
+    def _connect_command(self) -> bytes:
+        # By default, the client continues without TLS if the server, or somebody in between, does not offer it.
+        if self._requires_tls and not self._server_info.get("tls_required"):
+            raise NatsError("the server does not offer TLS")
+        return super()._connect_command()
+
+
 @contextmanager
 def _translate_errors() -> Iterator[None]:
     try:
         yield
     except NatsError as error:
         raise PlacementUnavailable(f"the NATS server does not answer: {error}") from error
-
-
-async def _ignore_error(error: Exception) -> None:
-    """Ignore errors of the connection: the calls that they affect fail, and the client connects again."""
 
 
 def _decode_job(data: bytes) -> FleetJob | None:

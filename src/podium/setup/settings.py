@@ -48,6 +48,7 @@ from ..values.errors import Mistake
 from ..values.hook import HookTable
 from ..values.limits import DEFAULT_TURN_LIMITS, TurnLimits, Unattended
 from ..values.mcp_server import McpServer
+from ..values.placement_address import PGQUEUER, check_placement
 from ..values.store_address import StoreAddress, is_postgres_url, make_postgres_address
 
 Origin = Literal["default", "repository file", "confirmed server", "user file", "environment", "local model", "flag"]
@@ -89,6 +90,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     max_restarts: int = 1
     labels: tuple[str, ...] = ()
     """The labels of the hosts of a fleet that workers need."""
+    placement: str = PGQUEUER
+    """The queue of a fleet: `pgqueuer`, or the URL of a NATS server, which may contain a password."""
     notify: tuple[NotifyTarget, ...] = ()
     squad_inbox: bool = False
     """Whether decisions that a squad makes in runs are written to the squad's inbox."""
@@ -248,7 +251,15 @@ def _read_environment(environ: Mapping[str, str]) -> SettingsDocument:
             "PODIUM_STORE is the address of a server that is not supported; use local, the path of a file or "
             "postgresql://…"
         )
-    return SettingsDocument(model=environ.get("PODIUM_MODEL") or None, permission_mode=mode, store=store)
+    placement = environ.get("PODIUM_PLACEMENT") or None
+    if placement is not None:
+        try:
+            check_placement(placement)
+        except Mistake as error:
+            raise Mistake(f"PODIUM_PLACEMENT is not valid: {error}") from None
+    return SettingsDocument(
+        model=environ.get("PODIUM_MODEL") or None, permission_mode=mode, store=store, placement=placement
+    )
 
 
 def _read_confirmed_addresses(home: Path) -> SettingsDocument:

@@ -165,7 +165,7 @@ async def enqueue_worker_run(
         await to_thread.run_sync(send_keys, store, created.id, launcher.provider_variables)
         await created.release()
         if place.job is not None:
-            await submit_job(store, place.job)
+            await submit_job(launcher.settings, place.job)
     send_wakeup(store, "owner")
     return created.id
 

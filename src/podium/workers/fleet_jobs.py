@@ -133,11 +133,11 @@ def find_provider_name(agent: Agent, settings: Settings) -> str:
     return ""
 
 
-async def submit_job(store: StoreAddress, job: FleetJob) -> None:
+async def submit_job(settings: Settings, job: FleetJob) -> None:
     """Queue a job for the hosts. If the queue is not available now, the hosts find the run themselves."""
-    assert isinstance(store, PostgresAddress)
-    from ..fleet.pgqueuer_placement import PgQueuerPlacement  # imported here because the packages are an extra
+    assert isinstance(settings.store, PostgresAddress)
+    from ..fleet.placement_choice import open_placement  # imported here because the packages are an extra
 
-    async with PgQueuerPlacement(store.url) as placement:
-        with suppress(PlacementUnavailable):
+    with suppress(PlacementUnavailable):
+        async with open_placement(settings.store, settings.placement) as placement:
             await placement.submit(job)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import anyio
 import click
 
 from ...runs.health_checks import collect_facts
@@ -13,6 +14,8 @@ from ...setup.settings import Settings
 from ...store.store_connection import has_current_tables
 from ...values.errors import PodiumError
 from ...values.event import SCHEMA
+from ...values.placement_address import PGQUEUER, describe_placement
+from ...values.store_address import PostgresAddress
 from ..terminal import exit_codes
 from ..terminal.text import align_columns, as_json, escape_for_terminal
 
@@ -25,12 +28,31 @@ def doctor_command(is_json: bool) -> int:
     It runs nothing from the repository, changes nothing, looks for model servers on this machine
     only, and shows only the names of keys, never their values.
     """
-    facts = [*collect_facts(os.environ, Path.cwd()), *_check_schedules()]
+    facts = [*collect_facts(os.environ, Path.cwd()), *_check_placement(), *_check_schedules()]
     if is_json:
         click.echo(as_json({"schema": SCHEMA, "facts": [fact._asdict() for fact in facts]}))
     else:
         click.echo("\n".join(format_facts(facts)))
     return exit_codes.GOAL_NOT_MET if any(fact.level == "problem" for fact in facts) else exit_codes.GOAL_MET
+
+
+def _check_placement() -> list[Fact]:
+    """Report whether the queue of a fleet can be reached, if it is not in the database of the store."""
+    try:
+        settings = Settings.load()
+        if settings.placement == PGQUEUER or not isinstance(settings.store, PostgresAddress):
+            return []
+        anyio.run(_open_placement, settings.store, settings.placement)
+    except PodiumError as error:
+        return [Fact("queue", "problem", str(error))]
+    return [Fact("queue", "fine", f"{describe_placement(settings.placement)}, a NATS server with JetStream")]
+
+
+async def _open_placement(store: PostgresAddress, placement: str) -> None:
+    from ...fleet.placement_choice import open_placement  # imported here because the packages are an extra
+
+    async with open_placement(store, placement) as queue:
+        await queue.list_jobs()
 
 
 def _check_schedules() -> list[Fact]:
