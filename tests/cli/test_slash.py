@@ -66,16 +66,16 @@ def test_the_list_of_commands_fits_on_a_terminal_of_eighty_columns() -> None:
 @pytest.mark.parametrize(
     ("name", "near"),
     [
-        ("xyzzy", "/help lists all commands, and"),
+        ("xyzzy", "/help lists all commands;"),
         ("statsu", "did you mean /status?"),
-        ("", "/help lists all commands, and"),
+        ("", "/help lists all commands;"),
     ],
 )
 def test_an_unknown_command_is_refused_in_one_sentence(name: str, near: str) -> None:
     with pytest.raises(Mistake) as told:
         find_slash_command(name)
 
-    assert str(told.value) == f"unknown command /{name}; {near} //{name} is sent to the agent with one slash"
+    assert str(told.value) == f"unknown command /{name}; {near} to send it to the agent, type //{name}"
 
 
 @pytest.mark.parametrize("name", ["approve", "deny"])

@@ -91,7 +91,7 @@ def test_a_store_moves_to_another_place(shop: Desk, monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("PODIUM_STORE", str(tmp_path / "other.db"))
     assert "imported 1 run" in call(shop, "store", "import", file)
     assert "the answer" in call(shop, "show", run)
-    assert "left as they are: 1 run" in call(shop, "store", "import", file)
+    assert "not imported: 1 run" in call(shop, "store", "import", file)
 
 
 def test_a_damaged_store_has_its_own_exit_code(desk: Desk) -> None:

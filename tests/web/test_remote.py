@@ -357,7 +357,7 @@ def test_a_worker_is_delegated_and_cancelled_in_the_servers_repository(machines:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("doctor",), "podium doctor does not work with --server; call it on the server's machine"),
+        (("doctor",), "podium doctor does not work with --server; run it on the server's machine"),
         (("chat",), "podium chat does not work with --server"),
         (("team", "delete", "x"), "podium team delete does not work with --server"),
         (("workers", "--repo", ".", "cleanup"), "podium workers cleanup does not work with --server"),

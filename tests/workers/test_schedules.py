@@ -92,7 +92,7 @@ async def test_times_that_nobody_was_there_for_are_counted_and_not_made_up(lab: 
     wait = await fire(lab, NINE + 4 * DAY + 60)
 
     assert (missed.missed, missed.missed_at, missed.next_at) == (4, NINE + 3 * DAY, NINE + 4 * DAY)
-    assert "s1: 4 missed, the last one at 2026-01-08 10:00 UTC, because no process was there" in said.stderr
+    assert "s1: missed 4 times, last at 2026-01-08 10:00 UTC, because no process was running" in said.stderr
     assert "no process is there to start the runs of 1 active schedule" in said.stderr
     assert (len(list_runs(lab)), wait) == (1, 30.0)
 

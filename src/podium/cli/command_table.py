@@ -34,7 +34,7 @@ COMMANDS = (
     ("mcp", "Work", "Serve agents as tools for MCP clients.", "podium mcp"),
     ("acp", "Work", "Serve a team as one agent for an editor.", "podium acp pr-review"),
     ("login", "Work", "Sign in to the server of another machine.", "podium login https://192.168.1.5:8420"),
-    ("host", "Work", "Offer this machine to a fleet.", "podium host --labels gpu --slots 4"),
+    ("host", "Work", "Work on the runs of a fleet.", "podium host --labels gpu --slots 4"),
     ("demo", "Work", "Watch a team work, crash and resume; needs no key or network.", "podium demo"),
     ("status", "Inspect", "Show requests that need you, active agents and finished runs.", "podium status --watch"),
     ("ps", "Inspect", "List runs and their states.", "podium ps --all"),
@@ -104,7 +104,7 @@ Usage: podium [--debug] [--server URL] COMMAND [ARGUMENTS]
 {_format_command_list()}
 Options:
   --debug       Show the traceback of an error (also PODIUM_DEBUG=1).
-  --server URL  Call the command on another machine (also PODIUM_SERVER); see podium login.
+  --server URL  Run the command on another machine (also PODIUM_SERVER); see podium login.
   --version     Show the version.
   -h, --help    Show this help; after a command, show the help for that command.
 

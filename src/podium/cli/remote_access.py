@@ -98,7 +98,7 @@ def find_access(command: str) -> RemoteAccess:
     Raise Mistake if the command does not work with --server.
     """
     if command not in REMOTE_COMMANDS:
-        raise Mistake(f"podium {command} does not work with --server; call it on the server's machine")
+        raise Mistake(f"podium {command} does not work with --server; run it on the server's machine")
     return REMOTE_COMMANDS[command]
 
 

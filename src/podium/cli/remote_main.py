@@ -85,9 +85,7 @@ def require_options(ctx: click.Context, path: str, allowed: tuple[str, ...]) -> 
     for param in ctx.command.params:
         is_given = ctx.get_parameter_source(param.name or "") is ParameterSource.COMMANDLINE
         if is_given and isinstance(param, click.Option) and not set(param.opts) & set(allowed):
-            raise Mistake(
-                f"podium {path} {param.opts[-1]} does not work with --server; call it on the server's machine"
-            )
+            raise Mistake(f"podium {path} {param.opts[-1]} does not work with --server; run it on the server's machine")
 
 
 def apply_terminal(terminal: CallerTerminal, *, has_time_zone: bool) -> None:

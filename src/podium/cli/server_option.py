@@ -1,4 +1,4 @@
-"""Call a command on another machine, for `podium --server`."""
+"""Run a command on another machine, for `podium --server`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ NOT_FOLLOWED = ("--detach", "--dry-run", "--help", "-h")
 
 
 class ServerCommand(click.Command):
-    """A command that is called on a server. Its arguments are parsed there."""
+    """A command that runs on a server. Its arguments are parsed there."""
 
     def __init__(self, name: str, server: str) -> None:
         super().__init__(name)
@@ -39,7 +39,7 @@ class ServerCommand(click.Command):
 
 
 def call_on_server(server: str, arguments: Sequence[str]) -> int:
-    """Call a command on a server and return its exit code."""
+    """Run a command on a server and return its exit code."""
     find_access(arguments[0])
     client = ServerClient(find_server(find_home_folder(), server))
     if arguments[0] == "run" and not set(arguments) & set(NOT_FOLLOWED):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 @click.command("show")
 @click.argument("name")
-@click.option("--tokens", "counts_tokens", is_flag=True, help="Estimate the tokens of its system prompt and tools.")
+@click.option("--tokens", "counts_tokens", is_flag=True, help="Show how many tokens the prompt and the tools take.")
 @repo_option
 @json_option
 def agents_show_command(name: str, counts_tokens: bool, repo: Path | None, is_json: bool) -> None:

@@ -111,7 +111,7 @@ SLASH_COMMANDS = {
         calls=lambda rest: _make_word_parser("show" if rest else "ps")(rest),
     ),
     "cost": SlashCommand(
-        takes="[RUN]", does="show the usage of this chat, and run costs", calls=_make_word_parser("cost")
+        takes="[RUN]", does="show the usage of this chat and of runs", calls=_make_word_parser("cost")
     ),
     "team": SlashCommand(
         takes="[NAME]",
@@ -132,7 +132,7 @@ def format_slash_help() -> list[str]:
         *("  ".join(["", *row]) for row in align_columns(rows)),
         "Ctrl-C stops the agent; a second Ctrl-C exits the chat.",
         "A message that you send while an agent is working reaches it at its next step.",
-        "A line that starts with // is sent to the agent with one slash.",
+        "To send a message that starts with a slash, type two slashes.",
     ]
 
 
@@ -142,9 +142,7 @@ def find_slash_command(name: str) -> SlashCommand:
         return SLASH_COMMANDS[name]
     close = get_close_matches(name, SLASH_COMMANDS, n=1, cutoff=0.5)
     near = f"did you mean /{close[0]}?" if close else "/help lists all commands"
-    raise Mistake(
-        f"unknown command /{name}; {near}{' ' if close else ', and '}//{name} is sent to the agent with one slash"
-    )
+    raise Mistake(f"unknown command /{name}; {near}{' ' if close else '; '}to send it to the agent, type //{name}")
 
 
 def build_arguments(slash: SlashCommand, rest: str, *, place: Path) -> list[str]:

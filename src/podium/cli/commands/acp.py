@@ -1,4 +1,4 @@
-"""`podium acp`: be an agent for editors that speak the Agent Client Protocol."""
+"""`podium acp`: serve an agent or a team to editors that speak the Agent Client Protocol."""
 
 from __future__ import annotations
 

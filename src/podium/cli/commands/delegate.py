@@ -57,7 +57,9 @@ class FiniteSeconds(click.FloatRange):
 @click.option("--label", "labels", multiple=True, help="On a fleet: run on a host with this label.")
 @click.option("--priority", type=int, default=0, help="On a fleet: higher numbers start first.")
 @click.option("--times", type=click.IntRange(2, 10), help="Do the task this many times and keep the best result.")
-@click.option("--choose", type=click.Choice(("checks", "judge", "person")), help="How --times chooses; default: judge.")
+@click.option(
+    "--choose", type=click.Choice(("checks", "judge", "person")), help="Who chooses with --times; default: judge."
+)
 @click.option("--read-only", "is_reader", is_flag=True, help="Only read files; the worker gets no checkout.")
 @no_input_option
 @click.option("--repo", type=click.Path(exists=True, file_okay=False, path_type=Path), help="Repository to work in.")
@@ -78,8 +80,9 @@ def delegate_command(
 
     The command does not wait for the worker. If TASK is -, it is read from standard input. podium approvals
     lists the worker's permission requests, and podium workers shows its state.
-    With --times, several workers do the task, each in its own checkout. The checks in the settings come first, then a
-    judge or a person chooses. The chosen work is on BRANCH, and the others stay on branches of their own.
+    With --times, several workers do the task, each in its own checkout. The checks in the settings run first, and a
+    judge or a person chooses among the results that pass. BRANCH gets the chosen result; the others stay on branches
+    of their own.
     """
     if choose is not None and times is None:
         raise click.UsageError("--choose needs --times; give both")

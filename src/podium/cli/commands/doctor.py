@@ -25,8 +25,8 @@ from ..terminal.text import align_columns, as_json, escape_for_terminal
 def doctor_command(is_json: bool) -> int:
     """Check everything that Podium needs, from settings to agents. The exit code is 1 if there is a problem.
 
-    It runs nothing from the repository, changes nothing, looks for model servers on this machine
-    only, and shows only the names of keys, never their values.
+    The command runs nothing from the repository and changes nothing. It looks for model servers only on this
+    machine, and shows only the names of keys, never their values.
     """
     facts = [*collect_facts(os.environ, Path.cwd()), *_check_placement(), *_check_schedules()]
     if is_json:
@@ -56,7 +56,7 @@ async def _open_placement(store: PostgresAddress, placement: str) -> None:
 
 
 def _check_schedules() -> list[Fact]:
-    """Report schedules that no process is there to start. Problems with the store are reported by another check."""
+    """Report schedules whose runs no process would start. Another check reports problems with the store."""
     from ...workers.schedule_firing import describe_unattended_schedules  # imported here for start-up time
 
     try:

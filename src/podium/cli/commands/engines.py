@@ -38,23 +38,23 @@ def engines_command(ctx: click.Context, repo: Path | None, is_json: bool) -> Non
 @click.argument("name")
 @repo_option
 def engines_use_command(name: str, repo: Path | None) -> None:
-    """Let agents of repositories use the coding agent NAME, with your login and at your cost.
+    """Allow agents defined in repositories to use the coding agent NAME, with your login and at your cost.
 
-    Your own agents and programs may use it without this.
+    Your own agents and programs do not need this permission.
     """
     settings = Settings.load(os.environ, repo or find_repo(Path.cwd(), home=find_home_folder()))
     print_to_stderr(confirm_engine(settings, name))
 
 
 def format_engines(found: Mapping[str, Any]) -> str:
-    """Return the coding agents as text: a table, then how to install what is missing, and what is open."""
+    """Return the coding agents as text: a table, how to install the missing ones, and their known limits."""
     engines = found["engines"]
     rows = [[one["name"], _format_version(one), _format_consent(one), " ".join(one["command"])] for one in engines]
     lines = ["Coding agents", *(f"  {'  '.join(row)}" for row in align_columns(rows))]
     missing = [[one["name"], one["install"]] for one in engines if one["executable"] is None and one["install"]]
     if missing:
         lines += ["", "To install", *(f"  {'  '.join(row)}" for row in align_columns(missing))]
-    lines += ["", "Open", *(f"  {one['name']}: {text}" for one in engines for text in one["open"])]
+    lines += ["", "Known limits", *(f"  {one['name']}: {text}" for one in engines for text in one["open"])]
     return escape_for_terminal("\n".join(lines))
 
 

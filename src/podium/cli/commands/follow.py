@@ -25,7 +25,7 @@ from ..terminal.terminal_notifier import make_terminal_notifier
 from ..terminal.text import as_json
 
 MOST_IDLE_POLLS = 5
-"""The number of polls without a process after which a worker is given up; a commander restarts workers that crash."""
+"""How many polls to wait for a worker that has no process: a commander restarts workers that crash."""
 
 
 @click.command("follow")

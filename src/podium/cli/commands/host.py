@@ -1,4 +1,4 @@
-"""`podium host`: offer this machine to a fleet."""
+"""`podium host`: work on the runs of a fleet on this machine."""
 
 from __future__ import annotations
 
@@ -15,25 +15,27 @@ from .hosts import require_host_store
 
 
 @click.command("host")
-@click.option("--labels", default="", metavar="LABEL,…", help="What this machine has, e.g. gpu,linux.")
-@click.option("--slots", type=click.IntRange(min=1), default=8, show_default=True, help="Runs to work on at once.")
+@click.option("--labels", default="", metavar="LABEL,…", help="Labels of this machine, e.g. gpu,linux.")
+@click.option(
+    "--slots", type=click.IntRange(min=1), default=8, show_default=True, help="Maximum number of runs at once."
+)
 @click.option("--name", default="", help="Refuse to start unless the store's address has the login of this host.")
 @click.option(
     "--grace",
     type=click.FloatRange(min=0),
     default=60.0,
     show_default=True,
-    help="Seconds that runs may continue after SIGTERM, before they are handed back.",
+    help="Seconds that runs may continue after SIGTERM before they are handed back to the fleet.",
 )
 @click.option(
     "--lease",
     type=click.FloatRange(min=1),
     default=LEASE_SECONDS,
     show_default=True,
-    help="Seconds after which other hosts take over the runs of this host if it dies; the same on all hosts.",
+    help="Seconds after which other hosts take over the runs of this host if it dies; use the same value on all hosts.",
 )
 def host_command(labels: str, slots: int, name: str, grace: float, lease: float) -> None:
-    """Offer this machine to the fleet of the store, until it gets SIGTERM or Ctrl-C.
+    """Work on the runs of the store's fleet on this machine, until SIGTERM or Ctrl-C.
 
     The store must be a PostgreSQL database, with the login that podium hosts add prints. The keys of the models come
     from the environment of this command. After the first signal, the host takes no more runs and ends when its runs

@@ -37,7 +37,7 @@ def hosts_command(ctx: click.Context, is_json: bool) -> None:
         click.echo(as_json({"schema": SCHEMA, "hosts": [_to_record(host) for host in hosts]}))
         return
     if not hosts:
-        print_to_stderr("there are no hosts; create the login of one with podium hosts add NAME")
+        print_to_stderr("no hosts; create a login for one with podium hosts add NAME")
         return
     rows = [("NAME", "STATE", "SLOTS", "LABELS", "VERSION", "SEEN"), *map(_format_row, hosts)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
@@ -54,7 +54,7 @@ def hosts_command(ctx: click.Context, is_json: bool) -> None:
 @click.argument("name")
 @json_option
 def hosts_add_command(name: str, is_json: bool) -> None:
-    """Create a login for the host NAME, and print the address with which podium host runs there.
+    """Create a login for the host NAME, and print the store address that podium host needs on that machine.
 
     The address contains the password, which is shown only now and stored nowhere. Only the owner of the database can
     create logins.

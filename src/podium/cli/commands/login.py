@@ -35,7 +35,7 @@ def login_command(
 ) -> int:
     """Sign in to the server at ADDRESS, which podium serve prints; without ADDRESS, list the known servers.
 
-    After that, podium --server ADDRESS COMMAND calls commands there. The token and the fingerprint of the
+    After that, podium --server ADDRESS COMMAND runs commands there. The token and the fingerprint of the
     certificate are saved in Podium's home.
     """
     home = find_home_folder()

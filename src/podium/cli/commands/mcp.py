@@ -1,4 +1,4 @@
-"""`podium mcp`: be an MCP server for other programs."""
+"""`podium mcp`: serve agents and teams as MCP tools to other programs."""
 
 from __future__ import annotations
 

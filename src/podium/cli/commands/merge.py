@@ -43,7 +43,10 @@ from ..workers.pull_request_conclusion import conclude_with_requests
 @click.option("--resolve", "is_resolving", is_flag=True, help="Start a worker for each branch that conflicts or fails.")
 @click.option("--resolver", metavar="AGENT", help=f"Agent for --resolve; default: {DEFAULT_WORKER_AGENT}.")
 @click.option(
-    "--pull-request", "is_request", is_flag=True, help="Push the branches and open pull requests; the target stays."
+    "--pull-request",
+    "is_request",
+    is_flag=True,
+    help="Push the branches and open pull requests; the target does not move.",
 )
 @click.option("--yes", "is_agreed", is_flag=True, help="Move the target, or open pull requests, without asking.")
 @click.option("--tree", metavar="TREE", help="Move the target only to this tree, which an earlier merge reported.")

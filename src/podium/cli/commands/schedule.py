@@ -21,6 +21,7 @@ from ...system.locations import find_repo
 from ...values.cron_expression import CronExpression
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
+from ...values.plain_text import format_count
 from ..terminal.command_options import json_option, read_text_argument, repo_option
 from ..terminal.text import align_columns, as_json, escape_for_terminal, print_to_stderr, truncate_line
 
@@ -34,7 +35,7 @@ START_SECONDS = 5.0
 def schedule_command(ctx: click.Context) -> Any:
     """Send requests to agents at set times.
 
-    A background process starts the runs, one per time. It stays while there are active schedules.
+    A background process starts a run each time a schedule is due. It keeps running while there are active schedules.
     """
     return ctx.invoke(schedule_list_command) if ctx.invoked_subcommand is None else None
 
@@ -71,7 +72,7 @@ def schedule_add_command(when: str, agent: str, request: str, zone: str, repo: P
     Schedules(settings.store).add(schedule)
     _start_commander(settings)
     click.echo(as_json({"schema": SCHEMA, **schedule_fields(schedule)}) if is_json else schedule.id)
-    print_to_stderr(f"{agent} gets the request next at {format_time(next_at, zone)}")
+    print_to_stderr(f"the next request to {agent} is sent at {format_time(next_at, zone)}")
 
 
 @schedule_command.command("list")
@@ -89,7 +90,9 @@ def schedule_list_command(is_json: bool = False) -> None:
     for one in found:
         if one.missed:
             last = format_time(one.missed_at, one.zone)
-            print_to_stderr(f"{one.id}: {one.missed:,} missed, the last one at {last}, because no process was there")
+            print_to_stderr(
+                f"{one.id}: missed {format_count(one.missed, 'time')}, last at {last}, because no process was running"
+            )
         if one.error:
             print_to_stderr(f"{one.id}: the last run could not be started: {one.error}")
     _print_if_unattended(settings)
@@ -98,7 +101,7 @@ def schedule_list_command(is_json: bool = False) -> None:
 @schedule_command.command("remove")
 @click.argument("schedule")
 def schedule_remove_command(schedule: str) -> None:
-    """Remove a schedule. Its runs stay."""
+    """Remove a schedule. Its runs are kept."""
     settings = Settings.load(repo=find_repo(Path()))
     schedules = Schedules(settings.store)
     found = schedules.find(schedule)
@@ -136,7 +139,7 @@ def schedule_resume_command(schedule: str) -> None:
 
 @schedule_command.command("start")
 def schedule_start_command() -> None:
-    """Start the process that starts the runs, for example after this machine was restarted."""
+    """Start the background process that starts the runs, for example after this machine was restarted."""
     settings = Settings.load(repo=find_repo(Path()))
     if not Schedules(settings.store).list_active():
         raise Mistake("there are no active schedules; add one with podium schedule add")
@@ -144,7 +147,7 @@ def schedule_start_command() -> None:
 
 
 def _start_commander(settings: Settings) -> None:
-    """Make sure that a commander is there, and that it looks at the schedules."""
+    """Make sure that a commander is running, and have it read the schedules again."""
     from ...workers.commander_socket import commander_socket_path, is_commander_listening  # for start-up time
     from ...workers.delegate import start_commander
 
@@ -189,7 +192,7 @@ def _format_row(schedule: Schedule) -> tuple[str, ...]:
 
 
 def format_time(at: float, zone: str) -> str:
-    """Return a time on the clock of a zone, with the zone."""
+    """Return a time in the given time zone, followed by the zone's name."""
     return f"{datetime.fromtimestamp(at, load_zone(zone)):%Y-%m-%d %H:%M} {zone}"
 
 

@@ -109,7 +109,7 @@ def serve_command(
         if opens:
             webbrowser.open(address)
         if is_attended():
-            print_to_stderr("press Enter for another address, for example for another browser")
+            print_to_stderr("press Enter to print another address, for example for another browser")
             asyncio.get_running_loop().add_reader(sys.stdin, lambda: _print_another(server))
 
     options = ServeOptions(

@@ -20,7 +20,7 @@ from ..terminal.text import print_to_stderr
 def snapshot_command(run: str, name: str | None) -> None:
     """Take a snapshot of RUN, and print its name. podium fork RUN --at NAME starts a new run from it.
 
-    It keeps the position on the timeline, the files as they are, and the branches of workers that have returned.
+    A snapshot has the position on the timeline, the current files, and the branches of workers that have returned.
     RUN must be paused or interrupted.
     """
     settings = Settings.load()

@@ -60,9 +60,9 @@ def store_migrate_command() -> None:
 @store_command.command("check")
 @click.option("--json", "is_json", is_flag=True, help="Print the result as JSON.")
 def store_check_command(is_json: bool) -> int:
-    """Check every timeline and look for rows that belong to nothing. The exit code is 8 if the store is damaged.
+    """Check every timeline and look for rows that belong to no run. The exit code is 8 if the store is damaged.
 
-    Nothing is changed. Runs whose process is gone are listed, but they are no damage.
+    Nothing is changed. Runs whose process no longer exists are listed, but do not count as damage.
     """
     store = require_current_store()
     result = check_store(store)
@@ -77,7 +77,9 @@ def store_check_command(is_json: bool) -> int:
 
 @store_command.command("prune")
 @click.option("--older-than", "age", required=True, metavar="AGE", help="Remove runs that ended longer ago, e.g. 30d.")
-@click.option("--state", "states", default="", metavar="STATES", help="Only runs in these states: succeeded,failed.")
+@click.option(
+    "--state", "states", default="", metavar="STATES", help="Remove only runs in these states, e.g. succeeded,failed."
+)
 @click.option("--archive", type=click.Path(path_type=Path), metavar="DIR", help="Folder for the archived runs.")
 @click.option("--no-archive", "is_lost", is_flag=True, help="Do not archive the runs; they cannot be restored.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="List the runs, and remove nothing.")
@@ -90,7 +92,7 @@ def store_prune_command(
     podium show, logs and verify read the files with --file, and podium store import restores a run.
     """
     if archive is not None and is_lost:
-        raise click.UsageError("--archive and --no-archive cannot be combined")
+        raise click.UsageError("--archive and --no-archive cannot be combined; give one of them")
     seconds, chosen = require_age(age), require_states(states)
     settings = Settings.load()
     store = require_current_store()
@@ -138,10 +140,10 @@ def store_import_command(file: Path) -> None:
     store = Settings.load().store
     report = import_store(store, file)
     if report.existing:
-        print_to_stderr(f"left as they are: {format_count(len(report.existing), 'run')} that the store already has")
+        print_to_stderr(f"not imported: {format_count(len(report.existing), 'run')} that the store already has")
     if report.foreign_worktrees:
         count = format_count(report.foreign_worktrees, "worktree")
-        print_to_stderr(f"left out {count} on other machines, which a SQLite store cannot hold")
+        print_to_stderr(f"not imported: {count} on other machines, because a SQLite store belongs to one machine")
     print_to_stderr(f"imported {format_count(len(report.added), 'run')} into {store}")
 
 
@@ -181,7 +183,7 @@ def require_age(text: str) -> float:
 
 
 def require_states(text: str) -> tuple[str, ...]:
-    """Return the states in a list that is separated by commas, or all. Raise UsageError if one is not an end."""
+    """Return the states in a comma-separated list; all end states if it is empty. Raise UsageError for any other."""
     states = tuple(state.strip() for state in text.split(",")) if text else ENDED_STATES
     if wrong := [state for state in states if state not in ENDED_STATES]:
         raise click.UsageError(

@@ -86,7 +86,7 @@ async def _load_worktrees(worktrees: Worktrees) -> tuple[list[WorktreeSummary], 
 def worktrees_cleanup_command(worktrees: Worktrees, dry_run: bool, force: bool, is_json: bool) -> None:
     """Remove worktrees that Podium created and that are no longer needed, and print the result for each.
 
-    Refs on a remote to the work of workers that ran on other machines are removed too, once the work is merged.
+    Workers on other machines push their work to refs on a remote. Those refs are removed too when the work is merged.
     """
 
     async def run_cleanup() -> tuple[list[CleanupResult], list[RefCleanup]]:

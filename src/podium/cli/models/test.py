@@ -35,10 +35,10 @@ WIDTH = max(map(len, PROBES))
 def models_test_command(
     model: str, server_model: str | None, seconds: float, is_agreed: bool, repo: Path | None, is_json: bool
 ) -> int:
-    """Test what MODEL can do here: streaming, tool calls, JSON schemas, context window, speed, calls at once.
+    """Test what MODEL can do here: streaming, tool calls, JSON schemas, context window, speed, concurrency.
 
     MODEL is a model such as ollama:llama3.2, a role, or the URL of a server; by default, the default model. The result
-    is remembered, and Podium uses it when it calls the model. The exit code is 1 if the test has shown nothing.
+    is saved, and Podium uses it when it calls the model. The exit code is 1 if the test has no result.
     """
     settings = Settings.load(os.environ, repo or find_repo(Path.cwd(), home=find_home_folder()))
     target = anyio.run(find_target, model, settings, settings.add_provider_addresses(os.environ), server_model)
@@ -50,9 +50,9 @@ def models_test_command(
     if is_json:
         click.echo(as_json(test.to_fields()))
     elif test.has_shown_anything:
-        print_to_stderr("the result is remembered; podium models lists it")
+        print_to_stderr("the result is saved; podium models lists it")
     else:
-        print_to_stderr("the test has shown nothing, so nothing is remembered")
+        print_to_stderr("the test has no result, so nothing is saved")
     return exit_codes.GOAL_MET if test.has_shown_anything else exit_codes.GOAL_NOT_MET
 
 

@@ -1,4 +1,4 @@
-"""Say once what works on this system, if it is not Linux."""
+"""Tell the user once what works on a system other than Linux."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ FILE_NAME = "platform-notice"
 
 def print_platform_notice(platform: str) -> None:
     """Print what works on this system, unless it was printed before."""
-    with suppress(OSError, PodiumError):  # without a home folder, the sentence appears again next time
+    with suppress(OSError, PodiumError):  # without a home folder, the notice is printed again next time
         marker: Path = find_home_folder() / FILE_NAME
         if marker.exists():
             return

@@ -61,7 +61,7 @@ KEY_ROWS = (f"yr{ALWAYS}", f"nxa{LATER}{HELP}")
 HELP_LINES = {
     "y": "allow it this time; ask again next time",
     "r": "allow this exact action until the run ends",
-    ALWAYS: "allow everything that the rule covers, in every run in this repository; it shows examples first",
+    ALWAYS: "allow everything that the rule covers, in every run in this repository; examples are shown first",
     "n": "deny it; the agent sees your reason and continues",
     "x": "deny it and pause the run; podium resume continues it",
     "a": "deny it and stop the run",
