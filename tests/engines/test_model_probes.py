@@ -127,7 +127,7 @@ def test_written_calls(reply: ProbeReply, verdict: str) -> None:
 @pytest.mark.parametrize(
     ("reply", "verdict", "text"),
     [
-        (ProbeReply(text=' {"colour": "blue", "percent": 99}\n'), "yes", "keeps replies to a schema"),
+        (ProbeReply(text=' {"colour": "blue", "percent": 99}\n'), "yes", "enforces the schema of a reply"),
         (ProbeReply(text='{"colour": "pink", "percent": 99}'), "no", "does not match the schema"),
         (ProbeReply(text='{"colour": "blue", "percent": true}'), "no", "does not match the schema"),
         (ProbeReply(text='{"colour": "blue", "percent": 9, "why": ""}'), "no", "does not match the schema"),

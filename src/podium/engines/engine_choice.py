@@ -144,7 +144,7 @@ class Engines:
         return self._engines[url, *model_names]
 
     def find_program(self, agent: Agent) -> AgentProgram | None:
-        """Return the coding agent that an agent's engine is, or None if its engine is something else."""
+        """Return the coding agent that is this agent's engine, or None if it has another engine."""
         return None if agent.engine in self._custom_engines else self._agent_programs.get(agent.engine)
 
     def _find_agent_engine(
@@ -168,8 +168,9 @@ class Engines:
         program, agent_model = self._agent_programs[agent.engine], None
         executable = program.find_executable(self._home, self._environ.get("PATH", ""))
         if executable is None:
-            how = program.describe_installation(self._home) or f"put {program.command[0]} on the PATH"
-            raise Mistake(f"{agent.name} uses {program.name}, which is not installed; install it with: {how}")
+            command = program.describe_installation(self._home)
+            how = f"install it with: {command}" if command else f"install it, and put {program.command[0]} on the PATH"
+            raise Mistake(f"{agent.name} uses {program.name}, which is not installed; {how}")
         if model_names:
             address = resolve_model_address(model_names[0], self._environ, default=model, default_url=url)
             program.require_wire(address.provider.wire, agent=agent.name, model=model_names[0])

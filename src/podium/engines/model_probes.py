@@ -206,7 +206,7 @@ def judge_written_calls(reply: ProbeReply) -> ProbeResult:
 
 
 def judge_json_schema(reply: ProbeReply) -> ProbeResult:
-    """Judge whether the server kept the reply to the schema."""
+    """Judge whether the server enforced the schema of the reply."""
     if _is_rejection(reply.error):
         return ProbeResult(probe=JSON_SCHEMA, verdict="no", text=f"the server rejects response_format: {reply.error}")
     if not reply.text.strip() or reply.is_cut:
@@ -217,7 +217,7 @@ def judge_json_schema(reply: ProbeReply) -> ProbeResult:
         return ProbeResult(probe=JSON_SCHEMA, verdict="no", text="the server ignores response_format")
     if not _matches_schema(value):
         return ProbeResult(probe=JSON_SCHEMA, verdict="no", text="the reply is JSON, but does not match the schema")
-    return ProbeResult(probe=JSON_SCHEMA, verdict="yes", text="the server keeps replies to a schema")
+    return ProbeResult(probe=JSON_SCHEMA, verdict="yes", text="the server enforces the schema of a reply")
 
 
 def judge_window(report: ServerReport | None) -> ProbeResult:

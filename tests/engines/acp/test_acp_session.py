@@ -176,7 +176,9 @@ async def test_an_agent_without_the_mode_in_which_it_asks_is_not_used(lab: Agent
     lab.program = structs.replace(lab.program, mode="careful")
 
     async with lab.session(["Hi."]) as session:
-        with pytest.raises(AgentFailed, match="not offer the mode careful, in which it asks; it offers: auto, ask"):
+        with pytest.raises(
+            AgentFailed, match="not offer the mode careful, in which it asks for permission; it offers: auto, ask"
+        ):
             await session.ask("Speak.")
 
 

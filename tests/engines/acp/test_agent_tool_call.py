@@ -79,7 +79,7 @@ def test_what_is_said_in_several_messages_is_joined() -> None:
 def test_a_thin_request_says_that_it_is_thin() -> None:
     action = make_action({"title": "Change some files", "kind": "edit"})
 
-    assert action.shown == "Change some files\nThe agent did not say more about this action."
+    assert action.shown == "Change some files\nThe agent gave no details about this action."
 
 
 def test_a_diff_of_a_hundred_thousand_lines_is_shown_at_once() -> None:

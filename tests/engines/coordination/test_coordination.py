@@ -138,7 +138,7 @@ async def test_a_question_is_polled_until_a_person_answers(tmp_path: Path) -> No
             answer = read_text(await client.call_tool("wait_for_result", {"id": "w1"}))
             unknown = await client.call_tool("wait_for_result", {"id": "w9"})
 
-    assert first == again == still == 'Not finished yet. Call wait_for_result with {"id": "w1"} to go on waiting.'
+    assert first == again == still == 'Not finished yet. Call wait_for_result with {"id": "w1"} to continue waiting.'
     assert answer == "the blue one"
     assert unknown.is_error
 
@@ -177,7 +177,7 @@ async def test_a_call_with_no_token_or_another_agents_token_is_refused_and_on_re
     assert len(refused) == MOST_REFUSALS
     assert (refused[0].action.agent, refused[0].action.tool) == ("goose", "coordination")
     assert refused[0].reason == "a call to the coordination tools was refused: the request has no token"
-    assert "the token is not that of this agent's session" in refused[1].reason
+    assert "the token does not belong to this agent's session" in refused[1].reason
     assert desk.events(ToolCalled) == []
 
 

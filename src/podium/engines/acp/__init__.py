@@ -1,1 +1,1 @@
-"""Coding agents of other vendors as engines, over the Agent Client Protocol (ACP)."""
+"""Use coding agents of other vendors as engines, over the Agent Client Protocol (ACP)."""

@@ -39,7 +39,7 @@ from .prompt_handler import PromptHandler
 from .prompt_text import build_first_prompt, build_interrupted_prompt, describe_refusals, format_refusal_note
 
 MAX_PROMPTS = 8
-"""How many prompts a turn can take, including those about refused actions and with a person's messages."""
+"""How many prompts a turn can have, including those that explain refusals or deliver a person's messages."""
 MAX_RESTARTS = 1
 """How often a turn restarts an agent whose process died."""
 MAX_QUEUED_PIECES = 1024
@@ -65,7 +65,7 @@ class AcpSession:
         self._history = list(spec.history)
         self._cost = 0.0
         self._untold: list[str] = []
-        """A person's messages that the agent did not take while it worked."""
+        """A person's messages that the agent did not accept during a prompt."""
         self._reported = [0] * len(USAGE_FIELDS)
         """The last usage that the agent reported, if it reports totals."""
 
@@ -106,13 +106,13 @@ class AcpSession:
             if number == MAX_PROMPTS or not (told or said):
                 break
             words = "\n\n".join(filter(None, (told, said)))
-            # What an agent says after it has stopped at a refusal is not its answer.
+            # The text of an agent that stopped at a refusal is not its answer: the next prompt asks again.
             await pieces.send(Superseded() if told else Text("\n\n"))
         await self._end_turn(turn, reply, text, pieces)
         self._history.append(PastTurn(prompt=prompt, reply=text, scope=turn))
 
     def _add_earlier_refusals(self, prompt: str) -> str:
-        """Return the prompt, after the reasons for refusals in the last turn that the agent does not know yet."""
+        """Return the prompt, preceded by the reasons for refusals in the last turn, which the agent was not told."""
         if not self._history or self._program.after_denial != "goes_on":
             return prompt
         last = self._history[-1].scope

@@ -96,14 +96,14 @@ class SessionHandler(Protocol):
 
 
 class AgentProcess:
-    """A running agent. `handlers` receive what it sends about its sessions; what is for no handler is dropped."""
+    """A running agent. `handlers` receive its messages, by session id; messages for other sessions are dropped."""
 
     def __init__(self, child: ChildProcess, name: str) -> None:
         self.name = name
         self.version = ""
         self.capabilities: Params = {}
         self.can_steer = False
-        """Whether the agent takes messages while it works on a prompt."""
+        """Whether the agent accepts messages while it works on a prompt."""
         self.handlers: dict[str, SessionHandler] = {}
         self.is_over = False
         self._child = child
@@ -151,7 +151,7 @@ class AgentProcess:
         self.version = str(read_mapping(answer, "agentInfo").get("version") or "")
 
     async def describe_end(self) -> str:
-        """Wait a moment until the agent has exited, and return how it ended, with its last output."""
+        """Wait briefly for the agent to exit, and return how it ended, with its last output."""
         with move_on_after(DRAIN_SECONDS):
             await self._child.wait_exit()
         await self._child.end(grace=0)
@@ -179,7 +179,7 @@ class AgentProcess:
     async def _answer_request(self, method: str, params: Params) -> Any:
         handler = self.handlers.get(str(params.get("sessionId")))
         if method != "session/request_permission":
-            raise RpcError(METHOD_NOT_FOUND, f"Podium does not offer {method}")
+            raise RpcError(METHOD_NOT_FOUND, f"Podium does not support the method {method}")
         if handler is None:
             return CANCELLED
         return await handler.answer_permission(params)

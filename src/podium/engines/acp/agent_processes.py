@@ -1,4 +1,4 @@
-"""Keep the processes of coding agents, and share one among the sessions that may share it.
+"""Start and stop the processes of coding agents. Sessions of the same agent can share one process.
 
 Each process belongs to a task that starts and stops it. It is stopped when its last session is closed.
 """

@@ -18,7 +18,7 @@ AGENTS_FOLDER = "agents"
 """The folder in Podium's home into which the install commands install agents."""
 
 AfterDenial = Literal["goes_on", "ends_turn"]
-"""What an agent does when an action is denied: its model continues, or it ends the turn without a proper answer."""
+"""What an agent does when an action is denied: its model continues, or the turn ends without an answer."""
 
 
 class AgentProgram(Struct, frozen=True, kw_only=True):
@@ -32,7 +32,7 @@ class AgentProgram(Struct, frozen=True, kw_only=True):
     has started before it asks for permission. `reports_totals` means that its usage is that of the whole session.
     `hosts` are those that the agent must reach to use the model and the login that it is set up with, and
     `readable` are folders that it must read, besides the one in which it is installed. With `is_sandboxed`, it runs in
-    Podium's sandbox where there is one. `caution` says what stays open.
+    Podium's sandbox where there is one. `caution` is a known limit that Podium cannot remove.
     """
 
     name: str

@@ -99,7 +99,9 @@ class AgentSession:
         offered = [str(mode.get("id")) for mode in read_objects(modes, "availableModes")]
         if wanted not in offered:
             known = ", ".join(offered) or "none"
-            raise OutsideFailed(f"{agent.name} does not offer the mode {wanted}, in which it asks; it offers: {known}")
+            raise OutsideFailed(
+                f"{agent.name} does not offer the mode {wanted}, in which it asks for permission; it offers: {known}"
+            )
         await agent.call("session/set_mode", {"sessionId": session, "modeId": wanted})
 
     async def prompt(self, text: str, handler: PromptHandler, group: TaskGroup) -> Params:
@@ -130,7 +132,7 @@ class AgentSession:
         return await self._read_answer(agent, call)
 
     async def _steer(self, agent: AgentProcess, text: str) -> bool:
-        """Give the agent a message while it works on a prompt, and return whether it took the message."""
+        """Send the agent a message while it works on a prompt, and return whether it accepted the message."""
         only_now = {"steering": {"idleBehavior": "promptRequired"}}
         params = {"sessionId": self.id, "prompt": [{"type": "text", "text": text}], "_meta": only_now}
         try:

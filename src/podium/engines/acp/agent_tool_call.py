@@ -1,8 +1,8 @@
 """Translate the tool calls of coding agents into actions that Podium's rules can judge.
 
-Agents describe a call in several messages, and some describe it thinly. What is known about a call is joined by its
-id. A call that has an equivalent among Podium's tools gets that tool's name and arguments; an argument without an
-equivalent is kept, so that rules do not judge a call that they understand only in part.
+Agents describe a call in several messages with the same id, which are combined; some give few details. A call that has
+an equivalent among Podium's tools gets that tool's name and arguments. An argument without an equivalent is kept, so
+that rules do not judge a call that they understand only in part.
 """
 
 from __future__ import annotations
@@ -41,26 +41,26 @@ ARGUMENT_NAMES: Mapping[str, Mapping[str, str]] = {
 
 LONGEST_TITLE = 500
 CONTEXT_LINES = 3
-THIN = "The agent did not say more about this action."
+THIN = "The agent gave no details about this action."
 
 
 @dataclass(slots=True, kw_only=True)
 class AgentToolCall:
-    """What an agent has said so far about one tool call."""
+    """What an agent has reported so far about one tool call."""
 
     id: str
     title: str = ""
     kind: str = ""
     status: str = ""
     own_name: str = ""
-    """The agent's own name for the tool, if it says it."""
+    """The agent's own name for the tool, if it reports one."""
     raw_input: Any = None
     raw_output: Any = None
     content: list[Params] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
 
     def add_update(self, update: Params) -> None:
-        """Add what an update or a permission request says about the call. What it leaves out stays as it is."""
+        """Add what an update or a permission request says about the call. Fields that it leaves out do not change."""
         self.title = _read_text(update, "title") or self.title
         self.kind = _read_text(update, "kind") or self.kind
         self.status = _read_text(update, "status") or self.status
@@ -80,7 +80,7 @@ class AgentToolCall:
 
     @property
     def output(self) -> str:
-        """The call's output, or what it changed if it has none."""
+        """The call's output, or its title if the agent reports no output."""
         texts = [
             text
             for one in self.content

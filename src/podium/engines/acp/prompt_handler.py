@@ -31,7 +31,7 @@ from .agent_tool_call import READING_TOOLS, AgentToolCall
 
 LONGEST_REASON = 500
 STEERING_SECONDS = 5.0
-"""How long an agent that has ended its turn can take to say whether it took a message."""
+"""How long to wait, after an agent has ended its turn, for its reply whether it accepted a message."""
 NO_REPORT = "The agent did not report how this ended."
 NO_GATE = "nothing is permitted in this session"
 NO_CHOICE = "the agent offers no way to permit it only once"
@@ -69,7 +69,7 @@ class PromptHandler:
         """The cost of the session so far in USD, if the agent reports it."""
         self.tool_calls = 0
         self.steer: Callable[[str], Awaitable[bool]] | None = None
-        """Gives the agent a message while it works, and returns whether it took it; None if it takes none."""
+        """Sends the agent a message during the prompt, and returns whether it was accepted; None if it accepts none."""
         self._untold: list[str] = []
         self._steering: list[Event] = []
         self._program = program
@@ -83,7 +83,7 @@ class PromptHandler:
         self._message_id = ""
         self._calls: dict[str, RunningCall] = {}
         self._taken: set[str] = set()
-        """The paths of the places that calls of this process have."""
+        """The paths of the scopes that were given to calls since this process started."""
         self._waiting: set[CancelScope] = set()
 
     @property
@@ -113,7 +113,7 @@ class PromptHandler:
             await self._end_call(call, NO_REPORT, is_error=True)
 
     async def abandon_calls(self) -> None:
-        """Give up all open calls without recording an end, so that the restarted agent can repeat them."""
+        """Close all open calls without recording an end, so that the restarted agent can repeat them."""
         for call in self._open_calls:
             await self._leave_call(call)
 
@@ -146,7 +146,7 @@ class PromptHandler:
             case "current_mode_update":
                 self._check_mode(update.get("currentModeId"))
             case _:
-                await self._send(Reasoning(""))  # a sign of life
+                await self._send(Reasoning(""))  # shows that the agent is still working
 
     async def _add_text(self, text: str, message_id: str) -> None:
         if message_id != self._message_id and self._message_id and any(map(str.strip, self._segments[-1])):
@@ -167,7 +167,7 @@ class PromptHandler:
             await self._pieces.send(piece)
 
     def _deliver_messages(self) -> None:
-        """Give a person's messages to an agent that takes them while it works. Others get them after the prompt."""
+        """Send a person's messages to an agent that accepts them during a prompt. Other agents get them after it."""
         agent = self._spec.agent.name
         if self.steer is not None and self._place.timeline.list_undelivered(agent):
             said = deliver_messages(self._place.next_child("steering"), agent)
@@ -180,7 +180,7 @@ class PromptHandler:
         answered.set()
 
     async def collect_untold(self) -> list[str]:
-        """Return the messages that the agent did not take while it worked."""
+        """Return the messages that the agent did not accept during the prompt."""
         with move_on_after(STEERING_SECONDS):
             for answered in self._steering:
                 await answered.wait()
@@ -219,7 +219,7 @@ class PromptHandler:
             self._spec.gate.record_unrequested(call.place, call.action)
 
     async def _begin_call(self, call: RunningCall) -> None:
-        """Record a call as it is described now."""
+        """Record a call with the details that the agent has reported so far."""
         directory = "" if self._spec.gate is None else self._spec.gate.directory
         action = call.said.as_action(self._program.name, directory, self._program.tool_names, sandbox=self._sandbox)
         if call.action is not None and action == call.action:
@@ -235,7 +235,7 @@ class PromptHandler:
         return Action(run=run, agent=agent, tool=action.tool, arguments=dict(action.arguments))
 
     def _choose_place(self, action: EngineAction) -> Scope:
-        """Return the place for an action: the first that neither an earlier nor a running identical action has."""
+        """Return the scope for an action: the first one that no earlier or running call of the same action uses."""
         digest = compute_digest(action.tool, dict(action.arguments), action.shown)[:12]
         for number in count(1):
             place = self._place.child(f"tool:{digest}#{number}")
@@ -302,7 +302,7 @@ class PromptHandler:
         call.place.record(ActionRefused(action=self._describe_call(call.action), reason=reason))
 
     async def _hold_effect(self, call: RunningCall, *, task_status: TaskStatus[None] = TASK_STATUS_IGNORED) -> None:
-        """Keep a pause of the run waiting until a permitted call has ended."""
+        """Delay a pause of the run until a permitted call has ended."""
         async with self._place.timeline.effect:
             task_status.started()
             await call.ended.wait()

@@ -39,7 +39,7 @@ def describe_refusals(refused: Iterable[ActionRefused]) -> str:
 
 
 def format_refusal_note(refused: Iterable[ActionRefused]) -> str:
-    """Return the note at the end of a reply whose agent was refused some actions, for whoever reads the reply."""
+    """Return the note at the end of a reply that tells its reader which of the agent's actions were refused."""
     return f"{NOT_PERMITTED} " + "; ".join(dict.fromkeys(map(_describe_refusal, refused)))
 
 

@@ -1,6 +1,6 @@
-"""The coordination tools of one agent session, as an agent outside Podium's own loop calls them.
+"""The coordination tools of one agent session, for agents that do not run in Podium's own tool loop.
 
-A call that takes long is answered before the agent gives up on it, with an id to go on waiting. An agent that was
+A call that takes long is answered before the agent gives up on it, with an id to continue waiting. An agent that was
 restarted makes the same calls again, and calls have no position in a recorded reply, so a call is identified by its
 name, its arguments and how often the turn has made it before. A call that already has an answer on the timeline, such
 as a question to a person, is not repeated.
@@ -61,7 +61,7 @@ class PendingCall:
 
 
 class CoordinationTurn:
-    """The calls of one turn. `is_ended` says that a tool ended the turn, `has_replied` that a call was the reply."""
+    """The calls of one turn. `is_ended` is true if a tool ended the turn, `has_replied` if a call was the reply."""
 
     def __init__(
         self,
@@ -181,7 +181,7 @@ class CoordinationSession:
         self._listed.set()
 
     async def call_tool(self, name: str, arguments: dict[str, Any]) -> ToolAnswer:
-        """Answer a call, or say how to go on waiting for it."""
+        """Return the answer to a call or, if it takes long, how to continue waiting for it."""
         turn = self._turn
         if turn is None:
             return ToolAnswer(text="Not now: you can use this tool only while you work on a request.", is_error=True)
@@ -197,12 +197,12 @@ class CoordinationSession:
             await pending.done.wait()
         if pending.answer is None:
             return ToolAnswer(
-                text=f'Not finished yet. Call {WAIT_TOOL} with {{"id": "{pending.id}"}} to go on waiting.'
+                text=f'Not finished yet. Call {WAIT_TOOL} with {{"id": "{pending.id}"}} to continue waiting.'
             )
         return pending.answer
 
     def record_refusal(self, reason: str) -> None:
-        """Record a refused call in the current or last turn; nothing before the first turn or after MOST_REFUSALS."""
+        """Record a refused call in the current or last turn. Ignore it before the first turn or after MOST_REFUSALS."""
         if self._last_scope is not None and self._refusals < MOST_REFUSALS:
             self._refusals += 1
             action = Action(run=self._last_scope.timeline.run, agent=self.agent, tool="coordination")

@@ -42,9 +42,9 @@ async def open_coordination_service(session: CoordinationSession) -> AsyncIterat
             session.record_refusal(f"a call to the coordination tools was refused: {reason}")
             await _answer_error(send, status, reason)
         elif scope["path"] != PATH:
-            await _answer_error(send, 404, f"there is nothing here but {PATH}")
+            await _answer_error(send, 404, f"unknown path; use {PATH}")
         elif scope["method"] != "POST":
-            # Every answer is the answer to a POST: there is no stream of messages to open, and no session to end.
+            # Every message answers a POST: there is no stream to open with GET, and no session to end with DELETE.
             await _answer_error(send, 405, "only POST is supported")
         else:
             await manager.handle_request(scope, receive, send)
@@ -61,7 +61,7 @@ def _find_refusal(session: CoordinationSession, scope: Message) -> tuple[int, st
     text = given[0].strip()
     is_bearer = text.lower().startswith(SCHEME)
     if len(given) > 1 or not is_bearer or not session.has_token(text[len(SCHEME) :].strip()):
-        return 403, "the token is not that of this agent's session"
+        return 403, "the token does not belong to this agent's session"
     return None
 
 
@@ -76,7 +76,7 @@ def _build_server(session: CoordinationSession) -> Server[Any]:
         ]
         waiting = types.Tool(
             name=WAIT_TOOL,
-            description="Go on waiting for a call that was not finished yet.",
+            description="Continue waiting for a call that was not finished yet.",
             input_schema=WAIT_SCHEMA,
         )
         return types.ListToolsResult(tools=[*offered, waiting])

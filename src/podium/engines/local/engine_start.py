@@ -82,8 +82,8 @@ class LocalEngine:
         free = measure_capacity(self.folder.root).free_memory
         if model.memory > free:
             raise OutsideFailed(
-                f"the local model {self.name} needs {format_size(model.memory)} of memory, and "
-                f"{format_size(free)} are free; close other programs, or use a smaller model"
+                f"the local model {self.name} needs {format_size(model.memory)} of memory, but "
+                f"only {format_size(free)} is free; close other programs, or use a smaller model"
             )
         self.state_path.unlink(missing_ok=True)  # left behind by an engine that was killed
         arguments = (self.state_path, self.folder.weights_path(self.name), model.served_window, self.idle_seconds)

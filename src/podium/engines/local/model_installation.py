@@ -195,8 +195,8 @@ class ModelInstaller:
         needed = max(size, 0) + SPARE_DISK
         if needed > self.capacity.free_disk:
             raise Mistake(
-                f"{self.folder.root} has {format_size(self.capacity.free_disk)} of free space, "
-                f"and {format_size(needed)} are needed; "
+                f"{self.folder.root} has only {format_size(self.capacity.free_disk)} of free space, "
+                f"but {format_size(needed)} is needed; "
                 "free some space, or set PODIUM_MODELS to a folder on another disk"
             )
 
@@ -204,7 +204,7 @@ class ModelInstaller:
         """Raise Mistake if the machine does not have the memory that a model needs."""
         if needed > self.capacity.memory:
             raise Mistake(
-                f"{name} needs {format_size(needed)} of memory, and this machine has "
+                f"{name} needs {format_size(needed)} of memory, but this machine has only "
                 f"{format_size(self.capacity.memory)}; choose a smaller model"
             )
 

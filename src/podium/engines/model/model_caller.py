@@ -98,8 +98,8 @@ class Model:
     def emulates_tools(self) -> bool:
         """Whether tools are offered in the prompt, and called in the text of the reply.
 
-        A model without a tool interface that writes its calls as text anyway needs no emulation, unless the server
-        can keep its replies to a schema.
+        A model without a tool interface that writes its calls as text anyway needs no emulation if the server is
+        known not to enforce JSON schemas.
         """
         if self.tool_calls != "auto":
             return self.tool_calls == "text"
@@ -340,7 +340,7 @@ class ModelCaller:
 
 
 def _allow_silence(limits: CallLimits) -> Postponed:
-    """Return the piece that lets a call use its limits. The turn waits longer, so that the call fails first."""
+    """Return the piece that makes the turn wait longer than the limits of a call, so that the call fails first."""
     return Postponed((limits.first_token or 0.0) * GRACE, pause=(limits.silence or 0.0) * GRACE)
 
 

@@ -1,4 +1,4 @@
-"""Notice tool calls that repeat the call before them, so that a model cannot do the same thing over and over."""
+"""Detect tool calls that repeat the call before them, so that a model cannot do the same thing over and over."""
 
 from __future__ import annotations
 

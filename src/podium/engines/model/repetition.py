@@ -9,12 +9,15 @@ CHECK_EVERY = 1_000
 LEAST_REPEATS = 12
 LEAST_CHARACTERS = 3_000
 LEAST_PIECES = 3
-"""A repetition must be this many times as long as the last piece: a reply that arrived at once has already ended."""
+"""Repeated text must be this many times as long as the last piece: a reply that arrived in one piece has ended."""
 LONGEST_UNIT = 500
 """The longest text, in characters, whose repetition is detected."""
 _WINDOW = LONGEST_UNIT * LEAST_REPEATS + LONGEST_UNIT
 _PROBES = (24, 240)
-"""How many characters at the end are searched for before it: two lengths, as a unit may end in a short repetition."""
+"""To find the repeated unit, this many last characters are searched for in the text before them.
+
+There are two lengths, because a long unit may itself end in a short repetition.
+"""
 MOST_PIECES = 5_000
 """How many pieces at the end of a reply are checked."""
 

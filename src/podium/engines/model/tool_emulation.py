@@ -124,7 +124,7 @@ def _describe_type(schema: Mapping[str, Any]) -> str:
 def _as_text(message: Message, names: Mapping[str, str]) -> Message:
     """Return the message as text: calls become the JSON that the model writes, and a result becomes a user message.
 
-    Text beside calls is left out.
+    Text in a message with calls is left out.
     """
     if message.role == "tool":
         return Message(role="user", text=f"[result of {names.get(message.answers, 'the tool')}]\n{message.text}")

@@ -27,7 +27,7 @@ _BETWEEN = re.compile(
     r"[\s,;]+|```[\w-]*|</?(?:tool_calls?|function_calls?)>|<\|/?(?:python_tag|tool_calls?)\|>|\[/?TOOL_CALLS\]"
     r"|<｜tool▁calls?▁(?:begin|end)｜>|<\|im_end\|>|Action:"
 )
-"""What may stand around calls: space, fences, and the wrappings of open models, which their servers should parse."""
+"""Text that may surround calls: space, fences, and markup of open models, which their servers should parse."""
 _TEMPLATE = re.compile(
     r"</?tools>|</?tool_response>|You may call one or more functions to assist with the user query\."
 )
@@ -53,7 +53,7 @@ _NAMED = re.compile(
 _NAME_KEYS = ("name", "tool", "tool_name", "function", "action")
 _ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "tool_input", "action_input")
 _OTHER_KEYS = {"type", "id", "index", "call_id", "tool_call_id", "thought", "thoughts", "reasoning"}
-"""Keys that a call may have beside its tool and its arguments."""
+"""Keys that a call may have besides its tool and its arguments."""
 _NOT_LETTERS = re.compile(r"[\W\d_]+")
 _decoder = json.JSONDecoder(strict=False)
 
