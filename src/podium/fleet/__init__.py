@@ -1,1 +1,1 @@
-"""A fleet: runs are queued in a placement engine, and hosts claim them."""
+"""Run a fleet: runs are queued in a placement engine, and hosts claim them."""

@@ -68,7 +68,8 @@ class DatabaseConnection:
     async def _execute(self, query: str, values: tuple[object, ...]) -> list[dict[str, object]] | None:
         async with self._lock:
             if self._connection is not None and _has_input(self._connection):
-                await self._connection.close()  # what a server sends between two statements is that the session ends
+                # Between two statements, a server sends something only when it ends the session.
+                await self._connection.close()
             connection, _ = await self.open()
             # A timeout would cancel the statement, and cancelling waits for a server that may not answer.
             watchdog = asyncio.get_running_loop().call_later(self._answer_seconds, cut_connection, connection)

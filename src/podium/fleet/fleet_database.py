@@ -30,13 +30,13 @@ _JOB_COLUMNS = [one.name for one in msgspec.structs.fields(FleetJob)]
 
 
 def open_fleet_database(store: PostgresAddress, owner: str = "") -> FleetDatabase:
-    """Open a connection to a store's fleet. Raise Mistake if it would leave this machine without a verified TLS."""
+    """Open a connection to a store's fleet. Raise Mistake if it leaves this machine without verified TLS."""
     require_safe_connection(store, parse_login(store))
     return FleetDatabase(store.url, owner)
 
 
 class HostRow(msgspec.Struct, frozen=True, kw_only=True):
-    """A registered host: what it offers, how many runs it works on, and when it last said that it is alive."""
+    """A registered host: what it offers, how many runs it works on, and the age of its last heartbeat."""
 
     name: str
     labels: tuple[str, ...]
@@ -51,7 +51,7 @@ class HostRow(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_alive(self) -> bool:
-        """Whether the host takes jobs, as far as is known."""
+        """Whether the host is active and has sent a heartbeat recently, so that it probably claims jobs."""
         return self.state == "active" and self.seconds_ago is not None and self.seconds_ago < LOST_SECONDS
 
 

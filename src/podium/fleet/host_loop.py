@@ -92,7 +92,7 @@ ReadLimits = Callable[[], Awaitable[FullLimits]]
 
 
 async def read_no_limits() -> FullLimits:
-    """Return that no team and no provider is at its limit."""
+    """Return empty limits: no team and no provider is at its limit."""
     return FullLimits()
 
 
@@ -110,7 +110,7 @@ class _Work:
         self.scope.cancel()
 
     def adopt(self, claim: JobClaim) -> None:
-        """Continue with a new claim, which this host got because the old one lapsed or was one of two."""
+        """Continue with a new claim on the same run, because the old one lapsed or the run had two jobs."""
         self.claim = claim
         self.is_lost = False
 
@@ -199,7 +199,7 @@ class HostLoop:
             claims = await self._placement.claim(offer, free)
         except PlacementUnavailable as error:
             if not self._is_unavailable:
-                self._report(f"{error}; running jobs go on, and new jobs are claimed when the connection is back")
+                self._report(f"{error}; running jobs continue, and new jobs are claimed when it is available again")
             self._is_unavailable = True
             return ()
         self._is_unavailable = False
@@ -234,7 +234,7 @@ class HostLoop:
         try:
             return await self._leases.holds_lease(run)
         except PlacementUnavailable:
-            return True  # the work goes on until it is known to be in vain
+            return True  # the host works on until the lease is known to be lost
 
     async def _hand_back_after_grace(self) -> None:
         await self._draining.wait()
@@ -276,12 +276,12 @@ class HostLoop:
                 case LeaseRefused(reason="full"):
                     return HandBack(delay=FULL_SECONDS)
         except Exception as error:
-            # A host goes on with its other jobs, whatever happens in one of them.
+            # An error in one job must not end the host's other jobs.
             self._report(f"run {claim.job.run} was handed back: {error}")
         return HandBack(delay=RETRY_SECONDS)
 
     async def _settle(self, claim: JobClaim, outcome: HandBack | None) -> None:
-        """Finish a job or hand it back. If the engine stays away, the claim lapses, and the next host settles it."""
+        """Finish a job or hand it back. If the engine stays unavailable, the claim lapses, and another host gets it."""
         while True:
             try:
                 if outcome is None:

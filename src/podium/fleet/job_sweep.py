@@ -74,7 +74,7 @@ class JobSweep:
         return due
 
     async def run(self, *, report: Callable[[str], None]) -> None:
-        """Queue missing and stuck jobs again and again, until the task is cancelled."""
+        """Queue missing and stuck jobs at regular intervals, until the task is cancelled."""
         while True:
             try:
                 queued = await self.queue_missing_jobs()
