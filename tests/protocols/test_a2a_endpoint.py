@@ -76,7 +76,7 @@ async def test_a_stream_shows_who_waits_for_a_person_and_a_cancelled_task_is_sto
             seen.append(event)
             if (
                 event.HasField("status_update")
-                and "waits for a person" in event.status_update.status.message.parts[0].text
+                and "waiting for a person" in event.status_update.status.message.parts[0].text
             ):
                 break
         run = seen[0].task.id

@@ -1,4 +1,4 @@
-"""Describe agents and runs in the words of the Agent2Agent protocol, version 1.0: agent cards, tasks and events.
+"""Translate agents and runs into the terms of the Agent2Agent protocol, version 1.0: agent cards, tasks and events.
 
 A task is a run, and a context is a conversation of runs; the id of a context is the id of its first run.
 """
@@ -63,7 +63,7 @@ class MessagePart(Struct, rename="camel"):
 
 
 class ClientMessage(Struct, rename="camel"):
-    """A message of the client: for an agent at work with `task_id`, or for the next task of a context."""
+    """A message from the client: with `task_id` for a task that is in progress, otherwise the request of a new task."""
 
     message_id: str
     parts: tuple[MessagePart, ...] = ()
@@ -72,7 +72,7 @@ class ClientMessage(Struct, rename="camel"):
 
 
 class SendConfiguration(Struct, rename="camel", frozen=True):
-    """Whether to reply before the task has ended."""
+    """How to answer a message: with `return_immediately`, before the task has ended."""
 
     return_immediately: bool = False
 
@@ -189,7 +189,7 @@ class TaskEvents:
             yield self._artifact_event(piece, is_last=False)
         if isinstance(entry.event, PermissionAsked | QuestionAsked):
             who = escape_in_line(parse_agent_name(entry.operation))
-            why = f"{who} waits for a person, who answers request {entry.event.id} in the inbox of Podium"
+            why = f"{who} is waiting for a person to answer request {entry.event.id} in Podium's inbox"
             message = _message_fields(entry.run, why)
             yield {"statusUpdate": {**self._ids, "status": {"state": "TASK_STATE_WORKING", **message}}}
 

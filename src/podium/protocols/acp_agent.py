@@ -1,4 +1,4 @@
-"""Be an agent for editors that speak the Agent Client Protocol: one agent or a whole team answers the prompts.
+"""Serve an agent to editors that speak the Agent Client Protocol: one agent or a whole team answers the prompts.
 
 Each prompt is a run that continues the conversation of the run before it. The id of a session is the id of its first
 run, so a session can be loaded from the store after a restart. Permission requests go to the editor and to the inbox;
@@ -123,7 +123,7 @@ class AcpAgent:
                 return {}
             case "session/prompt":
                 return await self._answer_prompt(parse_params(params, Prompt))
-        raise RpcError(METHOD_NOT_FOUND, f"podium acp has no method {method[:100]!r}")
+        raise RpcError(METHOD_NOT_FOUND, f"podium acp does not support the method {method[:100]!r}")
 
     async def handle_notification(self, method: str, params: Params) -> None:
         """Stop the run of a session if the editor asks for it."""
@@ -253,7 +253,7 @@ def find_place(cwd: str) -> Path:
 
 
 def build_prompt_text(blocks: list[ContentBlock]) -> str:
-    """Return a prompt as the request to the agent. Raise RpcError if it is empty or contains something else."""
+    """Return a prompt as the request to the agent. Raise RpcError if it is empty or not all text and files."""
     parts: list[str] = []
     for block in blocks:
         text = block.resource.get("text")

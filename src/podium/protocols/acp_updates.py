@@ -153,7 +153,7 @@ def user_update(text: str) -> Update:
 
 
 def thought_update(text: str) -> Update:
-    """Return the update for what happens on the way to the answer."""
+    """Return the update for text that is not the answer, which an editor shows as a thought."""
     return {"sessionUpdate": "agent_thought_chunk", "content": {"type": "text", "text": text}}
 
 

@@ -1,7 +1,7 @@
 """Ask the person at a client about the requests of a run: permission requests, and questions from agents.
 
 The same requests are in the inbox. The first answer counts: when somebody answers elsewhere, the client's prompt is
-withdrawn. A client that cannot ask, or whose person gives no answer, leaves the request in the inbox.
+withdrawn. If the client cannot ask, or the person gives no answer, the request stays in the inbox.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One call of the tool `run_agent`: the run that it follows, and the requests that the client shows to its person.
+"""One call of the tool `run_agent`: the run that it follows, and the requests that the client shows to its user.
 
 Before version 2026-07-28 of the protocol, the server asks the client during the call. From that version on, the call
 returns with the open requests, and the client repeats it with the answers; the run goes on in between.
@@ -88,7 +88,7 @@ class RunCall:
             await self._resources.aclose()
 
     async def follow(self, ctx: ToolContext) -> InputRequiredResult | None:
-        """Report progress until the run ends. Return earlier, with the open requests, if the client has to repeat."""
+        """Report progress until the run ends. Return the open requests earlier if the client must repeat the call."""
         has_rounds = can_elicit(ctx) and ctx.request_context.session.protocol_version >= MODERN_VERSION
         async with create_task_group() as group:
             requests = ClientRequests(
@@ -144,7 +144,7 @@ class RunCall:
 
 
 def can_elicit(ctx: ToolContext) -> bool:
-    """Return whether the client can show a form to its person."""
+    """Return whether the client can show a form to its user."""
     capabilities = ctx.request_context.session.client_capabilities
     return capabilities is not None and capabilities.elicitation is not None
 

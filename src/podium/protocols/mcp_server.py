@@ -1,7 +1,7 @@
 """Be an MCP server on standard input and output: other programs run agents and delegate tasks with tools.
 
 No tool answers requests, because the caller of a tool is a model. A client that supports elicitation shows the
-requests of a run to its person; all requests are in the inbox.
+requests of a run to its user; all requests are in the inbox.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class PodiumTools:
         self._runs = runs
         self._load_settings = load_settings
         self._waiting: dict[str, RunCall] = {}
-        """The calls whose clients show a request to their person, keyed by run."""
+        """The calls whose clients are showing a request to the user, keyed by run."""
 
     async def list_agents(self) -> list[dict[str, Any]]:
         """List the agents and teams that can be run in this repository."""

@@ -22,7 +22,7 @@ from ..values.usage import Usage
 
 OWNER = "podium"
 RUN_PREFIX = "chatcmpl-"
-"""Comes before the run's id in the id of a completion."""
+"""The prefix of a completion's id. The rest of it is the id of the run."""
 DONE = b"data: [DONE]\n\n"
 HEARTBEAT = b": waiting\n\n"
 
