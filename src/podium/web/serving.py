@@ -106,7 +106,7 @@ async def open_server(settings: Settings, options: ServeOptions) -> AsyncIterato
             tasks.start_soon(server.serve, [listening])
             await server.is_listening.wait()
             if WorkerIndex(settings.store).list_open():
-                start_commander(settings)  # it continues the workers that were interrupted
+                start_commander(settings)  # the commander continues interrupted workers
             keeping = CancelScope()
             tasks.start_soon(_keep_schedules, settings, keeping)
             try:
@@ -119,7 +119,7 @@ async def open_server(settings: Settings, options: ServeOptions) -> AsyncIterato
 
 
 async def _keep_schedules(settings: Settings, scope: CancelScope) -> None:
-    """Start a commander whenever schedules are active and none is there, until `scope` is cancelled."""
+    """Start a commander whenever schedules are active and no commander is running, until `scope` is cancelled."""
     with scope:
         while True:
             if await to_thread.run_sync(describe_unattended_schedules, settings):

@@ -60,7 +60,7 @@ ROUTES = (
 
 @get("/health", sync_to_thread=False)
 def read_health() -> dict[str, str]:
-    """Return that the server is running, and its version."""
+    """Report that the server is running, with its version."""
     return {"status": "ok", "version": __version__}
 
 

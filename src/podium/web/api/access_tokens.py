@@ -46,7 +46,7 @@ class AccessToken(Struct, frozen=True, kw_only=True, omit_defaults=True):
     expires: float = 0.0
     last_used: float = 0.0
     channel: Literal["page", "api"] = "api"
-    """`page` if the token was exchanged for a code, `api` if it was created for a program."""
+    """`page` if a client got the token for a one-time code, `api` if it was created for a program."""
 
 
 class TokenFile:

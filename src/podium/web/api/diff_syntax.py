@@ -16,7 +16,7 @@ from ...system.process_group import ProgramNotStarted
 PROGRAM = Path(__file__).with_name("_syntax_program.py")
 SECONDS = 5.0
 MOST_CHARACTERS = 400_000
-"""How many characters of a diff get syntax. Hunks after that stay plain."""
+"""How many characters of a diff are highlighted. Later hunks stay plain."""
 MOST_FILES = 400
 """How many files are remembered."""
 LARGEST_OUTPUT = 32 * 1024 * 1024

@@ -192,7 +192,10 @@ async def _iter_frames(
     *,
     on_close: Callable[[], None],
 ) -> AsyncIterator[bytes]:
-    """Yield the frames, and a heartbeat in silence, until the last frame, or until `may_go_on` returns False."""
+    """Yield the frames up to the last one, and a heartbeat if nothing happens for a while.
+
+    Stop early if `may_go_on` returns False.
+    """
     frames = open_frames()
     try:
         while may_go_on():

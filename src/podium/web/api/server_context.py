@@ -1,4 +1,4 @@
-"""What the routes share: the store, its stream of entries, the tokens, and the runs that the server works on."""
+"""The objects that routes share: the store, its stream of entries, the tokens, and the runs in the server's process."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ RETRY_SECONDS = 1.0
 
 @dataclass(kw_only=True)
 class ServerContext:
-    """The parts of a running server. Those without a value exist while it runs."""
+    """The parts of a server. `open` sets those without a value, for as long as the server runs."""
 
     settings: Settings
     tokens: TokenFile

@@ -78,7 +78,7 @@ async def answer_rpc(name: FromPath[str], request: ApiRequest, server: Server) -
 
 
 async def _dispatch(server: ServerContext, name: str, rpc: RpcRequest) -> Fields | AsyncIterator[Fields | None]:
-    """Return the result of a request, or the events of a stream, with None in silence."""
+    """Return the result of a request, or a stream of events, in which None means that nothing happened for a while."""
     match rpc.method:
         case "SendMessage":
             sent = parse_send_message(rpc.params)
@@ -104,7 +104,7 @@ async def _dispatch(server: ServerContext, name: str, rpc: RpcRequest) -> Fields
             async for _ in _iter_entries(server, run):
                 pass
             return await to_thread.run_sync(_load_task, server, run)
-    raise RpcError(METHOD_NOT_FOUND, f"podium serve has no A2A method {rpc.method[:100]!r}")
+    raise RpcError(METHOD_NOT_FOUND, f"podium serve does not support the A2A method {rpc.method[:100]!r}")
 
 
 async def _send(server: ServerContext, name: str, sent: SendMessage) -> str:
@@ -124,7 +124,9 @@ async def _send(server: ServerContext, name: str, sent: SendMessage) -> str:
         try:
             after = (await to_thread.run_sync(find_conversation, server.store, context))[-1].run
         except NoSuchRun:
-            raise RpcError(INVALID_PARAMS, f"context {context[:100]!r} not found; leave contextId out") from None
+            raise RpcError(
+                INVALID_PARAMS, f"context {context[:100]!r} not found; omit contextId to start one"
+            ) from None
     find_model(await to_thread.run_sync(load_roster, server.repo, server.settings.home), name)
     settings = Settings.load(repo=server.repo, store=server.store, home=server.settings.home)
     return await enqueue_background_run(
@@ -133,7 +135,7 @@ async def _send(server: ServerContext, name: str, sent: SendMessage) -> str:
 
 
 async def _iter_events(server: ServerContext, run: str) -> AsyncIterator[Fields | None]:
-    """Yield the task, then its events until its run ends or pauses, with None in silence."""
+    """Yield the task, then its events until its run ends or pauses, and None if nothing happens for a while."""
     task = await to_thread.run_sync(_load_task, server, run)
     yield {"task": task}
     events = TaskEvents(run, task["contextId"])
@@ -148,7 +150,10 @@ async def _iter_events(server: ServerContext, run: str) -> AsyncIterator[Fields 
 
 
 async def _iter_entries(server: ServerContext, run: str) -> AsyncIterator[Any]:
-    """Yield the entries of a run until it ends or pauses, or until no process works on it, with None in silence."""
+    """Yield the entries of a run until it ends or pauses, or until no process works on it.
+
+    Yield None if nothing happens for a while.
+    """
     with Follower(server.store, run) as entries:
         while not server.hub.is_closed:
             entry, is_over = None, False

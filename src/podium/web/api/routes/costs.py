@@ -1,4 +1,4 @@
-"""What runs used: in total, by run, by agent, by model and over time."""
+"""The usage of runs: in total, by run, by agent, by model and over time."""
 
 from __future__ import annotations
 
