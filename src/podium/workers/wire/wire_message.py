@@ -46,7 +46,7 @@ class Handshake(_Message, frozen=True, kw_only=True, tag="handshake"):
 class PermissionRequest(_Message, frozen=True, kw_only=True, tag="permission_request"):
     """A notice that a request or question in the worker's run waits for an answer. `request` is its id.
 
-    Every answer is posted to the run's mailbox, whoever answers.
+    The answer does not come over the wire: it is posted to the run's mailbox.
     """
 
     request: Id
