@@ -190,10 +190,10 @@ def is_hook_for(hook: Hook, tool: str) -> bool:
 
 
 def describe_denial(ran: HookRan) -> str:
-    """Return the reason for the denial by a hook, or by a hook that failed."""
+    """Return why an action was denied: a hook denied it, or a hook failed."""
     if ran.outcome == "denied":
         return f"a hook denied it: {ran.reason}" if ran.reason else "a hook denied it"
-    return f"a hook that must be asked first failed: {ran.reason}"
+    return f"it was denied because a hook failed: {ran.reason}"
 
 
 def _build_action_fields(action: Action) -> dict[str, Any]:

@@ -117,9 +117,9 @@ def list_active_schedules(settings: Settings) -> list[Schedule]:
 
 
 def describe_unattended_schedules(settings: Settings) -> str:
-    """Return a sentence if schedules are active but no commander is there to start their runs; otherwise empty."""
+    """Return a sentence if schedules are active but no commander is running to start their runs; otherwise empty."""
     active = list_active_schedules(settings)
     if not active or is_commander_listening(commander_socket_path(settings.store)):
         return ""
     what = format_count(len(active), "active schedule")
-    return f"no process is there to start the runs of {what}; start one with podium schedule start or podium serve"
+    return f"no process is running to start the runs of {what}; start one with podium schedule start or podium serve"
