@@ -14,6 +14,7 @@ from podium.core.scope import Scope
 from podium.core.timeline import Timeline
 from podium.store.command_keys import claim_command_key, store_command_reply
 from podium.store.group_rows import Groups
+from podium.store.issue_rows import IssueClaim, IssueClaims
 from podium.store.mailbox import post_to_mailbox
 from podium.store.reader import StoreReader
 from podium.store.run_store import RunStore
@@ -55,6 +56,9 @@ async def fill_store(store: StoreAddress) -> None:
         id="s1", cron="0 9 * * *", zone="UTC", agent="x", request="ä", root="/shop", host="h", created=1.5, next_at=2.5
     )
     Schedules(store).add(schedule)
+    IssueClaims(store).add(
+        IssueClaim(source="github:o/r", issue="7", token="t", claimed=1.5, root="/shop", title="ä", body="b")
+    )
     with Groups(store) as groups:
         now = groups.load_arrangement()
         groups.rename(now.find_group_or_run("shop"), "The shop")
@@ -106,7 +110,7 @@ async def test_a_store_goes_to_postgresql_and_back_without_loss(postgres: Postgr
     tables = {row.table for row in read_store_file(tmp_path / "1")}
     assert tables == {
         *("run", "last_group", "run_group", "placement", "worker", "worktree", "command_key", "entry", "mail"),
-        *("attachment", "artifact", "schedule"),
+        *("attachment", "artifact", "schedule", "issue_claim"),
     }
     with StoreReader(first) as before, StoreReader(last) as after:
         assert {run: before.read_rows(run) for run in before.list_run_ids()} == {

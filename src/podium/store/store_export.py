@@ -32,6 +32,7 @@ KEYS = {
     "worktree": ("id",),
     "command_key": ("key",),
     "schedule": ("id",),
+    "issue_claim": ("source", "issue"),
     "mail": ("id",),
     "attachment": ("run", "message", "digest"),
     "artifact": ("digest",),

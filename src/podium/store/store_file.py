@@ -40,6 +40,10 @@ TABLES: dict[str, tuple[str, ...]] = {
         *("id", "cron", "zone", "agent", "request", "root", "host", "created", "is_paused", "next_at", "last_at"),
         *("last_run", "missed", "missed_at", "error"),
     ),
+    "issue_claim": (
+        *("source", "issue", "token", "claimed", "root", "title", "body", "author", "url", "state", "agent", "branch"),
+        *("note", "comment", "comment_at", "comment_tries", "comment_url"),
+    ),
     "entry": ("run", "seq", "epoch", "kind", "key", "line", "hash"),
     "mail": ("run", "ref", "at", "line", "taken"),
     "attachment": ("run", "message", "digest", "data"),

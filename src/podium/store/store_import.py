@@ -74,7 +74,7 @@ class _Import:
             case "run_group":
                 for row in rows:
                     self._add_group(*row)
-            case "command_key" | "schedule" | "artifact":
+            case "command_key" | "schedule" | "issue_claim" | "artifact":
                 self._insert(table, TABLES[table], rows, " ON CONFLICT DO NOTHING")
             case "worktree":
                 self._add_worktrees(self._select_added(table, rows))

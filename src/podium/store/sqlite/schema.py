@@ -182,6 +182,30 @@ MIGRATIONS = (
         error TEXT NOT NULL
     ) STRICT, WITHOUT ROWID;
     """,
+    """
+    CREATE TABLE issue_claim (
+        source TEXT NOT NULL,
+        issue TEXT NOT NULL,
+        token TEXT NOT NULL,
+        claimed REAL NOT NULL,
+        root TEXT NOT NULL,
+        title TEXT NOT NULL,
+        body TEXT NOT NULL,
+        author TEXT NOT NULL,
+        url TEXT NOT NULL,
+        state TEXT NOT NULL,
+        agent TEXT NOT NULL,
+        branch TEXT NOT NULL,
+        note TEXT NOT NULL,
+        comment TEXT NOT NULL,
+        comment_at REAL NOT NULL,
+        comment_tries INTEGER NOT NULL,
+        comment_url TEXT NOT NULL,
+        PRIMARY KEY (source, issue)
+    ) STRICT;
+    CREATE INDEX issue_claim_open ON issue_claim (source, claimed) WHERE state = 'claimed' OR state = 'triage'
+    OR state = 'work' OR comment = 'wanted' OR comment = 'posting';
+    """,
 )
 
 
