@@ -46,6 +46,17 @@ async def test_the_destination_gets_the_request_verbatim_and_the_reason_as_conte
     ]
 
 
+async def test_a_router_that_only_chooses_answers_with_its_choice(routing_studio: Studio) -> None:
+    router = Router(destinations=("billing", "support"), is_choice_only=True)
+    routing_studio.agent("reception", says=[routes_to("billing", "money")], router=router)
+
+    result = await routing_studio.run("reception", "I want my money back")
+
+    assert result.text == "billing: money"
+    assert routing_studio.events(result, Routed) == [Routed(agent="billing", reason="money")]
+    assert routing_studio.heard("billing") == []
+
+
 async def test_the_tool_lists_the_destinations_with_what_they_are_for(routing_studio: Studio) -> None:
     routing_studio.agent("reception", says=[routes_to("billing")], router=True, agents=["billing", "support"])
 

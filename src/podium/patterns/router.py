@@ -40,8 +40,13 @@ class RouteChoice:
 
 
 async def route_request(op: Operation, request: Request) -> Answer:
-    """Let the router choose an agent, send the original request to that agent, and return its answer."""
+    """Let the router choose an agent, send the original request to that agent, and return its answer.
+
+    A router that only chooses answers with its choice.
+    """
     chosen = op.scope.record(await choose_destination(op, request))
+    if op.agent.router is not None and op.agent.router.is_choice_only:
+        return Answer(text=f"{chosen.agent}: {chosen.reason}")
     onward = op.request
     if not chosen.is_fallback and chosen.reason.strip():
         # The title names no agent: small models take the name of the router for a part of the request.

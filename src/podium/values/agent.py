@@ -24,11 +24,15 @@ MODE_ALIASES = {"orchestrator": "orchestrate", "orchestrator-reflect": "reflect"
 
 
 class Router(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The options of a router, which chooses the agent that answers instead of answering itself."""
+    """The options of a router, which chooses the agent that answers instead of answering itself.
+
+    With `is_choice_only`, the choice is the answer, and the chosen agent is not called.
+    """
 
     destinations: tuple[str, ...] = ()
     fallback: str | None = None
     max_turns: int = 1
+    is_choice_only: bool = False
 
 
 DEFAULT_REQUIRE: Literal["none"] = "none"
