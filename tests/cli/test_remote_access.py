@@ -32,7 +32,7 @@ LOCAL_OPTIONS = {
 }
 LOCAL_COMMANDS = {
     *("chat", "decide", "serve", "mcp", "acp", "login", "demo", "check", "trust", "undo", "policy", "models", "config"),
-    *("doctor", "store", "host", "hosts", "engines", "schedule"),
+    *("doctor", "store", "host", "hosts", "engines", "schedule", "watch"),
     *("decisions merge-inbox", "workers cleanup", "worktrees cleanup", "worktrees remove"),
     *("team save", "team set", "team export", "team delete"),
     *(f"group {name}" for name in "rename pin unpin archive unarchive move order delete".split()),

@@ -24,6 +24,7 @@ COMMANDS = (
         "Send requests to agents at set times.",
         'podium schedule add "0 9 * * 1-5" triage "Any news?"',
     ),
+    ("watch", "Work", "Take new issues and have agents work on them.", "podium watch issues --once --dry-run"),
     (
         "decide",
         "Work",

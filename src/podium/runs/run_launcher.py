@@ -10,6 +10,7 @@ import os
 import secrets
 import socket
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import cache, partial
 from pathlib import Path
 
@@ -28,7 +29,7 @@ from ..core.placement import Placement
 from ..core.redaction import Redaction
 from ..core.timeline import Timeline
 from ..core.work_repository import WorkRepository
-from ..engines.model.providers import KEY_NAMES, read_provider_variables
+from ..engines.model.providers import KEY_NAMES, REHEARSAL, read_provider_variables
 from ..patterns.registry import PATTERNS, OnDiscussion, OwnPatterns, Pattern, Patterns, find_pattern
 from ..setup.preflight import (
     add_constraints,
@@ -54,7 +55,7 @@ from ..store.sqlite.progress_files import require_intact_run
 from ..store.worker_index import build_worker_insert
 from ..system.locations import find_repo
 from ..values.agent import Agent, Budget, as_budget
-from ..values.errors import RunHeld, RunIsPaused, RunOver, StoreFailed
+from ..values.errors import Mistake, RunHeld, RunIsPaused, RunOver, StoreFailed
 from ..values.event import Entry, Noticed, RunPaused, RunResumed, RunStarted, StopAsked, decode_entry
 from ..values.fleet_job import FleetJob
 from ..values.limits import Unattended
@@ -222,6 +223,17 @@ class RunLauncher:
     def check_agents(self, started: RunStarted) -> None:
         """Raise Mistake if an agent of a run cannot run on this machine."""
         self._run_agents.check_agents(started.agents, self.settings.with_record(started.settings))
+
+    def find_rehearsed(self, agents: Iterable[Agent], settings: Settings) -> list[str]:
+        """Return the names of the agents that would only rehearse, because no model is configured for them.
+
+        Agents that cannot run at all are left out.
+        """
+        found: list[str] = []
+        for agent in agents:
+            with suppress(Mistake):
+                found += [agent.name] if self._engine_for(settings, agent).name == REHEARSAL else []
+        return found
 
     async def take_over_run(
         self,

@@ -8,6 +8,7 @@ from typing import Unpack
 from ..runs.run_launcher import RunLauncher
 from ..runs.run_options import RunOptions
 from ..setup.settings import Settings
+from ..values.agent import Agent
 from ..values.worker_task import WorkerTask
 from .delegate import enqueue_worker_run, start_commander
 from .provider_keys import announce_keys
@@ -16,7 +17,7 @@ from .provider_keys import announce_keys
 async def enqueue_background_run(
     launcher: RunLauncher,
     settings: Settings,
-    agent: str,
+    agent: str | Agent,
     request: str,
     *,
     place: Path,

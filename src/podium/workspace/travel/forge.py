@@ -7,7 +7,6 @@ option or on standard input, never as a word that the program could take for an 
 
 from __future__ import annotations
 
-import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,27 +16,19 @@ from urllib.parse import urlsplit
 import msgspec
 from msgspec import Struct
 
-from ...system.child_process import OutputBuffer, build_environment, run_process
-from ...system.process_group import ProgramNotStarted
 from ...values.errors import Mistake, OutsideFailed
-from ...values.plain_text import escape_unprintable, truncate_text
+from ...values.plain_text import truncate_text
 from ..git.repository import find_trusted_program
-from .remote_git import PASSED_ON
-from .remote_url import RemoteUrl, hide_credentials
+from .forge_program import run_forge_program
+from .remote_url import RemoteUrl
 
 T = TypeVar("T")
 
 ForgeKind = Literal["github", "gitlab"]
 PROGRAMS: dict[ForgeKind, str] = {"github": "gh", "gitlab": "glab"}
 
-FORGE_SECONDS = 120.0
-LARGEST_REPLY = 1024 * 1024
 LONGEST_DESCRIPTION = 60_000
 """The maximum number of characters of a description. GitHub accepts 65,536."""
-PASSED_ON_PREFIXES = ("GH_", "GITHUB_", "GITLAB_", "GLAB_")
-SESSION_VARIABLES = ("DBUS_SESSION_BUS_ADDRESS", "XDG_RUNTIME_DIR")
-"""The variables through which the programs find the keyring with their tokens."""
-QUIET = {"GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "NO_PROMPT": "1", "NO_COLOR": "1"}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,11 +91,12 @@ class Forge:
         if self.kind == "github":
             asked = ("pr", "list", f"--head={request.branch}", f"--base={request.target}", "--state=open")
             reply = await self._call(*asked, "--json=url,isCrossRepository")
-            own = [one.url for one in _decode(reply, list[_GithubRequest], self.program) if not one.is_cross_repository]
+            listed = decode_reply(reply, list[_GithubRequest], self.program)
+            own = [one.url for one in listed if not one.is_cross_repository]
         else:
             where = (f"--source-branch={request.branch}", f"--target-branch={request.target}")
             reply = await self._call("mr", "list", *where, "--output=json")
-            found = _decode(reply, list[_GitlabRequest], self.program)
+            found = decode_reply(reply, list[_GitlabRequest], self.program)
             own = [one.web_url for one in found if one.source_project_id == one.target_project_id]
         return own[0] if own else ""
 
@@ -125,29 +117,9 @@ class Forge:
 
     async def _call(self, *args: str, stdin: str = "") -> str:
         """Run the program and return what it printed. Raise OutsideFailed if it fails."""
-        output, errors = OutputBuffer(LARGEST_REPLY), OutputBuffer(LARGEST_REPLY)
-        command = [self.program, *args, f"--repo={self.remote.text}"]
         what = f"{PROGRAMS[self.kind]} {args[0]} {args[1]}"
-        try:
-            ended = await run_process(
-                command,
-                env=_build_environment(),
-                directory=self.folder,
-                take=output.append,
-                take_stderr=errors.append,
-                timeout=FORGE_SECONDS,
-                stdin=stdin.encode(errors="replace"),
-            )
-        except ProgramNotStarted as error:
-            raise OutsideFailed(f"{what} could not be started: {error}") from error
-        if ended.has_timed_out:
-            raise OutsideFailed(f"{what} did not finish within {FORGE_SECONDS:g} s", retryable=True)
-        if output.is_cut:
-            raise OutsideFailed(f"{what} printed more than {LARGEST_REPLY:,} bytes")
-        if ended.code != 0:
-            said = " ".join(bytes(errors).decode(errors="replace").split()) or str(ended)
-            raise OutsideFailed(truncate_text(f"{what} failed: {escape_unprintable(hide_credentials(said))}", 400))
-        return bytes(output).decode(errors="replace")
+        command = (*args, f"--repo={self.remote.text}")
+        return await run_forge_program(self.program, *command, what=what, folder=self.folder, stdin=stdin)
 
 
 def choose_forge(remote: RemoteUrl, *, setting: ForgeKind | None, outside: Path, folder: Path) -> Forge:
@@ -157,7 +129,7 @@ def choose_forge(remote: RemoteUrl, *, setting: ForgeKind | None, outside: Path,
     """
     found = {kind: find_trusted_program(name, outside=outside) for kind, name in PROGRAMS.items()}
     installed = [kind for kind, program in found.items() if program is not None]
-    kind = setting or _find_kind_by_host(remote)
+    kind = setting or find_kind_by_host(remote)
     if kind is None:
         if len(installed) != 1:
             which = "both gh and glab are installed" if installed else "neither gh nor glab is installed"
@@ -172,7 +144,8 @@ def choose_forge(remote: RemoteUrl, *, setting: ForgeKind | None, outside: Path,
     return Forge(kind=kind, program=program, remote=remote, folder=folder)
 
 
-def _find_kind_by_host(remote: RemoteUrl) -> ForgeKind | None:
+def find_kind_by_host(remote: RemoteUrl) -> ForgeKind | None:
+    """Return the forge that the host of a remote names, such as gitlab.example.org, or None."""
     host = ""
     if remote.protocol != "file":
         text = remote.text
@@ -181,17 +154,9 @@ def _find_kind_by_host(remote: RemoteUrl) -> ForgeKind | None:
     return next((kind for kind in named if kind in host.lower().split(".")), None)
 
 
-def _build_environment() -> dict[str, str]:
-    passed = {
-        name: value
-        for name, value in os.environ.items()
-        if name in PASSED_ON or name in SESSION_VARIABLES or name.startswith(PASSED_ON_PREFIXES)
-    }
-    return build_environment() | passed | QUIET
-
-
-def _decode(reply: str, kind: type[T], program: str) -> T:
+def decode_reply(reply: str, kind: type[T], program: str) -> T:
+    """Return what a forge's program printed as JSON. Raise OutsideFailed if it is something else."""
     try:
         return msgspec.json.decode(reply or "[]", type=kind)
     except msgspec.MsgspecError as error:
-        raise OutsideFailed(f"{Path(program).name} printed a list that cannot be read ({error})") from error
+        raise OutsideFailed(f"{Path(program).name} printed a reply that cannot be read ({error})") from error

@@ -1,0 +1,97 @@
+"""Write the comment on an issue that says what became of it, and post it at most once.
+
+That a comment is going to be posted is recorded before, and that it was posted after. If a process is killed in
+between, the next one looks for the comment by its marker before it posts it. Text from agents is in code blocks, where
+a forge neither notifies the people that it names nor closes the issues that it mentions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+
+from anyio import to_thread
+
+from ..store.issue_rows import IssueClaim, IssueClaims
+from ..values.errors import OutsideFailed
+from ..values.plain_text import cut_middle, escape_for_terminal, fence_output, format_count
+from ..views.worker_state import WorkerState
+from ..workspace.issues.issue_source import IssueSource
+
+MOST_TRIES = 5
+LONGEST_ANSWER = 8000
+
+OUTCOMES = {"succeeded": "has finished", "failed": "failed", "stopped": "was stopped"}
+
+
+def format_comment(claim: IssueClaim, worker: WorkerState | None) -> str:
+    """Return the comment on an issue whose work has ended, or that needs a person. `worker` has the result."""
+    return "\n\n".join([f"<!-- {make_marker(claim)} -->", *_iter_blocks(claim, worker)]) + "\n"
+
+
+def make_marker(claim: IssueClaim) -> str:
+    """Return the text by which the comment on an issue is recognised. Others cannot know it before the comment."""
+    return f"podium-issue-{claim.token}"
+
+
+def _iter_blocks(claim: IssueClaim, worker: WorkerState | None) -> Iterator[str]:
+    if claim.state == "person":
+        yield "Podium did not start work on this issue: it needs a person."
+        yield _quote(claim.note)
+        return
+    yield f"Podium's work on this issue {OUTCOMES.get(claim.state, 'has ended')}."
+    facts = [f"- agent: `{claim.agent}`", f"- run: `{claim.run}` (`podium show {claim.run}`)"]
+    if claim.branch and worker is not None and worker.commits:
+        changes = f"{format_count(len(worker.commits), 'commit')}, {format_count(len(worker.files), 'file')}"
+        facts.append(f"- branch: `{claim.branch}` ({changes}, +{worker.added} -{worker.removed})")
+        facts.append(f"- merge it with `podium merge {claim.branch}`, or add `--pull-request` for a pull request")
+    yield "\n".join(facts)
+    if worker is not None and (text := worker.answer or worker.why):
+        yield _quote(text)
+
+
+def _quote(text: str) -> str:
+    return fence_output(cut_middle(escape_for_terminal(text.strip()), LONGEST_ANSWER))
+
+
+class CommentPosting:
+    """Posts the comments on the issues of a source."""
+
+    def __init__(self, claims: IssueClaims, source: IssueSource, now: Callable[[], float]) -> None:
+        self._claims = claims
+        self._source = source
+        self._now = now
+
+    def is_due(self, claim: IssueClaim) -> bool:
+        """Return whether a comment can be posted now. After an unknown outcome, it may appear for some time."""
+        if claim.is_active or claim.comment not in ("wanted", "posting"):
+            return False
+        return claim.comment == "wanted" or self._now() - claim.comment_at >= self._source.doubt_seconds
+
+    async def post(self, claim: IssueClaim, text: str) -> IssueClaim | None:
+        """Post a comment unless it is there, and return the claim with its address.
+
+        Return None if another process is posting it. Raise OutsideFailed if it could not be posted; the comment is
+        tried again later, unless it was tried too often.
+        """
+        is_in_doubt = claim.comment == "posting"
+        posting = replace(claim, comment="posting", comment_at=self._now(), comment_tries=claim.comment_tries + 1)
+        record = {"comment": "posting", "comment_at": posting.comment_at, "comment_tries": posting.comment_tries}
+        if not await self._update(claim, **record):
+            return None
+        marker, url = make_marker(claim), ""
+        try:
+            if is_in_doubt:
+                url = await self._source.find_comment(claim.issue, url=claim.url, marker=marker)
+            if not url:
+                url = await self._source.post_comment(claim.issue, text, url=claim.url, marker=marker)
+        except OutsideFailed:
+            if posting.comment_tries >= MOST_TRIES:
+                await self._update(posting, comment="failed")
+            raise
+        await self._update(posting, comment="posted", comment_url=url)
+        return replace(posting, comment="posted", comment_url=url)
+
+    async def _update(self, claim: IssueClaim, **changes: object) -> bool:
+        return await to_thread.run_sync(partial(self._claims.update, claim, **changes))

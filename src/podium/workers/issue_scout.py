@@ -1,0 +1,101 @@
+"""Look for new issues in a source, and decide which of them may be taken."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+from anyio import to_thread
+
+from ..store.issue_rows import IssueClaims
+from ..workspace.issues.issue_source import Issue, IssueSource
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WatchOptions:
+    """What to take from a source, and what to do with it.
+
+    With one agent in `agents`, it works on every issue; otherwise triage chooses. `authors` are the only authors whose
+    issues are taken; without them, issues of strangers are left alone unless `is_any_author`. At most `limit` issues
+    are taken in a round, and at most `most_active` are worked on at once. `is_delegated` says whether the work is done
+    in worktrees; None means if the agent can change files. With `comments`, comments are posted.
+    """
+
+    agents: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    authors: tuple[str, ...] = ()
+    is_any_author: bool = False
+    limit: int = 5
+    most_active: int = 5
+    is_delegated: bool | None = None
+    comments: bool = False
+
+
+@dataclass(slots=True, kw_only=True)
+class NewIssues:
+    """The new issues that one look at a source found: those to take, how many others wait, and those left alone.
+
+    If `is_waiting_exact` is false, at least `waiting` others wait.
+    """
+
+    found: list[Issue] = field(default_factory=list)
+    waiting: int = 0
+    is_waiting_exact: bool = True
+    by_strangers: list[Issue] = field(default_factory=list)
+    problems: list[str] = field(default_factory=list)
+
+
+class IssueScout:
+    """Looks for new issues in a source, and decides which of them may be taken."""
+
+    def __init__(self, source: IssueSource, options: WatchOptions, claims: IssueClaims) -> None:
+        self._source = source
+        self._options = options
+        self._claims = claims
+        self._members: dict[str, bool] = {}
+        self.newest = ""
+        """The newest change that the source reported."""
+
+    async def find_new(self, most: int, *, since: str = "") -> NewIssues:
+        """Return at most `most` new issues to take. No page is read after the one that has more than these."""
+        new, seen = NewIssues(), set[str]()
+        pages = self._source.list_pages(self._find_known, labels=self._options.labels, since=since)
+        async with aclosing(pages) as reading:
+            async for page in reading:
+                self.newest = max(self.newest, page.newest)
+                new.problems += page.problems
+                for issue in page.issues:
+                    if issue.id in seen:
+                        continue
+                    seen.add(issue.id)
+                    await self._sort_issue(issue, new, most)
+                if new.waiting:
+                    new.is_waiting_exact = page.is_last
+                    break
+        return new
+
+    async def _sort_issue(self, issue: Issue, new: NewIssues, most: int) -> None:
+        labels = {label.casefold() for label in issue.labels}
+        if not all(label.casefold() in labels for label in self._options.labels):
+            return
+        if self._options.authors and issue.author.lower() not in {one.lower() for one in self._options.authors}:
+            return
+        if len(new.found) >= most:
+            new.waiting += 1
+        elif await self._may_start_work(issue):
+            new.found.append(issue)
+        else:
+            new.by_strangers.append(issue)
+
+    async def _may_start_work(self, issue: Issue) -> bool:
+        if self._options.authors or self._options.is_any_author or not self._source.has_members:
+            return True
+        if issue.is_by_member is not None:
+            return issue.is_by_member
+        if issue.author not in self._members:
+            self._members[issue.author] = await self._source.is_by_member(issue)
+        return self._members[issue.author]
+
+    async def _find_known(self, ids: Sequence[str]) -> set[str]:
+        return await to_thread.run_sync(self._claims.find_known, self._source.key, ids)

@@ -1,0 +1,109 @@
+"""Start the runs for an issue: the one that chooses an agent, and the one that works on the issue.
+
+The ids of both follow from the claim. A run that exists is not started again.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from ..roster.discovery import Roster
+from ..runs.run_launcher import RunLauncher
+from ..setup.settings import Settings
+from ..store.issue_rows import IssueClaim
+from ..values.agent import Agent
+from ..values.errors import Mistake
+from ..workspace.git.repository import Repository
+from .background_run import enqueue_background_run
+from .delegate import delegate_to_worker, start_commander
+from .issue_triage import build_triage_request, build_work_request, can_change_files, make_triage_team
+from .provider_keys import announce_keys
+
+LONGEST_SLUG = 40
+
+
+class IssueStart:
+    """Starts the runs for issues in the repository `place`, with the agents as they are now.
+
+    `is_delegated` says whether the work is done in worktrees; None means if the agent can change files.
+    """
+
+    def __init__(
+        self,
+        launcher: RunLauncher,
+        settings: Settings,
+        roster: Roster,
+        candidates: Sequence[Agent],
+        *,
+        place: Path,
+        source: str,
+        is_delegated: bool | None,
+    ) -> None:
+        self.candidates = candidates
+        self._launcher = launcher
+        self._settings = settings
+        self._roster = roster
+        self._place = place
+        self._source = source
+        self._is_delegated = is_delegated
+
+    async def start_triage(self, claim: IssueClaim) -> None:
+        """Start the run that chooses the agent for an issue."""
+        triage, *others = make_triage_team(self.candidates)
+        request = build_triage_request(claim, self._source)
+        await enqueue_background_run(
+            self._launcher,
+            self._settings,
+            triage,
+            request,
+            place=self._place,
+            run=claim.triage_run,
+            agents=others,
+        )
+
+    def choose_branch(self, claim: IssueClaim) -> str:
+        """Return the branch for the work on an issue; empty if it is done in the repository itself.
+
+        Raise BadAgent if the issue's agent cannot be used.
+        """
+        team = self._roster.resolve_team(claim.agent)
+        is_delegated = self._is_delegated
+        if is_delegated is None:
+            is_delegated = can_change_files(team) and is_git_repository(self._place)
+        return make_branch_name(claim) if is_delegated else ""
+
+    async def start_work(self, claim: IssueClaim, branch: str) -> None:
+        """Start the run that works on an issue, on `branch` if there is one. Raise Mistake if it cannot start."""
+        request = build_work_request(claim, self._source)
+        if not branch:
+            await enqueue_background_run(
+                self._launcher, self._settings, claim.agent, request, place=self._place, run=claim.run
+            )
+            return
+        agent, *others = self._roster.resolve_team(claim.agent)
+        with announce_keys(self._settings.store, claim.run) as delivery:
+            await delegate_to_worker(
+                self._launcher, agent, request, at=self._place, branch=branch, run=claim.run, agents=others
+            )
+            start_commander(self._settings, delivery=delivery)
+
+
+def make_branch_name(claim: IssueClaim) -> str:
+    """Return the name of the branch for an issue: its number or file name, words of its title, and part of the token.
+
+    Only letters, digits and hyphens are kept of what others wrote.
+    """
+    words = f"{claim.issue.removesuffix('.md')} {claim.title if claim.issue.isdecimal() else ''}".lower()
+    slug = re.sub(r"[^a-z0-9]+", "-", words).strip("-")[:LONGEST_SLUG].strip("-")
+    return f"issue/{slug or 'untitled'}-{claim.token[:4]}"
+
+
+def is_git_repository(place: Path) -> bool:
+    """Return whether a folder is in a git repository."""
+    try:
+        Repository.at(place)
+    except Mistake:
+        return False
+    return True

@@ -1,0 +1,129 @@
+"""Define issues and the sources that they come from.
+
+Everything in an issue was written by others. Control and invisible characters are escaped and long texts are cut where
+an issue enters, so that nothing behind this module has to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from ...values.plain_text import cut_middle, escape_for_terminal, escape_unprintable, truncate_text
+
+LONGEST_TITLE = 200
+LONGEST_BODY = 60_000
+"""The maximum number of bytes of an issue's text; the middle of a longer one is left out."""
+LONGEST_NAME = 200
+
+FindKnown = Callable[[Sequence[str]], Awaitable[set[str]]]
+"""Returns which of the issues with these ids were already taken."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Issue:
+    """An issue as it is now. `id` is unique in its source: a number or the name of a file."""
+
+    id: str
+    title: str
+    body: str
+    author: str = ""
+    author_id: int = 0
+    labels: tuple[str, ...] = ()
+    url: str = ""
+    is_by_member: bool | None = None
+    """Whether its author belongs to the project; None if the source has to be asked."""
+
+    @property
+    def name(self) -> str:
+        """The issue's name in messages: `#12`, or the name of a file."""
+        return format_issue_name(self.id)
+
+
+def format_issue_name(id: str) -> str:
+    """Return the name of an issue in messages."""
+    return f"#{id}" if id.isdecimal() else id
+
+
+def make_issue(
+    *,
+    id: str,
+    title: str,
+    body: str,
+    author: str = "",
+    author_id: int = 0,
+    labels: Sequence[str] = (),
+    url: str = "",
+    is_by_member: bool | None = None,
+) -> Issue:
+    """Return an issue with its texts escaped and cut to their longest lengths."""
+    lines = body.replace("\r\n", "\n").replace("\r", "\n").strip()
+    return Issue(
+        id=id,
+        title=truncate_text(" ".join(escape_unprintable(title).split()), LONGEST_TITLE) or "(no title)",
+        body=escape_for_terminal(cut_middle(lines, LONGEST_BODY)),
+        author=truncate_text(escape_unprintable(author), LONGEST_NAME),
+        author_id=author_id,
+        labels=tuple(truncate_text(escape_unprintable(one), LONGEST_NAME) for one in labels),
+        url=truncate_text(escape_unprintable(url), 1000),
+        is_by_member=is_by_member,
+    )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class IssuePage:
+    """Some of a source's open issues that nobody has taken. `problems` are sentences about others.
+
+    `newest` is the time of the newest change that the source reported, in the source's own form.
+    """
+
+    issues: tuple[Issue, ...] = ()
+    problems: tuple[str, ...] = ()
+    newest: str = ""
+    is_last: bool = False
+
+
+class IssueSource(Protocol):
+    """A place where people write issues."""
+
+    @property
+    def name(self) -> str:
+        """The source as people write it, such as `github:owner/repository`."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """The identity of the source in the store."""
+        ...
+
+    @property
+    def has_members(self) -> bool:
+        """Whether strangers can write issues too, so that the authors have to be looked at."""
+        ...
+
+    @property
+    def doubt_seconds(self) -> float:
+        """How long a comment whose outcome is unknown may still appear."""
+        ...
+
+    def list_pages(
+        self, find_known: FindKnown, *, labels: Sequence[str] = (), since: str = ""
+    ) -> AsyncGenerator[IssuePage, None]:
+        """Yield the open issues that nobody has taken, oldest first; with `since`, only those changed after it.
+
+        Raise OutsideFailed if the source cannot be read.
+        """
+        ...
+
+    async def is_by_member(self, issue: Issue) -> bool:
+        """Return whether the author of an issue belongs to the project."""
+        ...
+
+    async def find_comment(self, issue: str, *, url: str, marker: str) -> str:
+        """Return the address of the comment that contains `marker`; empty if there is none."""
+        ...
+
+    async def post_comment(self, issue: str, text: str, *, url: str, marker: str) -> str:
+        """Post a comment that contains `marker`, and return its address. Raise OutsideFailed if that fails."""
+        ...

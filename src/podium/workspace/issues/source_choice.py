@@ -1,0 +1,96 @@
+"""Choose the source of issues that a person names: a folder, or a project on GitHub or GitLab."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from ...values.errors import DependencyMissing, Mistake
+from ...values.located_yaml import quote_text
+from ..git.repository import GitLocation, find_trusted_program
+from ..travel.forge import PROGRAMS, ForgeKind, find_kind_by_host
+from ..travel.remote_url import RemoteUrl, find_remote
+from .forge_issues import ForgeProject, GithubIssues, GitlabIssues
+from .issue_folder import IssueFolder
+from .issue_source import IssueSource
+
+USABLE = "use a folder, github:OWNER/REPOSITORY or gitlab:GROUP/PROJECT"
+DEFAULT_HOSTS: dict[ForgeKind, str] = {"github": "github.com", "gitlab": "gitlab.com"}
+ISSUES: dict[ForgeKind, type[GithubIssues] | type[GitlabIssues]] = {"github": GithubIssues, "gitlab": GitlabIssues}
+
+_HOST = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9-]*\.)+[A-Za-z0-9-]+(?::\d{1,5})?|localhost(?::\d{1,5})?")
+_PART = re.compile(r"[\w.][\w.-]*", re.ASCII)
+
+
+def choose_source(given: str, *, folder: Path, outside: Path, home: Path, host: str) -> IssueSource:
+    """Return the source with this name. Raise Mistake if there is none, DependencyMissing if its program is missing.
+
+    Relative paths are relative to `folder`. Programs in `outside`, where workers can write, are ignored. `home` is a
+    folder without a repository, and `host` is the id of this machine.
+    """
+    kind, colon, rest = given.partition(":")
+    if colon and kind in PROGRAMS:
+        chosen: ForgeKind = "github" if kind == "github" else "gitlab"
+        server, project = _split_project(rest, chosen, given)
+        return open_forge_issues(chosen, server, project, outside=outside, home=home)
+    path_text = rest if colon and kind == "folder" else given
+    path = folder / Path(path_text).expanduser()
+    if not path_text.strip() or not path.is_dir():
+        raise Mistake(f"{quote_text(given)} is not a source of issues: it is not a folder; {USABLE}")
+    return IssueFolder(path=path.resolve(), host=host)
+
+
+async def find_own_source(
+    repository: GitLocation, *, outside: Path, home: Path, setting: ForgeKind | None
+) -> IssueSource:
+    """Return the issues of the project that a repository's remote names. Raise Mistake if it has no such remote.
+
+    `setting` is the forge of hosts whose names do not tell.
+    """
+    remote = await find_remote(repository)
+    if remote is None:
+        raise Mistake(f"{outside} has no remote whose issues could be watched; {USABLE}")
+    kind = setting or find_kind_by_host(remote.url)
+    server, path = _split_remote(remote.url)
+    if kind is None or not server:
+        raise Mistake(f"the remote {remote.url.text} does not say which forge it is on; {USABLE}")
+    _split_project(path, kind, remote.url.text)
+    return open_forge_issues(kind, server, path, outside=outside, home=home)
+
+
+def open_forge_issues(kind: ForgeKind, host: str, path: str, *, outside: Path, home: Path) -> IssueSource:
+    """Return the issues of a project on a forge. Raise DependencyMissing if the forge's program is not installed."""
+    program = find_trusted_program(PROGRAMS[kind], outside=outside)
+    if program is None:
+        raise DependencyMissing(
+            f"{PROGRAMS[kind]} is not installed, and the issues of {kind}:{path} need it; install it, then call "
+            f"{PROGRAMS[kind]} auth login"
+        )
+    project = ForgeProject(kind=kind, host=host.lower(), path=path, program=program, folder=home)
+    return ISSUES[kind](project=project)
+
+
+def _split_project(text: str, kind: ForgeKind, given: str) -> tuple[str, str]:
+    """Return the host and the path of a project. Raise Mistake if the text is not one."""
+    first, _, rest = text.partition("/")
+    host, path = (first, rest) if "/" in rest and _HOST.fullmatch(first) else (DEFAULT_HOSTS[kind], text)
+    parts = path.split("/")
+    fits = len(parts) == 2 if kind == "github" else 2 <= len(parts) <= 20
+    if not fits or not all(_PART.fullmatch(part) and part.strip(".") for part in parts):
+        form = "github:OWNER/REPOSITORY" if kind == "github" else "gitlab:GROUP/PROJECT"
+        raise Mistake(f"{quote_text(given)} is not a project; use {form}, or {kind}:HOST/… on a server of your own")
+    return host, path
+
+
+def _split_remote(remote: RemoteUrl) -> tuple[str, str]:
+    """Return the host and the path in the URL of a remote; empty if it is a path."""
+    if remote.protocol == "file":
+        return "", ""
+    if "://" in remote.text:
+        parts = urlsplit(remote.text)
+        host, path = parts.hostname or "", parts.path
+    else:
+        before, _, path = remote.text.partition(":")
+        host = before.rpartition("@")[2]
+    return host, path.strip("/").removesuffix(".git")

@@ -1,0 +1,150 @@
+"""`podium watch` on the command line: what is shown, wrong use, hostile sources, and Ctrl-C."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from podium.store.issue_rows import IssueClaim, IssueClaims
+from podium.system.host_id import read_host_id
+
+from ..workspace.played_forge import PlayedForge, github_issue
+from .conftest import Desk, read_until_exit, wait_for
+
+
+@pytest.fixture
+def forge(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlayedForge:
+    forge = PlayedForge(tmp_path / "forge")
+    monkeypatch.setenv("PATH", forge.path)
+    return forge
+
+
+def write_issue(desk: Desk, name: str, text: str) -> Path:
+    path = desk.repo / "issues" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(text)
+    return path
+
+
+def test_a_dry_run_shows_what_would_be_taken_and_changes_nothing(desk: Desk) -> None:
+    desk.write_agent("fixer", "done")
+    write_issue(desk, "1.md", "---\nauthor: bob\n---\n# Red\x1b[31m\n")
+    write_issue(desk, "2.md", "# Two\n")
+
+    said = desk.invoke("watch", "issues", "--dry-run", "--limit", "1")
+    printed = json.loads(desk.invoke("watch", "issues", "--dry-run", "--json").stdout)
+
+    assert said.exit_code == 0
+    assert said.stdout == "1.md would be taken by bob: Red\\x1b[31m\n"
+    assert "1 new issue would have to wait" in said.stderr
+    assert "triage would choose between fixer and a person" in said.stderr
+    assert [one["issue"] for one in printed["issues"]] == ["1.md", "2.md"]
+    assert not desk.store.exists()
+
+
+def test_ten_thousand_issues_on_a_forge_are_not_all_read(desk: Desk, forge: PlayedForge) -> None:
+    forge.write_issues([github_issue(number, author_association="OWNER") for number in range(1, 10_001)])
+
+    said = desk.invoke("watch", "github:team/shop", "--dry-run", "--agent", "worker")
+
+    assert said.stdout.splitlines()[0] == "#1 would be taken by alice: A bug"
+    assert len(said.stdout.splitlines()) == 5
+    assert "59 new issues or more would have to wait" in said.stderr
+    assert len(forge.calls) == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "why"),
+    [
+        (("nowhere",), 2, '"nowhere" is not a source of issues'),
+        ((), 2, "use a folder, github:OWNER/REPOSITORY"),
+        (("github:shop",), 2, "is not a project; use github:OWNER/REPOSITORY"),
+        (("issues", "--once", "--agent", "nobody"), 2, 'agent "nobody" not found'),
+        (("issues", "--every", "soon"), 2, "--every 'soon' is not a time"),
+        (("issues", "--wait"), 2, "--wait needs --once"),
+        (("issues", "--limit", "0"), 2, "--limit"),
+        (("issues", "--forget", "7"), 2, "issue '7' of folder:"),
+        (("gitlab:a/b", "--once"), 7, "glab is not installed"),
+    ],
+)
+def test_wrong_use_is_explained(
+    desk: Desk, arguments: tuple[str, ...], code: int, why: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (desk.repo / "issues").mkdir()
+    monkeypatch.setenv("PATH", os.defpath)
+
+    said = desk.invoke("watch", *arguments)
+
+    assert (said.exit_code, why in said.stderr) == (code, True), said.stderr
+    assert len(said.stderr.splitlines()) <= 2
+
+
+def test_a_forge_that_is_logged_out_is_one_sentence(desk: Desk, forge: PlayedForge) -> None:
+    forge.play(says="To get started with GitHub CLI, please run:  gh auth login\x1b[31m")
+
+    said = desk.invoke("watch", "github:team/shop", "--dry-run", "--agent", "worker")
+
+    assert said.exit_code == 1
+    assert said.stderr == (
+        "podium: gh api repos/team/shop/issues failed: To get started with GitHub CLI, please run: gh auth "
+        "login\\x1b[31m\n"
+    )
+
+
+def add_claim(desk: Desk, issue: str, **fields: object) -> IssueClaim:
+    source = f"folder:{read_host_id(desk.home)}:{desk.repo / 'issues'}"
+    given: dict[str, object] = {"source": source, "issue": issue, "token": "abcd", "claimed": 5.0, "root": "/r"}
+    claim = IssueClaim(**(given | {"title": "A title", "body": ""} | fields))  # type: ignore[arg-type]  # of any type
+    IssueClaims(desk.store).add(claim)
+    return claim
+
+
+def test_taken_issues_are_listed_and_can_be_forgotten(desk: Desk) -> None:
+    write_issue(desk, "1.md", "# One\n")
+    done = add_claim(desk, "1.md", state="succeeded", agent="fixer", comment="posted")
+    add_claim(desk, "2.md", state="work", agent="fixer", claimed=4.0)
+
+    listed = desk.invoke("watch", "--list")
+    printed = json.loads(desk.invoke("watch", "issues", "--list", "--json").stdout)
+    active = desk.invoke("watch", "issues", "--forget", "2")
+    forgotten = desk.invoke("watch", "issues", "--forget", "1")
+    again = desk.invoke("watch", "issues", "--dry-run")
+
+    first, second = listed.stdout.splitlines()
+    assert first.startswith("1.md")
+    assert f"succeeded  fixer  {done.run}  comment posted  A title" in first
+    assert "work" in second
+    assert printed["issues"][0]["run"] == done.run
+    assert (active.exit_code, "is being worked on" in active.stderr) == (2, True)
+    assert (forgotten.exit_code, "1.md would be taken" in again.stdout) == (0, True)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_watch_cleanly_also_while_the_forge_hangs(
+    desk: Desk, forge: PlayedForge, number: signal.Signals
+) -> None:
+    forge.play(hangs=True)
+    desk.write_agent("fixer", "done")
+
+    with desk.start_podium("watch", "github:team/shop", "--agent", "fixer", PATH=forge.path) as process:
+        wait_for(process.stderr, "watching github:team/shop every 1m 00s; stop it with Ctrl-C")
+        while not forge.calls:
+            assert process.poll() is None
+        process.send_signal(number)
+        _, errors = read_until_exit(process)
+
+    assert process.returncode == 128 + number
+    assert errors == "stopped watching; work that was started continues in the background, see podium ps\n"
+
+
+def test_nothing_new_is_said(desk: Desk) -> None:
+    (desk.repo / "issues").mkdir()
+
+    said = desk.invoke("watch", "issues", "--once")
+
+    assert (said.exit_code, said.stdout) == (0, "")
+    assert said.stderr == f"no new issues in folder:{desk.repo / 'issues'}\n"
