@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from .settings import Settings
 if TYPE_CHECKING:
     from ..engines.acp.agent_home import AgentModel
     from ..engines.acp.agent_process import AgentCommand, AgentSandbox
+    from ..engines.coordination.coordination_router import CoordinationRouter
     from ..system.process_group import ChildProcess
     from ..workspace.relay.sandbox_relay import ModelEndpoint
 
@@ -36,9 +37,10 @@ def choose_agent_sandbox(settings: Settings, program: AgentProgram, has_model: b
     from ..engines.acp.agent_process import AgentSandbox
 
     if not is_in_sandbox(settings, program):
-        return AgentSandbox(name="none", open_child=partial(_open_with_notice, program.name))
+        opener = partial(_open_with_notice, program.name)
+        return AgentSandbox(name="none", open_child=opener, serve_coordination=_serve_on_loopback)
     # Imported here for start-up time: only agents in the sandbox need a relay.
-    from ..workspace.relay.sandbox_relay import MODEL_URL
+    from ..workspace.relay.sandbox_relay import COORDINATION_URL, MODEL_URL
     from .sandbox_choice import name_sandbox
 
     hosts = tuple(dict.fromkeys((*settings.network, *(() if has_model else program.hosts))))
@@ -47,6 +49,7 @@ def choose_agent_sandbox(settings: Settings, program: AgentProgram, has_model: b
         name=name_sandbox(profile, hosts),
         open_child=partial(_open_in_sandbox, settings, program, hosts),
         model_url=MODEL_URL,
+        serve_coordination=lambda router: nullcontext(COORDINATION_URL),  # the relay serves it there
     )
 
 
@@ -61,11 +64,26 @@ async def _open_with_notice(name: str, command: AgentCommand) -> AsyncIterator[C
 
 
 @asynccontextmanager
+async def _serve_on_loopback(router: CoordinationRouter) -> AsyncIterator[str]:
+    """Serve Podium's tools on a free port of this machine, to programs that know the token of an agent's session."""
+    from anyio import create_task_group, create_tcp_listener
+    from anyio.abc import SocketAttribute
+
+    from ..workspace.relay.asgi_service import serve_connections  # for start-up time: most runs use no coding agent
+
+    async with await create_tcp_listener(local_host="127.0.0.1") as listener, create_task_group() as group:
+        group.start_soon(serve_connections, listener, router)
+        yield f"http://127.0.0.1:{listener.extra(SocketAttribute.local_port)}"
+        group.cancel_scope.cancel()
+
+
+@asynccontextmanager
 async def _open_in_sandbox(
     settings: Settings, program: AgentProgram, hosts: tuple[str, ...], command: AgentCommand
 ) -> AsyncIterator[ChildProcess]:
     """Start an agent's process in the sandbox. Raise Mistake if there is no sandbox."""
     # Imported here for start-up time: most runs use no coding agent.
+    from ..engines.coordination.stdio_shim import SHIM
     from ..workspace.relay.host_grant import HostGrant
     from ..workspace.relay.sandbox_relay import RelayConfiguration
     from ..workspace.sandbox.agent_process import start_agent
@@ -81,11 +99,12 @@ async def _open_in_sandbox(
     )
     relay = RelayConfiguration(
         model=None if command.model is None else _make_endpoint(command.model),
+        coordination=command.coordination,
         hosts=tuple(map(HostGrant.parse, hosts)),
         report=command.report,
     )
     env = {name: value for name, value in command.env.items() if name != "HOME"}  # the sandbox sets it
-    readable = list(map(Path, program.readable))
+    readable = [*map(Path, program.readable), SHIM]
     async with start_agent(sandbox, command.argv, home=command.home, relay=relay, env=env, readable=readable) as child:
         yield child
 

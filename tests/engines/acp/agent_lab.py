@@ -22,7 +22,7 @@ from msgspec import structs
 import podium
 from podium import Settings
 from podium.core.budget import Allowance
-from podium.core.engine import EngineSessionSpec
+from podium.core.engine import EngineSessionSpec, Tool
 from podium.core.engine_sessions import EngineSessionTasks
 from podium.core.gate import Gate
 from podium.core.operation import do_nothing
@@ -51,7 +51,10 @@ SOURCE = str(Path(podium.__file__).parent.parent)
 SCRIPTED = AgentProgram(name="scripted", command=(sys.executable, "-m", "podium.testing.acp_agent"), mode="ask")
 GOOSE = AGENT_PROGRAMS["goose"]
 KEY = "sk-canary-5d21c8"
-TOOLS = {"goose": {"write_file": "write", "bash": "shell"}}
+TOOLS = {
+    "goose": {"write_file": "write", "bash": "shell"}
+    | {name: f"podium__{name}" for name in ("report_status", "ask_person", "hand_in", "wait_for_result")}
+}
 """The names of Podium's tools in agents that call them otherwise."""
 
 
@@ -88,6 +91,7 @@ class AgentLab:
         self.children: list[ChildProcess] = []
         self.server: ModelServer | None = None
         self.budget: Budget | None = None
+        self.tools: tuple[Tool, ...] = ()
         self.port = 0
         """The port of the model, which stays the same: another address would be another setup, with another home."""
         self.timeline: Timeline
@@ -166,7 +170,9 @@ class AgentLab:
             approval_seconds=limits.approval,
             before_change=do_nothing,
         )
-        spec = EngineSessionSpec(agent=Agent(name=name), system="You work.", allowance=allowance, gate=gate, run="r")
+        spec = EngineSessionSpec(
+            agent=Agent(name=name), system="You work.", tools=self.tools, allowance=allowance, gate=gate, run="r"
+        )
         scope = Scope(self.timeline, name, operation=name, digest="d")
         return Session(engine, spec, scope, session_tasks=session_tasks, turn_limits=limits)
 

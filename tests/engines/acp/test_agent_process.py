@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from anyio import create_task_group, fail_after
 
-from podium.engines.acp.agent_process import AgentCommand, AgentProcess, open_unconfined, run_agent_process
+from podium.engines.acp.agent_process import NO_SANDBOX, AgentCommand, AgentProcess, run_agent_process
 from podium.system.json_rpc import ConnectionEnded, Params
 from podium.values.errors import OutsideFailed
 
@@ -62,7 +62,7 @@ async def run_program(folder: Path, source: str) -> AsyncIterator[tuple[AgentPro
     program.write_text(BEGINNING + dedent(source))
     command = AgentCommand(argv=(sys.executable, str(program)), env=os.environ, directory=folder, home=folder)
     with fail_after(30):
-        async with run_agent_process(command, "agent", open_unconfined) as agent:
+        async with run_agent_process(command, "agent", NO_SANDBOX) as agent:
             agent.handlers["s"] = listener
             yield agent, listener
 
@@ -171,7 +171,7 @@ async def test_a_missing_program_is_reported(tmp_path: Path) -> None:
     command = AgentCommand(argv=(str(tmp_path / "none"),), env={}, directory=tmp_path, home=tmp_path)
 
     with pytest.raises(OutsideFailed, match=r"agent cannot be started: .*none does not exist"):
-        async with run_agent_process(command, "agent", open_unconfined):
+        async with run_agent_process(command, "agent", NO_SANDBOX):
             pass
 
 

@@ -22,12 +22,13 @@ from mcp_types import TextContent
 from podium.core.engine import Tool, ToolAnswer
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
+from podium.engines.coordination.coordination_router import PATH
 from podium.engines.coordination.coordination_session import (
     MOST_REFUSALS,
     CoordinationSession,
     select_coordination_tools,
 )
-from podium.engines.coordination.mcp_service import PATH, open_coordination_service
+from podium.engines.coordination.mcp_service import open_coordination_service
 from podium.engines.coordination.stdio_shim import TOKEN_VARIABLE, build_shim_command
 from podium.store.reader import StoreReader
 from podium.store.run_store import RunStore

@@ -16,8 +16,9 @@ from mcp.client.streamable_http import streamable_http_client
 from podium import Agent, App, Settings
 from podium.core.engine import EngineSessionSpec, Finished, Piece, Text
 from podium.core.scope import Scope
+from podium.engines.coordination.coordination_router import PATH
 from podium.engines.coordination.coordination_session import CoordinationSession, select_coordination_tools
-from podium.engines.coordination.mcp_service import PATH, open_coordination_service
+from podium.engines.coordination.mcp_service import open_coordination_service
 from podium.values.event import DecisionProposed, DiscussionEnded, Voted
 from podium.workspace.relay.asgi_service import make_asgi_service
 
@@ -67,9 +68,13 @@ class ClientSession:
     async def ask(self, prompt: str, turn: Scope) -> AsyncIterator[AsyncIterator[Piece]]:
         async def pieces() -> AsyncIterator[Piece]:
             found: list[Piece] = []
+
+            async def add_piece(piece: Piece) -> None:
+                found.append(piece)
+
             headers = {"Authorization": f"Bearer {self._session.token}"}
             async with (
-                self._session.open_turn(turn, on_piece=found.append) as calls,
+                self._session.open_turn(turn, on_piece=add_piece) as calls,
                 httpx2.AsyncClient(headers=headers, timeout=60) as http,
                 Client(streamable_http_client(self._url, http_client=http)) as client,
             ):

@@ -17,8 +17,9 @@ import yaml
 
 from podium.core.scope import Scope
 from podium.core.timeline import Timeline
+from podium.engines.coordination.coordination_router import PATH
 from podium.engines.coordination.coordination_session import CoordinationSession
-from podium.engines.coordination.mcp_service import PATH, open_coordination_service
+from podium.engines.coordination.mcp_service import open_coordination_service
 from podium.engines.coordination.stdio_shim import SHIM, TOKEN_VARIABLE, build_shim_command
 from podium.store.run_store import RunStore
 from podium.testing.model_server import ModelServer

@@ -17,6 +17,7 @@ from .agent_process import NO_SANDBOX, AgentCommand, AgentSandbox, run_agent_pro
 from .agent_processes import AgentProcesses, HeldProcess
 from .agent_program import AgentProgram
 from .agent_session import AgentSession
+from .podium_tools import open_podium_tools
 
 
 class AcpEngine:
@@ -61,12 +62,13 @@ class AcpEngine:
         async def start(report: Callable[[str], object]) -> HeldProcess:
             return await self._start_process(processes, Path(directory), spec.run, report)
 
-        agent = AgentSession(self._program, directory, processes, start)
-        try:
-            yield AcpSession(self._program, spec, agent, name=self.name, sandbox=self._sandbox.name)
-        finally:
-            with CancelScope(shield=True):
-                await agent.aclose()
+        async with open_podium_tools(spec.tools, agent=spec.agent.name) as tools:
+            agent = AgentSession(self._program, directory, processes, start, tools=tools)
+            try:
+                yield AcpSession(self._program, spec, agent, name=self.name, sandbox=self._sandbox.name, tools=tools)
+            finally:
+                with CancelScope(shield=True):
+                    await agent.aclose()
 
     async def _start_process(
         self, processes: AgentProcesses, directory: Path, run: str, report: Callable[[str], object]
@@ -81,6 +83,6 @@ class AcpEngine:
             model=self._model,
             report=report,
         )
-        opening = run_agent_process(command, program.name, self._sandbox.open_child, exits_at_eof=program.exits_at_eof)
+        opening = run_agent_process(command, program.name, self._sandbox, exits_at_eof=program.exits_at_eof)
         key = (command.argv, directory, home, tuple(sorted(command.env.items()))) if program.shares_process else None
         return await processes.acquire(opening, key=key)

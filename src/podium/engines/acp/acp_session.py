@@ -31,12 +31,20 @@ from ...values.errors import (
 from ...values.event import ActionRefused, AgentSessionOpened, CallCut, ModelReplied, Noticed, ToolCalled
 from ...values.request import replace_surrogates
 from ...values.usage import Usage
+from ..coordination.coordination_session import find_calls
 from ..model.reply_recorder import estimate_tokens
 from .agent_process import read_mapping
 from .agent_program import AgentProgram
 from .agent_session import AgentLost, AgentSession
-from .prompt_handler import PromptHandler
-from .prompt_text import build_first_prompt, build_interrupted_prompt, describe_refusals, format_refusal_note
+from .podium_tools import PodiumTools
+from .prompt_handler import STOPPED_BY_TOOL, PromptHandler
+from .prompt_text import (
+    build_first_prompt,
+    build_interrupted_prompt,
+    describe_last_calls,
+    describe_refusals,
+    format_refusal_note,
+)
 
 MAX_PROMPTS = 8
 """How many prompts a turn can have, including those that explain refusals or deliver a person's messages."""
@@ -50,20 +58,33 @@ Pieces = MemoryObjectSendStream[Piece]
 
 
 class AcpSession:
-    """One conversation with a coding agent, whose own session is `agent`. `name` is the engine's name for display."""
+    """One conversation with a coding agent, whose own session is `agent`. `name` is the engine's name for display.
+
+    `tools` are Podium's own tools for the agent.
+    """
 
     is_restored = False
 
     def __init__(
-        self, program: AgentProgram, spec: EngineSessionSpec, agent: AgentSession, *, name: str, sandbox: str
+        self,
+        program: AgentProgram,
+        spec: EngineSessionSpec,
+        agent: AgentSession,
+        *,
+        name: str,
+        sandbox: str,
+        tools: PodiumTools | None,
     ) -> None:
         self._program = program
         self._spec = spec
         self._agent = agent
         self._name = name
         self._sandbox = sandbox
+        self._tools = tools
         self._history = list(spec.history)
         self._cost = 0.0
+        self._is_reply_call = False
+        """Whether a call of Podium's tools in this turn is the reply."""
         self._untold: list[str] = []
         """A person's messages that the agent did not accept during a prompt."""
         self._reported = [0] * len(USAGE_FIELDS)
@@ -93,14 +114,18 @@ class AcpSession:
             raise failures[0]
 
     async def _run_turn(self, prompt: str, turn: Scope, pieces: Pieces, group: TaskGroup) -> None:
-        words, text = self._add_earlier_refusals(prompt), ""
+        words, text = self._add_earlier_events(prompt), ""
+        self._is_reply_call = False
         for number in range(1, MAX_PROMPTS + 1):
             place = turn.child(f"call#{number}")
             known = place.find_outcome(ModelReplied)
             if known is not None:
+                await self._repeat_calls(place, pieces)
                 await pieces.send(Text(known.text))
             reply = known or await self._send_within_budget(words, place, turn, pieces, group)
             text = reply.text or text
+            if reply.stop == STOPPED_BY_TOOL:
+                break
             told = self._explain_refusals(place, reply)
             said = "" if number == MAX_PROMPTS else self._collect_messages(turn.child(f"call#{number + 1}"))
             if number == MAX_PROMPTS or not (told or said):
@@ -111,13 +136,21 @@ class AcpSession:
         await self._end_turn(turn, reply, text, pieces)
         self._history.append(PastTurn(prompt=prompt, reply=text, scope=turn))
 
-    def _add_earlier_refusals(self, prompt: str) -> str:
-        """Return the prompt, preceded by the reasons for refusals in the last turn, which the agent was not told."""
-        if not self._history or self._program.after_denial != "goes_on":
+    def _add_earlier_events(self, prompt: str) -> str:
+        """Return the prompt, after what the agent does not know about its last turn.
+
+        These are the reasons for refusals, and the calls of Podium's tools before one of them stopped the agent: some
+        agents forget a turn in which they were stopped.
+        """
+        if not self._history:
             return prompt
         last = self._history[-1].scope
         refused = last.timeline.find_events_below(last.path, ActionRefused)
-        return f"{describe_refusals(refused)}\n\n{prompt}" if refused else prompt
+        told = [describe_refusals(refused)] if refused and self._program.after_denial == "goes_on" else []
+        replied = last.timeline.find_events_below(last.path, ModelReplied)
+        if replied and replied[-1].stop == STOPPED_BY_TOOL:
+            told.append(describe_last_calls(called.action for _, called in find_calls(last)))
+        return "\n\n".join([*told, prompt])
 
     def _explain_refusals(self, place: Scope, reply: ModelReplied) -> str:
         """Return the prompt for an agent that has stopped because actions were refused, or an empty string.
@@ -151,7 +184,7 @@ class AcpSession:
             await pieces.send(Text(CUT_OFF_MARK))
         if refused and is_free_text:
             await pieces.send(Text(f"\n\n{format_refusal_note(refused)}"))
-        await pieces.send(Finished(reply.stop))
+        await pieces.send(Finished(reply.stop, by_tool=self._is_reply_call))
 
     def _make_failure(self, kind: FailureKind, message: str) -> AgentFailed:
         return AgentFailed(Failure(kind=kind, agent=self._spec.agent.name, message=message))
@@ -179,26 +212,61 @@ class AcpSession:
         for restarts_left in range(MAX_RESTARTS, -1, -1):
             await turn.timeline.wait_while_paused()
             await turn.timeline.wait_written()
-            text = await self._open_agent(words, turn, is_restarted=restarts_left < MAX_RESTARTS)
             handler = PromptHandler(
-                self._program, self._spec, place, pieces, group, mode=self._program.mode, sandbox=self._sandbox
+                self._program,
+                self._spec,
+                place,
+                pieces,
+                group,
+                mode=self._program.mode,
+                sandbox=self._sandbox,
+                tools=self._tools,
             )
             try:
-                answer = await self._agent.prompt(text, handler, group)
+                answer = await self._attempt_prompt(words, turn, handler, place, group, is_first=restarts_left > 0)
             except AgentLost:
                 await handler.abandon_calls()
-                self._record_cut(place, handler, text)
-                if not restarts_left:
+                self._record_cut(place, handler)
+                if not restarts_left or not handler.sent:
                     raise
                 await pieces.send(Superseded())
             except (OutsideFailed, AgentFailed, get_cancelled_exc_class()):
-                self._record_cut(place, handler, text)
+                self._record_cut(place, handler)
                 raise
             else:
                 await handler.close_calls()
                 self._untold += await handler.collect_untold()
-                return self._record_reply(place, handler, answer, text)
+                return self._record_reply(place, handler, answer)
         raise AssertionError("the last attempt returns or raises")
+
+    async def _attempt_prompt(
+        self, words: str, turn: Scope, handler: PromptHandler, place: Scope, group: TaskGroup, *, is_first: bool
+    ) -> Params:
+        """Send a prompt to the agent and return its answer, and answer its calls of Podium's tools meanwhile.
+
+        An earlier attempt at the same prompt may have made some calls already. If one of them ended the turn, the agent
+        is not prompted again.
+        """
+        if self._tools is None:
+            handler.sent = await self._open_agent(words, turn, is_restarted=not is_first)
+            return await self._agent.prompt(handler.sent, handler, group)
+        opening = self._tools.session.open_turn(place, on_piece=handler.add_tool_piece, on_end=handler.end_by_tool)
+        async with opening as calls:
+            await calls.repeat_known_calls(is_over=False)
+            answer: Params = {"stopReason": STOPPED_BY_TOOL}
+            if not calls.is_ended:
+                handler.sent = await self._open_agent(words, turn, is_restarted=not is_first)
+                answer = await self._agent.prompt(handler.sent, handler, group)
+                await self._agent.check_tools(partial(_record_notice, turn))
+            self._is_reply_call |= calls.has_replied or calls.is_ended
+        return answer
+
+    async def _repeat_calls(self, place: Scope, pieces: Pieces) -> None:
+        """Repeat the calls of Podium's tools that were made during a prompt whose reply is known."""
+        if self._tools is not None:
+            async with self._tools.session.open_turn(place, on_piece=pieces.send) as calls:
+                await calls.repeat_known_calls(is_over=True)
+                self._is_reply_call |= calls.has_replied or calls.is_ended
 
     async def _open_agent(self, words: str, turn: Scope, *, is_restarted: bool) -> str:
         """Make sure that the agent has a session, and return the prompt for that session."""
@@ -244,18 +312,20 @@ class AcpSession:
 
     # Records
 
-    def _record_reply(self, place: Scope, handler: PromptHandler, answer: Params, sent: str) -> ModelReplied:
-        usage = self._read_usage(answer, handler, sent)
+    def _record_reply(self, place: Scope, handler: PromptHandler, answer: Params) -> ModelReplied:
+        usage = self._read_usage(answer, handler)
         stop = str(answer.get("stopReason") or "")
         text = replace_surrogates(place.timeline.redaction.redact_text(handler.text))
         return place.record_outcome(ModelReplied(model=self._name, text=text, stop=stop, usage=usage))
 
-    def _record_cut(self, place: Scope, handler: PromptHandler, sent: str) -> None:
-        usage = self._read_usage({}, handler, sent)
+    def _record_cut(self, place: Scope, handler: PromptHandler) -> None:
+        if not handler.sent:
+            return
+        usage = self._read_usage({}, handler)
         with suppress(StoreFailed):  # the turn already ends for another reason
             place.record_each_time(CallCut(model=self._name, text=replace_surrogates(handler.text), usage=usage))
 
-    def _read_usage(self, answer: Params, handler: PromptHandler, sent: str) -> Usage:
+    def _read_usage(self, answer: Params, handler: PromptHandler) -> Usage:
         """Return the usage that the agent reports, or an estimate. Its cost is known only if the agent reports it."""
         reported = read_mapping(answer, "usage")
         values = [value if isinstance(value := reported.get(name), int) else 0 for name in USAGE_FIELDS]
@@ -264,7 +334,7 @@ class AcpSession:
         values = [max(0, value) for value in values]
         is_estimated = not any(values[:2])
         if is_estimated:
-            values = [estimate_tokens(len(sent)), estimate_tokens(handler.all_text_length), 0, 0]
+            values = [estimate_tokens(len(handler.sent)), estimate_tokens(handler.all_text_length), 0, 0]
         spent = 0.0 if handler.cost is None else max(0.0, handler.cost - self._cost)
         self._cost = self._cost if handler.cost is None else handler.cost
         return Usage(

@@ -8,8 +8,8 @@ it started keeps its pipes open.
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, closing, nullcontext
+from dataclasses import dataclass, field
 from pathlib import Path
 from subprocess import PIPE
 from typing import Any, Protocol
@@ -22,6 +22,7 @@ from ...system.json_rpc import METHOD_NOT_FOUND, ConnectionEnded, JsonRpcPeer, P
 from ...system.process_group import ChildProcess, ProgramNotStarted, start_process
 from ...values.errors import Mistake, OutsideFailed
 from ...values.plain_text import escape_unprintable
+from ..coordination.coordination_router import CoordinationRouter
 from .agent_home import AgentModel
 
 PROTOCOL_VERSION = 1
@@ -38,7 +39,8 @@ SHOWN_OUTPUT_CHARACTERS = 400
 class AgentCommand:
     """The command that starts an agent, with its environment, the checkout that it works in, and its home folder.
 
-    `model` is the model that the agent uses, if it is not its own. `report` is called with notes for the user.
+    `model` is the model that the agent uses, if it is not its own. `coordination` answers the agent's calls of Podium's
+    tools. `report` is called with notes for the user.
     """
 
     argv: tuple[str, ...]
@@ -46,6 +48,7 @@ class AgentCommand:
     directory: Path
     home: Path
     model: AgentModel | None = None
+    coordination: CoordinationRouter = field(default_factory=CoordinationRouter)
     report: Callable[[str], object] = lambda text: None
 
 
@@ -68,16 +71,27 @@ async def open_unconfined(command: AgentCommand) -> AsyncIterator[ChildProcess]:
             await child.end()
 
 
+ServeCoordination = Callable[[CoordinationRouter], AbstractAsyncContextManager[str]]
+"""Yields the address at which an agent's process reaches a router; empty if it cannot reach it."""
+
+
+def serve_nowhere(router: CoordinationRouter) -> AbstractAsyncContextManager[str]:
+    """Yield an empty address: the agent's process cannot reach Podium's tools."""
+    return nullcontext("")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSandbox:
     """Where the processes of an agent run. `name` is shown in requests, and `open_child` starts a process.
 
     `model_url` is the address at which processes reach the model of their command; empty if that is the model's own.
+    `serve_coordination` serves Podium's tools to a process.
     """
 
     name: str
     open_child: OpenChild
     model_url: str = ""
+    serve_coordination: ServeCoordination = serve_nowhere
 
 
 NO_SANDBOX = AgentSandbox(name="none", open_child=open_unconfined)
@@ -96,10 +110,15 @@ class SessionHandler(Protocol):
 
 
 class AgentProcess:
-    """A running agent. `handlers` receive its messages, by session id; messages for other sessions are dropped."""
+    """A running agent. `handlers` receive its messages, by session id; messages for other sessions are dropped.
 
-    def __init__(self, child: ChildProcess, name: str) -> None:
+    `coordination` answers its calls of Podium's tools, at the address `coordination_url`; empty if it cannot call them.
+    """
+
+    def __init__(self, child: ChildProcess, name: str, coordination: CoordinationRouter, coordination_url: str) -> None:
         self.name = name
+        self.coordination = coordination
+        self.coordination_url = coordination_url
         self.version = ""
         self.capabilities: Params = {}
         self.can_steer = False
@@ -223,7 +242,7 @@ CANCELLED = {"outcome": {"outcome": "cancelled"}}
 
 @asynccontextmanager
 async def run_agent_process(
-    command: AgentCommand, name: str, open_child: OpenChild, *, exits_at_eof: bool = True
+    command: AgentCommand, name: str, sandbox: AgentSandbox, *, exits_at_eof: bool = True
 ) -> AsyncIterator[AgentProcess]:
     """Run an agent for the duration of the block, and agree on the protocol with it. Raise OutsideFailed on failure.
 
@@ -231,8 +250,8 @@ async def run_agent_process(
     """
     trouble: Exception | None = None
     try:
-        async with open_child(command) as child:
-            agent = AgentProcess(child, name)
+        async with sandbox.serve_coordination(command.coordination) as url, sandbox.open_child(command) as child:
+            agent = AgentProcess(child, name, command.coordination, url)
             async with create_task_group() as group:
                 for task in (agent.receive_messages, agent.read_stderr, agent.watch_exit):
                     group.start_soon(task)

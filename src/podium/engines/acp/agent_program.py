@@ -21,6 +21,10 @@ AfterDenial = Literal["goes_on", "ends_turn"]
 """What an agent does when an action is denied: its model continues, or the turn ends without an answer."""
 
 
+McpTransport = Literal["", "http", "stdio", "off"]
+"""How an agent connects to Podium's tools. Empty means over HTTP if the agent says that it can, and otherwise stdio."""
+
+
 class AgentProgram(Struct, frozen=True, kw_only=True):
     """A coding agent. The defaults describe one that follows the protocol and has no peculiarities.
 
@@ -32,7 +36,9 @@ class AgentProgram(Struct, frozen=True, kw_only=True):
     has started before it asks for permission. `reports_totals` means that its usage is that of the whole session.
     `hosts` are those that the agent must reach to use the model and the login that it is set up with, and
     `readable` are folders that it must read, besides the one in which it is installed. With `is_sandboxed`, it runs in
-    Podium's sandbox where there is one. `caution` is a known limit that Podium cannot remove.
+    Podium's sandbox where there is one. `mcp` is how it connects to Podium's tools; an agent that
+    `lists_late` asks which ones there are only when it has got its first prompt. `caution` is a known limit that
+    Podium cannot remove.
     """
 
     name: str
@@ -55,6 +61,8 @@ class AgentProgram(Struct, frozen=True, kw_only=True):
     hosts: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
     is_sandboxed: bool = True
+    mcp: McpTransport = ""
+    lists_late: bool = False
     caution: str = ""
     is_own: bool = False
     """Whether the user's settings define the agent."""
@@ -166,6 +174,7 @@ _ROWS = (
         },
         tool_names={"write": "write_file", "edit": "edit_file", "shell": "bash", "tree": "glob"},
         shares_process=True,
+        lists_late=True,
     ),
     AgentProgram(
         name="copilot",

@@ -18,7 +18,8 @@ from ...values.errors import OutsideFailed
 from .agent_process import AgentProcess, read_mapping, read_objects
 from .agent_processes import AgentProcesses, HeldProcess
 from .agent_program import AgentProgram
-from .prompt_handler import PromptHandler
+from .podium_tools import LIST_SECONDS, PodiumTools
+from .prompt_handler import STOPPED_BY_TOOL, PromptHandler
 
 SESSION_SECONDS = 60.0
 """How long an agent can take to open or load a session."""
@@ -33,7 +34,10 @@ class AgentLost(OutsideFailed):
 
 
 class AgentSession:
-    """A session of a coding agent. `start` starts the agent's process, or returns one that can be shared."""
+    """A session of a coding agent. `start` starts the agent's process, or returns one that can be shared.
+
+    `tools` are Podium's own tools for the session.
+    """
 
     def __init__(
         self,
@@ -41,6 +45,8 @@ class AgentSession:
         directory: str,
         processes: AgentProcesses,
         start: Callable[[Report], Awaitable[HeldProcess]],
+        *,
+        tools: PodiumTools | None = None,
     ) -> None:
         self.id = ""
         self.version = ""
@@ -48,7 +54,9 @@ class AgentSession:
         self._directory = directory
         self._processes = processes
         self._start = start
+        self._tools = tools
         self._held: HeldProcess | None = None
+        self._has_servers = False
 
     @property
     def is_open(self) -> bool:
@@ -68,16 +76,29 @@ class AgentSession:
         self.version = agent.version
         try:
             with fail_after(SESSION_SECONDS):
-                return await self._open_on(agent, known)
+                is_loaded = await self._open_on(agent, known)
         except TimeoutError:
             raise OutsideFailed(f"{agent.name} did not open a session within {SESSION_SECONDS:g} s") from None
         except RpcError as error:
             raise OutsideFailed(f"{agent.name} cannot open a session: {error}") from error
         except ConnectionEnded:
             raise AgentLost(await agent.describe_end()) from None
+        if not self._program.lists_late:
+            await self.check_tools(report, LIST_SECONDS)
+        return is_loaded
+
+    async def check_tools(self, report: Report, seconds: float = 0.0) -> None:
+        """Wait until the agent has asked for Podium's tools. If it does not in time, report that once."""
+        if not self._has_servers or self._tools is None or self._held is None:
+            return
+        self._has_servers = False
+        if not await self._tools.session.wait_listed(seconds):
+            report(f"{self._held.agent.name} has not asked for Podium's tools, so it cannot use them.")
 
     async def _open_on(self, agent: AgentProcess, known: str) -> bool:
-        place = {"cwd": self._directory, "mcpServers": []}
+        servers = [] if self._tools is None else self._tools.connect(agent, self._program.mcp)
+        self._has_servers = bool(servers)
+        place = {"cwd": self._directory, "mcpServers": servers}
         if known and agent.capabilities.get("loadSession"):
             with suppress(RpcError):  # it may have lost the session
                 loaded = await agent.call("session/load", {"sessionId": known, **place})
@@ -107,6 +128,7 @@ class AgentSession:
     async def prompt(self, text: str, handler: PromptHandler, group: TaskGroup) -> Params:
         """Send a prompt and return the agent's final answer; `handler` gets everything before it.
 
+        If one of Podium's tools ends the turn, the agent is stopped, and the stop reason is STOPPED_BY_TOOL.
         Raise AgentLost if the agent's process ends, and OutsideFailed if the agent reports an error. `group` runs the
         wait for the answer, which continues for a moment after a cancellation.
         """
@@ -129,6 +151,8 @@ class AgentSession:
             agent.handlers.pop(session, None)
         if handler.error is not None:
             raise handler.error
+        if handler.is_ended_by_tool:
+            return {**call.answer, "stopReason": STOPPED_BY_TOOL}
         return await self._read_answer(agent, call)
 
     async def _steer(self, agent: AgentProcess, text: str) -> bool:
@@ -164,6 +188,8 @@ class AgentSession:
     async def aclose(self) -> None:
         """End the use of the agent's process."""
         held, self._held, self.id = self._held, None, ""
+        if self._tools is not None:
+            self._tools.disconnect()
         if held is not None:
             await self._processes.release(held)
 

@@ -64,7 +64,7 @@ class AgentToolCall:
         self.title = _read_text(update, "title") or self.title
         self.kind = _read_text(update, "kind") or self.kind
         self.status = _read_text(update, "status") or self.status
-        self.own_name = _find_own_name(read_mapping(update, "_meta")) or self.own_name
+        self.own_name = find_own_name(read_mapping(update, "_meta")) or self.own_name
         if update.get("rawInput") not in (None, {}):
             self.raw_input = update["rawInput"]
         if update.get("rawOutput") is not None:
@@ -178,7 +178,7 @@ def _complete_command(arguments: dict[str, Any], raw_input: Any, directory: str)
     return rest if command is None else {"command": command, **rest}
 
 
-def _find_own_name(meta: Params) -> str:
+def find_own_name(meta: Params) -> str:
     """Return the agent's own name for a tool from its metadata, where agents keep it under a key of their own."""
     outer = [meta, *(one for one in meta.values() if isinstance(one, dict))]
     inner = [one for values in outer[1:] for one in values.values() if isinstance(one, dict)]

@@ -16,7 +16,7 @@ from anyio import TASK_STATUS_IGNORED, BrokenResourceError, CancelScope, ClosedR
 from anyio.abc import TaskGroup, TaskStatus
 from anyio.streams.memory import MemoryObjectSendStream
 
-from ...core.engine import EngineAction, EngineSessionSpec, Piece, Reasoning, Text, ToolFinished, ToolStarted
+from ...core.engine import EngineAction, EngineSessionSpec, Piece, Postponed, Reasoning, Text, ToolFinished, ToolStarted
 from ...core.journal_rows import compute_digest
 from ...core.person_message import deliver_messages
 from ...core.scope import Scope
@@ -28,10 +28,15 @@ from ...values.request import replace_surrogates
 from .agent_process import CANCELLED, read_mapping, read_objects
 from .agent_program import AgentProgram
 from .agent_tool_call import READING_TOOLS, AgentToolCall
+from .podium_tools import PodiumTools
 
 LONGEST_REASON = 500
 STEERING_SECONDS = 5.0
 """How long to wait, after an agent has ended its turn, for its reply whether it accepted a message."""
+REPORT_SECONDS = 1.0
+"""How long an agent can take to report the end of a call that ended its turn."""
+STOPPED_BY_TOOL = "tool"
+"""The stop reason of a prompt that one of Podium's tools ended."""
 NO_REPORT = "The agent did not report how this ended."
 NO_GATE = "nothing is permitted in this session"
 NO_CHOICE = "the agent offers no way to permit it only once"
@@ -45,6 +50,8 @@ class RunningCall:
         self.place: Scope | None = None
         self.action: EngineAction | None = None
         self.is_requested = False
+        self.podiums_tool = ""
+        """Which of Podium's own tools is called; empty if none."""
         self.ended = Event()
 
 
@@ -61,6 +68,7 @@ class PromptHandler:
         *,
         mode: str,
         sandbox: str,
+        tools: PodiumTools | None = None,
     ) -> None:
         self.done = Event()
         """Set when the prompt is answered, or when something happened that must end the turn."""
@@ -68,10 +76,14 @@ class PromptHandler:
         self.cost: float | None = None
         """The cost of the session so far in USD, if the agent reports it."""
         self.tool_calls = 0
+        self.is_ended_by_tool = False
+        self.sent = ""
+        """The prompt, as soon as it is sent."""
         self.steer: Callable[[str], Awaitable[bool]] | None = None
         """Sends the agent a message during the prompt, and returns whether it was accepted; None if it accepts none."""
         self._untold: list[str] = []
         self._steering: list[Event] = []
+        self._last_call_reported = Event()
         self._program = program
         self._spec = spec
         self._place = place
@@ -79,6 +91,7 @@ class PromptHandler:
         self._group = group
         self._mode = mode
         self._sandbox = sandbox
+        self._tools = tools
         self._segments: list[list[str]] = [[]]
         self._message_id = ""
         self._calls: dict[str, RunningCall] = {}
@@ -101,6 +114,26 @@ class PromptHandler:
         """End the turn because of an error outside the agent's reply."""
         self.error = self.error or error
         self.done.set()
+
+    def end_by_tool(self) -> None:
+        """End the turn because one of Podium's tools has ended it, as soon as the agent has got the tool's answer."""
+        if not self.is_ended_by_tool:
+            self.is_ended_by_tool = True
+            self._group.start_soon(self._wait_for_report)
+
+    async def _wait_for_report(self) -> None:
+        """Wait until the agent reports that the call has ended; an agent that is stopped before may forget the call."""
+        with move_on_after(REPORT_SECONDS):
+            await self._last_call_reported.wait()
+        self.done.set()
+
+    async def add_tool_piece(self, piece: ToolStarted | ToolFinished) -> None:
+        """Add the start or the end of a call of Podium's tools to the reply."""
+        await self._send(piece)
+        if isinstance(piece, ToolStarted):
+            self.tool_calls += 1
+            limits = [tool.timeout for tool in self._spec.tools if tool.name == piece.call.name]
+            await self._send(Postponed(max(limits, default=0.0)))
 
     def cancel_requests(self) -> None:
         """Answer all open permission requests as cancelled."""
@@ -149,6 +182,8 @@ class PromptHandler:
                 await self._send(Reasoning(""))  # shows that the agent is still working
 
     async def _add_text(self, text: str, message_id: str) -> None:
+        if self.is_ended_by_tool:
+            return  # the agent has not noticed yet that its turn is over
         if message_id != self._message_id and self._message_id and any(map(str.strip, self._segments[-1])):
             text = f"\n\n{text}"
         self._message_id = message_id or self._message_id
@@ -191,6 +226,9 @@ class PromptHandler:
     async def _update_call(self, update: Params) -> None:
         call = self._find_call(update)
         call.said.add_update(update)
+        if self._is_podiums(call, update):
+            await self._follow_podiums_call(call)
+            return
         is_waiting = call.said.status in ("", "pending") or (self._program.asks_late and not call.said.is_over)
         if call.ended.is_set() or (call.place is None and is_waiting):
             await self._send(Reasoning(""))
@@ -201,6 +239,22 @@ class PromptHandler:
             if not call.is_requested:
                 self._record_unrequested(call)
             await self._end_call(call, call.said.output, is_error=call.said.status != "completed")
+
+    def _is_podiums(self, call: RunningCall, message: Params) -> bool:
+        """Return whether a message is about a call of Podium's own tools."""
+        if self._tools is None or call.place is not None or call.ended.is_set():
+            return False
+        call.podiums_tool = self._tools.recognise_call(message, call.podiums_tool)
+        return bool(call.podiums_tool)
+
+    async def _follow_podiums_call(self, call: RunningCall) -> None:
+        """Separate the text before and after a call of Podium's tools. The call itself is recorded where it arrives."""
+        if call.said.is_over:
+            await self._leave_call(call)
+            if self.is_ended_by_tool:
+                self._last_call_reported.set()
+        else:
+            await self._send(Reasoning(""))
 
     def _find_call(self, update: Params) -> RunningCall:
         """Return the call that a message is about; if it names none, the last call that has not ended."""
@@ -259,6 +313,8 @@ class PromptHandler:
     # Permission requests
 
     async def answer_permission(self, params: Params) -> Params:
+        if self.is_ended_by_tool:
+            return CANCELLED
         with CancelScope() as waiting:
             self._waiting.add(waiting)
             try:
@@ -274,9 +330,11 @@ class PromptHandler:
         call = self._find_call(said)
         call.said.add_update(said)
         call.is_requested = True
-        await self._begin_call(call)
         options = read_objects(params, "options")
         allow = next((one for one in options if one.get("kind") == "allow_once"), None)
+        if allow is not None and self._is_podiums(call, said):
+            return _select(allow)
+        await self._begin_call(call)
         if allow is not None and await self._is_permitted(call):
             await self._group.start(self._hold_effect, call)
             return _select(allow)

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+from msgspec import json
+
 from ...core.engine import PastTurn
+from ...values.action import Action
 from ...values.event import ActionRefused
 from ...values.request import quote_lines
 
@@ -38,6 +41,12 @@ def describe_refusals(refused: Iterable[ActionRefused]) -> str:
     )
 
 
+def describe_last_calls(actions: Iterable[Action]) -> str:
+    """Return a prompt that tells an agent which of Podium's tools it called before one of them ended its turn."""
+    lines = "\n".join(f"- {action.tool} {_shorten(json.encode(action.arguments).decode())}" for action in actions)
+    return f"Your last turn ended with these calls of yours, which were made; do not repeat them:\n{lines}"
+
+
 def format_refusal_note(refused: Iterable[ActionRefused]) -> str:
     """Return the note at the end of a reply that tells its reader which of the agent's actions were refused."""
     return f"{NOT_PERMITTED} " + "; ".join(dict.fromkeys(map(_describe_refusal, refused)))
@@ -46,8 +55,12 @@ def format_refusal_note(refused: Iterable[ActionRefused]) -> str:
 def _describe_refusal(refused: ActionRefused) -> str:
     action = refused.action
     about = next((str(action.arguments[key]) for key in ("path", "command", "url") if action.arguments.get(key)), "")
-    short = about if len(about) <= LONGEST_ARGUMENT else f"{about[:LONGEST_ARGUMENT]}…"
+    short = _shorten(about)
     return f"{action.tool}{f' {short}' if short else ''}: {refused.reason}"
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= LONGEST_ARGUMENT else f"{text[:LONGEST_ARGUMENT]}…"
 
 
 def _format_past_turn(turn: PastTurn) -> str:

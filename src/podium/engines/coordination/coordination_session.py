@@ -3,15 +3,16 @@
 A call that takes long is answered before the agent gives up on it, with an id to continue waiting. An agent that was
 restarted makes the same calls again, and calls have no position in a recorded reply, so a call is identified by its
 name, its arguments and how often the turn has made it before. A call that already has an answer on the timeline, such
-as a question to a person, is not repeated.
+as a question to a person, is not repeated. A resumed turn starts with the calls that are on the timeline, even if the
+agent does not repeat them: tools and patterns read the state of their work from them.
 """
 
 from __future__ import annotations
 
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from hmac import compare_digest
 from typing import Any
@@ -25,8 +26,8 @@ from ...core.scope import Scope
 from ...core.tool_call import run_tool_call
 from ...core.tool_rate_limit import RateLimit
 from ...values.action import Action
-from ...values.errors import find_first_error
-from ...values.event import ActionRefused, ToolUse
+from ...values.errors import StoreFailed, find_first_error
+from ...values.event import ActionRefused, ToolCalled, ToolUse
 
 POLL_SECONDS = 45.0
 """A call is answered after this time at the latest. Many agents give up on a call after 60 s."""
@@ -36,6 +37,8 @@ MOST_RUNNING = 64
 """How many calls of a turn can run or wait at the same time."""
 MOST_REFUSALS = 20
 """How many refused calls of a session are recorded."""
+SERVER_NAME = "podium"
+"""The name under which agents know the server. They add it to the names of its tools."""
 WAIT_TOOL = "wait_for_result"
 WAIT_SCHEMA = {"type": "object", "properties": {"id": {"type": "string"}}, "required": ["id"]}
 OWN_TOOLS_OF_AGENTS = frozenset(
@@ -43,12 +46,30 @@ OWN_TOOLS_OF_AGENTS = frozenset(
 )
 """Podium's tools for files, commands and web pages. Coding agents have their own."""
 
-OnPiece = Callable[[ToolStarted | ToolFinished], None]
+CALL_PREFIX = "tool-"
+"""The start of the last part of a call's path. The rest is what identifies the call, and its number."""
+
+OnPiece = Callable[[ToolStarted | ToolFinished], Awaitable[None]]
+
+
+async def ignore_piece(piece: ToolStarted | ToolFinished) -> None:
+    """Do nothing."""
 
 
 def select_coordination_tools(tools: Sequence[Tool]) -> tuple[Tool, ...]:
     """Return the tools that a coding agent does not already have."""
     return tuple(tool for tool in tools if tool.name not in OWN_TOOLS_OF_AGENTS)
+
+
+def find_calls(scope: Scope) -> list[tuple[str, ToolCalled]]:
+    """Return the calls that are on the timeline below a scope, in order, each with the last part of its path."""
+    entries = scope.timeline.find_entries_below(scope.path, ToolCalled)
+    found = [(entry.scope.rpartition("/")[2], entry.event) for entry in entries]
+    return [
+        (segment, event)
+        for segment, event in found
+        if segment.startswith(CALL_PREFIX) and isinstance(event, ToolCalled)
+    ]
 
 
 @dataclass(slots=True)
@@ -72,6 +93,7 @@ class CoordinationTurn:
         group: TaskGroup,
         rate_limit: RateLimit,
         on_piece: OnPiece,
+        on_end: Callable[[], None],
     ) -> None:
         self.scope = scope
         self.is_ended = False
@@ -81,45 +103,70 @@ class CoordinationTurn:
         self._group = group
         self._rate_limit = rate_limit
         self._on_piece = on_piece
+        self._on_end = on_end
         self._counts: Counter[str] = Counter()
+        self._known: dict[str, PendingCall] = {}
+        """The calls of an earlier attempt, keyed by the last part of their paths."""
         self._pending: dict[str, PendingCall] = {}
         self._by_id: dict[str, PendingCall] = {}
         self._one_at_a_time = Lock()
 
+    async def repeat_known_calls(self, *, is_over: bool) -> None:
+        """Repeat the calls that an earlier attempt at the turn made, in their order, and wait for those with answers.
+
+        A call without an answer is started again, unless the attempt `is_over`: then nobody waits for it.
+        """
+        for segment, called in find_calls(self.scope):
+            is_answered = self.scope.child(segment).has_child_outcome("tool_answered#1")
+            if is_answered or not is_over:
+                call = ToolUse(id=called.id, name=called.action.tool, arguments=dict(called.action.arguments))
+                self._known[segment] = pending = self._start(segment, call)
+                if is_answered:
+                    await pending.done.wait()
+
     def start_call(self, name: str, arguments: dict[str, Any]) -> PendingCall | None:
         """Start a call and return it, or the same call if it is still running. Return None if too many are running."""
         key = compute_digest(name, arguments)
-        if (running := self._pending.get(key)) is not None:
+        segment = f"{CALL_PREFIX}{key}#{self._counts[key]}"
+        if (running := self._pending.get(segment)) is not None:
             return running
         if len(self._pending) >= MOST_RUNNING:
             return None
         self._counts[key] += 1
-        pending = PendingCall(f"w{len(self._by_id) + 1}")
-        self._pending[key] = self._by_id[pending.id] = pending
-        place = self.scope.child(f"tool-{key}#{self._counts[key]}")
-        call = ToolUse(id=f"{key}-{self._counts[key]}", name=name, arguments=arguments)
-        self._group.start_soon(self._run_call, pending, key, call, place)
-        return pending
+        segment = f"{CALL_PREFIX}{key}#{self._counts[key]}"
+        if (known := self._known.get(segment)) is not None:
+            return known
+        return self._start(segment, ToolUse(id=f"{key}-{self._counts[key]}", name=name, arguments=arguments))
 
     def find_call(self, id: str) -> PendingCall | None:
         """Return the call with this id, or None."""
         return self._by_id.get(id)
 
-    async def _run_call(self, pending: PendingCall, key: str, call: ToolUse, place: Scope) -> None:
-        await self._rate_limit.acquire()
-        self._on_piece(ToolStarted(call))
+    def _start(self, segment: str, call: ToolUse) -> PendingCall:
+        pending = PendingCall(f"w{len(self._by_id) + 1}")
+        self._pending[segment] = self._by_id[pending.id] = pending
+        self._group.start_soon(self._run_call, pending, segment, call)
+        return pending
+
+    async def _run_call(self, pending: PendingCall, segment: str, call: ToolUse) -> None:
+        try:
+            if segment not in self._known:
+                await self._rate_limit.acquire()
+            await self._on_piece(ToolStarted(call))
+            pending.answer = answer = await self._answer_call(call, self.scope.child(segment))
+            self.has_replied |= answer.is_reply
+            self.is_ended |= answer.ends_turn
+            await self._on_piece(ToolFinished(call.id))
+        finally:
+            del self._pending[segment]
+            pending.done.set()
+        if answer.ends_turn:
+            self._on_end()
+
+    async def _answer_call(self, call: ToolUse, place: Scope) -> ToolAnswer:
         tool = self._tools.get(call.name)
-        if tool is None or tool.is_parallel:
-            answer = await run_tool_call(self._tools, call, place, agent=self._agent)
-        else:
-            async with self._one_at_a_time:
-                answer = await run_tool_call(self._tools, call, place, agent=self._agent)
-        self.is_ended |= answer.ends_turn
-        self.has_replied |= answer.is_reply
-        pending.answer = answer
-        del self._pending[key]
-        self._on_piece(ToolFinished(call.id))
-        pending.done.set()
+        async with nullcontext() if tool is None or tool.is_parallel else self._one_at_a_time:
+            return await run_tool_call(self._tools, call, place, agent=self._agent)
 
 
 class CoordinationSession:
@@ -143,13 +190,13 @@ class CoordinationSession:
 
     @asynccontextmanager
     async def open_turn(
-        self, scope: Scope, *, on_piece: OnPiece = lambda piece: None
+        self, scope: Scope, *, on_piece: OnPiece = ignore_piece, on_end: Callable[[], None] = lambda: None
     ) -> AsyncIterator[CoordinationTurn]:
         """Answer calls during the block. Calls that are still running at its end are cancelled.
 
         `on_piece` is called when a call starts and when it ends, with the piece that the engine adds to its reply:
-        patterns read from the reply which tools an agent called. An error that ends the turn, such as an exhausted
-        budget, cancels the block and is raised from it.
+        patterns read from the reply which tools an agent called. `on_end` is called when a tool ends the turn. An error
+        that ends the turn, such as an exhausted budget, cancels the block and is raised from it.
         """
         try:
             async with create_task_group() as group:
@@ -160,6 +207,7 @@ class CoordinationSession:
                     group=group,
                     rate_limit=self._rate_limit,
                     on_piece=on_piece,
+                    on_end=on_end,
                 )
                 self._last_scope = scope
                 try:
@@ -169,6 +217,15 @@ class CoordinationSession:
                     group.cancel_scope.cancel()
         except ExceptionGroup as errors:
             raise find_first_error(errors) from errors
+
+    @property
+    def is_at_work(self) -> bool:
+        """Whether a turn is open."""
+        return self._turn is not None
+
+    def expect_listing(self) -> None:
+        """Forget earlier requests for the list of tools, because the agent starts or loads its session again."""
+        self._listed = Event()
 
     async def wait_listed(self, seconds: float) -> bool:
         """Wait until the agent has asked for the list of tools, up to some seconds. Return whether it has."""
@@ -206,4 +263,5 @@ class CoordinationSession:
         if self._last_scope is not None and self._refusals < MOST_REFUSALS:
             self._refusals += 1
             action = Action(run=self._last_scope.timeline.run, agent=self.agent, tool="coordination")
-            self._last_scope.record_each_time(ActionRefused(action=action, reason=reason))
+            with suppress(StoreFailed):  # the run may have ended
+                self._last_scope.record_each_time(ActionRefused(action=action, reason=reason))

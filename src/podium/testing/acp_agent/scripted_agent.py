@@ -1,6 +1,7 @@
 """Play a script as a coding agent: stream text, ask for permission, change files and run commands.
 
-The steps are those of `podium.engines.script`. The tools are `write_file`, `read_file` and `bash`, and they really act.
+The steps are those of `podium.engines.script`. The tools are `write_file`, `read_file` and `bash`, and they really act;
+and the tools of the MCP servers that the client offers for a session.
 Sessions are saved in the home folder after each step, so a new process can load them. The faults of a step: `fails`
 answers the prompt with an error, `silent` never answers, `half` exits in the middle of the text, and `garbled` writes
 lines that are no messages before the text.
@@ -16,7 +17,7 @@ from typing import Any, Literal
 
 import anyio
 import msgspec
-from anyio import CancelScope
+from anyio import CancelScope, create_task_group
 from msgspec import Struct
 
 from ...engines.model.model_wire import Message
@@ -24,6 +25,7 @@ from ...engines.script import Move, MoveAttempt, Script, ToolCall, find_script, 
 from ...system.child_process import OutputBuffer, run_process
 from ...system.json_rpc import INTERNAL_ERROR, INVALID_PARAMS, METHOD_NOT_FOUND, JsonRpcPeer, Params, RpcError
 from ...system.line_stream import DescriptorStream
+from .tool_server import ToolServer, connect_server
 
 AfterDenial = Literal["goes_on", "ends_turn", "ignores"]
 
@@ -60,14 +62,19 @@ class ScriptedAgent:
         is_asking: bool = True,
         can_load: bool = True,
         can_steer: bool = False,
+        has_http: bool = True,
+        has_mcp: bool = True,
     ) -> None:
         self._script = script
         self._after_denial = after_denial
         self._is_asking = is_asking
         self._can_load = can_load
         self._can_steer = can_steer
+        self._has_http = has_http
+        self._has_mcp = has_mcp
         self._folder = Path.home() / SESSIONS_FOLDER
         self._sessions: dict[str, SavedSession] = {}
+        self._servers: dict[str, list[ToolServer]] = {}
         self._prompting: dict[str, CancelScope] = {}
         self._calls = 0
         self._stream = DescriptorStream(sys.stdin.fileno(), sys.stdout.fileno())
@@ -80,7 +87,9 @@ class ScriptedAgent:
 
     async def run(self) -> None:
         """Serve the client until it closes the connection."""
-        await self._peer.run()
+        async with create_task_group() as self._group:
+            await self._peer.run()
+            self._group.cancel_scope.cancel()
 
     async def _receive_notification(self, method: str, params: Params) -> None:
         scope = self._prompting.get(str(params.get("sessionId")))
@@ -92,7 +101,10 @@ class ScriptedAgent:
             case "initialize":
                 return {
                     "protocolVersion": 1,
-                    "agentCapabilities": {"loadSession": self._can_load},
+                    "agentCapabilities": {
+                        "loadSession": self._can_load,
+                        "mcpCapabilities": {"http": self._has_http},
+                    },
                     "agentInfo": {"name": "scripted", "version": "1"},
                     "_meta": {"steering": {"supported": self._can_steer}},
                 }
@@ -100,9 +112,11 @@ class ScriptedAgent:
                 id = f"session-{secrets.token_hex(4)}"
                 self._sessions[id] = SavedSession(directory=str(params["cwd"]))
                 self._save(id)
+                await self._connect_servers(id, params)
                 return {"sessionId": id, "modes": MODES}
             case "session/load":
                 await self._load(str(params["sessionId"]))
+                await self._connect_servers(str(params["sessionId"]), params)
                 return {"modes": MODES}
             case "session/set_mode":
                 return {}
@@ -121,6 +135,10 @@ class ScriptedAgent:
         return {"outcome": "injected"}
 
     # Sessions
+
+    async def _connect_servers(self, id: str, params: Params) -> None:
+        offered = params.get("mcpServers") if self._has_mcp else ()
+        self._servers[id] = [await connect_server(server, self._group) for server in offered or ()]
 
     def _save(self, id: str) -> None:
         self._folder.mkdir(exist_ok=True)
@@ -203,10 +221,11 @@ class ScriptedAgent:
     async def _call_tool(self, id: str, session: SavedSession, call: ToolCall) -> bool:
         """Make a tool call, if the client permits it, and return whether it was made."""
         self._calls += 1
+        server = next((server for server in self._servers.get(id, ()) if call.name in server.tools), None)
         call_id = f"call-{os.getpid()}-{self._calls}"
         described = {
             "toolCallId": call_id,
-            "title": call.name,
+            "title": call.name if server is None else f"{server.name}: {call.name}",
             "kind": KINDS.get(call.name, "other"),
             "rawInput": call.arguments,
         }
@@ -216,7 +235,10 @@ class ScriptedAgent:
             await self._end_call(id, call_id, "failed", "The user denied this.")
             return False
         await self._update(id, "tool_call_update", toolCallId=call_id, status="in_progress")
-        output = await _act(Path(session.directory), call)
+        if server is None:
+            output = await _act(Path(session.directory), call)
+        else:
+            output = await server.call_tool(call.name, call.arguments)
         await self._end_call(id, call_id, "completed", output)
         return True
 

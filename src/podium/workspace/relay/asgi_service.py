@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, MutableMapping
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any
 from urllib.parse import unquote
 
-from anyio import Semaphore, sleep_forever
+from anyio import BrokenResourceError, ClosedResourceError, EndOfStream, Semaphore, sleep_forever
+from anyio.abc import Listener, SocketStream
 
 from .http_exchange import HttpExchange, RequestRefused, serve_requests
 from .stream_channel import ServeStream
@@ -27,6 +28,18 @@ def make_asgi_service(application: AsgiApplication) -> ServeStream:
     """Return the service that answers the sandbox's requests with an application."""
     reading = Semaphore(BODIES_AT_ONCE)
     return partial(serve_requests, answer=partial(_answer_request, application=application, reading=reading))
+
+
+async def serve_connections(listener: Listener[SocketStream], application: AsgiApplication) -> None:
+    """Answer the requests of all programs that connect to a listener with an application, until cancelled."""
+    answer = make_asgi_service(application)
+
+    async def serve_connection(stream: SocketStream) -> None:
+        async with stream:
+            with suppress(EndOfStream, BrokenResourceError, ClosedResourceError):
+                await answer(stream)
+
+    await listener.serve(serve_connection)
 
 
 async def _answer_request(exchange: HttpExchange, *, application: AsgiApplication, reading: Semaphore) -> None:

@@ -1,0 +1,103 @@
+"""Give the session of a coding agent Podium's own tools, as an MCP server that it connects to.
+
+An agent reports its calls of these tools like any others, and may ask for permission to make them. Podium permits them
+at once and does not record these reports: the calls themselves arrive at Podium, pass its gate and are recorded there.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Sequence
+from contextlib import ExitStack, asynccontextmanager
+
+from ...core.engine import Tool
+from ...system.json_rpc import Params
+from ..coordination.coordination_router import PATH, Application
+from ..coordination.coordination_session import (
+    SERVER_NAME,
+    WAIT_TOOL,
+    CoordinationSession,
+    select_coordination_tools,
+)
+from ..coordination.stdio_shim import TOKEN_VARIABLE, build_shim_command
+from .agent_process import AgentProcess, read_mapping
+from .agent_program import McpTransport
+from .agent_tool_call import KIND_TOOLS, find_own_name
+
+LIST_SECONDS = 10.0
+"""How long the first prompt waits until the agent has asked for the list of tools."""
+OWN_NAME = re.compile(
+    rf"(?:(?:Tool: )?(?:mcp(?:__|[.:_-]))?{SERVER_NAME}(?:__|: |[./:_-])(?P<tool>\w[\w ]*)"
+    rf"|(?P<first>\w+) \({SERVER_NAME} MCP Server\).*)",
+    re.DOTALL,
+)
+"""How agents call a tool of this server: `mcp__podium__ask_person`, `podium-ask_person`, `podium: ask person`, …"""
+
+
+class PodiumTools:
+    """The tools of one agent session. `application` answers the agent's calls."""
+
+    def __init__(self, session: CoordinationSession, application: Application) -> None:
+        self.session = session
+        self._application = application
+        self._names = {WAIT_TOOL, *(tool.name for tool in session.tools)}
+        self._connected = ExitStack()
+
+    def connect(self, agent: AgentProcess, transport: McpTransport) -> list[Params]:
+        """Let a process call the tools, and return the MCP servers for its session."""
+        self.disconnect()
+        if not agent.coordination_url or transport == "off":
+            return []
+        self._connected.enter_context(agent.coordination.add_session(self.session, self._application))
+        self.session.expect_listing()
+        url = f"{agent.coordination_url}{PATH}"
+        if transport == "http" or (not transport and read_mapping(agent.capabilities, "mcpCapabilities").get("http")):
+            headers = [{"name": "Authorization", "value": f"Bearer {self.session.token}"}]
+            return [{"type": "http", "name": SERVER_NAME, "url": url, "headers": headers}]
+        program, *args = build_shim_command(url)
+        env = [{"name": TOKEN_VARIABLE, "value": self.session.token}]
+        return [{"name": SERVER_NAME, "command": program, "args": args, "env": env}]
+
+    def recognise_call(self, message: Params, earlier: str) -> str:
+        """Return which of these tools a message about a tool call names; empty if it names something else.
+
+        `earlier` is the tool that earlier messages about the same call named. A message that names nothing changes
+        nothing. A call that an agent describes as access to files, commands or the network is never one of these.
+        """
+        title, own_name = message.get("title"), find_own_name(read_mapping(message, "_meta"))
+        if message.get("kind") in KIND_TOOLS:
+            return ""
+        if not title and not own_name:
+            return earlier
+        found = next(filter(None, map(self._match_name, (own_name, title))), "")
+        return found or (earlier if earlier and title == earlier else "")
+
+    def _match_name(self, name: object) -> str:
+        """Return the tool that an agent's name for it means, or an empty string."""
+        if not isinstance(name, str) or (found := OWN_NAME.fullmatch(name)) is None:
+            return ""
+        tool = (found["tool"] or found["first"]).replace(" ", "_")  # some agents show names as words
+        return tool if tool in self._names else ""
+
+    def disconnect(self) -> None:
+        """Refuse calls from now on."""
+        self._connected.close()
+
+
+@asynccontextmanager
+async def open_podium_tools(tools: Sequence[Tool], *, agent: str) -> AsyncIterator[PodiumTools | None]:
+    """Yield the tools that a coding agent does not have itself, or None if there are none."""
+    offered = select_coordination_tools(tools)
+    if not offered:
+        yield None
+        return
+    # Imported here for start-up time: the MCP library takes longer to import than most agents take to start.
+    from ..coordination.mcp_service import open_coordination_service
+
+    session = CoordinationSession(offered, agent=agent)
+    async with open_coordination_service(session) as application:
+        found = PodiumTools(session, application)
+        try:
+            yield found
+        finally:
+            found.disconnect()

@@ -1,0 +1,82 @@
+"""Pass the requests of an agent's process to the session whose token they carry.
+
+Several sessions can share a process, and the process reaches Podium at one address. A request without a token, or with
+one that belongs to none of these sessions, is refused and recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Iterator, MutableMapping
+from contextlib import contextmanager
+from typing import Any
+
+import msgspec
+
+from .coordination_session import CoordinationSession
+
+PATH = "/mcp"
+"""The path at which the tools of every session are served."""
+SCHEME = "bearer "
+
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
+Application = Callable[[Message, Receive, Send], Awaitable[None]]
+
+
+class CoordinationRouter:
+    """The ASGI application for one agent process. It has as many sessions as the process."""
+
+    def __init__(self) -> None:
+        self._applications: dict[CoordinationSession, Application] = {}
+
+    @contextmanager
+    def add_session(self, session: CoordinationSession, application: Application) -> Iterator[None]:
+        """Answer the requests of a session with its application during the block."""
+        self._applications[session] = application
+        try:
+            yield
+        finally:
+            del self._applications[session]
+
+    async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
+        session = find_session(self._applications, scope)
+        if session is None:
+            await refuse_request(self._applications, scope, send)
+        else:
+            await self._applications[session](scope, receive, send)
+
+
+def find_session(sessions: Iterable[CoordinationSession], scope: Message) -> CoordinationSession | None:
+    """Return the session whose token a request carries, or None."""
+    given = _read_authorization(scope)
+    if len(given) != 1 or not given[0].lower().startswith(SCHEME):
+        return None
+    token = given[0][len(SCHEME) :].strip()
+    return next((session for session in sessions if session.has_token(token)), None)
+
+
+async def refuse_request(sessions: Iterable[CoordinationSession], scope: Message, send: Send) -> None:
+    """Refuse a request that carries no valid token, and record it.
+
+    It is recorded for the sessions that are at work, because nobody knows which of them sent it.
+    """
+    status, reason = 401, "the request has no token"
+    if _read_authorization(scope):
+        status, reason = 403, "the token does not belong to this agent's session"
+    known = list(sessions)
+    for session in [session for session in known if session.is_at_work] or known:
+        session.record_refusal(f"a call to the coordination tools was refused: {reason}")
+    await answer_error(send, status, reason)
+
+
+async def answer_error(send: Send, status: int, reason: str) -> None:
+    """Answer a request with an error."""
+    body = msgspec.json.encode({"error": reason})
+    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
+    await send({"type": "http.response.start", "status": status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})
+
+
+def _read_authorization(scope: Message) -> list[str]:
+    return [value.decode("latin-1").strip() for name, value in scope["headers"] if name == b"authorization"]
