@@ -81,12 +81,14 @@ class IssueScout:
             return
         if self._options.authors and issue.author.lower() not in {one.lower() for one in self._options.authors}:
             return
-        if len(new.found) >= most:
-            new.waiting += 1
-        elif await self._may_start_work(issue):
+        # An issue that has to wait is not worth a question to the forge: a later round asks.
+        is_asking = len(new.found) < most or issue.is_by_member is not None
+        if is_asking and not await self._may_start_work(issue):
+            new.by_strangers.append(issue)
+        elif len(new.found) < most:
             new.found.append(issue)
         else:
-            new.by_strangers.append(issue)
+            new.waiting += 1
 
     async def _may_start_work(self, issue: Issue) -> bool:
         if self._options.authors or self._options.is_any_author or not self._source.has_members:

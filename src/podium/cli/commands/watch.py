@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from signal import SIGINT, SIGTERM
@@ -26,7 +27,7 @@ from ...workspace.issues.source_choice import USABLE, choose_source, find_own_so
 from ..terminal import exit_codes
 from ..terminal.command_options import json_option, repo_option
 from ..terminal.issue_output import IssueOutput, print_claims, print_dry_run
-from ..terminal.text import format_duration, print_to_stderr
+from ..terminal.text import print_to_stderr
 from .logs import parse_age
 
 if TYPE_CHECKING:
@@ -116,17 +117,18 @@ def watch_command(
     if is_dry:
         return print_dry_run(settings, place, chosen, options, is_json=is_json)
     output = IssueOutput(chosen.name, is_json=is_json)
-    rounds = Rounds(seconds=FOREVER if is_waiting else seconds, is_once=is_once, is_waiting=is_waiting)
+    rounds = Rounds(every=every, seconds=seconds, is_once=is_once, is_waiting=is_waiting)
     return anyio.run(_watch, settings, place, chosen, options, output, rounds)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Rounds:
-    """How often to look at a source, and whether only once."""
+    """How often to look at a source, as written and in seconds, and whether only once."""
 
-    def __init__(self, *, seconds: float, is_once: bool, is_waiting: bool) -> None:
-        self.seconds = seconds
-        self.is_once = is_once
-        self.is_waiting = is_waiting
+    every: str
+    seconds: float
+    is_once: bool
+    is_waiting: bool
 
 
 async def _find_source(given: str, place: Path, settings: Settings) -> IssueSource:
@@ -167,7 +169,7 @@ async def _watch(
             if rounds.is_once:
                 await _run_once(watch, output, is_waiting=rounds.is_waiting)
                 return exit_codes.GOAL_NOT_MET if output.has_problems else exit_codes.GOAL_MET
-            print_to_stderr(f"watching {source.name} every {format_duration(rounds.seconds)}; stop it with Ctrl-C")
+            print_to_stderr(f"watching {source.name} every {rounds.every}; stop it with Ctrl-C")
             await _run_forever(watch, output, rounds.seconds)
     print_to_stderr("stopped watching; work that was started continues in the background, see podium ps")
     return exit_codes.SIGNALLED + (signals[0] if signals else SIGINT)

@@ -67,7 +67,9 @@ def open_forge_issues(kind: ForgeKind, host: str, path: str, *, outside: Path, h
             f"{PROGRAMS[kind]} is not installed, and the issues of {kind}:{path} need it; install it, then call "
             f"{PROGRAMS[kind]} auth login"
         )
-    project = ForgeProject(kind=kind, host=host.lower(), path=path, program=program, folder=home)
+    # Before the first run, there may be no home folder yet.
+    folder = home if home.is_dir() else Path(home.anchor)
+    project = ForgeProject(kind=kind, host=host.lower(), path=path, program=program, folder=folder)
     return ISSUES[kind](project=project)
 
 
