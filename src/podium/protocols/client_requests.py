@@ -12,6 +12,7 @@ from contextlib import suppress
 
 from anyio import CancelScope, sleep
 from anyio.abc import TaskGroup
+from msgspec import structs
 
 from ..core.open_requests import Asked
 from ..runs.inbox import AnswerMailbox, WorkerRequestWatcher, resolve_choice
@@ -97,7 +98,8 @@ def format_request(entry: Entry, asked: Asked, worker: str = "") -> str:
     who = escape_in_line(parse_agent_name(entry.operation))
     where = f" (worker {escape_in_line(worker)})" if worker else ""
     if isinstance(asked, PermissionAsked):
-        return "\n".join([f"{who}{where} requests permission:", *format_request_lines(asked)])
+        offered = structs.replace(asked, always="")  # clients offer no answer that adds a rule
+        return "\n".join([f"{who}{where} requests permission:", *format_request_lines(offered)])
     return "\n\n".join(
         filter(None, [f"{who}{where} asks: {escape_hidden_text(asked.text)}", escape_hidden_text(asked.shown)])
     )

@@ -19,6 +19,7 @@ from ..values.event import (
     ToolCalled,
     TurnEnded,
     TurnResumed,
+    TurnStarted,
 )
 from ..values.operation_path import parse_agent_name
 
@@ -33,6 +34,8 @@ class AnswerText:
         self._agents: dict[str, Agent] = {}
         self._streamed = ""
         """What was streamed since the reply last started."""
+        self._early = ""
+        """What a recorded reply added before it was streamed: streamed text is recorded up to a moment later."""
         self._is_apart = False
         """Whether the next piece starts a new paragraph."""
 
@@ -45,10 +48,17 @@ class AnswerText:
             return ""
         match entry.event:
             case TextStreamed(text=text):
-                return self._add(text)
-            case ModelReplied(text=text) | TurnEnded(failure=None, text=text) if text.startswith(self._streamed):
+                return self._add(self._skip_early(text))
+            case ModelReplied(text=text) if text.startswith(self._streamed):
+                rest = text[len(self._streamed) :]
+                self._early += rest
+                return self._add(rest)
+            case TurnEnded(failure=None, text=text) if text.startswith(self._streamed):
                 return self._add(text[len(self._streamed) :])
-            case TextSuperseded() | TurnResumed() | SessionRevived() | ToolCalled():
+            case TextSuperseded() | TurnStarted() | TurnResumed() | SessionRevived():
+                self._early = ""
+                self._start_again()
+            case ToolCalled():
                 self._start_again()
         return ""
 
@@ -60,6 +70,14 @@ class AnswerText:
             return self._add(text[len(self._streamed) :])
         self._start_again()
         return self._add(text)
+
+    def _skip_early(self, text: str) -> str:
+        """Return streamed text without the part that the recorded reply has already added."""
+        if self._early.startswith(text):
+            self._early = self._early[len(text) :]
+            return ""
+        early, self._early = self._early, ""
+        return text.removeprefix(early)
 
     def _add(self, text: str) -> str:
         if not text:
