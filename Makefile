@@ -10,7 +10,7 @@ GOOSE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/podium-test-agents/goose-$(GOOSE
 # Tests start many processes, and each would compile the sources anew if none of them might keep the result.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: demo fleet-demo test test-failed test-slow check bench system goose clean
+.PHONY: demo fleet-demo test test-failed test-slow check bench system goose agents clean
 
 demo: $(VENV)/ready
 	$(BIN)/podium demo
@@ -56,6 +56,10 @@ goose:
 	  npm install --silent --no-save --no-package-lock --no-audit --no-fund --prefix "$(GOOSE)" @aaif/goose-binary-linux-x64@$(GOOSE_VERSION); \
 	elif [ -n "$$CI" ]; then echo "please install npm: the tests need goose" >&2; exit 7; \
 	else echo "npm is missing: the tests that need goose are skipped" >&2; fi
+
+# The other coding agents, and a client, for the tests that are marked engines.
+agents: $(VENV)/ready
+	$(BIN)/python -m tests.installed_agents
 
 clean:
 	rm -rf $(VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
