@@ -95,6 +95,7 @@ async def _open_in_sandbox(
         home=settings.home,
         store=find_local_store(settings.store),
         profile="read-only" if settings.permission_mode == "plan" else "workspace",
+        creatable=program.creatable,
         report=command.report,
     )
     relay = RelayConfiguration(

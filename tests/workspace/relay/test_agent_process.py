@@ -88,6 +88,20 @@ async def test_an_agent_that_only_reads_keeps_its_home(lab: AgentLab) -> None:
     assert done.out == "refused\ny\n"
 
 
+async def test_a_name_that_an_agent_must_be_able_to_look_up_is_absent_and_reported_once_it_is_created(
+    module_lab: AgentLab,
+) -> None:
+    lab = AgentLab(module_lab.folder, replace(module_lab.sandbox, creatable=("opencode.json",)))
+    script = "cat opencode.json 2>&1 | grep -o 'No such file'; test -d .mcp.json && echo held; echo {} >opencode.json"
+
+    first, second = await lab.bash(script), await lab.bash("{ echo x >opencode.json; } 2>/dev/null || echo read-only")
+    (lab.repo / "opencode.json").unlink()
+
+    assert first.out == "No such file\nheld\n"
+    assert second.out == "read-only\n"
+    assert lab.reports == [f"an agent created opencode.json in {lab.repo}; check it before another program reads it."]
+
+
 @pytest.mark.parametrize(
     "url", ["", "ftp://host", "http://", "http://host:x", "https://user:key@host", "https://host?x=1", "https://[::1"]
 )

@@ -35,9 +35,10 @@ class AgentProgram(Struct, frozen=True, kw_only=True):
     agent use a model that the agent's file names, for each kind of API. An agent that `asks_late` reports that a call
     has started before it asks for permission. `reports_totals` means that its usage is that of the whole session.
     `hosts` are those that the agent must reach to use the model and the login that it is set up with, and
-    `readable` are folders that it must read, besides the one in which it is installed. With `is_sandboxed`, it runs in
-    Podium's sandbox where there is one. `mcp` is how it connects to Podium's tools; an agent that
-    `lists_late` asks which ones there are only when it has got its first prompt. `caution` is a known limit that
+    `readable` are folders that it must read, besides the one in which it is installed. `creatable` are configuration
+    files in the checkout that it can create in the sandbox; the sandbox keeps all other agents from doing so. With
+    `is_sandboxed`, it runs in Podium's sandbox where there is one. `mcp` is how it connects to Podium's tools; an agent
+    that `lists_late` asks which ones there are only when it has got its first prompt. `caution` is a known limit that
     Podium cannot remove.
     """
 
@@ -60,6 +61,7 @@ class AgentProgram(Struct, frozen=True, kw_only=True):
     reports_totals: bool = False
     hosts: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
+    creatable: tuple[str, ...] = ()
     is_sandboxed: bool = True
     mcp: McpTransport = ""
     lists_late: bool = False
@@ -111,6 +113,7 @@ _OPENCODE_CONFIG = """\
   "enabled_providers": ["podium"],
   "autoupdate": false,
   "share": "disabled",
+  "snapshot": false,
   "permission": {"edit": "ask", "bash": "ask", "webfetch": "ask"},
   "provider": {
     "podium": {
@@ -211,8 +214,8 @@ _ROWS = (
         model_files={"openai": {".codex/config.toml": _CODEX_CONFIG}},
         after_denial="ends_turn",
         shares_process=True,
-        caution="its own sandbox cannot run inside Podium's, so commands fail in the modes that ask; "
-        "in its mode agent-full-access, a denied write still happens",
+        caution="its own sandbox cannot run inside Podium's, so a command works only if its model requests to run it "
+        "without that sandbox, which needs permission; in its mode agent-full-access, it never asks",
     ),
     AgentProgram(
         name="claude",
@@ -229,7 +232,7 @@ _ROWS = (
         },
         passed_variables=("ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "CLAUDE_CODE_OAUTH_TOKEN"),
         login_files=(".claude/.credentials.json", ".claude.json"),
-        hosts=("api.anthropic.com", "console.anthropic.com", "platform.claude.com"),
+        hosts=("api.anthropic.com", "platform.claude.com"),
         model_env={
             "anthropic": {"ANTHROPIC_BASE_URL": "$URL", "ANTHROPIC_API_KEY": "$KEY", "ANTHROPIC_MODEL": "$MODEL"}
         },
@@ -240,16 +243,22 @@ _ROWS = (
         command=("opencode", "acp"),
         package="opencode-ai",
         version="1.18.33",
-        env={"OPENCODE_PERMISSION": '{"edit": "ask", "bash": "ask", "webfetch": "ask"}'},
+        env={
+            "OPENCODE_PERMISSION": '{"edit": "ask", "bash": "ask", "webfetch": "ask"}',
+            "OPENCODE_DISABLE_PROJECT_CONFIG": "1",
+            "OPENCODE_DISABLE_AUTOUPDATE": "1",
+        },
         passed_variables=(*_OPENAI_KEYS, "ANTHROPIC_API_KEY", "OPENROUTER_API_KEY"),
         login_files=(".local/share/opencode/auth.json",),
-        hosts=(*_PROVIDER_HOSTS, "opencode.ai", "models.dev"),
-        model_env={"openai": {"PODIUM_MODEL_KEY": "$KEY"}},
+        hosts=(*_PROVIDER_HOSTS, "opencode.ai", "models.opencode.ai"),
+        model_env={"openai": {"PODIUM_MODEL_KEY": "$KEY", "OPENCODE_DISABLE_MODELS_FETCH": "1"}},
         model_files={"openai": {".config/opencode/opencode.json": _OPENCODE_CONFIG}},
         after_denial="ends_turn",
         shares_process=True,
         asks_late=True,
-        caution="it never asks before it calls a tool of an MCP server",
+        # The sandbox keeps others from creating this file with an empty folder at its path, which opencode cannot read.
+        creatable=("opencode.json",),
+        caution="it never asks before it calls a tool of an MCP server, and its commands can create opencode.json",
     ),
     AgentProgram(
         name="gemini",
@@ -259,7 +268,10 @@ _ROWS = (
         mode="default",
         passed_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL"),
         login_files=(".gemini/oauth_creds.json", ".gemini/google_accounts.json", ".gemini/settings.json"),
-        hosts=("generativelanguage.googleapis.com", "cloudcode-pa.googleapis.com", "oauth2.googleapis.com"),
+        hosts=(
+            *("generativelanguage.googleapis.com", "aiplatform.googleapis.com", "cloudcode-pa.googleapis.com"),
+            *("oauth2.googleapis.com", "www.googleapis.com"),
+        ),
         tool_names=_GEMINI_TOOLS,
         shares_process=True,
         caution="after a crash, its conversation is continued in a new session",
@@ -270,9 +282,17 @@ _ROWS = (
         package="@qwen-code/qwen-code",
         version="0.24.4",
         mode="default",
-        passed_variables=(*_OPENAI_KEYS, "OPENAI_MODEL"),
-        login_files=(".qwen/oauth_creds.json", ".qwen/settings.json"),
-        hosts=("api.openai.com", "chat.qwen.ai", "portal.qwen.ai", "dashscope.aliyuncs.com"),
+        passed_variables=(
+            *(*_OPENAI_KEYS, "OPENAI_MODEL"),
+            *("DASHSCOPE_API_KEY", "BAILIAN_CODING_PLAN_API_KEY", "BAILIAN_TOKEN_PLAN_API_KEY"),
+        ),
+        login_files=(".qwen/settings.json", ".qwen/.env"),
+        hosts=(
+            *("api.openai.com", "openrouter.ai", "dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com"),
+            *("dashscope-us.aliyuncs.com", "cn-hongkong.dashscope.aliyuncs.com", "coding.dashscope.aliyuncs.com"),
+            *("coding-intl.dashscope.aliyuncs.com", "token-plan.cn-beijing.maas.aliyuncs.com"),
+            "token-plan.ap-southeast-1.maas.aliyuncs.com",
+        ),
         model_env={"openai": {"OPENAI_BASE_URL": "$URL", "OPENAI_API_KEY": "$KEY", "OPENAI_MODEL": "$MODEL"}},
         tool_names=_GEMINI_TOOLS,
         after_denial="ends_turn",
@@ -283,11 +303,24 @@ _ROWS = (
         command=("kimi", "acp"),
         package="@moonshot-ai/kimi-code",
         version="2.1.0",
-        passed_variables=("KIMI_API_KEY", "MOONSHOT_API_KEY"),
-        login_files=(".kimi/config.json", ".kimi/config.toml"),
-        hosts=("api.kimi.com", "auth.kimi.com", "api.moonshot.ai", "api.moonshot.cn"),
+        mode="default",
+        env={"KIMI_DISABLE_TELEMETRY": "1", "KIMI_CODE_NO_AUTO_UPDATE": "1"},
+        passed_variables=("KIMI_API_KEY", "KIMI_MODEL_NAME", "KIMI_MODEL_API_KEY", "KIMI_MODEL_BASE_URL"),
+        login_files=(".kimi-code/config.toml", ".kimi-code/credentials/kimi-code.json", ".kimi-code/region"),
+        hosts=("api.kimi.com", "auth.kimi.com", "api.kimi.ai", "auth.kimi.ai", "api.moonshot.ai", "api.moonshot.cn"),
+        model_env={
+            wire: {
+                "KIMI_MODEL_NAME": "$MODEL",
+                "KIMI_MODEL_BASE_URL": "$URL",
+                "KIMI_MODEL_API_KEY": "$KEY",
+                "KIMI_MODEL_PROVIDER_TYPE": wire,
+            }
+            for wire in ("openai", "anthropic")
+        },
+        tool_names={**_CLAUDE_TOOLS, "FetchURL": "web_fetch"},
         shares_process=True,
-        caution="after a crash, its conversation is continued in a new session",
+        asks_late=True,
+        caution="in a git repository, it changes files of its checkout without asking; it asks before it runs commands",
     ),
 )
 

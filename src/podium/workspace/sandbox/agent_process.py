@@ -41,11 +41,13 @@ async def start_agent(
     `home` is the agent's home directory, which is created if necessary. `relay` is everything that the agent can reach;
     its addresses inside are MODEL_URL, COORDINATION_URL and PROXY_URL. `env` is added to the few variables that the
     agent inherits. `readable` are folders outside the checkout that the agent can read, besides the one in which it is
-    installed. `grace` is how long the agent may take to exit after its input was closed; then it is killed.
+    installed. `grace` is how long the agent may take to exit after its input was closed; then it is killed. Creatable
+    names of the sandbox that the agent has created are reported at the end.
 
     Raise Mistake if the program is not found or the sandbox fails its self-test, and ProgramNotStarted if bubblewrap
     cannot be started.
     """
+    missing = [name for name in sandbox.creatable if not _exists(sandbox, name)]
     agents = await prepare_agent_sandbox(sandbox, argv[0], home=home, env=env or {}, readable=readable)
     channel = SandboxRelay(relay)
     command = agents.wrap([_find_program(argv[0], agents.environ), *argv[1:]], relay=channel)
@@ -75,6 +77,15 @@ async def start_agent(
     finally:
         command.clean_up()
         agents.remove_placeholders()
+        for name in missing:
+            if _exists(sandbox, name):
+                relay.report(
+                    f"an agent created {name} in {sandbox.checkout}; check it before another program reads it."
+                )
+
+
+def _exists(sandbox: Sandbox, name: str) -> bool:
+    return os.path.lexists(sandbox.checkout / name)
 
 
 async def prepare_agent_sandbox(

@@ -88,7 +88,8 @@ class Sandbox:
 
     `home` is the Podium home; neither `home` nor `store` is visible from inside. `secrets` are paths in
     the checkout that are hidden, and `protected` are paths that commands can only read, besides protected names at its
-    top. `submodules` are the paths of the submodules' `.git`, which commands can neither change nor create. `hosts` are
+    top. `submodules` are the paths of the submodules' `.git`, which commands can neither change nor create. `creatable`
+    are protected names that a command can create, because its program fails if there is a placeholder. `hosts` are
     the hosts that commands can reach, through a proxy. `agent_home` is the folder that is the home directory of an
     agent whose whole process runs in the sandbox. `report` is called with each sentence about nested repositories that
     a command created and about hosts that were refused.
@@ -103,6 +104,7 @@ class Sandbox:
     secrets: tuple[str, ...] = ()
     protected: tuple[str, ...] = ()
     submodules: tuple[str, ...] = ()
+    creatable: tuple[str, ...] = ()
     hosts: tuple[HostGrant, ...] = ()
     agent_home: Path | None = None
     limits: SandboxLimits = field(default_factory=SandboxLimits)
@@ -121,6 +123,7 @@ class Sandbox:
         store: Path | None = None,
         readable: Sequence[Path] = (),
         shown: Sequence[str] = (),
+        creatable: Sequence[str] = (),
         hosts: Sequence[HostGrant] = (),
         limits: SandboxLimits | None = None,
         environ: Mapping[str, str] | None = None,
@@ -150,6 +153,7 @@ class Sandbox:
             secrets=tuple(path for path in survey.secrets if path not in shown),
             protected=survey.protected,
             submodules=survey.submodules,
+            creatable=tuple(creatable),
             hosts=tuple(hosts),
             limits=limits or SandboxLimits(),
             environ=build_environment(environ),
@@ -340,7 +344,8 @@ class Sandbox:
     def _names_to_hold(self) -> tuple[str, ...]:
         """The paths that a command cannot create. Placeholders are created at the paths that do not exist."""
         has_lefthook = any(entry.name.startswith(("lefthook.", ".lefthook.")) for entry in os.scandir(self.checkout))
-        return tuple(dict.fromkeys((*PROTECTED_NAMES, *(LEFTHOOK_NAMES if has_lefthook else ()), *self.submodules)))
+        names = dict.fromkeys((*PROTECTED_NAMES, *(LEFTHOOK_NAMES if has_lefthook else ()), *self.submodules))
+        return tuple(name for name in names if name not in self.creatable)
 
     @cached_property
     def _control_group(self) -> ControlGroup:
