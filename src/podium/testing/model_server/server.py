@@ -21,10 +21,12 @@ from ...engines.script import Move, Scripts, ScriptSet, echo_request
 from ...values.errors import OutsideFailed
 from .anthropic_api import ANTHROPIC
 from .api_reply import ModelApi, ScriptedReply
+from .gemini_api import GEMINI, GEMINI_STREAM
 from .http_connection import Connection, ConnectionTracker, RequestHead, TimedResponse, build_json_response, encode
 from .openai_api import OPENAI
+from .responses_api import RESPONSES
 
-MODEL_APIS = (OPENAI, ANTHROPIC)
+MODEL_APIS = (OPENAI, RESPONSES, ANTHROPIC, GEMINI, GEMINI_STREAM)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

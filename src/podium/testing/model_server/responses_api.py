@@ -1,0 +1,177 @@
+"""Implement OpenAI's Responses API for the model server, which codex uses: parse requests, and render replies.
+
+Tool calls are function calls. A tool whose definition is not that of a function gets its argument `input` as text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from ...engines.model.model_wire import Message, ModelCall
+from ...engines.model.stream_events import parse_tool_use
+from ...engines.script import compute_move_usage, make_tool_uses, stop_reason
+from ...values.event import ToolUse
+from .api_reply import ModelApi, ModelRequest, ScriptedReply, make_caller_tool
+from .http_connection import encode, encode_chunk
+
+
+class _Tool(Struct, frozen=True):
+    type: str = ""
+    name: str = ""
+    description: str = ""
+    parameters: dict[str, Any] | None = None
+
+
+class _Part(Struct, frozen=True):
+    text: str = ""
+
+
+class _Item(Struct, frozen=True):
+    """A message, a tool call or the output of one, in the conversation."""
+
+    type: str = "message"
+    role: str = ""
+    content: str | list[_Part] | None = None
+    call_id: str = ""
+    name: str = ""
+    arguments: str = ""
+    input: str = ""
+    output: str | list[_Part] | None = None
+
+
+class _Request(Struct, frozen=True):
+    model: str
+    input: str | list[_Item] = ""
+    instructions: str | None = None
+    tools: list[_Tool] | None = None
+    stream: bool = False
+    max_output_tokens: int | None = None
+
+
+_decode = msgspec.json.Decoder(_Request).decode
+
+
+def _read_api_key(headers: Mapping[str, str]) -> str:
+    return headers.get("authorization", "").removeprefix("Bearer ")
+
+
+def _parse_request(body: bytes, key: str) -> ModelRequest:
+    request = _decode(body)
+    items = [_Item(role="user", content=request.input)] if isinstance(request.input, str) else request.input
+    ruled = ("system", "developer")
+    told = (_join_text(item.content) for item in items if item.role in ruled)
+    call = ModelCall(
+        agent=request.model,
+        model=request.model,
+        system="\n\n".join(filter(None, (request.instructions, *told))),
+        messages=tuple(_parse_messages([item for item in items if item.role not in ruled])),
+        tools=tuple(
+            make_caller_tool(tool.name, tool.description, tool.parameters or {}) for tool in request.tools or ()
+        ),
+        key=key,
+        max_tokens=request.max_output_tokens,
+    )
+    return ModelRequest(call=call, is_streaming=request.stream)
+
+
+def _parse_messages(items: list[_Item]) -> list[Message]:
+    """Return the conversation. The text and the calls of one reply are separate items, and become one message."""
+    messages: list[Message] = []
+    is_reply = False
+    for item in items:
+        if item.type in ("function_call_output", "custom_tool_call_output"):
+            messages.append(Message(role="tool", text=_join_text(item.output), answers=item.call_id))
+        elif item.type in ("function_call", "custom_tool_call") or item.role == "assistant":
+            calls = () if item.role == "assistant" else (_parse_call(item),)
+            last = messages.pop() if is_reply else Message(role="assistant", text="")
+            text = last.text + _join_text(item.content)
+            messages.append(Message(role="assistant", text=text, calls=(*last.calls, *calls)))
+        elif item.role:
+            messages.append(Message(role="user", text=_join_text(item.content)))
+        else:
+            continue  # such as reasoning
+        is_reply = messages[-1].role == "assistant"
+    return messages
+
+
+def _parse_call(item: _Item) -> ToolUse:
+    if item.type == "custom_tool_call":
+        return ToolUse(id=item.call_id, name=item.name, arguments={"input": item.input})
+    return parse_tool_use(item.call_id, item.name, item.arguments)
+
+
+def _join_text(content: str | list[_Part] | None) -> str:
+    parts = content or ""
+    return parts if isinstance(parts, str) else "".join(part.text for part in parts)
+
+
+def _format_error(status: int, message: str) -> object:
+    return {"error": {"message": message, "type": "scripted", "code": str(status)}}
+
+
+class _ResponsesRenderer:
+    """Formats a scripted reply as a response of this API."""
+
+    def __init__(self, reply: ScriptedReply) -> None:
+        self._attempt = reply.attempt
+        self._request = reply.request
+        self._id = f"resp-{reply.number}"
+        functions = {tool.name for tool in reply.request.call.tools if tool.parameters}
+        text = {"type": "output_text", "text": reply.attempt.move.says, "annotations": []}
+        self._message = {"type": "message", "id": f"msg-{reply.number}", "role": "assistant", "content": [text]}
+        self._calls = [_encode_tool_use(use, use.name in functions) for use in make_tool_uses(reply.attempt)]
+
+    def render_document(self) -> dict[str, Any]:
+        move = self._attempt.move
+        spent = compute_move_usage(move, self._request.call)
+        return {
+            "id": self._id,
+            "object": "response",
+            "model": self._request.call.model,
+            "status": "incomplete" if stop_reason(move) == "length" else "completed",
+            "output": [*([self._message] if move.says else []), *self._calls],
+            "usage": {
+                "input_tokens": spent.input_tokens,
+                "input_tokens_details": {"cached_tokens": spent.cached_tokens},
+                "output_tokens": spent.output_tokens,
+                "total_tokens": spent.tokens,
+            },
+        }
+
+    def render_opening(self) -> bytes:
+        opening = _encode_event("response.created", response={"id": self._id})
+        if not self._attempt.move.says:
+            return opening
+        return opening + _encode_event("response.output_item.added", item={**self._message, "content": []})
+
+    def render_piece(self, text: str) -> bytes:
+        return _encode_event("response.output_text.delta", item_id=self._message["id"], delta=text)
+
+    def render_ending(self) -> bytes:
+        document = self.render_document()
+        items = b"".join(_encode_event("response.output_item.done", item=item) for item in document["output"])
+        return items + _encode_event(f"response.{document['status']}", response=document)
+
+
+def _encode_tool_use(use: ToolUse, is_function: bool) -> dict[str, Any]:
+    if not is_function and "input" in use.arguments:
+        return {"type": "custom_tool_call", "call_id": use.id, "name": use.name, "input": use.arguments["input"]}
+    arguments = use.unreadable or encode(use.arguments).decode()
+    return {"type": "function_call", "call_id": use.id, "name": use.name, "arguments": arguments}
+
+
+def _encode_event(kind: str, **fields: Any) -> bytes:
+    return encode_chunk(b"event: %b\ndata: %b\n\n" % (kind.encode(), encode({"type": kind, **fields})))
+
+
+RESPONSES = ModelApi(
+    path="/responses",
+    read_api_key=_read_api_key,
+    parse_request=_parse_request,
+    format_error=_format_error,
+    make_renderer=_ResponsesRenderer,
+)
