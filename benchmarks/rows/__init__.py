@@ -2,6 +2,7 @@
 
 from . import (
     append,
+    coding_agent,
     collaboration,
     dashboard,
     discussion,
@@ -36,6 +37,7 @@ ROWS = {
     "policy": policy,
     "worker": worker,
     "permission": permission,
+    "coding_agent": coding_agent,
     "growth": growth,
     "discussion": discussion,
     "collaboration": collaboration,
