@@ -92,6 +92,8 @@ class AgentLab:
         self.server: ModelServer | None = None
         self.budget: Budget | None = None
         self.tools: tuple[Tool, ...] = ()
+        self.patience = 30.0
+        """How many seconds the lab waits for an event."""
         self.port = 0
         """The port of the model, which stays the same: another address would be another setup, with another home."""
         self.timeline: Timeline
@@ -140,7 +142,7 @@ class AgentLab:
 
     @asynccontextmanager
     async def session(self, script: Sequence[Any], *, turn_limits: TurnLimits | None = None) -> AsyncIterator[Session]:
-        limits = turn_limits or TurnLimits(approval=20)
+        limits = turn_limits or TurnLimits(approval=self.patience)
         async with RunStore(self.store) as store, create_task_group() as group, self.engine(script, group) as engine:
             exists = self.has_run()
             lease = await store.claim_run("r") if exists else store.begin_run("r")
@@ -187,7 +189,7 @@ class AgentLab:
 
     async def answer_request(self, decision: Decision, comment: str = "") -> PermissionAsked:
         """Wait for the next permission request without an answer, and answer it."""
-        with Follower(self.store, "r") as entries, fail_after(30):
+        with Follower(self.store, "r") as entries, fail_after(self.patience):
             async for entry in entries:
                 if isinstance(entry.event, PermissionAsked) and entry.event.id not in self.timeline.answers:
                     answer = PermissionAnswered(id=entry.event.id, decision=decision, by="ada", comment=comment)
@@ -197,7 +199,7 @@ class AgentLab:
 
     async def wait_for(self, kind: type) -> Any:
         """Wait until there is an event of this kind, and return it."""
-        with Follower(self.store, "r") as entries, fail_after(30):
+        with Follower(self.store, "r") as entries, fail_after(self.patience):
             async for entry in entries:
                 if isinstance(entry.event, kind):
                     return entry.event

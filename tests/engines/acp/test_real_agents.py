@@ -1,72 +1,79 @@
-"""Real coding agents with a scripted model. They run only if they are on the PATH: pytest -m engines."""
+"""Real coding agents in the sandbox, with a scripted model. They must be installed: make agents, pytest -m engines."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
-from typing import Any
 
 import pytest
-from msgspec import structs
+from anyio import create_task_group, fail_after
 
-from podium import Agent, App, Result, Settings
-from podium.engines.acp.agent_program import AGENT_PROGRAMS
-from podium.testing import ModelServer
-from podium.values.agent import Permissions
+from podium.values.event import ActionBegan, AgentSessionOpened, CallCut, PermissionAsked
 
-pytestmark = [pytest.mark.engines, pytest.mark.slow]
+from .real_agent_lab import COMMANDERS, TEXT, WRITES, RealAgentLab
 
-WRITES = {
-    "copilot": ("create", "path", "file_text"),
-    "opencode": ("write", "filePath", "content"),
-    "claude": ("Write", "file_path", "content"),
-}
-"""The name of each agent's tool that writes files, and of its arguments."""
+pytestmark = [pytest.mark.engines, pytest.mark.slow, pytest.mark.timeout(600)]
+
+AFTER_LOADING: dict[str, list[str]] = {"claude": ["Not used."], "opencode": []}
+"""Agents whose loaded session contains the call that was interrupted, so that their model has to repeat it. Claude adds
+a reply of its own, so that one step of the script is skipped."""
 
 
-@pytest.fixture(params=WRITES)
-def kind(request: pytest.FixtureRequest) -> str:
-    name: str = request.param
-    if AGENT_PROGRAMS[name].find_executable(None, os.environ["PATH"]) is None:
-        pytest.skip(f"{name} is not installed")
-    return name
+@pytest.fixture(params=[*WRITES, *COMMANDERS])
+def lab(request: pytest.FixtureRequest, tmp_path: Path) -> RealAgentLab:
+    return RealAgentLab(request.param, tmp_path)
 
 
-async def write_file(kind: str, folder: Path, **rules: tuple[str, ...]) -> Result:
-    """Let an agent write made.txt under these rules, and return the result."""
-    tool, path, content = WRITES[kind]
-    (repo := folder / "repo").mkdir()
-    arguments: dict[str, Any] = {path: str(repo / "made.txt"), content: "hello"}
-    script: list[Any] = [
-        {"says": "I write.", "calls": [{"name": tool, "arguments": arguments}]},
-        "All is said.",
-        "It is.",
-    ]
-    async with ModelServer(script) as server:
-        environ = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(folder),
-            "OPENAI_API_KEY": "sk-not-a-key",
-            "ANTHROPIC_API_KEY": "sk-not-a-key",
-            "OPENAI_BASE_URL": server.url,
-            "ANTHROPIC_BASE_URL": server.url.removesuffix("/v1"),
-        }
-        settings = structs.replace(Settings.load({}, home=folder / "home"), permissions=Permissions(**rules))
-        model = "anthropic:claude-sonnet-5-5" if kind == "claude" else "openai:m"
-        async with App(settings, environ=environ) as app:
-            return await app.run(Agent(name="coder", engine=kind, model=model), "Write it.", repo=repo)
+async def test_what_a_person_allows_is_written(lab: RealAgentLab) -> None:
+    async with lab.session([lab.write(), "It is written."]) as session, create_task_group() as group:
+        group.start_soon(lab.answer_request, "once")
+        reply = await session.ask("Write it.")
+
+    assert reply.text == "It is written."
+    assert (lab.repo / "made.txt").read_text() == TEXT
+    assert [event.allowed_by for event in lab.events(ActionBegan)] == ["ada"]
 
 
-async def test_what_a_rule_allows_is_written(kind: str, tmp_path: Path) -> None:
-    result = await write_file(kind, tmp_path, allow=("Edit",))
+async def test_what_a_person_denies_is_not_written_and_the_agent_goes_on(lab: RealAgentLab) -> None:
+    async with lab.session([lab.write(), "I could not.", "I could not."]) as session, create_task_group() as group:
+        group.start_soon(lab.answer_request, "deny", "wrong folder")
+        reply = await session.ask("Write it.")
 
-    assert result.text == "All is said."
-    assert (tmp_path / "repo" / "made.txt").read_text() == "hello"
+    assert not (lab.repo / "made.txt").exists()
+    assert lab.events(ActionBegan) == []
+    assert "I could not." in reply.text
+    assert "ada refused it: wrong folder" in reply.text
 
 
-async def test_what_a_rule_denies_is_not_written_and_the_agent_goes_on(kind: str, tmp_path: Path) -> None:
-    result = await write_file(kind, tmp_path, deny=("Edit",))
+async def test_a_cancelled_turn_stops_the_agent(lab: RealAgentLab) -> None:
+    async with lab.session([{"silent": True}]) as session:
+        with fail_after(lab.patience):
+            async with create_task_group() as group:
+                group.start_soon(session.ask, "Do nothing.")
+                await lab.wait_for(AgentSessionOpened)
+                assert lab.server is not None
+                await lab.server.wait_calls(1)
+                group.cancel_scope.cancel()
 
-    assert "[not permitted]" in result.text
-    assert result.text.startswith("All is said.")
-    assert not (tmp_path / "repo" / "made.txt").exists()
+    assert len(lab.events(CallCut)) == 1
+    assert all(child.returncode is not None for child in lab.children)
+
+
+async def test_an_agent_that_is_killed_in_the_middle_continues(lab: RealAgentLab) -> None:
+    repeated = [*AFTER_LOADING[lab.kind], lab.write()] if lab.kind in AFTER_LOADING else []
+    script = [lab.write(), *repeated, "It is written."]
+    async with lab.session(script) as session, create_task_group() as group:
+
+        async def kill_and_allow() -> None:
+            await lab.wait_for(PermissionAsked)
+            await lab.children[0].end(grace=0)
+            while True:
+                await lab.answer_request("once")
+
+        group.start_soon(kill_and_allow)
+        reply = await session.ask("Write it.")
+        group.cancel_scope.cancel()
+
+    assert reply.text.endswith("It is written.")  # codex warns first that it does not know the model
+    assert (lab.repo / "made.txt").read_text() == TEXT
+    assert len(lab.children) == 2
+    assert len(lab.events(AgentSessionOpened)) == 1

@@ -1,0 +1,68 @@
+"""A real coding agent from npm behind the ACP engine, in the sandbox, with a scripted model."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from anyio.abc import TaskGroup
+
+from podium.engines.acp.acp_engine import AcpEngine
+from podium.engines.acp.agent_home import AgentModel
+from podium.engines.acp.agent_processes import AgentProcesses
+from podium.engines.acp.agent_program import AGENT_PROGRAMS
+from podium.testing import ModelServer
+
+from ...installed_agents import build_search_path, find_agent
+from .agent_lab import KEY, AgentLab
+
+TEXT = "hello\n"
+WRITES = {
+    "copilot": ("create", "path", "file_text"),
+    "opencode": ("write", "filePath", "content"),
+    "claude": ("Write", "file_path", "content"),
+    "qwen": ("write_file", "file_path", "content"),
+}
+"""The name of each agent's tool that writes files, and of its arguments."""
+COMMANDERS = ("kimi", "codex")
+"""Agents that are tested with a command, because they ask before they run one, but not before they write a file."""
+
+
+class RealAgentLab(AgentLab):
+    """A real coding agent, in the version of its row in the table of agents."""
+
+    def __init__(self, kind: str, folder: Path) -> None:
+        super().__init__(kind, folder, program=AGENT_PROGRAMS[kind], is_sandboxed=True)
+        self.executable = find_agent(kind)
+        subprocess.run(["git", "init", "-q", self.repo], check=True)
+        self.patience = 120.0  # some of them take long to start
+
+    def write(self, path: str = "made.txt") -> dict[str, Any]:
+        arguments: dict[str, Any]
+        if self.kind == "codex":
+            # Its own sandbox cannot run in Podium's, so its model requests to run each command without it.
+            tool, arguments = "exec_command", {"cmd": f"echo hello >{path}", "sandbox_permissions": "require_escalated"}
+            arguments["justification"] = "May I?"
+        elif self.kind == "kimi":
+            tool, arguments = "Bash", {"command": f"echo hello >{path}"}
+        else:
+            tool, file, content = WRITES[self.kind]
+            arguments = {file: str(self.repo / path), content: TEXT}
+        return {"says": "I write it.", "calls": [{"name": tool, "arguments": arguments}]}
+
+    @asynccontextmanager
+    async def engine(self, script: Sequence[Any], group: TaskGroup) -> AsyncIterator[AcpEngine]:
+        environ = {"PATH": build_search_path(), "HOME": str(self.folder / "user")}
+        processes = AgentProcesses(group)
+        async with ModelServer(script, port=self.port, api_key=KEY) as self.server:
+            self.port = urlsplit(self.server.url).port or 0
+            wire, url = "openai", self.server.url
+            if "openai" not in self.program.model_env:
+                wire, url = "anthropic", url.removesuffix("/v1")
+            yield self.make_engine(
+                self.executable, AgentModel(name="m", wire=wire, url=url, key=KEY), environ, processes
+            )
