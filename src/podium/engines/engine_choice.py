@@ -173,9 +173,12 @@ class Engines:
             raise Mistake(f"{agent.name} uses {program.name}, which is not installed; {how}")
         if model_names:
             address = resolve_model_address(model_names[0], self._environ, default=model, default_url=url)
-            program.require_wire(address.provider.wire, agent=agent.name, model=model_names[0])
+            provider = address.provider
+            wire = program.choose_wire(provider.name, provider.wire, agent=agent.name, model=model_names[0])
             key = find_key(address, self._environ, user=agent.name)
-            agent_model = AgentModel(name=address.model, wire=address.provider.wire, url=address.url, key=key)
+            # The address of the provider gemini is that of its API for OpenAI's clients, which is below its own.
+            base = address.url.removesuffix("/v1beta/openai") if wire == "gemini" else address.url
+            agent_model = AgentModel(name=address.model, wire=wire, url=base, key=key)
         sandbox = NO_SANDBOX if choose_sandbox is None else choose_sandbox(program, agent_model is not None)
         known = (agent.engine, executable, sandbox.name, url, *model_names)
         if known not in self._engines:

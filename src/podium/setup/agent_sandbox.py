@@ -121,7 +121,8 @@ def _make_endpoint(model: AgentModel) -> ModelEndpoint:
 
     url, headers = URL(model.url), {}
     if model.key:
-        headers = {"x-api-key": model.key} if model.wire == "anthropic" else {"Authorization": f"Bearer {model.key}"}
+        own = {"anthropic": "x-api-key", "gemini": "x-goog-api-key"}.get(model.wire)
+        headers = {own: model.key} if own else {"Authorization": f"Bearer {model.key}"}
     elif url.user:
         headers = {"Authorization": BasicAuth(url.user, url.password or "").encode()}
     return ModelEndpoint(url=str(url.with_user(None)), headers=headers, proxy=find_proxy(model.url))

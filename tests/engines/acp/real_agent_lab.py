@@ -26,6 +26,7 @@ WRITES = {
     "opencode": ("write", "filePath", "content"),
     "claude": ("Write", "file_path", "content"),
     "qwen": ("write_file", "file_path", "content"),
+    "gemini": ("write_file", "file_path", "content"),
 }
 """The name of each agent's tool that writes files, and of its arguments."""
 COMMANDERS = ("kimi", "codex")
@@ -60,9 +61,8 @@ class RealAgentLab(AgentLab):
         processes = AgentProcesses(group)
         async with ModelServer(script, port=self.port, api_key=KEY) as self.server:
             self.port = urlsplit(self.server.url).port or 0
-            wire, url = "openai", self.server.url
-            if "openai" not in self.program.model_env:
-                wire, url = "anthropic", url.removesuffix("/v1")
+            wire = next(iter(self.program.model_env))
+            url = self.server.url if wire == "openai" else self.server.url.removesuffix("/v1")
             yield self.make_engine(
                 self.executable, AgentModel(name="m", wire=wire, url=url, key=KEY), environ, processes
             )

@@ -13,7 +13,7 @@ from .real_agent_lab import COMMANDERS, TEXT, WRITES, RealAgentLab
 
 pytestmark = [pytest.mark.engines, pytest.mark.slow, pytest.mark.timeout(600)]
 
-AFTER_LOADING: dict[str, list[str]] = {"claude": ["Not used."], "opencode": []}
+AFTER_LOADING: dict[str, list[str]] = {"claude": ["Not used."], "opencode": [], "codex": []}
 """Agents whose loaded session contains the call that was interrupted, so that their model has to repeat it. Claude adds
 a reply of its own, so that one step of the script is skipped."""
 

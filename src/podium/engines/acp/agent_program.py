@@ -79,11 +79,16 @@ class AgentProgram(Struct, frozen=True, kw_only=True):
         installed = modules / self.package / self.binary if self.binary else modules / ".bin" / self.command[0]
         return shutil.which(str(installed))
 
-    def require_wire(self, wire: str, *, agent: str, model: str) -> None:
-        """Raise Mistake if Podium cannot make the coding agent use a model with this kind of API."""
-        if wire not in self.model_env:
-            known = " or ".join(f"models with the {one} API" for one in self.model_env) or "the model it is set up with"
-            raise Mistake(f"{agent} uses {self.name} with the model {model}, but {self.name} can use only {known}")
+    def choose_wire(self, provider: str, wire: str, *, agent: str, model: str) -> str:
+        """Return the kind of API through which the agent uses a model: that of its provider alone, or the usual `wire`.
+
+        Raise Mistake if Podium cannot make the coding agent use the model.
+        """
+        for one in (provider, wire):
+            if one in self.model_env:
+                return one
+        known = " or ".join(f"models with the {one} API" for one in self.model_env) or "the model it is set up with"
+        raise Mistake(f"{agent} uses {self.name} with the model {model}, but {self.name} can use only {known}")
 
     def describe_installation(self, home: Path | None) -> str:
         """Return the command that installs the agent, or an empty string if there is none."""
@@ -122,6 +127,14 @@ _OPENCODE_CONFIG = """\
       "models": {"$MODEL": {}}
     }
   }
+}
+"""
+
+_GEMINI_CONFIG = """\
+{
+  "security": {"auth": {"selectedType": "gemini-api-key"}},
+  "general": {"enableAutoUpdate": false},
+  "privacy": {"usageStatisticsEnabled": false}
 }
 """
 
@@ -266,13 +279,17 @@ _ROWS = (
         package="@google/gemini-cli",
         version="0.61.0",
         mode="default",
+        env={"GEMINI_TELEMETRY_ENABLED": "false"},
         passed_variables=("GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL"),
         login_files=(".gemini/oauth_creds.json", ".gemini/google_accounts.json", ".gemini/settings.json"),
         hosts=(
             *("generativelanguage.googleapis.com", "aiplatform.googleapis.com", "cloudcode-pa.googleapis.com"),
             *("oauth2.googleapis.com", "www.googleapis.com"),
         ),
+        model_env={"gemini": {"GOOGLE_GEMINI_BASE_URL": "$HOST", "GEMINI_API_KEY": "$KEY", "GEMINI_MODEL": "$MODEL"}},
+        model_files={"gemini": {".gemini/settings.json": _GEMINI_CONFIG}},
         tool_names=_GEMINI_TOOLS,
+        after_denial="ends_turn",
         shares_process=True,
         caution="after a crash, its conversation is continued in a new session",
     ),
