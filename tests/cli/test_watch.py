@@ -143,6 +143,26 @@ def test_a_signal_ends_the_watch_cleanly_also_while_the_forge_hangs(
     assert errors == "stopped watching; work that was started continues in the background, see podium ps\n"
 
 
+def test_a_forge_that_fails_later_is_said_and_the_watch_goes_on(desk: Desk, forge: PlayedForge) -> None:
+    desk.write_agent("fixer", "done")
+    options = ("--agent", "fixer", "--every", "1s")
+
+    with desk.start_podium("watch", "github:team/shop", *options, PATH=forge.path) as process:
+        wait_for(process.stderr, "watching")
+        while not forge.calls:
+            assert process.poll() is None
+        forge.play(says="HTTP 502\x1b[31m")
+        failed = wait_for(process.stderr, "HTTP 502")
+        forge.play()
+        forge.write_issues([github_issue(3, author_association="NONE")])
+        wait_for(process.stderr, "#3 by alice was left alone")
+        process.send_signal(signal.SIGTERM)
+        read_until_exit(process)
+
+    assert failed == "gh api repos/team/shop/issues failed: HTTP 502\\x1b[31m\n"
+    assert process.returncode == 143
+
+
 def test_nothing_new_is_said(desk: Desk) -> None:
     (desk.repo / "issues").mkdir()
 
