@@ -40,6 +40,7 @@ from podium.values.event import (
     HandoverAsked,
     HookRan,
     IterationFailed,
+    LimitReached,
     MemberChanged,
     MemoryChanged,
     MessageAcknowledged,
@@ -332,6 +333,14 @@ LINES: list[tuple[Event, str | None]] = [
         'law: step s1 reopened: "no tests"; a is locked out',
     ),
     (PlanStepCompleted(step="s1", owner="a"), "law: step s1 done"),
+    (
+        LimitReached(agent="law", model="m", provider="openai", until=7_801.0),
+        "law: waiting for the limit of openai:m until 1970-01-01 02:10 UTC (2 h 10 min)",
+    ),
+    (
+        RunPaused(until=7_801.0, reason="the limit of openai:m"),
+        "run 3f2a: waiting for the limit of openai:m until 1970-01-01 02:10 UTC",
+    ),
     (PlanStepFailed(step="s1", reason="too hard"), 'law: step s1 failed: "too hard"'),
     (
         ArtifactStored(kind="diff", name="s1.diff", digest="ab", size=1234),

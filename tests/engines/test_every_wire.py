@@ -226,7 +226,7 @@ async def test_a_script_over_http_gives_the_same_parts_as_in_process(api: Api, m
 
     assert isinstance(ended, ReplyEnd)
     in_process = await collect_parts(ScriptedWire(["", move]), model_call)
-    assert merge_texts([*parts, structs.replace(ended, sealed="")]) == merge_texts(in_process)
+    assert merge_texts([*parts, structs.replace(ended, sealed="", model="")]) == merge_texts(in_process)
     assert bool(ended.sealed) == api.seals(move)
     assert server.calls[0].call.messages == model_call.messages
 

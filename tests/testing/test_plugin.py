@@ -17,7 +17,7 @@ import pytest
 import podium
 from podium.testing import Move, Scripted, ServedModel, TurnLimits, calls, fails
 from podium.values.errors import BadAgent, Mistake
-from podium.values.event import CallFailed, HandedOff, ToolAnswered
+from podium.values.event import CallFailed, HandedOff, LimitReached, ToolAnswered
 
 from ..test_docs import parse_blocks
 
@@ -92,12 +92,15 @@ def test_an_agent_that_calls_a_tool_gets_its_answer(scripted: Scripted) -> None:
 
 
 def test_failures_of_the_model_are_simulated_without_waiting(scripted: Scripted) -> None:
-    scripted.agent("poet", says=[fails(429, times=2, then="at last", retry_after=3600)])
+    scripted.agent("poet", says=[fails(429, times=2, then="at last", retry_after=30)])
+    scripted.agent("essayist", says=[fails(429, times=2, then="in the end", retry_after=3600)])
 
     result = scripted.run("poet", "write")
+    later = scripted.run("essayist", "write")
 
-    assert result.text == "at last"
-    assert [failed.wait for failed in scripted.events(result, CallFailed)] == [3600, 3600]
+    assert (result.text, later.text) == ("at last", "in the end")
+    assert [failed.wait for failed in scripted.events(result, CallFailed)] == [30, 30]
+    assert [event.agent for event in scripted.events(later, LimitReached)] == ["essayist", "essayist"]
 
 
 def test_a_silent_model_is_given_up(scripted: Scripted) -> None:

@@ -28,6 +28,7 @@ NEEDS_TRUST = (
     "worktrees",
     "notify",
     "hooks",
+    "limits",
 )
 """Keys that a repository cannot set by itself. Nor can it set `permissions.allow`, provider URLs or local models."""
 
@@ -116,6 +117,17 @@ class ProviderLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
     tool_calls: Literal["auto", "native", "text"] | None = None
 
 
+class LimitSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What happens if a provider accepts no calls for a long time. None or empty means not set.
+
+    `max_wait` is the longest time in seconds that a call waits for a provider. If the provider's limit resets later,
+    the agent uses one of `fallback_models`; without any, its run waits until the limit resets.
+    """
+
+    max_wait: float | None = None
+    fallback_models: tuple[str, ...] = ()
+
+
 class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The content of a settings file. None or empty means not set.
 
@@ -140,6 +152,7 @@ class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
     checks: dict[str, tuple[str, ...]] = {}
     worktrees: WorktreeSettings = WorktreeSettings()
     providers: dict[str, ProviderLimits] = {}
+    limits: LimitSettings = LimitSettings()
     approval_seconds: float | None = None
     squad_inbox: bool | None = None
     hooks: HookTable = {}
@@ -217,14 +230,15 @@ def _is_local(model: str, roles: Collection[str]) -> bool:
 def merge_documents(low: SettingsDocument, high: SettingsDocument) -> SettingsDocument:
     """Merge two documents. `high` takes precedence.
 
-    Mappings, budgets and worktree settings are merged entry by entry; other values of `low` are replaced as a whole.
-    The hooks of both apply, those of `low` first.
+    Mappings, budgets, limits and worktree settings are merged entry by entry; other values of `low` are replaced as a
+    whole. The hooks of both apply, those of `low` first.
     """
     merged: dict[str, Any] = dict(_iter_explicit_fields(low)) | dict(_iter_explicit_fields(high))
     for name in ("models", "engines", "mcp_servers", "checks"):
         merged[name] = getattr(low, name) | getattr(high, name)
     merged["hooks"] = low.hooks | {event: low.hooks.get(event, ()) + hooks for event, hooks in high.hooks.items()}
     merged["worktrees"] = _merge_fields(low.worktrees, high.worktrees)
+    merged["limits"] = _merge_fields(low.limits, high.limits)
     merged["providers"] = low.providers | {
         name: _merge_fields(low.providers.get(name, ProviderLimits()), limits)
         for name, limits in high.providers.items()

@@ -20,6 +20,7 @@ from .settings_document import (
     MODES,
     NOTIFY_WORDS,
     Launch,
+    LimitSettings,
     NotifyCommand,
     NotifyTarget,
     PermissionMode,
@@ -166,6 +167,11 @@ def read_providers(reader: FieldReader) -> dict[str, ProviderLimits]:
     return {name.lower(): ProviderLimits(**entry.read_values(PROVIDER_READERS)) for name, entry in entries}
 
 
+def read_limits(reader: FieldReader) -> LimitSettings:
+    """Read what happens if a provider accepts no calls for a long time."""
+    return LimitSettings(**reader.read_values(LIMIT_READERS))
+
+
 def read_store(reader: FieldReader) -> str:
     """Return `local`, a path or a PostgreSQL URL. It may contain a password, so no message repeats it."""
     text = reader.read_secret().strip()
@@ -256,6 +262,10 @@ PROVIDER_READERS: Readers = {
     "max_tokens": FieldReader.read_int,
     "tool_calls": partial(FieldReader.read_choice, words=("auto", "native", "text")),
 }
+LIMIT_READERS: Readers = {
+    "max_wait": FieldReader.read_positive_number,
+    "fallback_models": partial(FieldReader.read_texts, expected="a list of models"),
+}
 READERS: Readers = {
     "model": FieldReader.read_text,
     "engines": read_engines,
@@ -271,6 +281,7 @@ READERS: Readers = {
     "checks": read_checks,
     "worktrees": read_worktrees,
     "providers": read_providers,
+    "limits": read_limits,
     "squad_inbox": FieldReader.read_bool,
     "squad_history": FieldReader.read_bool,
     "forge": partial(FieldReader.read_choice, words=("github", "gitlab")),

@@ -50,6 +50,7 @@ from ..values.event import (
 from ..values.usage import NO_USAGE, Usage, sum_usage
 from .effect import Effect
 from .journal_rows import GENESIS, JournalRow, Lease, chain_hash
+from .limit_waits import LimitWaits
 from .open_requests import is_expired
 from .redaction import NO_REDACTION, Redaction
 
@@ -137,6 +138,7 @@ class Timeline:
         self._answer_flags: dict[str, Flag] = {}
         self.running_effects = 0
         """How many external effects are running."""
+        self.limit_waits = LimitWaits()
 
     def load(self, rows: Iterable[JournalRow]) -> None:
         """Load the rows that earlier owners wrote. Most lines are decoded only when they are needed."""
@@ -266,6 +268,13 @@ class Timeline:
     async def wait_written(self, *, is_alone: bool = True) -> None:
         """Wait until all appended entries are written."""
         await self._lease.wait_written(is_alone=is_alone)
+
+    @property
+    def only_waits_for_limits(self) -> bool:
+        """Whether agents wait for limits of providers to reset, and nothing else is going on in the run."""
+        waits = self.limit_waits
+        is_idle = waits.busy == 0 and self.running_effects == 0 and not self.unreturned_workers
+        return is_idle and waits.next_wait is not None and self.asked.keys() <= self.answers.keys()
 
     async def wait_while_paused(self) -> None:
         """Block forever if the run is being paused, so that no timeout is reported while the run stops."""

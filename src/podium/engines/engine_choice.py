@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +20,7 @@ from ..values.limits import NO_CALL_LIMITS, CallLimits
 from ..values.model_abilities import UNTESTED, ModelAbilities
 from ..values.usage import Usage
 from .model import model_prices
-from .model.model_caller import Model, ToolCallMode, add_zero_cost
+from .model.model_caller import DEFAULT_MAX_WAIT, Model, ToolCallMode, add_zero_cost
 from .model.model_wire import Wire
 from .model.price_cache import PriceCache
 from .model.provider_throttle import ProviderThrottle, ReserveCall
@@ -53,7 +53,8 @@ class ModelAddress:
 class CallOptions:
     """How a model is called: what is known about its abilities, and the limits on calls to its server.
 
-    `max_tokens` limits the length of a reply.
+    `max_tokens` limits the length of a reply. If the server accepts no calls for longer than `max_wait` seconds, the
+    model is at its limit.
     """
 
     abilities: ModelAbilities = UNTESTED
@@ -63,6 +64,7 @@ class CallOptions:
     requests_per_minute: int | None = None
     tokens_per_minute: int | None = None
     concurrent: int | None = None
+    max_wait: float = DEFAULT_MAX_WAIT
 
 
 class KeyNotSet(Mistake):
@@ -111,9 +113,12 @@ class Engines:
         *,
         model: str,
         url: str,
+        limit_fallbacks: tuple[str, ...] = (),
         choose_sandbox: ChooseSandbox | None = None,
     ) -> Engine:
         """Return the engine for an agent. The engine calls the agent's first model and falls back to the others.
+
+        `limit_fallbacks` are the models to call if these are at limits of their providers.
 
         `model` is the default model, and `url` is the address of its provider. An agent with the engine
         `model` is rehearsed if `model` is `rehearsal`, if `model_names` is empty, or if there is no default
@@ -139,9 +144,11 @@ class Engines:
             model_names = (agent.engine,)
         elif self._is_rehearsed(model_names, model):
             model_names = (REHEARSAL,)
-        if (url, *model_names) not in self._engines:
-            self._engines[url, *model_names] = self._make_engine(agent, model_names, model=model, url=url)
-        return self._engines[url, *model_names]
+        extra = tuple(one for one in limit_fallbacks if one not in model_names) if agent.engine == "model" else ()
+        choice = (url, *model_names, "", *extra)
+        if choice not in self._engines:
+            self._engines[choice] = self._make_engine(agent, model_names, extra, model=model, url=url)
+        return self._engines[choice]
 
     def find_program(self, agent: Agent) -> AgentProgram | None:
         """Return the coding agent that is this agent's engine, or None if it has another engine."""
@@ -211,7 +218,9 @@ class Engines:
         has_moved = resolve_base_url(provider, self._environ) != provider.base_url
         return provider.key_name is None or bool(self._environ.get(provider.key_name)) or has_moved
 
-    def _make_engine(self, agent: Agent, model_names: tuple[str, ...], *, model: str, url: str) -> Engine:
+    def _make_engine(
+        self, agent: Agent, model_names: tuple[str, ...], limit_fallbacks: tuple[str, ...], *, model: str, url: str
+    ) -> Engine:
         if model_names == (SCRIPTED,):
             from .script import ScriptedWire  # for start-up time: each engine is loaded when it is used
 
@@ -221,6 +230,11 @@ class Engines:
 
             return ModelEngine(Model(wire=RehearsalWire(), add_cost=Usage.as_rehearsed), name=REHEARSAL)
         models = [self._make_model(agent, one, model=model, url=url) for one in model_names]
+        try:
+            extra = [self._make_model(agent, one, model=model, url=url) for one in limit_fallbacks]
+        except Mistake as error:
+            raise Mistake(f"limits.fallback_models: {error}") from None
+        models += [replace(one, is_for_limits=True) for one in extra]
         provider, name = parse_model(model_names[0])
         return ModelEngine(*models, name=f"{provider.name}:{name}")
 
@@ -235,9 +249,11 @@ class Engines:
         if provider.key_name is not None:
             self._prepare_price(provider.name, name)
         options = self._find_options(address)
-        if address.url not in self._throttles:
+        # Each account has its own limits.
+        place = f"{provider.name} {address.url}" if "@" in provider.name else address.url
+        if place not in self._throttles:
             reserve = None if self._reserve_call is None else partial(self._reserve_call, provider.name)
-            self._throttles[address.url] = _make_throttle(options, reserve)
+            self._throttles[place] = _make_throttle(options, reserve)
         key = find_key(address, self._environ, user=agent.name)
         return Model(
             wire=make_wire(
@@ -251,12 +267,13 @@ class Engines:
             name=name,
             provider=provider.name,
             add_cost=partial(model_prices.add_cost, provider.name, name),
-            throttle=self._throttles[address.url],
+            throttle=self._throttles[place],
             limits=options.limits,
             window=partial(_find_window, provider.name, name, options.abilities.window),
             abilities=options.abilities,
             tool_calls=options.tool_calls,
             max_tokens=options.max_tokens,
+            max_wait=options.max_wait,
         )
 
     def _make_local_model(self, agent: Agent, address: ModelAddress) -> Model:
@@ -326,8 +343,9 @@ def resolve_model_address(
     `default_url` is the address for models of the same provider as the model `default`.
     """
     provider, model = parse_model(name)
-    is_default = bool(default) and parse_model(default)[0] == provider
-    url = default_url if is_default and default_url else resolve_base_url(provider, environ)
+    is_default = bool(default) and parse_model(default)[0].service == provider.service
+    has_own_url = "@" in provider.name and bool(environ.get(provider.url_name, "").strip())
+    url = default_url if is_default and default_url and not has_own_url else resolve_base_url(provider, environ)
     return ModelAddress(provider=provider, url=url, model=model)
 
 
@@ -338,7 +356,7 @@ def find_key(address: ModelAddress, environ: Mapping[str, str], *, user: str) ->
     """
     provider = address.provider
     key = environ.get(provider.key_name or "", "")
-    if provider.key_name and not key and address.url == provider.base_url:
+    if provider.key_name and not key and (address.url == provider.base_url or "@" in provider.name):
         raise KeyNotSet(f"{user} uses a model from {provider.name}, but {provider.key_name} is not set")
     return key
 

@@ -53,12 +53,17 @@ class ToolCall(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unk
 
 
 class Fails(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """An error response from the provider, for the first `times` attempts or for every attempt."""
+    """An error response from the provider, for the first `times` attempts or for every attempt.
+
+    `headers` are added to the response, and `error` to the fields of the error in its body.
+    """
 
     status: Annotated[int, Meta(ge=400, le=599)] = 500
     retry_after: Seconds | None = None
     times: Annotated[int, Meta(ge=0)] | None = None
     message: str = "the script says so"
+    headers: dict[str, str] = {}
+    error: dict[str, Any] = {}
 
 
 class Move(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -69,6 +74,7 @@ class Move(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown
     that many attempts, starting with the first. `half` disconnects after half the text. `silent`
     sends nothing until it is cancelled. `garbled` corrupts the JSON of the tool arguments, or of the
     reply if it has no calls. `stop` is the stop reason; by default, it depends on whether there are calls.
+    `model` is the model that the reply names; by default, it is the one that was asked for.
     """
 
     says: str = ""
@@ -79,6 +85,7 @@ class Move(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown
     pace: Seconds = 0.0
     usage: Usage | None = None
     stop: str = ""
+    model: str = ""
     fails: Fails | None = None
     silent: bool | int = False
     half: bool | int = False
@@ -241,7 +248,7 @@ async def stream_move(
         raise OutsideFailed("the script disconnected in the middle of its reply", retryable=True)
     for use in make_tool_uses(attempt):
         yield ToolCallPart(use)
-    yield ReplyEnd(stop=stop_reason(move), usage=compute_move_usage(move, call))
+    yield ReplyEnd(stop=stop_reason(move), usage=compute_move_usage(move, call), model=move.model)
 
 
 def _make_failure(fails: Fails) -> OutsideFailed:

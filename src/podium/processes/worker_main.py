@@ -54,6 +54,7 @@ async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str],
             # Commands inherit the environment of this process, which works on this run only.
             os.environ.update(slot.variables)
         driver.timeline.on_waiting = on_waiting
+        driver.parks_at_limits = True
         async with drive_run(driver) as resumed:
             yield resumed
 

@@ -19,7 +19,7 @@ from ..config.tested_models import find_ability_record
 from ..engines.engine_choice import resolve_model_address
 from ..engines.local.model_folder import find_models_folder, has_library
 from ..engines.local_model_servers import find_coding_agents, find_servers, list_local_addresses
-from ..engines.model.providers import LOCAL, PROVIDERS, REHEARSAL, without_credentials
+from ..engines.model.providers import LOCAL, PROVIDERS, REHEARSAL, find_key_names, without_credentials
 from ..roster.discovery import load_roster
 from ..setup.settings import Settings
 from ..system.child_process import OutputBuffer, build_environment, run_process
@@ -141,7 +141,7 @@ def check_local_models(settings: Settings, environ: Mapping[str, str]) -> Fact:
 
 def check_keys(environ: Mapping[str, str]) -> Fact:
     """Report the names of the API keys in the environment."""
-    names = [name for name in KEYS if environ.get(name)]
+    names = sorted(name for name in find_key_names(environ) if environ.get(name))
     if not names:
         return Fact("keys", "note", f"none; set one of {', '.join(KEYS)} to use that provider's models")
     return Fact("keys", "fine", ", ".join(names))

@@ -18,7 +18,7 @@ from anyio import create_task_group, fail_after
 from anyio.abc import TaskGroup
 
 from ..config.settings_document import NOTIFY_WORDS, NotifyCommand, NotifyTarget
-from ..engines.model.providers import KEY_NAMES
+from ..engines.model.providers import find_key_names
 from ..system.child_process import run_process
 from ..system.process_group import ProgramNotStarted
 from ..values.plain_text import escape_unprintable, truncate_text
@@ -45,7 +45,8 @@ class Notifier:
         self._group = group
         self._targets = targets
         self._home = home
-        self._environ = {name: value for name, value in environ.items() if name not in KEY_NAMES}
+        secret = find_key_names(environ)
+        self._environ = {name: value for name, value in environ.items() if name not in secret}
         self._tell = tell
         self._seconds = seconds
         self._failed: set[NotifyTarget] = set()

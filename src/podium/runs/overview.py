@@ -22,7 +22,7 @@ from ..views.context_use import ContextUse, ContextUseBuilder
 from ..views.run_view import OperationNode, RunView, usage_of_event
 from ..views.work_progress import TeamWork, TeamWorkBuilder
 from .request_fields import waiting_fields
-from .run_lookup import RunState, derive_run_state, is_over
+from .run_lookup import RunState, derive_run_state, find_wakeup_time, is_over
 from .work_lookup import is_team_worker
 
 MOST_ENDED = 10
@@ -73,6 +73,8 @@ class RunStatus:
     context: ContextUse | None = None
     result: str = ""
     checks: tuple[CheckRun, ...] = ()
+    wakes_at: float | None = None
+    """When the run continues by itself, in seconds since the epoch, if it waits for a limit of a provider."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -241,6 +243,7 @@ class RunStatusBuilder:
             context=self._context.largest,
             result=self._find_result_line(),
             checks=tuple(self._checks.checks),
+            wakes_at=find_wakeup_time(summary),
         )
 
     def _find_result_line(self) -> str:

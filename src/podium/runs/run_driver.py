@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from asyncio import Event as Flag
+from asyncio import get_running_loop
 from collections.abc import Awaitable, Callable, Iterable
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
@@ -20,6 +21,7 @@ from msgspec import structs
 from ..core.budget import BUDGET_UNCHANGED
 from ..core.clock import PausableTimeout
 from ..core.engine import CUT_OFF_MARK
+from ..core.limit_waits import LimitWait
 from ..core.operation import RunContext
 from ..setup.preflight import require_prices, validate_budget
 from ..store.follower import Follower
@@ -50,6 +52,8 @@ from ..values.result import Result
 from ..views.run_view import RunView
 
 RELEASE_SECONDS = 5.0
+IDLE_SECONDS = 1.0
+"""How long nothing happens in a run that waits for limits before this process stops working on it."""
 
 
 class RunDriver:
@@ -84,6 +88,10 @@ class RunDriver:
         self._timeout = PausableTimeout(inf)
         """The time limit for the work on the run. Cancelling its scope ends the work."""
         self._followers: list[Follower] = []
+        self.parks_at_limits = False
+        """Whether this process stops working on the run while all its agents wait for limits of providers."""
+        self._wakeup: LimitWait | None = None
+        """When the run continues, if this process stops because of limits."""
         self.result: Result | None = None
         self._finished = Flag()
         self.error: BaseException | None = None
@@ -197,6 +205,8 @@ class RunDriver:
     async def _run_to_end(self) -> Result:
         timeout, timeline = self._timeout, self.timeline
         timeline.on_quiet = timeout.scope.cancel
+        if self.parks_at_limits:
+            timeline.limit_waits.on_wait = self._park_when_idle
         timeout.set_duration(self._time_limit - timeline.earlier_seconds)
         answer: Answer | None = None
         ended: RunEnded | RunPaused | None = None
@@ -219,6 +229,21 @@ class RunDriver:
         await timeline.wait_written()
         return self._result_from_end(ended, answer)
 
+    def _park_when_idle(self, seq: int | None = None) -> None:
+        """Stop working on the run once nothing has happened in it for a while but waiting for limits.
+
+        `seq` is the last entry at the previous look. A look is scheduled whenever an agent starts to wait.
+        """
+        timeline = self.timeline
+        wait = timeline.limit_waits.next_wait
+        if wait is None or self.is_over:
+            return
+        if seq == timeline.seq and timeline.only_waits_for_limits:
+            self._wakeup = wait
+            self._timeout.scope.cancel()
+            return
+        get_running_loop().call_later(IDLE_SECONDS, self._park_when_idle, timeline.seq)
+
     async def _build_end_after_answer(self, answer: Answer) -> RunEnded:
         """Return the end of a run whose first agent has answered. An incomplete answer is not a success.
 
@@ -237,11 +262,13 @@ class RunDriver:
         return RunEnded(outcome=failure.outcome, failure=failure, parts=parts)
 
     async def _build_early_end(self) -> RunEnded | RunPaused:
-        """Return the end of a run without an answer: it was stopped, was paused or reached its time limit."""
+        """Return the end of a run without an answer: it was stopped or paused, waits or reached its time limit."""
         if self.timeline.stop_asked:
             return RunEnded(outcome="cancelled", parts=await self._collect_parts())
         if self.timeline.is_pausing:
             return RunPaused()
+        if self._wakeup is not None:
+            return RunPaused(until=self._wakeup.until, reason=self._wakeup.reason)
         message = f"the run's budget of {self._time_limit:g} s is used up"
         failure = Failure(kind="budget", agent=self.agent, message=message)
         return RunEnded(outcome=failure.outcome, failure=failure, parts=await self._collect_parts())

@@ -29,7 +29,7 @@ from ..core.placement import Placement
 from ..core.redaction import Redaction
 from ..core.timeline import Timeline
 from ..core.work_repository import WorkRepository
-from ..engines.model.providers import KEY_NAMES, REHEARSAL, read_provider_variables
+from ..engines.model.providers import REHEARSAL, find_key_names, read_provider_variables
 from ..patterns.registry import PATTERNS, OnDiscussion, OwnPatterns, Pattern, Patterns, find_pattern
 from ..setup.preflight import (
     add_constraints,
@@ -63,6 +63,7 @@ from ..values.request import Request, replace_surrogates
 from ..values.worker_task import WorkerTask
 from .checkout_saving import CheckoutSaving
 from .decision_context import describe_decisions_in_force, make_repository_decisions
+from .limit_wakeup import describe_late_wakeup, is_paused_now
 from .run_driver import RunDriver
 from .run_options import RunOptions
 from .squad_inbox import add_inbox_writing
@@ -106,7 +107,7 @@ class RunLauncher:
         self._make_placement = make_placement
         self._commit_work = commit_work
         self._make_push = make_push
-        self._redaction = Redaction.from_environment(environ, KEY_NAMES)
+        self._redaction = Redaction.from_environment(environ, find_key_names(environ))
         self._run_agents = RunAgents(settings, environ, self._redaction, engine_for)
         self._settings_record = settings.to_record()
         self._rules = settings.build_rules()
@@ -355,9 +356,9 @@ class RunLauncher:
             rows = await self._store.read_rows(id)
             last = decode_entry(rows[-1].line)
             require_not_ended(id, last)
-            if not continues_pause and isinstance(last.event, RunPaused):
+            if not continues_pause and is_paused_now(last.event):
                 raise RunIsPaused(f"run {id} is paused; continue it with: podium resume {id}")
-            notices: list[str] = []
+            notices = [describe_late_wakeup(last.event)]
             if must_be_intact:
                 notices.append(await to_thread.run_sync(require_intact_run, self.settings.store, id, rows))
             first = decode_entry(rows[0].line)

@@ -8,7 +8,7 @@ from typing import Any
 from ..store.reader import RunSummary
 from ..values.event import RunStarted
 from ..views.run_groups import Arrangement, Group
-from .run_lookup import derive_run_state, is_over
+from .run_lookup import derive_run_state, find_wakeup_time, is_over
 
 MOST_ENDED = 20
 """The maximum number of ended runs in a list, not counting pinned ones."""
@@ -34,6 +34,7 @@ def run_summary_fields(summary: RunSummary, now: float) -> dict[str, Any]:
         "repo": started.repo,
         "forked_from": started.forked_from,
         "started_at": summary.first.at,
+        "wakes_at": find_wakeup_time(summary),
         "seconds": (now if run_state == "running" else summary.last.at) - summary.first.at,
         "entries": summary.last.seq,
     }

@@ -11,7 +11,7 @@ from ..store.reader import RunSummary, StoreReader
 from ..system.locations import find_repo
 from ..values.agent import collect_agent_names
 from ..values.errors import Mistake, NoSuchRun
-from ..values.event import Noticed, RunEnded, RunPaused, RunStarted
+from ..values.event import LimitReached, Noticed, RunEnded, RunPaused, RunStarted
 from ..values.request import Outcome
 from ..values.store_address import StoreAddress
 
@@ -66,24 +66,38 @@ def find_main_folder(started: RunStarted) -> str:
         return started.repo  # without git, a fork works in the folder itself
 
 
-RunState = Outcome | Literal["running", "queued", "resumable"]
+RunState = Outcome | Literal["running", "queued", "resumable", "waiting"]
 
 
 def derive_run_state(summary: RunSummary) -> RunState:
-    """Return `running`, `paused`, `queued` (a worker that has not started), `resumable`, or the outcome.
+    """Return `running`, `paused`, `waiting`, `queued` (a worker that has not started), `resumable`, or the outcome.
 
-    A resumable run has neither ended nor paused, and no process is working on it.
+    A waiting run continues by itself when a limit resets. A resumable run has neither ended nor paused, and no process
+    is working on it.
     """
     match summary.last.event:
         case RunEnded(outcome=outcome):
             return outcome
-        case RunPaused():
-            return "paused"
+        case RunPaused(until=until):
+            return "waiting" if until else "paused"
     if summary.owner is not None and summary.owner.is_alive:
         return "running"
     # Notices are recorded when a worker is delegated, before it starts.
     is_not_started = summary.owner is None and isinstance(summary.last.event, RunStarted | Noticed)
     return "queued" if is_not_started and is_worker_run(summary) else "resumable"
+
+
+def find_wakeup_time(summary: RunSummary) -> float | None:
+    """Return when a run continues that waits for a limit of a provider, in seconds since the epoch; otherwise None.
+
+    A process may be waiting with it.
+    """
+    match summary.last.event:
+        case RunPaused(until=until) if until:
+            return until
+        case LimitReached(until=until) if summary.owner is not None and summary.owner.is_alive:
+            return until
+    return None
 
 
 def is_worker_run(summary: RunSummary) -> bool:

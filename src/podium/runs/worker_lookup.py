@@ -145,6 +145,7 @@ def worker_fields(worker: WorkerState, status: WorktreeStatus | None = None) -> 
         "tool": worker.tool,
         "waiting_since": worker.waiting_since or None,
         "waiting_for": list(worker.waiting_for),
+        "wakes_at": worker.wakes_at,
         "answer": worker.answer,
         "why": worker.why,
         "base": worker.base,

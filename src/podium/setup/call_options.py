@@ -6,6 +6,7 @@ from ..config.settings_document import ProviderLimits
 from ..config.tested_models import find_ability_record
 from ..engines.engine_choice import CallOptions, ModelAddress
 from ..engines.local_model_servers import is_loopback
+from ..engines.model.model_caller import DEFAULT_MAX_WAIT
 from ..engines.model.providers import LOCAL, without_credentials
 from ..values.limits import LOCAL_CALL_LIMITS, NO_CALL_LIMITS, CallLimits
 from ..values.model_abilities import UNTESTED
@@ -37,4 +38,5 @@ def find_call_options(settings: Settings, address: ModelAddress) -> CallOptions:
         requests_per_minute=set_limits.requests_per_minute,
         tokens_per_minute=set_limits.tokens_per_minute,
         concurrent=set_limits.concurrent or default_concurrent,
+        max_wait=settings.limits.max_wait or DEFAULT_MAX_WAIT,
     )

@@ -23,12 +23,24 @@ def list_models(settings: Settings, agent: Agent) -> tuple[str, ...]:
     return tuple(dict.fromkeys(model for one in names for model in resolve_models(one, settings.models).models))
 
 
+def list_limit_fallbacks(settings: Settings) -> tuple[str, ...]:
+    """Return the models that agents use if their own models are at limits of their providers."""
+    named = (model for one in settings.limits.fallback_models for model in resolve_models(one, settings.models).models)
+    return tuple(dict.fromkeys(named))
+
+
 def find_engine(engines: Engines, settings: Settings, agent: Agent, environ: Mapping[str, str]) -> Engine:
     """Return the engine for an agent. Raise Mistake if the agent cannot use it."""
     models = list_models(settings, agent)
     default = resolve_models(settings.model, settings.models).models[0] if settings.model else ""
+    fallbacks = list_limit_fallbacks(settings)
     engine = engines.for_agent(
-        agent, models, model=default, url=settings.base_url, choose_sandbox=partial(choose_agent_sandbox, settings)
+        agent,
+        models,
+        model=default,
+        url=settings.base_url,
+        limit_fallbacks=fallbacks,
+        choose_sandbox=partial(choose_agent_sandbox, settings),
     )
     program = engines.find_program(agent)
     if program is not None and engine.name != REHEARSAL:

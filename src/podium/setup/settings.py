@@ -23,6 +23,7 @@ from ..config.model_role import Role, resolve_models
 from ..config.settings_document import (
     MODES,
     Launch,
+    LimitSettings,
     NotifyTarget,
     PermissionMode,
     ProviderLimits,
@@ -81,6 +82,7 @@ class Settings(Struct, frozen=True, kw_only=True):
     mcp_servers: dict[str, McpServer] = {}
     engines: dict[str, Launch] = {}
     providers: dict[str, ProviderLimits] = {}
+    limits: LimitSettings = LimitSettings()
     approval_seconds: float = 300.0
     unattended: Unattended = "deny"
     sandbox: bool = True
@@ -154,9 +156,9 @@ class Settings(Struct, frozen=True, kw_only=True):
     def add_provider_addresses(self, environ: Mapping[str, str]) -> Mapping[str, str]:
         """Return the environment plus the provider addresses from the settings. Existing variables take precedence."""
         moved = {
-            PROVIDERS[name].url_name: limits.base_url
+            find_provider(name).url_name: limits.base_url
             for name, limits in self.providers.items()
-            if limits.base_url is not None and not environ.get(PROVIDERS[name].host_name or "")
+            if limits.base_url is not None and not environ.get(find_provider(name).host_name or "")
         }
         return moved | {key: value for key, value in environ.items() if value or key not in moved}
 
@@ -324,8 +326,9 @@ def _validate_document(
             _validate_worktree_folder(said.worktrees.folder, repo)
         except Mistake as error:
             raise Mistake(f"{locate_key('worktrees.folder')}{error}") from None
-    named = {"model": said.model} if said.model else {}
-    for key, text in (named | {f"models.{name}": name for name in said.models}).items():
+    named = [("model", said.model)] if said.model else []
+    named += [("limits.fallback_models", model) for model in said.limits.fallback_models]
+    for key, text in (*named, *((f"models.{name}", name) for name in said.models)):
         try:
             for model in resolve_models(text, said.models).models:
                 if model != REHEARSAL:

@@ -7,7 +7,7 @@ from types import TracebackType
 
 from anyio import to_thread, wait_readable
 
-from ..values.event import Entry, RunEnded, RunPaused, decode_entry
+from ..values.event import Entry, Event, RunEnded, RunPaused, decode_entry
 from ..values.store_address import StoreAddress
 from .reader import StoreReader
 from .wakeup import open_wakeup, send_wakeup
@@ -68,9 +68,14 @@ class Follower:
             self._waiting.extend(decode_entry(row.line) for row in rows)
             if self._waiting:
                 self._after = self._waiting[-1].seq
-                self._is_over = len(rows) < PAGE and isinstance(self._waiting[-1].event, RunEnded | RunPaused)
+                self._is_over = len(rows) < PAGE and _ends_timeline(self._waiting[-1].event)
             elif is_last_look:
                 self._is_over = True
             else:
                 await wait_readable(self._wakeup)
         return self._waiting.popleft()
+
+
+def _ends_timeline(event: Event) -> bool:
+    """Return whether nothing follows an event unless somebody resumes the run. A run that waits goes on by itself."""
+    return isinstance(event, RunEnded) or (isinstance(event, RunPaused) and not event.until)

@@ -1,8 +1,9 @@
-"""Escape, quote, shorten and split text, format counts and lists of words, and remove emoji from names."""
+"""Escape, quote, shorten and split text, format counts, times and lists of words, and remove emoji from names."""
 
 from __future__ import annotations
 
 import re
+import time
 from collections.abc import Iterator, Sequence
 from functools import cache
 from unicodedata import category
@@ -49,9 +50,22 @@ def cut_middle(text: str, most: int) -> str:
     return f"{head}\n[… {len(data) - 2 * (most // 2):,} bytes left out …]\n{tail}"
 
 
-def format_count(number: int, word: str) -> str:
-    """Format a count with its noun: `1 call`, `1,200 calls`."""
-    return f"{number:,} {word}" if number == 1 else f"{number:,} {word}s"
+def format_count(number: int, word: str, plural: str = "") -> str:
+    """Format a count with its noun: `1 call`, `1,200 calls`. `plural` is needed unless it only adds an s."""
+    return f"{number:,} {word}" if number == 1 else f"{number:,} {plural or f'{word}s'}"
+
+
+def format_utc_time(at: float) -> str:
+    """Format a time, given in seconds since the epoch, to the minute: `2026-11-18 09:30 UTC`."""
+    return time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(at))
+
+
+def format_countdown(seconds: float) -> str:
+    """Format the time that is left, in its two largest units: `4 h 12 min`, `2 min 5 s`, `0 s`."""
+    left = max(0, round(seconds))
+    units = (("d", left // 86_400), ("h", left // 3_600 % 24), ("min", left // 60 % 60), ("s", left % 60))
+    first = next((place for place, (_, amount) in enumerate(units) if amount), len(units) - 1)
+    return " ".join(f"{amount} {unit}" for unit, amount in units[first : first + 2])
 
 
 def join_words(words: Sequence[str], last: str = "and") -> str:

@@ -23,6 +23,7 @@ from ..values.event import (
     Entry,
     Evaluated,
     Event,
+    LimitReached,
     ModelReplied,
     Noticed,
     OperationEnded,
@@ -79,6 +80,8 @@ class OperationNode:
     failure: Failure | None = None
     engine: str = ""
     activity: str = "starting"
+    waits_until: float | None = None
+    """When the limit of a provider resets that the agent waits for, in seconds since the epoch."""
     status: str = ""
     """The status that the agent last reported."""
     judged_text: str = ""
@@ -125,6 +128,10 @@ class RunView:
     root: OperationNode | None = None
     ended: RunEnded | None = None
     is_paused: bool = False
+    wakes_at: float | None = None
+    """When the run continues by itself, in seconds since the epoch, if it waits for a limit of a provider."""
+    waits_for: str = ""
+    """The limit that it waits for."""
     notices: list[str] = field(default_factory=list)
     requests: RunRequests = field(default_factory=RunRequests)
     """The requests and questions to the user."""
@@ -148,6 +155,7 @@ class RunView:
     def apply(self, entry: Entry) -> None:
         """Apply the next entry."""
         self.at, self.seq = entry.at, entry.seq
+        self._apply_wait(entry.event)
         match entry.event:
             case RunStarted() as event:
                 self.run, self.started, self.started_at = entry.run, event, entry.at
@@ -175,6 +183,18 @@ class RunView:
         if isinstance(entry.event, Asked | Answered):
             self.request_entries.append(entry)
         self.requests.apply(entry)
+
+    def _apply_wait(self, event: Event) -> None:
+        """Update what the run waits for. If anything else happens in it, it no longer only waits."""
+        match event:
+            case LimitReached(until=until):
+                self.wakes_at, self.waits_for = until, describe_limit(event)
+            case RunPaused(until=until, reason=reason) if until:
+                self.wakes_at, self.waits_for = until, reason
+            case Noticed():
+                pass
+            case _:
+                self.wakes_at, self.waits_for = None, ""
 
     def _start_node(self, entry: Entry, event: OperationStarted) -> None:
         node = OperationNode(entry.operation, event.agent, event.trigger, event.request, entry.at)
@@ -253,6 +273,11 @@ def find_parent_path(path: str, known: Container[str]) -> str | None:
     return None
 
 
+def describe_limit(event: LimitReached) -> str:
+    """Return the limit that an agent waits for, as in a sentence."""
+    return f"the limit of {event.provider}:{event.model}" if event.provider else f"the limit of {event.model}"
+
+
 def _apply_to_node(node: OperationNode, entry: Entry) -> None:
     """Apply an entry that concerns a single operation."""
     match entry.event:
@@ -260,6 +285,8 @@ def _apply_to_node(node: OperationNode, entry: Entry) -> None:
             node.outcome, node.failure, node.data, node.parts = event.outcome, event.failure, event.data, event.parts
             node.texts, node.judged_text = ([event.text], "") if event.text else (node.texts, node.judged_text)
             _end_subtree(node, entry.at)
+        case LimitReached() as event:
+            node.activity, node.waits_until = f"waiting for {describe_limit(event)}", event.until
         case TurnStarted() as event:
             node.engine, node.texts, node.activity = event.engine, [], "thinking"
         case TurnResumed() | TextSuperseded():
@@ -274,6 +301,8 @@ def _apply_to_node(node: OperationNode, entry: Entry) -> None:
             node.activity = "done" if event.failure is None else "failed"
         case ModelReplied() | CallFailed() | CallCut() | WorkerReturned() as event:
             node.own_usage += event.usage
+            if node.waits_until is not None:
+                node.activity, node.waits_until = "thinking", None
         case ToolCalled() as event:
             node.activity = f"using {event.action.tool}"
         case PermissionAsked() as event:

@@ -51,6 +51,7 @@ WorkerStatus = Literal[
     "thinking",
     "tool_call",
     "waiting_permission",
+    "waiting_limit",
     "paused",
     "resumable",
     "complete",
@@ -59,13 +60,14 @@ WorkerStatus = Literal[
 ]
 """The status of a worker: what it is doing, what it is waiting for, or how it ended.
 
-A `queued` worker has not started; a `resumable` one has started, but no process is working on it.
+A worker in `waiting_limit` continues by itself when a limit of a provider resets. A `queued` worker has not started;
+a `resumable` one has started, but no process is working on it.
 """
 
 FINAL_STATUSES: frozenset[WorkerStatus] = frozenset({"complete", "failed", "cancelled"})
 """The statuses that never change again."""
 
-INACTIVE_STATUSES: frozenset[WorkerStatus] = frozenset({"queued", "paused", "resumable"})
+INACTIVE_STATUSES: frozenset[WorkerStatus] = frozenset({"queued", "paused", "waiting_limit", "resumable"})
 """The statuses of a run that has not ended, but that no process is working on."""
 
 RELEVANT_KINDS = tuple(name for event, name in KINDS.items() if event not in (TextStreamed, ReasoningStreamed))
@@ -110,6 +112,8 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     restarts: int = 0
     context: ContextUse | None = None
     model: str = ""
+    wakes_at: float | None = None
+    """When the worker continues by itself, in seconds since the epoch, if it waits for a limit of a provider."""
 
     @property
     def name(self) -> str:
@@ -250,6 +254,7 @@ class WorkerStateBuilder:
             restarts=self._restarts,
             context=self._context.largest,
             model=self._model,
+            wakes_at=self.view.wakes_at if owner_alive or status == "waiting_limit" else None,
         )
 
     def _derive_status(self, owner_alive: bool, *, is_waiting: bool) -> WorkerStatus:
@@ -261,7 +266,7 @@ class WorkerStateBuilder:
             case RunEnded():
                 return "failed"
         if self.view.is_paused:
-            return "paused"
+            return "paused" if self.view.wakes_at is None else "waiting_limit"
         if not owner_alive:
             return "resumable" if self._begun_at else "queued"
         if is_waiting:
@@ -300,6 +305,8 @@ class WorkerStateBuilder:
                 return "it has not started yet"
             case "paused":
                 return "it is paused"
+            case "waiting_limit":
+                return f"it waits for {self.view.waits_for or 'a limit of its provider'}"
             case "resumable":
                 return "its process has exited; a commander has to resume it"
             case "waiting_permission":

@@ -37,6 +37,8 @@ class ActiveWorker:
     is_ending: bool = False
     refusal: str = ""
     """Why this machine cannot work on the run; empty if it can."""
+    needs_keys_again: bool = False
+    """Whether the run waits for a limit of a provider, after which the worker starts again."""
     finished: Event = field(default_factory=Event)
 
     @classmethod

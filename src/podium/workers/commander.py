@@ -1,8 +1,9 @@
 """Run the commander, a background process that supervises the workers of a store.
 
 There is at most one commander per store. It is started when a task is delegated, a worker is resumed or a schedule is
-added, and exits when there is no more work and no active schedule. Its decisions are based only on the timelines of its
-workers' runs, the index of workers, the schedules and the settings. If it dies, its workers exit, and the next
+added, and exits when there is no more work, no active schedule and no run that waits for a provider's limit to reset.
+Its decisions are based only on the timelines of its workers' runs, the index of workers, the schedules and the
+settings. If it dies, its workers exit, and the next
 commander resumes their runs.
 """
 
@@ -10,7 +11,8 @@ from __future__ import annotations
 
 import signal
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import nullcontext, suppress
 from functools import partial
 from pathlib import Path
@@ -19,7 +21,7 @@ import msgspec
 from anyio import CancelScope, Lock, create_task_group, move_on_after, to_thread, wait_readable
 from anyio.abc import TaskGroup
 
-from ..engines.model.providers import KEY_NAMES
+from ..engines.model.providers import find_key_names
 from ..runs.notifier import Notifier
 from ..runs.run_launcher import RunLauncher
 from ..store.reader import StoreReader
@@ -33,7 +35,7 @@ from .active_worker import ActiveWorker
 from .commander_socket import bind_socket, commander_socket_path
 from .provider_keys import KeyReceiver, finish_delivery
 from .request_answers import RequestAnswers
-from .schedule_firing import ScheduleFiring
+from .schedule_firing import CHECK_SECONDS, ScheduleFiring
 from .settings_cache import SettingsCache
 from .spawner import ForkedProcess, FreshProcess, open_spawner
 from .unfinished_workers import derive_run_status, load_unfinished_workers, was_paused_by
@@ -60,6 +62,15 @@ INTERRUPT_SECONDS = LAST_PUSH_SECONDS + 2
 
 Schedule = Callable[[Wakeup, TaskGroup], Awaitable[None]]
 """Starts workers in the task group until there is no more work. The wakeup tells when to look for work."""
+
+
+def _find_shorter_wait(until_due: float | None, wakeups: Iterable[float]) -> float | None:
+    """Return how many seconds to wait for schedules and wake-ups. The clock can jump, so it is looked at regularly."""
+    first = min(wakeups, default=None)
+    if first is None:
+        return until_due
+    seconds = min(max(first - time.time(), 0.0), CHECK_SECONDS)
+    return seconds if until_due is None else min(seconds, until_due)
 
 
 class Commander:
@@ -114,7 +125,7 @@ class Commander:
             if self._delivery_run:
                 finish_delivery(self._store, self._delivery_run)
             try:
-                without_keys = without_secrets(self._environ, KEY_NAMES)
+                without_keys = without_secrets(self._environ, find_key_names(self._environ))
                 async with open_spawner(without_keys) as self._spawner, create_task_group() as group:
                     group.start_soon(self._spawner.warm_up)
                     group.start_soon(self._request_answers.deadlines.enforce_forever)
@@ -162,6 +173,7 @@ class Commander:
                     group.start_soon(self._supervise_then_wake, worker, wakeup)
             if plan.unstartable or unfinished.stop_requested - active:
                 continue  # other workers may be waiting for these outcomes
+            until_due = _find_shorter_wait(until_due, unfinished.wakeups.values())
             if not active and not self._active_workers and not unfinished.has_taken_runs and until_due is None:
                 return
             with move_on_after(POLL_SECONDS if unfinished.has_taken_runs else until_due):
@@ -199,7 +211,8 @@ class Commander:
             await self._notifications.notify_end(worker.run)
         finally:
             del self._active_workers[worker.run]
-            self._key_receiver.discard_keys(worker.run)
+            if not worker.needs_keys_again:
+                self._key_receiver.discard_keys(worker.run)
             worker.finished.set()
 
     async def _run_isolated(self, worker: ActiveWorker) -> None:
@@ -241,7 +254,9 @@ class Commander:
         while crashes <= worker.worker_task.max_restarts:
             ending = await self._run_process_once(worker)
             # This waits for a store whose server is away.
-            if not ending.how or await to_thread.run_sync(self._read_run_status, worker.run) != "open":
+            status = await to_thread.run_sync(self._read_run_status, worker.run)
+            if not ending.how or status != "open":
+                worker.needs_keys_again = not ending.how and status in ("waiting", "open")
                 return
             if worker.is_ending:
                 await self._end_run(worker.run, partial(self._launcher.stop_run, worker.run))
@@ -343,6 +358,7 @@ class Commander:
 
         Do nothing if another process has claimed the run or if the run has already ended.
         """
+        self._key_receiver.discard_keys(run)
         try:
             with suppress(RunHeld, RunOver):
                 await how()  # type: ignore[misc] # partial hides that `how` is a coroutine function
@@ -350,7 +366,7 @@ class Commander:
             self._logs.write_line(run, f"the run could not be ended: {error}")
             self.abandoned_runs.add(run)
         with suppress(PodiumError):
-            if await to_thread.run_sync(self._read_run_status, run) not in ("open", "paused"):
+            if await to_thread.run_sync(self._read_run_status, run) not in ("open", "paused", "waiting"):
                 await to_thread.run_sync(self._worker_index.mark_closed, run)
 
     def _read_run_status(self, run: str) -> RunStatus:
@@ -385,7 +401,7 @@ class Commander:
     # Keys and errors
 
     def _collect_keys(self, run: str) -> dict[str, str]:
-        own = {name: value for name, value in self._environ.items() if name in KEY_NAMES}
+        own = {name: self._environ[name] for name in find_key_names(self._environ) if name in self._environ}
         return own | self._key_receiver.get_keys(run)
 
     def _log_connection_error(self, worker: str, error: PodiumError) -> None:

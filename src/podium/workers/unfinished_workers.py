@@ -5,9 +5,10 @@ The timelines are read again on every call. The worker queue and the commander d
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection, Mapping
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ..store.reader import RunSummary, StoreReader
 from ..store.worker_index import WorkerIndex
@@ -27,6 +28,8 @@ class UnfinishedWorkers:
     end_texts: Mapping[str, str]
     stop_requested: frozenset[str]
     """Runs that have a stop request and that no other process is working on."""
+    wakeups: Mapping[str, float] = field(default_factory=dict)
+    """When each run continues that waits for a limit of a provider, in seconds since the epoch."""
 
     @property
     def roots(self) -> frozenset[str]:
@@ -62,6 +65,7 @@ def load_unfinished_workers(
     statuses: dict[str, RunStatus] = {}
     end_texts: dict[str, str] = {}
     started: dict[str, RunStarted] = {}
+    wakeups: dict[str, float] = {}
     with StoreReader(store) as reader:
         for row in rows:
             if row.run in excluded:
@@ -71,30 +75,38 @@ def load_unfinished_workers(
                 summary = reader.read_summary(row.run)
                 before = [reader.read_summary(run) for run in get_preceding_runs(get_run_started(summary))]
                 statuses[row.run] = derive_worker_status(summary, is_ours=row.run in ours)
-                if statuses[row.run] not in ("open", "paused", "taken"):
+                if statuses[row.run] not in ("open", "paused", "waiting", "taken"):
                     worker_index.mark_closed(row.run)
                 elif row.run not in fleet_runs:
                     started[row.run] = get_run_started(summary)
+                    if statuses[row.run] == "waiting" and isinstance(summary.last.event, RunPaused):
+                        wakeups[row.run] = summary.last.event.until
                 for one in before:
                     statuses.setdefault(one.id, derive_run_status(one.last))
                     end_texts[one.id] = describe_ending(one)
     stop_requested = frozenset(
-        run for run in worker_index.list_stop_requested() if statuses.get(run) in ("open", "paused")
+        run for run in worker_index.list_stop_requested() if statuses.get(run) in ("open", "paused", "waiting")
     )
-    return UnfinishedWorkers(started=started, statuses=statuses, end_texts=end_texts, stop_requested=stop_requested)
+    return UnfinishedWorkers(
+        started=started, statuses=statuses, end_texts=end_texts, stop_requested=stop_requested, wakeups=wakeups
+    )
 
 
 def has_work(store: StoreAddress, excluded: Collection[str] = ()) -> bool:
-    """Return whether a commander is needed, because a worker must be started, stopped, ended as failed or watched."""
+    """Return whether a commander is needed.
+
+    It is if a worker must be started, now or when a limit resets, or must be stopped, ended as failed or watched.
+    """
     unfinished = load_unfinished_workers(store, ours=(), excluded=excluded)
-    return any(unfinished.plan_starts(most=1)) or unfinished.has_taken_runs or bool(unfinished.stop_requested)
+    is_needed = unfinished.has_taken_runs or bool(unfinished.stop_requested or unfinished.wakeups)
+    return is_needed or any(unfinished.plan_starts(most=1))
 
 
 def derive_worker_status(summary: RunSummary, *, is_ours: bool) -> RunStatus:
     """Return the status of a worker's run. It is `taken` if a live process owns the run and `is_ours` is False."""
     status = derive_run_status(summary.last)
     is_held = summary.owner is not None and summary.owner.is_alive and not is_ours
-    return "taken" if status in ("open", "paused") and is_held else status
+    return "taken" if status in ("open", "paused", "waiting") and is_held else status
 
 
 def get_run_started(summary: RunSummary) -> RunStarted:
@@ -104,12 +116,14 @@ def get_run_started(summary: RunSummary) -> RunStarted:
 
 
 def derive_run_status(last: Entry) -> RunStatus:
-    """Return the status of a run from the last entry of its timeline."""
+    """Return the status of a run from the last entry of its timeline. A run whose waiting time is over is open."""
     match last.event:
         case RunEnded(outcome="succeeded" | "failed" | "timed_out" | "cancelled" as outcome):
             return outcome
         case RunEnded():
             return "failed"
+        case RunPaused(until=until) if until:
+            return "waiting" if until > time.time() else "open"
         case RunPaused():
             return "paused"
         case _:

@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Literal, NamedTuple
 
-RunStatus = Literal["succeeded", "failed", "timed_out", "cancelled", "paused", "taken", "open"]
-"""The outcome of a worker's run, `paused`, `taken` (another process is working on it), or `open`."""
+RunStatus = Literal["succeeded", "failed", "timed_out", "cancelled", "paused", "waiting", "taken", "open"]
+"""The outcome of a worker's run, `paused`, `waiting` (for a limit), `taken` (by another process), or `open`."""
 
 
 class Job(NamedTuple):

@@ -18,15 +18,21 @@ from ..views.worker_state import INACTIVE_STATUSES, WorkerState
 from .delegate import start_commander
 
 
-async def resume_workers(settings: Settings, workers: Iterable[WorkerState]) -> list[WorkerState]:
-    """Start a commander to continue workers, including paused ones. Raise Mistake if one has ended or is active."""
+async def resume_workers(
+    settings: Settings, workers: Iterable[WorkerState], *, wakes_early: bool = True
+) -> list[WorkerState]:
+    """Start a commander to continue workers, including paused ones. Raise Mistake if one has ended or is active.
+
+    Workers that wait for a limit of a provider continue now with `wakes_early`, and otherwise when the limit resets.
+    """
     selected = list(workers)
     for worker in selected:
         if worker.is_over:
             raise Mistake(f"{worker.name} has ended ({worker.state}); start another worker with podium delegate")
         if worker.state not in INACTIVE_STATUSES:
             raise Mistake(f"{worker.name} is active ({worker.state}); podium workers logs {worker.name} -f follows it")
-    if paused := [worker.run for worker in selected if worker.state == "paused"]:
+    states = {"paused", "waiting_limit"} if wakes_early else {"paused"}
+    if paused := [worker.run for worker in selected if worker.state in states]:
         await mark_runs_resumed(settings.store, paused)
     if selected:
         send_wakeup(settings.store, "owner")  # wake a commander that is already running

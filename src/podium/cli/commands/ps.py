@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import click
 
 from ...runs.run_listing import MOST_ENDED, filter_recent_runs, group_fields, run_group_fields, run_summary_fields
-from ...runs.run_lookup import NO_RUNS, open_reader
+from ...runs.run_lookup import NO_RUNS, derive_run_state, open_reader
 from ...setup.settings import Settings
 from ...store.group_rows import Groups
 from ...store.reader import RunList, RunSummary
 from ...system.locations import format_path
 from ...values.event import SCHEMA
+from ...values.plain_text import format_count, format_countdown
 from ...values.store_address import StoreAddress
 from ...views.run_groups import Arrangement, Group, GroupedRun, GroupSection, build_sections
 from ..terminal import exit_codes
@@ -41,9 +42,12 @@ LONGEST_HEADING = 40
 def ps_command(is_all: bool, is_flat: bool, is_json: bool) -> int:
     """List runs, newest first, with their state: running, queued, paused, resumable (interrupted), or the outcome.
 
+    A run that waits for a limit of a provider is shown with the time until the limit resets; it then continues by
+    itself.
     If the runs belong to several groups, each group has its own section; see podium group.
     """
-    (runs, damaged), arrangement = _read_runs(Settings.load().store)
+    settings = Settings.load()
+    (runs, damaged), arrangement = _read_runs(settings.store)
     runs = [run for run in runs if arrangement.group_of(run.id)]
     listed = runs if is_all else [run for run in runs if not arrangement.is_archived(run.id)]
     pinned = {run.id for run in listed if arrangement.grouped_runs[run.id].is_pinned}
@@ -64,6 +68,8 @@ def ps_command(is_all: bool, is_flat: bool, is_json: bool) -> int:
             print_to_stderr(f"not shown: {missing}; podium ps --all lists them")
     elif not damaged:
         print_to_stderr(NO_RUNS)
+    if not is_json and (warning := describe_unattended_wakeups(settings.store, short)):
+        print_to_stderr(warning)
     for run in damaged:
         print_to_stderr(f"run {run.id} is not listed: {run.error}")
     return exit_codes.INTEGRITY if damaged else 0
@@ -75,6 +81,20 @@ def _read_runs(store: StoreAddress) -> tuple[RunList, Arrangement]:
     with open_reader(store) as reader, Groups(store) as groups:
         # Read the runs first: then each of them is in a group when the groups are read.
         return reader.read_run_list(), groups.load_arrangement()
+
+
+def describe_unattended_wakeups(store: StoreAddress, runs: Iterable[RunSummary]) -> str:
+    """Return a warning if runs wait for limits and no process is there to continue them; otherwise empty."""
+    waiting = [run.id for run in runs if derive_run_state(run) == "waiting"]
+    if not waiting:
+        return ""
+    # Imported here for start-up time: few runs wait for limits.
+    from ...workers.commander_socket import commander_socket_path, is_commander_listening
+
+    if is_commander_listening(commander_socket_path(store)):
+        return ""
+    what = format_count(len(waiting), "run that waits for a limit", "runs that wait for limits")
+    return f"no process is there to continue {what}; start one with podium resume or podium serve"
 
 
 def format_omissions(*, older: int, archived: int) -> str:
@@ -91,7 +111,7 @@ def format_runs_table(
     rows = [["RUN", "STATE", "AGENT", "STARTED", "TOOK", ""]] + [
         [
             run["id"],
-            run["state"],
+            format_state(run["state"], run["wakes_at"], now),
             escape_for_terminal(run["agent"]),
             format_age(now - run["started_at"]),
             format_duration(run["seconds"]),
@@ -118,6 +138,11 @@ def format_runs_table(
                 yield by_run[run] + truncate_line(f"{flags}{escape_for_terminal(text)}", room)
 
     return "\n".join(iter_lines())
+
+
+def format_state(state: str, wakes_at: float | None, now: float) -> str:
+    """Return a run's state. If it waits for a limit, the state contains the time that is left."""
+    return state if wakes_at is None else f"waiting {format_countdown(wakes_at - now)}"
 
 
 def format_group_heading(group: Group) -> str:

@@ -30,7 +30,7 @@ from ..workers import report as workers_report
 from ..workers.worker_text import NO_WORKERS
 
 LONGEST_LINE = 200
-UNFINISHED: frozenset[RunState] = frozenset({"running", "queued", "paused", "resumable"})
+UNFINISHED: frozenset[RunState] = frozenset({"running", "queued", "paused", "resumable", "waiting"})
 
 ICONS: dict[ReflectEnd | None, tuple[str, str]] = {
     "goal_met": ("✓", "+"),
@@ -213,7 +213,7 @@ def _format_answer(run_state: RunState, report: Report) -> list[str]:
     if report.answer is not None:
         return ["Answer:", AgentText(report.answer.rstrip("\n"))]
     lines = [f"There is no answer{' yet' if run_state in UNFINISHED else ''}: {report.why}."]
-    if run_state in ("queued", "paused", "resumable"):
+    if run_state in ("queued", "paused", "resumable", "waiting"):
         lines.append(f"Resume it with: podium resume {report.run}")
     if report.draft.strip():
         lines += [f"Last text from {report.agent}:", AgentText(report.draft.rstrip("\n"))]

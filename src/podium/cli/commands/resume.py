@@ -60,7 +60,8 @@ def resume_command(
 
     If several runs were interrupted, they are listed, and you choose. Without a terminal, give RUN or --all.
     Finished steps are read from the timeline and not repeated. A paused run is resumed only if you
-    give its id. Workers are resumed in the background, by their commander.
+    give its id. Workers are resumed in the background, by their commander. A run that waits for a limit of a
+    provider continues by itself when the limit resets; give its id to continue it now.
     """
     if run is not None and is_all:
         raise click.UsageError("give a run or --all, not both")
@@ -150,7 +151,7 @@ def _resume_interrupted_runs(
             return exit_codes.DENIED
         found = chosen
     if found.workers:
-        resume_workers(settings, found.workers)
+        resume_workers(settings, found.workers, wakes_early=False)
         if shown.is_verbose:
             print_to_stderr(format_resumed_workers(found.workers))
     own_runs = [summary.id for summary in found.own]

@@ -17,6 +17,7 @@ from ...core.open_requests import Asked
 from ...runs.run_lookup import RunState, derive_run_state
 from ...values.event import SCHEMA, RunStarted
 from ...values.operation_path import parse_agent_name
+from ...values.plain_text import format_countdown, format_utc_time
 from ...views.run_view import OperationNode, RunView
 from ..terminal.agent_text import format_agent_text, format_output
 from ..terminal.entry_text import format_entry
@@ -120,7 +121,14 @@ def format_run_answer(run_state: RunState, run_view: RunView) -> list[str]:
     match run_state:
         case "running":
             return [f"The run is in progress. Follow it with: podium logs {run_view.run} -f"]
-        case "queued" | "paused" | "resumable":
+        case "waiting" if run_view.wakes_at is not None:
+            when, left = format_utc_time(run_view.wakes_at), format_countdown(run_view.wakes_at - time.time())
+            return [
+                *so_far,
+                f"The run waits for {escape_for_terminal(run_view.waits_for)}, and continues by itself at {when} "
+                f"({left} left). Continue it now with: podium resume {run_view.run}",
+            ]
+        case "queued" | "paused" | "resumable" | "waiting":
             return [
                 *so_far,
                 f"The run has not ended. Resume it with: podium resume {run_view.run}",
@@ -143,6 +151,7 @@ def run_fields(run_state: RunState, run_view: RunView) -> dict[str, Any]:
         "version": started.version,
         "forked_from": started.forked_from,
         "started_at": run_view.started_at,
+        "wakes_at": run_view.wakes_at if run_state in ("running", "waiting") else None,
         "entries": run_view.seq,
         "usage": structs.asdict(run_view.usage),
         "notices": run_view.notices,

@@ -23,7 +23,7 @@ from ...views.worker_state import WorkerState
 from ...workspace.worktrees.worktree_status import WorktreeStatus
 from ..terminal.command_options import json_option, repo_option
 from ..terminal.text import as_json, drop_columns, escape_for_terminal, fit_columns, format_duration, print_to_stderr
-from ..workers.worker_text import NO_WORKERS, first_line, format_line_count, format_worker_cost
+from ..workers.worker_text import NO_WORKERS, first_line, format_line_count, format_worker_cost, format_worker_status
 
 NAMES = ("status", "wait", "cancel", "logs", "output", "diff", "merge", "cleanup", "resume")
 MOST_OVER = 20
@@ -118,7 +118,7 @@ def format_workers_table(
             [
                 worker.run,
                 escape_for_terminal(format_worker_branch(worker.worker_task)),
-                worker.state,
+                format_worker_status(worker),
                 escape_for_terminal(worker.tool) or "-",
                 format_line_count(worker, statuses.get(worker.run)),
                 f"{worker.usage.tokens:,}",

@@ -25,6 +25,7 @@ from ...values.event import (
     HandedOff,
     HookRan,
     IterationFailed,
+    LimitReached,
     MemberChanged,
     MemoryChanged,
     MessageAcknowledged,
@@ -70,8 +71,9 @@ from ...values.event import (
     WorkRestored,
 )
 from ...values.operation_path import parse_agent_name, parse_plan_step
-from ...values.plain_text import format_count
+from ...values.plain_text import format_count, format_countdown, format_utc_time
 from ...views.request_text import format_risk
+from ...views.run_view import describe_limit
 from .budget_text import format_limits
 from .text import escape_for_terminal, truncate_line
 from .work_event_text import format_work_event
@@ -102,6 +104,8 @@ def _format_run_event(entry: Entry) -> str | None:
             return f"run {entry.run}: {what}; request to {event.agent}: {_quote_text(event.request.text)}"
         case RunResumed() as event:
             return f"run {entry.run}: resumed by process {event.pid} on {event.host}"
+        case RunPaused(until=until) as event if until:
+            return f"run {entry.run}: waiting for {event.reason} until {format_utc_time(until)}"
         case RunPaused():
             return f"run {entry.run}: paused"
         case RunEnded(failure=None) as event:
@@ -156,6 +160,9 @@ def _format_operation_event(entry: Entry) -> str | None:
             return f"opened a session of {event.engine}{f' {event.version}' if event.version else ''}"
         case MessagesDelivered() as event:
             return f"received {format_count(len(event.ids), 'message')}"
+        case LimitReached() as event:
+            left = format_countdown(event.until - entry.at)
+            return f"waiting for {describe_limit(event)} until {format_utc_time(event.until)} ({left})"
         case CallFailed(wait=None) as event:
             return f"model call failed: {event.message}"
         case CallFailed() as event:

@@ -17,6 +17,7 @@ from ...values.event import (
     BudgetChanged,
     CallFailed,
     Entry,
+    LimitReached,
     MemberChanged,
     MessageReceived,
     Noticed,
@@ -36,6 +37,7 @@ SCROLLS_ABOVE = (
     | RunResumed
     | Noticed
     | CallFailed
+    | LimitReached
     | SessionRevived
     | MessageReceived
     | StopAsked

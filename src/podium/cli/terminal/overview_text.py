@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from ...runs.overview import Overview, RunStatus
 from ...runs.request_fields import describe_kind, describe_request
 from ...store.open_requests import OpenRequest
-from ...values.plain_text import format_count
+from ...values.plain_text import format_count, format_countdown
 from .request_prompt import format_asker
 from .text import (
     align_columns,
@@ -30,8 +30,8 @@ def format_overview(overview: Overview, *, now: float, width: int) -> Iterator[s
     """Yield the lines of the overview in three sections. An empty section says what would appear in it."""
     parts: tuple[tuple[str, Sequence[str]], ...] = (
         (f"Needs you ({len(overview.waiting)})", format_waiting(overview.waiting, now=now)),
-        (f"Working ({len(overview.active)})", format_statuses(overview.active)),
-        (f"Finished ({len(overview.ended)})", format_statuses(overview.ended)),
+        (f"Working ({len(overview.active)})", format_statuses(overview.active, now=now)),
+        (f"Finished ({len(overview.ended)})", format_statuses(overview.ended, now=now)),
     )
     for heading, lines in parts:
         yield heading
@@ -62,10 +62,17 @@ def format_waiting(waiting: Sequence[OpenRequest], *, now: float) -> list[str]:
     return ["  ".join(row) for row in align_columns(rows)]
 
 
-def format_statuses(statuses: Sequence[RunStatus]) -> list[str]:
+def format_statuses(statuses: Sequence[RunStatus], *, now: float) -> list[str]:
     """Return a line for each run, and below it a line for each active agent."""
     rows = [
-        (one.id, one.state, one.worker or one.agent, format_duration(one.seconds), _format_steps(one), one.request)
+        (
+            one.id,
+            _format_state(one, now),
+            one.worker or one.agent,
+            format_duration(one.seconds),
+            _format_steps(one),
+            one.request,
+        )
         for one in statuses
     ]
     lines = []
@@ -73,6 +80,10 @@ def format_statuses(statuses: Sequence[RunStatus]) -> list[str]:
         lines.append(escape_for_terminal("  ".join(row).rstrip()))
         lines += [escape_for_terminal(f"  {who}") for who in one.agents]
     return lines
+
+
+def _format_state(one: RunStatus, now: float) -> str:
+    return one.state if one.wakes_at is None else f"waiting {format_countdown(one.wakes_at - now)}"
 
 
 def _format_steps(one: RunStatus) -> str:

@@ -18,6 +18,7 @@ from ...system.locations import format_path
 from ...values.plain_text import format_count
 from ...values.store_address import StoreAddress
 from ...views.worker_state import INACTIVE_STATUSES, WorkerState
+from ...workers.commander_socket import commander_socket_path, is_commander_listening
 from .text import escape_for_terminal, fit_columns, format_age, print_to_stderr
 
 ALL = "all"
@@ -51,6 +52,9 @@ def find_resumable_runs(store: StoreAddress) -> ResumableRuns:
     with open_reader(store) as reader:
         states = [(summary, derive_run_state(summary)) for summary in reversed(reader.read_run_list().readable)]
     interrupted = [summary for summary, state in states if state in ("queued", "resumable")]
+    if not is_commander_listening(commander_socket_path(store)):
+        # A commander continues these runs when the limits reset; without one, nobody would.
+        interrupted += [summary for summary, state in states if state == "waiting"]
     workers = load_worker_states(store, [summary.id for summary in interrupted if is_worker_run(summary)])
     return ResumableRuns(
         own=[summary for summary in interrupted if not is_worker_run(summary)],

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
+from ...values.plain_text import format_countdown
 from ...views.run_view import OperationNode, RunView
 from .text import align_columns, escape_for_terminal, format_duration, truncate_line, truncate_start
 
@@ -103,7 +104,7 @@ def _format_cells(position: _TreePosition, now: float, symbols: TreeSymbols, is_
     return [
         f"{position.before}{mark} {escape_for_terminal(node.agent)}",
         "" if node.trigger == "request" else node.trigger,
-        truncate_line(escape_for_terminal(describe_activity(node, is_live=is_live)), WIDEST_STATE),
+        truncate_line(escape_for_terminal(describe_activity(node, is_live=is_live, now=now)), WIDEST_STATE),
         escape_for_terminal(node.engine),
         format_duration(seconds),
         f"{node.usage.tokens:,} tokens" if node.usage.tokens else "",
@@ -125,14 +126,17 @@ def _style_cells(position: _TreePosition, cells: list[str], is_live: bool) -> Ro
     )
 
 
-def describe_activity(node: OperationNode, *, is_live: bool) -> str:
-    """Return a short description of an operation's activity or outcome."""
+def describe_activity(node: OperationNode, *, is_live: bool, now: float) -> str:
+    """Return a short description of an operation's activity or outcome, with the time that it still waits."""
     if node.ended is not None:
         return node.outcome or "ended"
     if not is_live:
         return "unfinished"
     waiting = [child.agent for child in node.children if child.ended is None]
-    return f"waiting for {', '.join(waiting)}" if waiting else node.activity
+    if waiting:
+        return f"waiting for {', '.join(waiting)}"
+    left = "" if node.waits_until is None else f"{format_countdown(node.waits_until - now)} left, "
+    return f"{left}{node.activity}"
 
 
 def _format_detail(node: OperationNode, most: int, is_live: bool, error: str) -> StyledText | None:

@@ -152,8 +152,8 @@ class StatusScreen(App[None]):
         waiting = zip(overview.waiting, format_waiting(overview.waiting, now=now), strict=True)
         parts: dict[str, list[tuple[str, str]]] = {
             "Needs you": [(one.asked.id, line) for one, line in waiting],
-            "Working": [(one.id, "\n".join(format_statuses([one]))) for one in overview.active],
-            "Finished": [(one.id, format_statuses([one])[0]) for one in overview.ended],
+            "Working": [(one.id, "\n".join(format_statuses([one], now=now))) for one in overview.active],
+            "Finished": [(one.id, format_statuses([one], now=now)[0]) for one in overview.ended],
         }
         for heading in HEADINGS:
             rows = parts[heading]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from functools import partial
 
 import anyio
 import click
@@ -22,11 +23,13 @@ from ..terminal.text import as_json, print_to_stderr
 def workers_resume_command(context: RepoContext, branches: tuple[str, ...], is_json: bool) -> None:
     """Start a commander that continues the workers on BRANCH; without BRANCH, all interrupted and queued workers.
 
-    A paused worker is continued only if you give its name.
+    A paused worker is continued only if you give its name. A worker that waits for a limit of a provider continues by
+    itself when the limit resets; give its name to continue it now.
     """
     named = [context.find_worker(branch) for branch in branches]
-    to_resume = named or [worker for worker in context.load_workers() if worker.state in ("queued", "resumable")]
-    resumed = resume_workers(context.settings, to_resume)
+    states = ("queued", "resumable", "waiting_limit")
+    to_resume = named or [worker for worker in context.load_workers() if worker.state in states]
+    resumed = resume_workers(context.settings, to_resume, wakes_early=bool(named))
     if is_json:
         items = [{"id": worker.run, "branch": worker.worker_task.branch} for worker in resumed]
         click.echo(as_json({"schema": SCHEMA, "workers": items}))
@@ -42,8 +45,13 @@ def format_resumed_workers(workers: Iterable[WorkerState]) -> str:
     return f"resuming {names} in the background; podium workers shows the state"
 
 
-def resume_workers(settings: Settings, workers: Iterable[WorkerState]) -> list[WorkerState]:
-    """Start a commander to continue workers, including paused ones. Raise Mistake if one has ended or is active."""
+def resume_workers(
+    settings: Settings, workers: Iterable[WorkerState], *, wakes_early: bool = True
+) -> list[WorkerState]:
+    """Start a commander to continue workers, including paused ones. Raise Mistake if one has ended or is active.
+
+    Workers that wait for a limit of a provider continue now with `wakes_early`, and otherwise when the limit resets.
+    """
     from ...workers import worker_resumption  # imported here for start-up time: --help does not need it
 
-    return anyio.run(worker_resumption.resume_workers, settings, list(workers))
+    return anyio.run(partial(worker_resumption.resume_workers, settings, list(workers), wakes_early=wakes_early))

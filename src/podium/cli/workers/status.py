@@ -24,7 +24,7 @@ from ..terminal.text import (
     print_to_stderr,
     truncate_line,
 )
-from .worker_text import format_line_count
+from .worker_text import format_line_count, format_worker_status
 
 LONGEST_TASK = 300
 
@@ -54,7 +54,7 @@ def format_worker_details(
 ) -> Iterator[str]:
     """Yield a worker's details as lines. `before` maps the runs that it depends on to the names of their workers."""
     worker_task = worker.worker_task
-    yield f"{worker.name}  {worker.state}  (run {worker.run})"
+    yield f"{worker.name}  {format_worker_status(worker)}  (run {worker.run})"
     yield f"task:     {truncate_line(worker.task, LONGEST_TASK)}"
     role = f", role {worker_task.role}" if worker_task.role else ""
     yield f"agent:    {worker.agent}{role}{', read-only' if worker_task.is_reader else ''}"

@@ -16,6 +16,7 @@ from ...store.wakeup import open_wakeup, send_wakeup
 from ...store.worker_index import WorkerIndex
 from ...values.errors import OutsideFailed
 from ...values.event import SCHEMA, decode_entry
+from ...values.plain_text import format_utc_time
 from ...views.notification import Notification, NotificationEvent
 from ...views.worker_state import INACTIVE_STATUSES, WorkerState, WorkerStateBuilder, WorkerStatus
 from ...workers.commander_socket import commander_socket_path, is_commander_listening
@@ -35,6 +36,7 @@ RUN_STATUSES: Mapping[WorkerStatus, RunStatus] = {
     "failed": "failed",
     "cancelled": "cancelled",
     "paused": "paused",
+    "waiting_limit": "waiting",
 }
 
 
@@ -187,6 +189,8 @@ class WorkerWaiter:
                 continue
             tool = f" ({now.tool})" if now.tool else ""
             hint = "; podium approvals shows its request" if now.state == WAITING else ""
+            if now.wakes_at is not None:
+                hint = f"; it continues by itself at {format_utc_time(now.wakes_at)}"
             print_to_stderr(f"{now.name}: {now.state}{tool}{hint}")
 
 
@@ -196,7 +200,8 @@ def can_progress(workers: Collection[WorkerState]) -> bool:
     statuses: dict[str, RunStatus] = {worker.run: RUN_STATUSES.get(worker.state, "open") for worker in workers}
     live = [worker.run for worker in workers if _is_live(worker)]
     plan = plan_worker_starts(jobs, statuses=statuses, running=live, most=len(jobs) + 1)
-    return bool(live or plan.start or plan.unstartable)
+    is_waiting = any(worker.state == "waiting_limit" for worker in workers)
+    return bool(live or plan.start or plan.unstartable or is_waiting)
 
 
 def _is_live(worker: WorkerState) -> bool:

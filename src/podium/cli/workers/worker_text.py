@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+
+from ...values.plain_text import format_countdown
 from ...views.worker_state import WorkerState
 from ...workspace.worktrees.worktree_status import WorktreeStatus
 from ..terminal.text import format_money
@@ -22,6 +25,13 @@ def format_worker_cost(worker: WorkerState) -> str:
     if worker.usage.usd:
         return format_money(worker.usage.usd)
     return "unpriced" if worker.usage.unpriced else "-"
+
+
+def format_worker_status(worker: WorkerState) -> str:
+    """Return a worker's status. If it waits for a limit of a provider, it contains the time that is left."""
+    if worker.wakes_at is None:
+        return worker.state
+    return f"waiting_limit {format_countdown(worker.wakes_at - time.time())}"
 
 
 def first_line(text: str) -> str:

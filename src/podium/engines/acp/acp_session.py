@@ -197,13 +197,14 @@ class AcpSession:
         """Send a prompt as soon as the budget has room for it. Raise AgentFailed if it never will."""
         estimate = CallEstimate(prompt=Usage(calls=1, input_tokens=estimate_tokens(len(words))))
         allowance = self._spec.allowance
-        if allowance is None:
-            return await self._send_prompt(words, place, turn, pieces, group)
-        while not allowance.has_room(estimate, agent=self._spec.agent.name):
-            await pieces.send(Postponed(BUDGET_SECONDS))
-            await allowance.wait_for_release(BUDGET_SECONDS)
-        with allowance.reserve_call(estimate):
-            return await self._send_prompt(words, place, turn, pieces, group)
+        with turn.timeline.limit_waits.track_activity():
+            if allowance is None:
+                return await self._send_prompt(words, place, turn, pieces, group)
+            while not allowance.has_room(estimate, agent=self._spec.agent.name):
+                await pieces.send(Postponed(BUDGET_SECONDS))
+                await allowance.wait_for_release(BUDGET_SECONDS)
+            with allowance.reserve_call(estimate):
+                return await self._send_prompt(words, place, turn, pieces, group)
 
     async def _send_prompt(
         self, words: str, place: Scope, turn: Scope, pieces: Pieces, group: TaskGroup

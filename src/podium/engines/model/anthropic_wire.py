@@ -182,7 +182,7 @@ class _Usage(Struct, gc=False):
 
 
 class _Event(Struct, gc=False):
-    """A stream event of any type, or a whole message; a message uses the last four fields."""
+    """A stream event of any type, or a whole message; a message uses the last five fields."""
 
     type: str = ""
     index: int | None = None
@@ -194,6 +194,7 @@ class _Event(Struct, gc=False):
     content: list[_Block] | None = None
     stop_reason: str | None = None
     stop_details: _Details | None = None
+    model: Any = None
 
 
 _decode = msgspec.json.Decoder(_Event).decode
@@ -224,6 +225,7 @@ class AnthropicReplyFormat:
     """Reads a reply, which consists of content blocks. A call to `reply_tool` is read as text."""
 
     def __init__(self, reply_tool: str = "") -> None:
+        self.model = ""
         self._reply_tool = reply_tool
         self._blocks: list[_PartialBlock] = []
         self._block_at: dict[int | None, _PartialBlock] = {}
@@ -237,6 +239,7 @@ class AnthropicReplyFormat:
             case "content_block_start" if event.content_block is not None:
                 return self._start_block(event.index, event.content_block)
             case "message_start" if event.message is not None:
+                self._read_model(event.message)
                 self._update_counts(event.message.usage)
             case "message_delta":
                 self._update_counts(event.usage)
@@ -245,12 +248,17 @@ class AnthropicReplyFormat:
             case "message_stop":
                 return (StreamEnd(),)
             case "message":
+                self._read_model(event)
                 self._update_counts(event.usage)
                 started = [change for block in event.content or () for change in self._start_block(None, block)]
                 return [*started, *self._read_stop(event)]
             case _ if event.error:
                 return (StreamEnd(event.error),)
         return ()
+
+    def _read_model(self, message: _Event) -> None:
+        if isinstance(message.model, str):
+            self.model = message.model
 
     def _start_block(self, index: int | None, block: _Block) -> Sequence[StreamChange]:
         if block.type == "tool_use" and self._reply_tool and block.name == self._reply_tool:

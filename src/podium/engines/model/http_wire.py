@@ -7,13 +7,10 @@ and costs are handled elsewhere.
 from __future__ import annotations
 
 import io
-import math
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import KW_ONLY, dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from typing import Any, TypeVar
 from urllib.request import getproxies, proxy_bypass
 
@@ -23,6 +20,7 @@ from yarl import URL
 
 from ...core.engine import Reasoning, Text
 from ...values.errors import Mistake, OutsideFailed
+from .limit_reset import find_reset_seconds
 from .model_prices import suggest_models
 from .model_wire import ModelCall, ReplyPart, estimate_call_size
 from .provider_errors import parse_error_body
@@ -149,10 +147,13 @@ class Endpoint:
             what = f"returned {status} for the key in {self.key_name}: {words}"
         else:
             what = f"returned {status}, and {self.key_name} is not set: {words}"
+        headers = {name.lower(): value for name, value in response.headers.items()}
+        reset = find_reset_seconds(status, headers, body, now=time.time())
         return self.make_failure(
             what,
-            retryable=error.is_transient(status),
-            retry_after=parse_retry_after(response.headers.get("Retry-After", ""), now=datetime.now(UTC)),
+            # A quota that resets at a known time is a limit like any other.
+            retryable=error.is_transient(status) or (status == 429 and reset is not None),
+            retry_after=reset,
             status=status,
             is_too_long=status in (400, 413, 422) and error.is_too_long,
             is_unknown_model=is_unknown,
@@ -239,15 +240,3 @@ def find_proxy(base_url: str) -> str | None:
     """Return the proxy that the environment sets for this address, if any."""
     url = URL(base_url)
     return None if proxy_bypass(url.host or "") else getproxies().get(url.scheme)
-
-
-def parse_retry_after(value: str, *, now: datetime) -> float | None:
-    """Return the seconds to wait according to a Retry-After header (seconds or a date); None if it is invalid."""
-    try:
-        seconds = float(value)
-    except ValueError:
-        try:
-            seconds = (parsedate_to_datetime(value) - now).total_seconds()
-        except (ValueError, TypeError):
-            return None
-    return max(seconds, 0.0) if math.isfinite(seconds) else None

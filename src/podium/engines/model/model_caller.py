@@ -7,6 +7,7 @@ The earlier attempts determine which model is called next.
 from __future__ import annotations
 
 import random
+import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AbstractContextManager, aclosing, nullcontext, suppress
 from dataclasses import dataclass, field
@@ -19,19 +20,27 @@ from msgspec import structs
 
 from ...core.budget import CallEstimate
 from ...core.engine import EngineSessionSpec, Piece, Postponed, Reasoning, ReplyFormat, Superseded, Text, Tool
+from ...core.limit_waits import LimitWait
 from ...core.scope import Scope
 from ...values.errors import AgentFailed, Failure, OutsideFailed, StoreFailed
-from ...values.event import CallFailed, ModelReplied, Noticed
+from ...values.event import CallFailed, LimitReached, ModelReplied, Noticed
 from ...values.limits import NO_CALL_LIMITS, CallLimits
 from ...values.model_abilities import UNTESTED, ModelAbilities
-from ...values.plain_text import format_count
+from ...values.plain_text import format_count, format_utc_time
 from ...values.usage import Usage
 from .conversation import Conversation
+from .model_candidates import ModelCandidates
 from .model_wire import ModelCall, Wire, make_call_key
-from .provider_throttle import ProviderThrottle
+from .provider_throttle import ModelLimit, ProviderThrottle
 from .reply_reading import read_reply
 from .reply_recorder import ReplyRecorder
 from .tool_emulation import AnswerStream, emulate_tools, refuses_tools
+
+DEFAULT_MAX_WAIT = 60.0
+"""The longest time in seconds that a call waits for a provider, unless the settings say otherwise."""
+
+LONGEST_LIMIT = 31 * 86_400.0
+"""The longest limit that is waited for. A provider that names a later time is not believed, and the call fails."""
 
 BUDGET_WAIT_SECONDS = 10.0
 """How long a call waits for budget before it checks again. It is woken earlier when another call ends."""
@@ -81,6 +90,8 @@ class Model:
 
     `window` returns the size of the context window in tokens, or None if it is unknown. It is called
     only for long conversations, because the first lookup is slow. `max_tokens` limits the length of a reply.
+    If the provider accepts no calls for longer than `max_wait` seconds, the model is at its limit. With
+    `is_for_limits`, it is called only if a model before it is at its limit.
     """
 
     wire: Wire
@@ -93,6 +104,13 @@ class Model:
     abilities: ModelAbilities = UNTESTED
     tool_calls: ToolCallMode = "auto"
     max_tokens: int | None = None
+    max_wait: float = DEFAULT_MAX_WAIT
+    is_for_limits: bool = False
+
+    @property
+    def label(self) -> str:
+        """The provider and the model, as in the settings."""
+        return f"{self.provider}:{self.name}" if self.provider else self.name
 
     @property
     def emulates_tools(self) -> bool:
@@ -131,10 +149,11 @@ class ModelCaller:
         """The tokens of the last reply, used as the estimate for the next one."""
         self._input_scale = 1.0
         """The tokens of the last prompt as counted by the provider, divided by the estimate; at least 1."""
-        self._unknown_models: set[int] = set()
-        """The indices of models that their providers do not offer. These models are not tried again."""
         self._toolless_models: set[int] = set()
         """The indices of models whose servers refused tools. Their tools are described in the prompt instead."""
+        self._candidates = ModelCandidates(models)
+        self._notices: set[str] = set()
+        """The notices about fallbacks and about replies of other models that this session has recorded."""
 
     async def stream_reply(
         self,
@@ -152,11 +171,26 @@ class ModelCaller:
         context window. The caller can then shorten the conversation and call again, with the number of
         attempts already made as `shortened_after`. `so_far` is the text of the replies that this one continues.
         """
-        candidate, tries = self._find_candidate(0) or 0, 0
+        with place.timeline.limit_waits.track_activity():
+            async for piece in self._stream_attempts(place, conversation, system, tools, shortened_after, so_far):
+                yield piece
+
+    async def _stream_attempts(
+        self,
+        place: Scope,
+        conversation: Conversation,
+        system: str,
+        tools: tuple[Tool, ...],
+        shortened_after: int | None,
+        so_far: str,
+    ) -> AsyncGenerator[Piece | ModelReplied]:
+        candidate, tries, limited = self._candidates.find_first(), 0, dict[int, float]()
         for attempt in count(1):
             at = place.for_attempt(attempt)
-            model = self.models[candidate]
             outcome = known = _recall_outcome(at)
+            if isinstance(known, CallFailed):
+                candidate = self._candidates.find_recorded(known, candidate)
+            model = self.models[candidate]
             tries += 1
             if known is None:
                 call = self._make_call(at, model, conversation, system=system, tools=tools)
@@ -171,6 +205,7 @@ class ModelCaller:
                 yield Text(known.text)
             if isinstance(outcome, ModelReplied):
                 self._expected_output_tokens = outcome.usage.with_rehearsed().output_tokens
+                self._report_other_model(place, outcome)
                 yield outcome
                 return
             assert outcome is not None, "every attempt ends with an outcome"
@@ -179,30 +214,37 @@ class ModelCaller:
             if outcome.is_too_long and attempt <= (shortened_after or 0):
                 continue  # this attempt was made before the conversation was shortened
             if outcome.wait is None:
-                has_refused_tools = self._check_refused_tools(place, candidate, outcome)
-                candidate, tries = candidate if has_refused_tools else self._fall_back(place, candidate, outcome), 0
+                if not self._check_refused_tools(place, candidate, outcome):
+                    candidate = self._fall_back(place, candidate, outcome, limited)
+                tries = 0
+            if candidate in limited:
+                if known is None:
+                    await self._wait_for_reset(at, candidate, limited[candidate])
+                limited.clear()
             if known is None:
                 yield Superseded()
                 if outcome.wait:
                     yield Postponed(outcome.wait)
                     await self._retry.sleep(outcome.wait)
 
-    def _find_candidate(self, start: int) -> int | None:
-        """Return the index of the first model, from `start` on, that is not known to be missing; None if all are."""
-        for place in range(start, len(self.models)):
-            if place not in self._unknown_models:
-                return place
-        return None
+    def _fall_back(self, place: Scope, failed: int, outcome: CallFailed, limited: dict[int, float]) -> int:
+        """Return the index of the model to try after the model `failed`. Raise OutsideFailed if none is left.
 
-    def _fall_back(self, place: Scope, failed: int, outcome: CallFailed) -> int:
-        """Return the index of the model to try after the model `failed`. Raise OutsideFailed if none is left."""
-        candidate = self._find_candidate(failed + 1)
+        Models at their limits are added to `limited`. If one of these is returned, its limit must be waited for.
+        """
+        if outcome.until:
+            limited[failed] = outcome.until
+        if outcome.is_unknown_model:
+            self._candidates.mark_unknown(failed)
+        candidate = self._candidates.find_next(failed, limited)
         if candidate is None:
             raise OutsideFailed(outcome.message)
         if outcome.is_unknown_model:
-            self._unknown_models.add(failed)
             used = self.models[candidate].name
             place.record(Noticed(text=f"{self._spec.agent.name} uses {used} instead: {outcome.message}."))
+        elif outcome.until and candidate not in limited:
+            used, until = self.models[candidate].label, format_utc_time(outcome.until)
+            self._record_once(place, f"{self._spec.agent.name} uses {used} until {until}: {outcome.message}")
         return candidate
 
     def _check_refused_tools(self, place: Scope, failed: int, outcome: CallFailed) -> bool:
@@ -217,6 +259,31 @@ class ModelCaller:
         name = self._spec.agent.name
         place.record(Noticed(text=f"{model.name} has no tool calls; the tools of {name} are in its prompt instead."))
         return True
+
+    async def _wait_for_reset(self, at: Scope, candidate: int, until: float) -> None:
+        """Wait until the limit of a model resets. The time does not count against the agent."""
+        model, agent = self.models[candidate], self._spec.agent.name
+        message = model.throttle.find_limit(model.name).message
+        at.record_each_time(
+            LimitReached(agent=agent, model=model.name, provider=model.provider, until=until, message=message)
+        )
+        await at.timeline.wait_written()
+        wait = LimitWait(until=until, reason=f"the limit of {model.label}")
+        with at.timeline.timeouts.pause_timeouts(at.path):
+            await at.timeline.limit_waits.wait(at.path, wait, sleep=self._retry.sleep)
+        model.throttle.clear_limit(model.name)
+
+    def _report_other_model(self, place: Scope, reply: ModelReplied) -> None:
+        """Record a notice, once for each model, that a reply names another model than the one that was asked for."""
+        if reply.replied_model:
+            asked = f"{self._spec.agent.name} asked for {reply.model}"
+            self._record_once(place, f"{asked}, but the reply names the model {reply.replied_model}.")
+
+    def _record_once(self, place: Scope, text: str) -> None:
+        """Record a notice, unless this session has already recorded it."""
+        if text not in self._notices:
+            self._notices.add(text)
+            place.record(Noticed(text=text))
 
     def _make_call(
         self, at: Scope, model: Model, conversation: Conversation, *, system: str, tools: tuple[Tool, ...]
@@ -262,6 +329,7 @@ class ModelCaller:
                 if delay or model.limits != NO_CALL_LIMITS:
                     yield _allow_silence(model.limits)
                 try:
+                    _require_no_limit(model)
                     async with aclosing(model.wire.stream(sent)) as heard:
                         async for piece in heard:
                             if reply.is_silent:
@@ -274,8 +342,7 @@ class ModelCaller:
                             elif isinstance(piece, Text | Reasoning):
                                 yield piece
                 except OutsideFailed as error:
-                    throttle.record_failure(error)
-                    failed = reply.as_call_failed(error, self._retry.next_delay(tries, error))
+                    failed = self._build_failure(model, reply, error, tries)
                     slot.record_tokens(failed.usage.tokens)
                     yield at.record_outcome(failed)
                     return
@@ -292,6 +359,19 @@ class ModelCaller:
                     yield Superseded()
                     yield Text(replied.text)
                 yield at.record_outcome(replied)
+
+    def _build_failure(self, model: Model, reply: ReplyRecorder, error: OutsideFailed, tries: int) -> CallFailed:
+        """Return the outcome of a failed call, and tell the throttle. A long limit is not retried, but waited for."""
+        seconds, now = error.retry_after or 0.0, time.time()
+        limit = model.throttle.find_limit(model.name)
+        if limit.until > now:
+            return reply.as_call_failed(error, None, provider=model.provider, until=limit.until)
+        if not error.retryable or not model.max_wait < seconds <= LONGEST_LIMIT:
+            model.throttle.record_failure(error)
+            wait = self._retry.next_delay(tries, error) if seconds <= LONGEST_LIMIT else None
+            return reply.as_call_failed(error, wait, provider=model.provider)
+        model.throttle.record_limit(model.name, ModelLimit(now + seconds, str(error)))
+        return reply.as_call_failed(error, None, provider=model.provider, until=now + seconds)
 
     def _report_queue(self, at: Scope, model: Model, ahead: int) -> None:
         """Record a notice that a call waits because the provider is busy with other calls."""
@@ -337,6 +417,13 @@ class ModelCaller:
         """Return a context manager that reserves budget for the call, if a budget applies to this agent."""
         allowance = self._spec.allowance
         return nullcontext() if allowance is None else allowance.reserve_call(estimate)
+
+
+def _require_no_limit(model: Model) -> None:
+    """Raise OutsideFailed if another call has found that the model is at its limit, so this call would be in vain."""
+    limit = model.throttle.find_limit(model.name)
+    if limit.until > time.time():
+        raise OutsideFailed(limit.message)
 
 
 def _allow_silence(limits: CallLimits) -> Postponed:

@@ -96,7 +96,7 @@ def find_similar_models(provider: str, model: str) -> tuple[str, ...] | None:
     Return None if the model is known, or if nothing is known about the provider's models. The first
     lookup takes 0.2 s, because it loads all prices.
     """
-    known = PROVIDERS.get(provider.lower())
+    known = PROVIDERS.get(_strip_account(provider))
     if known is None or known.key_name is None or model == known.default_model:
         return None
     if (provider, model) in _remembered_prices:
@@ -170,7 +170,7 @@ _FREE = _ModelPrices((_Rates(_BASE, 0.0, 0.0, 0.0, 0.0),))
 
 @lru_cache(maxsize=1024)
 def _find_model_prices(provider: str, model: str) -> _ModelPrices | None:
-    known = PROVIDERS.get(provider.lower())
+    known = PROVIDERS.get(_strip_account(provider))
     if known is not None and known.key_name is None:
         return _FREE
     found = _find_model_info(provider, model)
@@ -216,7 +216,7 @@ def _find_model_info(provider: str, model: str) -> ModelInfo | None:
 
 
 def _find_seller(provider: str) -> PriceListProvider | None:
-    name = provider.lower()
+    name = _strip_account(provider)
     # Compare the exact id: the package's own search accepts any name that contains a provider's name.
     wanted = _PRICE_LIST_NAMES.get(name, name)
     return next((one for one in _load_snapshot().providers if one.id == wanted), None)
@@ -227,3 +227,8 @@ def _load_snapshot() -> DataSnapshot:
     from genai_prices.data_snapshot import get_snapshot
 
     return get_snapshot()
+
+
+def _strip_account(provider: str) -> str:
+    """Return the name of a provider without the name of an account, because all accounts pay the same prices."""
+    return provider.lower().partition("@")[0]

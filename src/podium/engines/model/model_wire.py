@@ -92,12 +92,14 @@ class ReplyEnd(Struct, frozen=True, kw_only=True):
 
     `stop` is the stop reason in OpenAI's terms: `stop`, `tool_calls`, `length`, `content_filter`, or
     any other value that the server sends. `sealed` belongs to the message made from the reply: provider
-    data such as signed thinking, which is sent back unchanged and not read by anything else.
+    data such as signed thinking, which is sent back unchanged and not read by anything else. `model` is
+    the model that the reply names, or empty if it names none.
     """
 
     stop: str
     usage: Usage = NO_USAGE
     sealed: str = ""
+    model: str = ""
 
 
 ReplyPart = Text | Reasoning | ToolCallPart | ReplyEnd

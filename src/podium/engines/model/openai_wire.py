@@ -187,6 +187,7 @@ class _Chunk(Struct, gc=False):
     choices: list[_Choice] | None = None
     usage: _Usage | None = None
     error: Any = None
+    model: Any = None
 
 
 _decode = msgspec.json.Decoder(_Chunk).decode
@@ -196,6 +197,7 @@ class OpenAIReplyFormat:
     """Reads a reply, which consists of deltas."""
 
     def __init__(self) -> None:
+        self.model = ""
         self._thought: list[str] = []
         self._usage: _Usage | None = None
 
@@ -205,6 +207,8 @@ class OpenAIReplyFormat:
         chunk = _decode(event)
         if chunk.error:
             return (StreamEnd(chunk.error),)
+        if not self.model and isinstance(chunk.model, str):
+            self.model = chunk.model
         if chunk.usage is not None:
             self._usage = chunk.usage
         changes: list[StreamChange] = []

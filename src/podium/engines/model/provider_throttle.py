@@ -14,6 +14,7 @@ import time
 from collections import deque
 from collections.abc import Awaitable, Callable
 from types import TracebackType
+from typing import NamedTuple
 
 from anyio import CancelScope, Event, sleep
 
@@ -31,6 +32,16 @@ OnWait = Callable[[int], None]
 
 ReserveCall = Callable[[], Awaitable[float]]
 """Reserves a call at a rate that several processes share. Returns after how many seconds the call may start."""
+
+
+class ModelLimit(NamedTuple):
+    """A long limit of a model: until when the provider accepts no calls, in seconds since the epoch, and its words."""
+
+    until: float
+    message: str
+
+
+NO_LIMIT = ModelLimit(0.0, "")
 
 
 class ProviderThrottle:
@@ -78,6 +89,21 @@ class ProviderThrottle:
         self._failures = 0
         """Transient failures since the last success. While calls are held, only failed probes count."""
         self._probe: CallSlot | None = None
+        self._limits: dict[str, ModelLimit] = {}
+
+    def record_limit(self, model: str, limit: ModelLimit) -> None:
+        """Record that the provider accepts no calls of a model for so long that no call should wait for it."""
+        self._limits[model] = limit
+        self._probe = None
+        self._wake_first()
+
+    def find_limit(self, model: str) -> ModelLimit:
+        """Return the last limit of a model. Its time may have passed."""
+        return self._limits.get(model, NO_LIMIT)
+
+    def clear_limit(self, model: str) -> None:
+        """Allow calls of a model again, because its limit was waited for."""
+        self._limits.pop(model, None)
 
     def estimate_delay(self, tokens: int) -> float:
         """Return how many seconds a call of `tokens` tokens would wait now; infinity if that depends on other calls."""

@@ -6,10 +6,10 @@ All functions in this module are pure; the environment is an argument.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from ...values.errors import Mistake
 
@@ -41,9 +41,15 @@ class Provider(Struct, frozen=True, kw_only=True):
     server_name: str = ""
 
     @property
+    def service(self) -> str:
+        """The name of the provider without the name of an account: `openai` for `openai@work`."""
+        return self.name.partition("@")[0]
+
+    @property
     def url_name(self) -> str:
-        """The environment variable that overrides the address."""
-        return f"{self.name.upper()}_BASE_URL"
+        """The environment variable that overrides the address. Without it, an account has that of its provider."""
+        service, mark, account = self.name.upper().partition("@")
+        return f"{service}_BASE_URL_{account}" if mark else f"{service}_BASE_URL"
 
 
 PROVIDERS = {
@@ -142,8 +148,14 @@ ALIASES = {
 
 
 def find_provider(name: str) -> Provider:
-    """Return the provider with this name. Raise Mistake if it is unknown; the message suggests similar names."""
-    found = PROVIDERS.get(name.lower())
+    """Return the provider with this name. Raise Mistake if it is unknown; the message suggests similar names.
+
+    `openai@work` is another account at the same provider, whose key is in `OPENAI_API_KEY_WORK`.
+    """
+    service, mark, account = name.lower().partition("@")
+    found = PROVIDERS.get(service)
+    if found is not None and mark:
+        return _make_account(found, account)
     if found is None:
         # Every command imports this module, and only this error needs difflib.
         from difflib import get_close_matches
@@ -151,6 +163,32 @@ def find_provider(name: str) -> Provider:
         near = get_close_matches(name.lower(), PROVIDERS) or list(PROVIDERS)
         raise Mistake(f"model provider {name!r} not found; available: {_join_names(near)}")
     return found
+
+
+def _make_account(provider: Provider, account: str) -> Provider:
+    """Return the provider for another account. Raise Mistake if the name is invalid or the provider needs no key."""
+    if provider.key_name is None:
+        raise Mistake(f"{provider.name} needs no key, so it has no accounts; use {provider.name} instead")
+    if not _ACCOUNT.fullmatch(account):
+        raise Mistake(
+            f"the account {account!r} of {provider.name} is invalid; use letters, digits and underscores, such as "
+            f"{provider.name}@work"
+        )
+    key_name = f"{provider.key_name}_{account.upper()}"
+    return structs.replace(provider, name=f"{provider.name}@{account}", key_name=key_name)
+
+
+_ACCOUNT = re.compile(r"[a-z0-9_]{1,40}")
+
+
+def find_key_names(environ: Iterable[str]) -> frozenset[str]:
+    """Return the names of all environment variables with keys: of every provider, and of accounts in `environ`."""
+    return KEY_NAMES.union(_find_accounts(environ, KEY_NAMES))
+
+
+def _find_accounts(environ: Iterable[str], names: Iterable[str]) -> list[str]:
+    starts = tuple(f"{name}_" for name in names)
+    return [name for name in environ if name.startswith(starts)]
 
 
 def parse_model(text: str) -> tuple[Provider, str]:
@@ -163,7 +201,7 @@ def parse_model(text: str) -> tuple[Provider, str]:
     if not text:
         raise Mistake("the model name is empty; use a name such as sonnet or openai:gpt-5-mini")
     name, colon, model = ALIASES.get(text.removeprefix("anthropic:"), text).partition(":")
-    if not colon and name.lower() not in PROVIDERS:
+    if not colon and name.lower().partition("@")[0] not in PROVIDERS:
         name, model = ("anthropic" if name.startswith("claude-") else "openai"), name
     found = find_provider(name)
     if not (model := model.strip() or found.default_model):
@@ -176,8 +214,9 @@ def resolve_base_url(provider: Provider, environ: Mapping[str, str]) -> str:
     """Return the provider's base URL in this environment."""
     if provider.wire == "local":
         return provider.base_url
-    if url := environ.get(provider.url_name, "").strip():
-        return url.rstrip("/")
+    for name in (provider.url_name, PROVIDERS[provider.service].url_name):
+        if url := environ.get(name, "").strip():
+            return url.rstrip("/")
     if provider.host_name is not None and (host := environ.get(provider.host_name, "").strip()):
         return _build_ollama_url(host)
     return provider.base_url
@@ -205,7 +244,8 @@ def read_provider_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
     All of them are included, so that no key is sent to an address that another shell has set.
     """
-    return {name: environ.get(name, "") for name in KEY_NAMES | ADDRESS_NAMES}
+    names = find_key_names(environ).union(ADDRESS_NAMES, _find_accounts(environ, ADDRESS_NAMES))
+    return {name: environ.get(name, "") for name in names}
 
 
 def without_credentials(url: str) -> str:

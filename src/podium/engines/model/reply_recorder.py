@@ -10,11 +10,15 @@ from msgspec import structs
 from ...core.engine import Reasoning, Text, Tool
 from ...values.errors import OutsideFailed
 from ...values.event import CallCut, CallFailed, ModelReplied, ToolUse
+from ...values.plain_text import escape_unprintable, truncate_text
 from ...values.request import replace_surrogates
 from ...values.usage import Usage
 from .conversation import CHARACTERS_A_TOKEN, count_characters
+from .model_names import is_same_model
 from .model_wire import ModelCall, ReplyEnd, ReplyPart, ToolCallPart
 from .repetition import CHECK_EVERY, count_endless
+
+LONGEST_MODEL_NAME = 100
 
 REPETITION = "repetition"
 """The stop reason of a reply that was stopped because it repeated itself without end."""
@@ -83,10 +87,13 @@ class ReplyRecorder:
             calls=tuple(self._calls),
             stop=self.end.stop,
             sealed=self.end.sealed,
+            replied_model="" if is_same_model(self._call.model, self.end.model) else _shorten_name(self.end.model),
             usage=structs.replace(usage, tool_calls=len(self._calls)) if self._calls else usage,
         )
 
-    def as_call_failed(self, error: OutsideFailed, wait: float | None) -> CallFailed:
+    def as_call_failed(
+        self, error: OutsideFailed, wait: float | None, *, provider: str = "", until: float = 0.0
+    ) -> CallFailed:
         usage = self._estimate_spending() if self._said else Usage()
         message = replace_surrogates(str(error))
         return CallFailed(
@@ -96,6 +103,8 @@ class ReplyRecorder:
             is_too_long=error.is_too_long,
             is_unknown_model=error.is_unknown_model,
             usage=usage,
+            until=until,
+            provider=provider,
         )
 
     def as_call_cut(self) -> CallCut:
@@ -114,6 +123,11 @@ class ReplyRecorder:
         """Estimate the usage and cost of a call that did not complete."""
         said = sum(map(len, self._said))
         return self._add_cost(self.estimate_usage(estimate_tokens(said)))
+
+
+def _shorten_name(model: str) -> str:
+    """Return the name of a model from a reply, which can be anything, as one printable line of limited length."""
+    return truncate_text(escape_unprintable(replace_surrogates(model)), LONGEST_MODEL_NAME)
 
 
 def estimate_tokens(characters: int) -> int:

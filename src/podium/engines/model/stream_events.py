@@ -133,6 +133,11 @@ StreamChange = Text | Reasoning | ToolCallStart | ToolCallArguments | ReplyStop 
 class ReplyFormat(Protocol):
     """Reads one reply in a provider's streaming format, and collects the provider's data from it."""
 
+    @property
+    def model(self) -> str:
+        """The model that the reply names so far, or an empty string."""
+        ...
+
     def read_event(self, event: bytes) -> Sequence[StreamChange]:
         """Return the event's changes to the reply. Raise one of NOT_JSON if the event cannot be parsed."""
         ...
@@ -200,7 +205,8 @@ class ReplyParser:
             yield ToolCallPart(use)
         extra = {use.id: one.extra for use, one in zip(calls, self._calls, strict=True) if one.extra is not None}
         usage = self._format.compute_usage() or self._estimate_usage()
-        yield ReplyEnd(stop=self.stop, usage=usage, sealed=self._format.encode_sealed(calls, extra))
+        sealed = self._format.encode_sealed(calls, extra)
+        yield ReplyEnd(stop=self.stop, usage=usage, sealed=sealed, model=self._format.model)
 
     def _apply_change(self, change: StreamChange) -> None:
         match change:

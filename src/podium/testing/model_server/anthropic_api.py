@@ -207,7 +207,8 @@ class _AnthropicRenderer:
         return {"tool_calls": "tool_use", "stop": "end_turn", "length": "max_tokens"}.get(reason, reason)
 
     def _build_message(self, **more: Any) -> dict[str, Any]:
-        message = {"id": self._id, "type": "message", "role": "assistant", "model": self._request.call.model}
+        model = self._attempt.move.model or self._request.call.model
+        message = {"id": self._id, "type": "message", "role": "assistant", "model": model}
         return message | {"content": [], "stop_reason": None, "stop_sequence": None} | more
 
     def _format_usage(self) -> dict[str, int]:

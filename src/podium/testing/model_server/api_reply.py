@@ -9,7 +9,7 @@ from typing import Any, Protocol
 from ...core.engine import Tool, ToolAnswer
 from ...core.scope import Scope
 from ...engines.model.model_wire import ModelCall
-from ...engines.script import MoveAttempt, split_text
+from ...engines.script import Fails, MoveAttempt, split_text
 from ...values.event import ToolUse
 from .http_connection import STREAM_END, STREAM_HEAD, TimedResponse, build_json_response, encode
 
@@ -54,9 +54,17 @@ class ModelApi:
     format_error: Callable[[int, str], object]
     make_renderer: Callable[[ScriptedReply], ReplyRenderer]
 
-    def build_error_response(self, status: int, message: str, *, retry_after: float | None = None) -> TimedResponse:
+    def build_error_response(self, status: int, message: str) -> TimedResponse:
         """Return the response for an error."""
-        return build_json_response(status, self.format_error(status, message), retry_after=retry_after)
+        return build_json_response(status, self.format_error(status, message))
+
+    def _build_scripted_error(self, fails: Fails) -> TimedResponse:
+        """Return the response for a scripted error, with its headers and the fields of its body."""
+        document = self.format_error(fails.status, fails.message)
+        if fails.error and isinstance(document, dict):
+            document = document | {"error": document["error"] | fails.error}
+        headers = {} if fails.retry_after is None else {"Retry-After": f"{fails.retry_after:g}"}
+        return build_json_response(fails.status, document, headers=headers | fails.headers)
 
     def build_response(self, reply: ScriptedReply) -> TimedResponse:
         """Return the response for a reply, with the fault of this attempt, if any."""
@@ -64,9 +72,7 @@ class ModelApi:
         if fault == "silent":
             return TimedResponse(parts=())
         if fault == "fails" and move.fails is not None:
-            response = self.build_error_response(
-                move.fails.status, move.fails.message, retry_after=move.fails.retry_after
-            )
+            response = self._build_scripted_error(move.fails)
             return TimedResponse(parts=response.parts, delay=move.delay)
         renderer = self.make_renderer(reply)
         return (

@@ -10,6 +10,7 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from http import HTTPStatus
+from types import MappingProxyType
 from typing import cast
 
 import anyio
@@ -63,10 +64,12 @@ STREAM_HEAD = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-E
 STREAM_END = b"0\r\n\r\n"
 
 
-def build_json_response(status: int, document: object, *, retry_after: float | None = None) -> TimedResponse:
+def build_json_response(
+    status: int, document: object, *, headers: Mapping[str, str] = MappingProxyType({})
+) -> TimedResponse:
     """Return a JSON response. A document given as bytes is already encoded."""
     body = document if isinstance(document, bytes) else encode(document)
-    more = "" if retry_after is None else f"Retry-After: {retry_after:g}\r\n"
+    more = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     head = (
         f"HTTP/1.1 {status} {_reason_phrase(status)}\r\nContent-Type: "
         f"application/json\r\n{more}Content-Length: {len(body)}"

@@ -142,6 +142,7 @@ class _OpenAIRenderer:
         self._attempt = reply.attempt
         self._request = reply.request
         self._id = f"chatcmpl-{reply.number}"
+        self._model = reply.attempt.move.model or reply.request.call.model
 
     def render_document(self) -> dict[str, Any]:
         move = self._attempt.move
@@ -181,7 +182,7 @@ class _OpenAIRenderer:
         return _encode_data(self._build_document("chat.completion.chunk", choice))
 
     def _build_document(self, kind: str, *choices: object) -> dict[str, Any]:
-        return {"id": self._id, "object": kind, "created": 0, "model": self._request.call.model, "choices": choices}
+        return {"id": self._id, "object": kind, "created": 0, "model": self._model, "choices": choices}
 
     def _format_usage(self) -> dict[str, Any]:
         spent = compute_move_usage(self._attempt.move, self._request.call)

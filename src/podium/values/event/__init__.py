@@ -107,6 +107,7 @@ from .turn_events import (
     CallCut,
     CallFailed,
     ContextCompacted,
+    LimitReached,
     ModelAskedAgain,
     ModelReplied,
     ReasoningStreamed,
@@ -166,6 +167,7 @@ __all__ = [
     "HandoverAsked",
     "HookRan",
     "IterationFailed",
+    "LimitReached",
     "MemberChanged",
     "MemoryChanged",
     "MessageAcknowledged",
@@ -279,6 +281,7 @@ Event = (
     | ModelReplied
     | ModelAskedAgain
     | CallFailed
+    | LimitReached
     | ContextCompacted
     | CallCut
     | ToolCalled

@@ -45,7 +45,14 @@ class RunResumed(EventBase, frozen=True, kw_only=True, tag="run_resumed"):
 
 
 class RunPaused(EventBase, frozen=True, kw_only=True, tag="run_paused"):
-    """The run is paused: no more steps start until it is resumed."""
+    """The run is paused: no more steps start until it is resumed.
+
+    With `until`, nobody needs to resume it: it continues by itself at that time, in seconds since the epoch. `reason`
+    says what it waits for.
+    """
+
+    until: float = 0.0
+    reason: str = ""
 
 
 class RunEnded(EventBase, frozen=True, kw_only=True, tag="run_ended"):

@@ -1,6 +1,6 @@
 """Events of a turn: streamed text, model calls and tool calls."""
 
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import Struct
 
@@ -92,6 +92,8 @@ class ModelReplied(EventBase, frozen=True, kw_only=True, tag="model_replied"):
     sealed: str = ""
     """Data that the provider needs back unchanged with this reply, such as signed reasoning; nothing else reads it."""
     usage: Usage = Usage()
+    replied_model: str = ""
+    """The model that the reply names, if it is not the one that was asked for."""
 
 
 class ModelAskedAgain(EventBase, frozen=True, kw_only=True, tag="model_asked_again"):
@@ -104,7 +106,8 @@ class ModelAskedAgain(EventBase, frozen=True, kw_only=True, tag="model_asked_aga
 class CallFailed(EventBase, frozen=True, kw_only=True, tag="call_failed"):
     """A model call failed; `wait` is the delay before the next attempt, None if this model is not tried again.
 
-    With `is_unknown_model`, the provider has no such model, so later calls do not try it either.
+    With `is_unknown_model`, the provider has no such model, so later calls do not try it either. With `until`, the
+    provider accepts no calls before that time, in seconds since the epoch. `provider` is empty in older runs.
     """
 
     model: str
@@ -113,6 +116,24 @@ class CallFailed(EventBase, frozen=True, kw_only=True, tag="call_failed"):
     is_too_long: bool = False
     is_unknown_model: bool = False
     usage: Usage = Usage()
+    until: float = 0.0
+    provider: str = ""
+
+
+class LimitReached(EventBase, frozen=True, kw_only=True, tag="limit_reached"):
+    """All models of an agent are at limits of their providers. The agent waits until the first of them resets.
+
+    `until` is that time in seconds since the epoch, `model` and `provider` are the model that is called then, and
+    `message` is what its provider said.
+    """
+
+    survives_power_loss: ClassVar[bool] = True
+
+    agent: str
+    model: str
+    provider: str
+    until: float
+    message: str = ""
 
 
 class ContextCompacted(EventBase, frozen=True, kw_only=True, tag="context_compacted"):

@@ -1,0 +1,62 @@
+"""Track which agents of a run wait until a provider's limit resets, and whether anything else is going on.
+
+If all that is left is such waiting, the process need not stay: it records when the run continues, and exits.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+CHECK_SECONDS = 30.0
+"""How often a waiting agent looks at the clock, which can jump, for example when a laptop wakes up."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LimitWait:
+    """An agent that waits until `until`, in seconds since the epoch, for `reason`."""
+
+    until: float
+    reason: str
+
+
+@dataclass(slots=True)
+class LimitWaits:
+    """The agents of one run that wait for limits. `busy` counts the model calls and prompts that do not wait."""
+
+    busy: int = 0
+    on_wait: Callable[[], object] = lambda: None
+    """Called when an agent starts to wait."""
+    _waiting: dict[str, LimitWait] = field(default_factory=dict)
+
+    @property
+    def next_wait(self) -> LimitWait | None:
+        """The wait that ends first, or None if no agent waits for a limit."""
+        return min(self._waiting.values(), key=lambda one: one.until, default=None)
+
+    @contextmanager
+    def track_activity(self) -> Iterator[None]:
+        """Count the block as work, except while it waits for a limit."""
+        self.busy += 1
+        try:
+            yield
+        finally:
+            self.busy -= 1
+
+    async def wait(self, place: str, wait: LimitWait, *, sleep: Callable[[float], Awaitable[None]]) -> None:
+        """Wait until the limit resets. Call this within `track_activity`; the time does not count as work."""
+        self._waiting[place] = wait
+        self.busy -= 1
+        try:
+            self.on_wait()
+            left = wait.until - time.time()
+            while left > 0:
+                step = min(left, CHECK_SECONDS)
+                await sleep(step)
+                # The clock of the machine counts the time in which it was suspended, the sleep does not.
+                left = min(left - step, wait.until - time.time())
+        finally:
+            self.busy += 1
+            del self._waiting[place]

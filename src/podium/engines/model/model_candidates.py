@@ -1,0 +1,83 @@
+"""Choose which of an agent's models is called next: the first that is neither missing nor at its limit.
+
+After a crash, the attempts on the timeline determine the choice; the limits that this process knows only save calls.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+from ...values.event import CallFailed
+from .provider_throttle import ProviderThrottle
+
+
+class Candidate(Protocol):
+    """A model that can be called. With `is_for_limits`, it is called only if a model before it is at its limit."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def provider(self) -> str: ...
+
+    @property
+    def throttle(self) -> ProviderThrottle: ...
+
+    @property
+    def is_for_limits(self) -> bool: ...
+
+
+class ModelCandidates:
+    """The models of one agent, in the order in which they are tried."""
+
+    def __init__(self, models: Sequence[Candidate]) -> None:
+        self._models = models
+        self._unknown: set[int] = set()
+        """The indices of models that their providers do not offer. These models are not tried again."""
+
+    def find_first(self) -> int:
+        """Return the index of the model to try first. If all are at their limits, it is the first of them."""
+        known = [place for place in range(len(self._models)) if place not in self._unknown]
+        limited = self._find_limited()
+        return next(self._iter_allowed(known, limited), known[0] if known else 0)
+
+    def find_recorded(self, outcome: CallFailed, expected: int) -> int:
+        """Return the index of the model whose failure is on the timeline, or `expected` if it is not among these."""
+        found = [
+            place
+            for place, model in enumerate(self._models)
+            if model.name == outcome.model and outcome.provider in ("", model.provider)
+        ]
+        return expected if expected in found or not found else found[0]
+
+    def mark_unknown(self, place: int) -> None:
+        """Record that the provider of a model does not offer it."""
+        self._unknown.add(place)
+
+    def find_next(self, failed: int, limited: dict[int, float]) -> int | None:
+        """Return the index of the model to try after the model `failed`, or None if none is left.
+
+        `limited` are the models that turned out to be at their limits in this call, with the times when these reset.
+        Models that are known to be at their limits are added. If only such models are left, return the one whose limit
+        resets first.
+        """
+        for place, until in self._find_limited().items():
+            limited.setdefault(place, until)
+        left = [place for place in range(failed + 1, len(self._models)) if place not in self._unknown]
+        following = next(self._iter_allowed(left, limited), None)
+        if following is not None or not limited:
+            return following
+        waiting = {place: until for place, until in limited.items() if place not in self._unknown}
+        return min(waiting, key=lambda place: (waiting[place], place), default=None)
+
+    def _find_limited(self) -> dict[int, float]:
+        now = time.time()
+        found = {place: model.throttle.find_limit(model.name).until for place, model in enumerate(self._models)}
+        return {place: until for place, until in found.items() if until > now}
+
+    def _iter_allowed(self, places: Sequence[int], limited: dict[int, float]) -> Iterator[int]:
+        for place in places:
+            if place not in limited and (limited or not self._models[place].is_for_limits):
+                yield place

@@ -1,0 +1,40 @@
+"""Compare the model that a reply names with the model that was asked for."""
+
+from __future__ import annotations
+
+import re
+
+_DATE = re.compile(r"[-@](\d{4}-\d{2}-\d{2}|\d{8}|\d{6}|\d{4}|\d{3}|\d{2}-\d{2})$")
+"""The end of the name of a snapshot: gpt-5-mini-2025-08-07, claude-sonnet-5-5-20260401, gemini-2.0-flash-001."""
+
+_LATEST = re.compile(r"[-:]latest$")
+
+ANY_MODEL = frozenset({"auto", "default"})
+"""Names for which a server chooses the model itself, such as openrouter/auto."""
+
+
+def is_same_model(asked: str, replied: str) -> bool:
+    """Return whether a reply that names the model `replied` answers a call for the model `asked`.
+
+    An alias and its dated snapshot are the same model, and so are names with and without the prefix of a provider, a
+    folder, a file extension or a tag. Two different dates are two models.
+    """
+    ours, theirs = _strip_place(asked), _strip_place(replied)
+    if ours == theirs or not theirs or ours in ANY_MODEL:
+        return True
+    if _LATEST.search(ours):
+        # An alias for the newest model of a family: gemini-flash-latest answers as gemini-2.5-flash.
+        return set(_split_words(_LATEST.sub("", ours))) <= set(_split_words(theirs))
+    if ":" not in ours or ":" not in theirs:
+        # Without a tag on one side, the tag says nothing about the model: llama3 and llama3:latest, x and x:free.
+        ours, theirs = ours.partition(":")[0], theirs.partition(":")[0]
+    return ours == theirs or _DATE.sub("", theirs) == ours or _DATE.sub("", ours) == theirs
+
+
+def _strip_place(name: str) -> str:
+    """Return the name in lower case, without the provider or folder before it and without a file extension."""
+    return name.strip().lower().replace("\\", "/").rstrip("/").rpartition("/")[2].removesuffix(".gguf")
+
+
+def _split_words(name: str) -> list[str]:
+    return re.split(r"[-_.:@]", name)

@@ -1,0 +1,123 @@
+"""Runs that wait until a provider's limit resets: they let go of their process, and continue by themselves."""
+
+from __future__ import annotations
+
+import json
+import time
+
+import pytest
+
+from podium import App
+from podium.values.errors import Mistake
+from podium.values.event import CallFailed, LimitReached, ModelReplied, Noticed, RunPaused, RunResumed
+from podium.workers.commander_socket import commander_socket_path, is_commander_listening
+
+from .worker_lab import KEY, WorkerLab, wait_exited
+
+pytestmark = pytest.mark.anyio
+
+OTHER_KEY = "sk-the-key-of-another-account"
+QUICK = "limits: {max_wait: 0.5}\n"
+HOUR = {"says": "done", "fails": {"status": 429, "retry_after": 3600, "times": 1}}
+
+
+async def test_a_worker_waits_without_a_process_and_continues_by_itself(lab: WorkerLab) -> None:
+    lab.write_settings(QUICK)
+    run = await lab.delegate("feat/x", {"says": "done", "fails": {"status": 429, "retry_after": 6, "times": 1}})
+    lab.start_commander()
+
+    paused = await lab.wait_for_event(run, RunPaused)
+    await lab.wait_ended(run)
+
+    events = lab.events(run)
+    [failed] = [event for event in events if isinstance(event, CallFailed)]
+    [limit] = [event for event in events if isinstance(event, LimitReached)]
+    assert (failed.wait, failed.until, paused.until) == (None, limit.until, limit.until)
+    assert paused.reason == "the limit of openai:m"
+    assert len([event for event in events if isinstance(event, RunResumed)]) == 2
+    assert not [event for event in events if isinstance(event, Noticed)]
+    await lab.wait_finished()
+    lab.assert_clean_end(run)
+
+
+async def test_a_commander_that_is_killed_while_a_run_waits_loses_nothing(lab: WorkerLab) -> None:
+    run = await lab.delegate("feat/x", HOUR)
+    # The key is not in the environment of this commander: it comes with the run, and is needed again at the end.
+    commander = lab.start_commander()
+    paused = await lab.wait_for_event(run, RunPaused)
+    worker = await lab.wait_worker(run)
+    await wait_exited(worker.pid)
+    is_kept = is_commander_listening(commander_socket_path(lab.store))
+    commander.kill()
+    commander.wait()
+    await lab.wait_no_processes()
+
+    said = await lab.run_podium("ps")
+    shown = json.loads((await lab.run_podium("ps", "--json")).stdout)["runs"][0]
+    await lab.run_podium("resume")
+    still = lab.events(run)[-1]
+    await lab.run_podium("resume", run)
+    await lab.wait_ended(run)
+
+    assert is_kept
+    assert "waiting 59 min" in said.stdout
+    assert "no process is there to continue 1 run that waits for a limit" in said.stderr
+    assert (shown["state"], shown["wakes_at"]) == ("waiting", paused.until)
+    assert still == paused  # without its id, the run is only watched
+    assert lab.events(run, ModelReplied)[-1].text == "done"
+    await lab.wait_no_processes()
+    lab.assert_clean_end(run)
+
+
+async def test_a_waiting_run_is_shown_with_its_time_and_can_be_stopped(lab: WorkerLab) -> None:
+    run = await lab.delegate("feat/x", HOUR)
+    lab.start_commander()
+    paused = await lab.wait_for_event(run, RunPaused)
+
+    shown = json.loads((await lab.run_podium("show", run, "--json")).stdout)
+    text = (await lab.run_podium("show", run)).stdout
+    workers = json.loads((await lab.run_podium("workers", "--json")).stdout)["workers"]
+    listed = (await lab.run_podium("workers")).stdout
+    logs = (await lab.run_podium("logs", run)).stdout
+    lab.stop(run)
+    ended = await lab.wait_ended(run)
+
+    assert (shown["state"], shown["wakes_at"]) == ("waiting", paused.until)
+    assert "The run waits for the limit of openai:m, and continues by itself at" in text
+    assert (workers[0]["state"], workers[0]["wakes_at"]) == ("waiting_limit", paused.until)
+    assert "waiting_limit 59 min" in listed
+    assert "waiting for the limit of openai:m until" in logs
+    assert ended.outcome == "cancelled"
+    await lab.wait_finished()
+    lab.assert_clean_end(run)
+
+
+async def test_a_time_that_passed_while_no_process_was_there_is_said(lab: WorkerLab) -> None:
+    run = await lab.delegate("feat/x", "done")
+    async with App(lab.settings(), environ=lab.environ) as app:
+        claimed = await app.launcher.claim_idle_run(run)
+        await claimed.record_and_release(RunPaused(until=time.time() - 7205, reason="the limit of openai:m"))
+
+    lab.start_commander()
+    await lab.wait_ended(run)
+
+    [notice] = lab.events(run, Noticed)
+    assert notice.text.endswith("No process was there, so it continues 2 h 0 min late.")
+
+
+async def test_another_account_is_used_while_the_first_is_at_its_limit(
+    lab: WorkerLab, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lab.write_settings("limits: {fallback_models: ['openai@work:m']}\n")
+    with pytest.raises(Mistake, match=r"limits.fallback_models: .*OPENAI_API_KEY_WORK is not set"):
+        await lab.delegate("feat/y", HOUR)
+    monkeypatch.setenv("OPENAI_API_KEY_WORK", OTHER_KEY)
+    run = await lab.delegate("feat/x", HOUR)
+    lab.start_commander()
+    await lab.wait_ended(run)
+
+    [notice] = lab.events(run, Noticed)
+    assert notice.text.startswith("hand uses openai@work:m until ")
+    assert "openai returned 429" in notice.text
+    assert not lab.events(run, LimitReached, RunPaused)
+    assert [one.headers["authorization"] for one in lab.server.calls] == [f"Bearer {KEY}", f"Bearer {OTHER_KEY}"]
