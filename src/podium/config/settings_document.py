@@ -36,6 +36,8 @@ SPELLED = {
     "mcp_servers": "mcpServers",
     "permission_mode": "permissions.mode",
     "approval_seconds": "approvals.timeout",
+    "day_budget": "budget.per_day",
+    "repository_day_budget": "budget.per_repository_day",
 }
 """The key in settings files for each field that has a different name there."""
 
@@ -148,6 +150,8 @@ class SettingsDocument(Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_restarts: int | None = None
     labels: tuple[str, ...] = ()
     budget: Budget | None = None
+    day_budget: Budget | None = None
+    repository_day_budget: Budget | None = None
     notify: tuple[NotifyTarget, ...] = ()
     checks: dict[str, tuple[str, ...]] = {}
     worktrees: WorktreeSettings = WorktreeSettings()
@@ -243,8 +247,9 @@ def merge_documents(low: SettingsDocument, high: SettingsDocument) -> SettingsDo
         name: _merge_fields(low.providers.get(name, ProviderLimits()), limits)
         for name, limits in high.providers.items()
     }
-    if low.budget is not None and high.budget is not None:
-        merged["budget"] = _merge_fields(low.budget, high.budget)
+    for name in ("budget", "day_budget", "repository_day_budget"):
+        if getattr(low, name) is not None and getattr(high, name) is not None:
+            merged[name] = _merge_fields(getattr(low, name), getattr(high, name))
     return SettingsDocument(**merged)
 
 

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, Literal, cast
 
+from ..values.agent import Budget
 from ..values.errors import Mistake
-from ..values.field_reader import FieldReader, Readers, read_budget, read_command
+from ..values.field_reader import BUDGET_READERS, FieldReader, Readers, read_budget, read_command
 from ..values.hook_keys import read_hooks
 from ..values.located_yaml import MappingNode, ScalarNode, quote_text
 from ..values.mcp_server import NAME_RULE, VARIABLE, McpServer, is_server_name
@@ -42,6 +43,8 @@ def read_document(top: FieldReader, side: Side) -> SettingsDocument:
         values["mcp_servers"] = read_mcp_servers(fields["mcpServers"], side)
     if "models" in fields:
         values["models"] = read_roles(fields["models"], side)
+    if "budget" in fields:
+        values |= read_budgets(fields["budget"])
     if "hooks" in fields:
         values["hooks"] = read_hooks(fields["hooks"], may_leave_sandbox=side == "user")
     if "permissions" in fields:
@@ -167,6 +170,21 @@ def read_providers(reader: FieldReader) -> dict[str, ProviderLimits]:
     return {name.lower(): ProviderLimits(**entry.read_values(PROVIDER_READERS)) for name, entry in entries}
 
 
+def read_budgets(reader: FieldReader) -> dict[str, Budget]:
+    """Read the limits for each run, and those for all runs of a day, in total and in each repository."""
+    found: dict[str, Any] = reader.read_values(
+        {**BUDGET_READERS, "per_day": read_day_budget, "per_repository_day": read_day_budget}
+    )
+    days = {"day_budget": "per_day", "repository_day_budget": "per_repository_day"}
+    budgets = {field: found.pop(key) for field, key in days.items() if key in found}
+    return budgets | ({"budget": Budget(**found)} if found else {})
+
+
+def read_day_budget(reader: FieldReader) -> Budget:
+    """Read the limits for a day. The time and the changed files are limited for each run only."""
+    return Budget(**reader.read_values({key: BUDGET_READERS[key] for key in ("usd", "tokens", "turns")}))
+
+
 def read_limits(reader: FieldReader) -> LimitSettings:
     """Read what happens if a provider accepts no calls for a long time."""
     return LimitSettings(**reader.read_values(LIMIT_READERS))
@@ -276,7 +294,6 @@ READERS: Readers = {
     "workers": FieldReader.read_int,
     "max_restarts": partial(FieldReader.read_int, least=0),
     "labels": FieldReader.read_comma_list,
-    "budget": read_budget,
     "notify": read_notify,
     "checks": read_checks,
     "worktrees": read_worktrees,
@@ -288,4 +305,4 @@ READERS: Readers = {
 }
 """The reader for each key that becomes one field, and that is read in the same way from all files."""
 
-KEYS = (*READERS, "models", "mcpServers", "hooks", "permissions", "approvals")
+KEYS = (*READERS, "budget", "models", "mcpServers", "hooks", "permissions", "approvals")

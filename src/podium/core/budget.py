@@ -13,7 +13,7 @@ that were refused stay refused, and the next call uses the new limits.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from math import inf, isinf
 from typing import Any
@@ -33,6 +33,12 @@ LIMIT_UNITS = {"usd": "USD", "tokens": "tokens", "turns": "model calls"}
 
 BUDGET_UNCHANGED = "the budget was not changed"
 """The start of the notice that a change to a run's limits was rejected."""
+
+DAILY_BUDGET = "the daily budget"
+"""The start of the message that a budget per day refuses a call."""
+
+ExplainDayBudget = Callable[[], Awaitable[str]]
+"""Returns which budget per day is used up, or an empty string."""
 
 SHORTEST_REPLY = 16
 """A call that cannot get a reply of this many tokens is not made."""
@@ -83,6 +89,8 @@ class Allowance:
         self.budget = budget
         self._owner = of
         self._above: tuple[Allowance, ...] = () if above is None else (above, *above._above)
+        self.explain_day_budget: ExplainDayBudget | None = None
+        """Set for a run if there are budgets per day."""
         self._reserved = NO_USAGE
         self._released: asyncio.Event | None = None
         """Set when a running call ends or the limits change; None while no call waits for that."""
@@ -115,6 +123,12 @@ class Allowance:
                 raise AgentFailed(Failure(kind="budget", agent=agent, message=stop))
         return all(limit._explain_exceeded_limit(estimate.least) is None for limit in limits)
 
+    async def require_day_budget(self, agent: str) -> None:
+        """Raise AgentFailed if a budget per day is used up. Calls in flight are not counted yet."""
+        explain = self._levels[-1].explain_day_budget
+        if explain is not None and (why := await explain()):
+            raise AgentFailed(Failure(kind="budget", agent=agent, message=why))
+
     async def wait_for_release(self, seconds: float) -> None:
         """Wait until a running call ends or the limits change, for at most this many seconds."""
         root = self._levels[-1]
@@ -144,9 +158,10 @@ class Allowance:
 
     def find_refusal(self, operation: str) -> str | None:
         """Return the message of the first call at or below an operation that a current limit refused, or None."""
-        if self.budget is None:
+        if self.budget is None and self.explain_day_budget is None:
             return None
-        refusals = tuple(f"{self._describe_limit(limit, name)} " for limit, _, _, name in self._iter_limits() if limit)
+        limits = (f"{self._describe_limit(limit, name)} " for limit, _, _, name in self._iter_limits() if limit)
+        refusals = (*limits, f"{DAILY_BUDGET} ")
         ends = self.timeline.find_events_below(operation, TurnEnded)
         failures = [end.failure for end in ends if end.failure is not None and end.failure.kind == "budget"]
         return next((one.message for one in failures if one.message.startswith(refusals)), None)

@@ -62,6 +62,7 @@ from ..values.limits import Unattended
 from ..values.request import Request, replace_surrogates
 from ..values.worker_task import WorkerTask
 from .checkout_saving import CheckoutSaving
+from .day_usage import DayUsage, find_repository
 from .decision_context import describe_decisions_in_force, make_repository_decisions
 from .limit_wakeup import describe_late_wakeup, is_paused_now
 from .run_driver import RunDriver
@@ -109,6 +110,7 @@ class RunLauncher:
         self._make_push = make_push
         self._redaction = Redaction.from_environment(environ, find_key_names(environ))
         self._run_agents = RunAgents(settings, environ, self._redaction, engine_for)
+        self._day_usage = DayUsage(settings.store)
         self._settings_record = settings.to_record()
         self._rules = settings.build_rules()
         self._turn_limits = settings.build_turn_limits()
@@ -203,7 +205,8 @@ class RunLauncher:
         require_repository(team, place)
         own = [function for one in (first, *others) for function in one.functions if function not in tools]
         functions = wrap_functions(tuple(dict.fromkeys((*tools, *own))))
-        self._run_agents.check_budget(settings.budget, team, settings)
+        for budget in (settings.budget, settings.day_budget, settings.repository_day_budget):
+            self._run_agents.check_budget(budget, team, settings)
         return team, functions, own_patterns, notices
 
     async def copy_run(self, started: RunStarted, entries: Iterable[Entry], *, id: str, source: str) -> None:
@@ -391,6 +394,12 @@ class RunLauncher:
             raise
         return run
 
+    def _make_allowance(self, timeline: Timeline, settings: Settings, started: RunStarted) -> Allowance:
+        allowance = Allowance(timeline, "", settings.budget, of="")
+        if settings.day_budget is not None or settings.repository_day_budget is not None:
+            allowance.explain_day_budget = partial(self._day_usage.explain_used_up, settings, find_repository(started))
+        return allowance
+
     def _build_run(
         self,
         lease: RunLease,
@@ -443,7 +452,7 @@ class RunLauncher:
             build_system_prompt=partial(build_agent_prompt, settings, started.guidance),
             decisions=make_repository_decisions(self.settings.store, recorded),
             hooks=make_run_hooks(settings, timeline, started),
-            allowance=Allowance(timeline, "", settings.budget, of=""),
+            allowance=self._make_allowance(timeline, settings, started),
             rules=self._rules if settings is self.settings else settings.build_rules(),
             mode=settings.permission_mode,
             # On every machine the same, so that an approval applies wherever the run continues.

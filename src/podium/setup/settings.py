@@ -77,6 +77,10 @@ class Settings(Struct, frozen=True, kw_only=True):
     narrowing: Permissions = NO_RULES
     permission_mode: PermissionMode = "default"
     budget: Budget | None = None
+    day_budget: Budget | None = None
+    """The limits for all runs of a day."""
+    repository_day_budget: Budget | None = None
+    """The limits for all runs of a day in one repository."""
     checks: dict[str, tuple[str, ...]] = {}
     worktrees: WorktreeSettings = WorktreeSettings()
     mcp_servers: dict[str, McpServer] = {}

@@ -89,6 +89,18 @@ class EntryFeed:
             )
             return [self._make_row(row) for row in found]
 
+    def read_before(self, position: int, most: int, kinds: Sequence[str]) -> list[FeedRow]:
+        """Return the entries of these kinds before a position, the newest first, at most `most` of them."""
+        with translate_errors(self.path):
+            columns, marks = ", ".join(self._order), ", ".join("?" * len(self._order))
+            found = self._connection.execute(
+                f"SELECT {columns}, run, seq, kind, line FROM entry WHERE ({columns}) < ({marks})"
+                f" AND kind IN ({', '.join('?' * len(kinds))}) AND {self._connection.settled_entries}"
+                f" ORDER BY {', '.join(f'{column} DESC' for column in self._order)} LIMIT ?",
+                (*unpack_position(position, len(self._order)), *kinds, most),
+            )
+            return [self._make_row(row) for row in found]
+
     def _make_row(self, found: Sequence[Any]) -> FeedRow:
         size = len(self._order)
         return FeedRow(pack_position(found[:size]), *found[size:])

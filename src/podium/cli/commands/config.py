@@ -139,7 +139,14 @@ def list_effective_settings(settings: Settings) -> list[dict[str, Any]]:
     }
     values |= {f"narrowing.{key}": list(rules) for key, rules in _struct_fields(settings.narrowing).items() if rules}
     values |= {f"models.{name}": role for name, role in settings.models.items()}
-    values |= {f"budget.{key}": limit for key, limit in _struct_fields(settings.budget).items() if limit is not None}
+    budgets = {
+        "budget": settings.budget,
+        "budget.per_day": settings.day_budget,
+        "budget.per_repository_day": settings.repository_day_budget,
+    }
+    for place, budget in budgets.items():
+        values |= {f"{place}.{key}": limit for key, limit in _struct_fields(budget).items() if limit is not None}
+    values |= {f"limits.{key}": value for key, value in _struct_fields(settings.limits).items() if value}
     values |= {f"checks.{name}": list(argv) for name, argv in settings.checks.items()}
     values |= {f"hooks.{event}": hooks for event, hooks in settings.hooks.items()}
     values |= {f"worktrees.{key}": value for key, value in settings.worktrees.explicit_fields().items()}

@@ -200,6 +200,7 @@ class AcpSession:
         with turn.timeline.limit_waits.track_activity():
             if allowance is None:
                 return await self._send_prompt(words, place, turn, pieces, group)
+            await allowance.require_day_budget(self._spec.agent.name)
             while not allowance.has_room(estimate, agent=self._spec.agent.name):
                 await pieces.send(Postponed(BUDGET_SECONDS))
                 await allowance.wait_for_release(BUDGET_SECONDS)

@@ -171,19 +171,6 @@ class ModelCaller:
         context window. The caller can then shorten the conversation and call again, with the number of
         attempts already made as `shortened_after`. `so_far` is the text of the replies that this one continues.
         """
-        with place.timeline.limit_waits.track_activity():
-            async for piece in self._stream_attempts(place, conversation, system, tools, shortened_after, so_far):
-                yield piece
-
-    async def _stream_attempts(
-        self,
-        place: Scope,
-        conversation: Conversation,
-        system: str,
-        tools: tuple[Tool, ...],
-        shortened_after: int | None,
-        so_far: str,
-    ) -> AsyncGenerator[Piece | ModelReplied]:
         candidate, tries, limited = self._candidates.find_first(), 0, dict[int, float]()
         for attempt in count(1):
             at = place.for_attempt(attempt)
@@ -406,7 +393,10 @@ class ModelCaller:
         """Return whether the budget has room for the call now. Raise AgentFailed if it never will."""
         allowance = self._spec.allowance
         await at.timeline.wait_while_paused()  # a budget that is changed during a pause applies to this call
-        return allowance is None or allowance.has_room(estimate, agent=self._spec.agent.name)
+        if allowance is None:
+            return True
+        await allowance.require_day_budget(self._spec.agent.name)
+        return allowance.has_room(estimate, agent=self._spec.agent.name)
 
     async def _wait_for_release(self) -> None:
         """Wait until there may be room in the budget again."""

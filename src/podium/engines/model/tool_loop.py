@@ -146,18 +146,19 @@ class ModelSession:
     async def _receive_reply(self, place: Scope, progress: AnswerProgress) -> AsyncGenerator[Piece | ModelReplied]:
         """Call the model; yield the pieces and finally the reply. A conversation that is too long is compacted."""
         tries = 0 if self._needs_compaction(place) else None
-        while True:
-            if tries is not None:
-                async with aclosing(self._compact_conversation(place, tries)) as signs:
-                    async for sign in signs:
-                        yield sign
-            try:
-                async with aclosing(self._call_model(place, progress, is_compacted=tries is not None)) as heard:
-                    async for piece in heard:
-                        yield piece
-                return
-            except ContextTooLong as error:
-                tries = error.tries
+        with place.timeline.limit_waits.track_activity():
+            while True:
+                if tries is not None:
+                    async with aclosing(self._compact_conversation(place, tries)) as signs:
+                        async for sign in signs:
+                            yield sign
+                try:
+                    async with aclosing(self._call_model(place, progress, is_compacted=tries is not None)) as heard:
+                        async for piece in heard:
+                            yield piece
+                    return
+                except ContextTooLong as error:
+                    tries = error.tries
 
     def _call_model(
         self, place: Scope, progress: AnswerProgress, *, is_compacted: bool

@@ -1,0 +1,141 @@
+"""Enforce budgets per day: add up what the runs of a store have used since midnight, from their timelines.
+
+The usage is read once back to midnight, and then only the new entries, at most every two seconds. So checking it costs
+a model call next to nothing. Calls that are in flight, in any process, are not counted yet: together, runs can exceed a
+budget by what these calls use.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from functools import partial
+
+from anyio import Lock, to_thread
+
+from ..core.budget import DAILY_BUDGET, LIMIT_UNITS, USAGE_FIELDS
+from ..setup.settings import Settings
+from ..store.entry_feed import EntryFeed, FeedRow
+from ..store.reader import StoreReader
+from ..values.agent import Budget
+from ..values.event import RunStarted, decode_entry
+from ..values.store_address import StoreAddress
+from ..values.usage import NO_USAGE, Usage, sum_usage
+from ..views.run_view import USAGE_KINDS, usage_of_event
+
+REFRESH_SECONDS = 2.0
+PAGE = 500
+
+
+class DayUsage:
+    """What the runs of a store have used today, in the time zone of this machine."""
+
+    def __init__(self, store: StoreAddress, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._clock = clock
+        self._lock = Lock()
+        self._midnight = 0.0
+        self._read_at = 0.0
+        self._position = 0
+        self._used: dict[str, Usage] = {}
+        """What each run has used since midnight."""
+        self._starts: dict[str, RunStarted] = {}
+        self._sums: dict[str, Usage] = {}
+        """What all runs, or the runs in a repository, have used according to the last look."""
+
+    async def explain_used_up(self, settings: Settings, repository: str) -> str:
+        """Return which budget per day is used up and when it resets, or an empty string if none is."""
+        async with self._lock:
+            now = self._clock()
+            if now - self._read_at >= REFRESH_SECONDS or now < self._read_at:
+                await to_thread.run_sync(self._refresh, now)
+                self._read_at = now
+                self._sums.clear()
+        limits = ((settings.day_budget, "", "per_day"), (settings.repository_day_budget, repository, REPOSITORY_KEY))
+        for budget, place, key in limits:
+            # A run without a repository has only the budget of the whole day.
+            if budget is None or (key == REPOSITORY_KEY and not repository):
+                continue
+            if why := self._compare(budget, self._sum_usage(place), key):
+                return why
+        return ""
+
+    def _sum_usage(self, repository: str) -> Usage:
+        if repository not in self._sums:
+            runs = [run for run in self._used if not repository or find_repository(self._starts[run]) == repository]
+            self._sums[repository] = sum_usage(self._used[run] for run in runs)
+        return self._sums[repository]
+
+    def _compare(self, budget: Budget, used: Usage, key: str) -> str:
+        for name, counted in USAGE_FIELDS.items():
+            limit, spent = getattr(budget, name), getattr(used, counted)
+            if limit is not None and spent >= limit:
+                where = " for this repository" if key == REPOSITORY_KEY else ""
+                resets = datetime.fromtimestamp(find_next_midnight(self._clock())).astimezone()
+                return (
+                    f"{DAILY_BUDGET} of {limit:,g} {LIMIT_UNITS[name]}{where} is used up: {spent:,.6g} used since "
+                    f"midnight; it resets at {resets:%Y-%m-%d %H:%M %Z}, or raise budget.{key}.{name} in the settings"
+                )
+        return ""
+
+    def _refresh(self, now: float) -> None:
+        midnight = find_midnight(now)
+        if not self._store.exists():
+            return
+        with EntryFeed(self._store) as feed, StoreReader(self._store) as reader:
+            read_start = partial(self._read_start, reader)
+            if midnight != self._midnight:
+                self._midnight, self._used = midnight, {}
+                end = feed.find_end()
+                self._position = 0 if end is None else end.position
+                self._add_since_midnight(feed, read_start)
+            while rows := feed.read_after(self._position, PAGE):
+                for row in rows:
+                    self._add_row(row, read_start)
+                self._position = rows[-1].position
+
+    def _add_since_midnight(self, feed: EntryFeed, read_start: Callable[[str], RunStarted]) -> None:
+        """Add the usage of today's entries up to the position, the newest first, until an entry is older."""
+        last = self._position + 1
+        while rows := feed.read_before(last, PAGE, sorted(USAGE_KINDS)):
+            for row in rows:
+                if not self._add_row(row, read_start):
+                    return
+            last = rows[-1].position
+
+    def _add_row(self, row: FeedRow, read_start: Callable[[str], RunStarted]) -> bool:
+        """Add the usage of an entry, unless a fork shares the entry with another run. Return whether it is of today."""
+        if row.kind not in USAGE_KINDS or row.seq <= 1 + read_start(row.run).shared:
+            return True
+        entry = decode_entry(row.line)
+        if entry.at < self._midnight:
+            return False
+        self._used[row.run] = self._used.get(row.run, NO_USAGE) + usage_of_event(entry.event)
+        return True
+
+    def _read_start(self, reader: StoreReader, run: str) -> RunStarted:
+        if run not in self._starts:
+            event = decode_entry(reader.read_rows(run, most=1)[0].line).event
+            assert isinstance(event, RunStarted), "the first entry of a run is RunStarted"
+            self._starts[run] = event
+        return self._starts[run]
+
+
+REPOSITORY_KEY = "per_repository_day"
+
+
+def find_repository(started: RunStarted) -> str:
+    """Return the folder of the repository in which a run works; for a worker, that of the repository itself."""
+    return started.repo if started.errand is None else started.errand.root
+
+
+def find_midnight(now: float) -> float:
+    """Return when the day began in the time zone of this machine, in seconds since the epoch."""
+    return datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0).timestamp()
+
+
+def find_next_midnight(now: float) -> float:
+    """Return when the next day begins in the time zone of this machine, in seconds since the epoch."""
+    day = datetime.fromtimestamp(now).replace(hour=0, minute=0, second=0, microsecond=0)
+    return (day + timedelta(days=1)).timestamp()
