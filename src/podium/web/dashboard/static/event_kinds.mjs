@@ -38,6 +38,7 @@ export const KINDS = Object.freeze({
   model_replied: "A model call completed.",
   model_asked_again: "A model's reply could not be used for `reason`, so it was asked again in the same turn, with `prompt`.",
   call_failed: "A model call failed; `wait` is the delay before the next attempt, None if this model is not tried again.",
+  limit_reached: "All models of an agent are at limits of their providers. The agent waits until the first of them resets.",
   context_compacted: "A conversation almost filled or exceeded its model's context window; a summary replaced its first messages.",
   call_cut: "A model call was cancelled; `text` and `usage` are its text and usage up to then, if known.",
   tool_called: "A tool call started; with `is_from_text`, the model wrote the call as text.",
@@ -302,6 +303,8 @@ export const KINDS = Object.freeze({
  * @property {boolean} [is_too_long]
  * @property {boolean} [is_unknown_model]
  * @property {Usage} [usage]
+ * @property {number} [until]
+ * @property {string} [provider]
  */
 
 /**
@@ -413,7 +416,7 @@ export const KINDS = Object.freeze({
  * @property {number} seq
  * @property {number} at
  * @property {string} scope
- * @property {(RunStarted|RunResumed|RunPaused|RunEnded|StopAsked|PauseAsked|BudgetChanged|MessageReceived|MessagesDelivered|MessageSent|MessageAcknowledged|CheckoutSaved|PermissionAsked|PermissionAnswered|QuestionAsked|QuestionAnswered|ActionBegan|ActionRefused|HookRan|StatusReported|StepEnded|MemoryChanged|OperationStarted|OperationEnded|TurnStarted|TurnResumed|TurnEnded|SessionRevived|AgentSessionOpened|TextStreamed|ReasoningStreamed|TextSuperseded|ModelReplied|ModelAskedAgain|CallFailed|ContextCompacted|CallCut|ToolCalled|ToolAnswered|Advised|ChangesExpected|RouteRefused|Routed|HandedOff|TeamPlanned|Evaluated|Checked|AdjustmentProposed|MemberChanged|IterationFailed|ReflectEnded|Broadcast|Voted|RoundEnded|DiscussionEnded|CandidateChosen|WorkRestored|WorkerPlaced|WorkCommitted|WorkPushed|PushFailed|WorkMoved|WorkerSent|WorkerReturned|Noticed|TeamFormed|WorkStateChanged|PlanDrafted|PlanRefused|PlanReviewed|PlanCommitted|PlanStepStarted|HandoverAsked|BlockerRaised|PlanStepHandedOver|PlanStepBlocked|PlanStepUnblocked|PlanStepSubmitted|PlanStepReviewed|PlanStepReopened|PlanStepCompleted|PlanStepFailed|ArtifactStored|SnapshotTaken|WorkEnded|DecisionProposed|BallotCast|BallotRefused|VoteClosed|DecisionCommitted)} event
+ * @property {(RunStarted|RunResumed|RunPaused|RunEnded|StopAsked|PauseAsked|BudgetChanged|MessageReceived|MessagesDelivered|MessageSent|MessageAcknowledged|CheckoutSaved|PermissionAsked|PermissionAnswered|QuestionAsked|QuestionAnswered|ActionBegan|ActionRefused|HookRan|StatusReported|StepEnded|MemoryChanged|OperationStarted|OperationEnded|TurnStarted|TurnResumed|TurnEnded|SessionRevived|AgentSessionOpened|TextStreamed|ReasoningStreamed|TextSuperseded|ModelReplied|ModelAskedAgain|CallFailed|LimitReached|ContextCompacted|CallCut|ToolCalled|ToolAnswered|Advised|ChangesExpected|RouteRefused|Routed|HandedOff|TeamPlanned|Evaluated|Checked|AdjustmentProposed|MemberChanged|IterationFailed|ReflectEnded|Broadcast|Voted|RoundEnded|DiscussionEnded|CandidateChosen|WorkRestored|WorkerPlaced|WorkCommitted|WorkPushed|PushFailed|WorkMoved|WorkerSent|WorkerReturned|Noticed|TeamFormed|WorkStateChanged|PlanDrafted|PlanRefused|PlanReviewed|PlanCommitted|PlanStepStarted|HandoverAsked|BlockerRaised|PlanStepHandedOver|PlanStepBlocked|PlanStepUnblocked|PlanStepSubmitted|PlanStepReviewed|PlanStepReopened|PlanStepCompleted|PlanStepFailed|ArtifactStored|SnapshotTaken|WorkEnded|DecisionProposed|BallotCast|BallotRefused|VoteClosed|DecisionCommitted)} event
  * @property {string} [operation]
  * @property {string} [key]
  * @property {string} [digest]
@@ -506,6 +509,17 @@ export const KINDS = Object.freeze({
  * @property {"iteration_failed"} type
  * @property {number} iteration
  * @property {string} message
+ */
+
+/**
+ * All models of an agent are at limits of their providers. The agent waits until the first of them resets.
+ * @typedef {object} LimitReached
+ * @property {"limit_reached"} type
+ * @property {string} agent
+ * @property {string} model
+ * @property {string} provider
+ * @property {number} until
+ * @property {string} [message]
  */
 
 /**
@@ -606,6 +620,7 @@ export const KINDS = Object.freeze({
  * @property {string} [stop]
  * @property {string} [sealed]
  * @property {Usage} [usage]
+ * @property {string} [replied_model]
  */
 
 /**
@@ -945,6 +960,7 @@ export const KINDS = Object.freeze({
  * @property {Array<string>} [destinations]
  * @property {(string|null)} [fallback]
  * @property {number} [max_turns]
+ * @property {boolean} [is_choice_only]
  */
 
 /**
@@ -960,6 +976,8 @@ export const KINDS = Object.freeze({
  * The run is paused: no more steps start until it is resumed.
  * @typedef {object} RunPaused
  * @property {"run_paused"} type
+ * @property {number} [until]
+ * @property {string} [reason]
  */
 
 /**

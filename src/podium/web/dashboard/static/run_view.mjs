@@ -14,7 +14,7 @@ export const NO_USAGE = Object.freeze(Object.fromEntries(USAGE_FIELDS.map((name)
 
 /** The view before the first entry. */
 export const EMPTY_VIEW = Object.freeze({
-  run: "", started: null, startedAt: 0, at: 0, seq: 0, root: null, ended: null, isPaused: false, isAborted: false,
+  run: "", started: null, startedAt: 0, at: 0, seq: 0, root: null, ended: null, isPaused: false, wakesAt: 0, isAborted: false,
   notices: [], refusals: [], unanswered: new Map(), abandoned: new Set(), nodes: new Map(), teams: new Map(), budget: null,
 });
 
@@ -122,8 +122,14 @@ const RUN_CHANGES = {
     next.budget = event.settings?.budget ?? null;
     next.teams = new Map((event.agents || []).filter((agent) => agent.team).map((agent) => [agent.name, agent.team]));
   },
-  run_paused({ next }) { next.isPaused = true; },
-  run_resumed({ next }) { next.isPaused = false; },
+  run_paused({ next }, entry, event) {
+    next.isPaused = true;
+    next.wakesAt = event.until || 0;
+  },
+  run_resumed({ next }) {
+    next.isPaused = false;
+    next.wakesAt = 0;
+  },
   run_ended(draft, entry, event) {
     draft.next.ended = event;
     if (draft.next.root !== null) draft.endSubtree(draft.next.root, entry.at);
@@ -149,6 +155,10 @@ function continueAfterAnswer(draft, event) {
 
 const addUsage = (node, event) => {
   if (event.usage) node.ownUsage = sumUsage(node.ownUsage, event.usage);
+  if (node.waitsForLimit) {
+    node.activity = "thinking";
+    node.waitsForLimit = false;
+  }
 };
 
 const NODE_CHANGES = {
@@ -186,6 +196,10 @@ const NODE_CHANGES = {
   call_failed: addUsage,
   call_cut: addUsage,
   worker_returned: addUsage,
+  limit_reached(node, event) {
+    node.activity = `waiting for the limit of ${event.provider ? `${event.provider}:` : ""}${event.model}`;
+    node.waitsForLimit = true;
+  },
   tool_called(node, event) { node.activity = `using ${event.action.tool}`; },
   action_began(node, event) { node.activity = `using ${event.action.tool}`; },
   permission_asked(node, event) { node.activity = `waiting for permission to use ${event.action.tool}`; },

@@ -14,6 +14,7 @@ const STATES = {
   queued: ["queued", "clock", "quiet"],
   planned: ["planned", "clock", "quiet"],
   waiting: ["waiting", "hand", "needs"],
+  limit: ["waits for a limit", "clock", "quiet"],
   waits: ["waits for you", "hand", "needs"],
   blocked: ["blocked", "hand", "needs"],
   conflict: ["conflict", "hand", "needs"],

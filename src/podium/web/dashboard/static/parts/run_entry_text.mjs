@@ -1,6 +1,6 @@
 // An entry of a timeline as one line of text, in the words of `podium logs`.
 
-import { count, plural } from "../format.mjs";
+import { count, iso, plural } from "../format.mjs";
 import { briefArguments } from "./run_index.mjs";
 
 const LONGEST = 160;
@@ -28,7 +28,7 @@ export function agentOf(operation = "") {
 const LINES = {
   run_started: (e) => `${e.forked_from ? `forked from run ${e.forked_from}` : "started"}; request to ${e.agent}: ${quote(e.request.text)}`,
   run_resumed: (e) => `resumed by process ${e.pid} on ${e.host}`,
-  run_paused: () => "paused",
+  run_paused: (e) => (e.until ? `waiting for ${clip(e.reason ?? "a limit")} until ${iso(e.until)}` : "paused"),
   run_ended: (e) => `${e.outcome}${failure(e.failure)}`,
   stop_asked: (e) => `stop requested${by(e.by)}`,
   pause_asked: (e) => `pause requested${by(e.by)}; current steps finish first`,
@@ -53,6 +53,7 @@ const LINES = {
   turn_started: (e) => `calling ${e.engine}`,
   turn_resumed: () => "resuming its turn; the previous process died",
   turn_ended: (e) => (e.failure ? `turn failed${failure(e.failure)}` : e.text?.trim() ? `says ${quote(e.text)}` : "turn ended without text"),
+  limit_reached: (e) => `waiting for the limit of ${e.provider ? `${e.provider}:` : ""}${e.model} until ${iso(e.until)}`,
   agent_session_opened: (e) => `opened a session of ${e.engine}${e.version ? ` ${e.version}` : ""}`,
   session_revived: (e) => `asked again in a new engine session: ${clip(e.reason)}`,
   text_streamed: (e) => `streams ${quote(e.text)}`,

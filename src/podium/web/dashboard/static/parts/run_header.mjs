@@ -11,7 +11,7 @@ import { Icon } from "./icons.mjs";
 import { Meter } from "./meter.mjs";
 import { BudgetDialog, ForkDialog, RetryDialog, StopDialog } from "./run_dialogs.mjs";
 import { findRunState } from "./run_log.mjs";
-import { Age, Elapsed } from "./time.mjs";
+import { Age, Countdown, Elapsed } from "./time.mjs";
 
 export default function RunHeader({ log, view, moment, at, onMessage }) {
   const waiting = moment.requests.length;
@@ -42,6 +42,7 @@ function Figure({ name, value, children }) {
 }
 
 function Time({ view, isMoving }) {
+  if (view.isPaused && view.wakesAt && !view.ended) return html`<${Figure} name="Limit" value=${html`<${Countdown} until=${view.wakesAt} />`} />`;
   const value = isMoving ? html`<${Elapsed} since=${view.startedAt} />` : duration(view.at - view.startedAt);
   const limit = view.budget?.seconds;
   return html`<${Figure} name="Elapsed" value=${html`<span title=${iso(view.startedAt)}>${value}${limit ? ` of ${duration(limit)}` : ""}</span>`} />`;
@@ -70,7 +71,7 @@ function Commands({ log, view, at, state, onMessage }) {
   return html`<div class="run-commands">
     ${!isOver && html`<${Button} command=${async () => onMessage()}>Message<//>`}
     ${state === "running" && html`<${Button} command=${() => send("pause")} busy="Pausing…"><${Icon} name="pause" />Pause<//>`}
-    ${(state === "paused" || state === "resumable") && html`<${Button} look="primary" command=${() => send("resume")} busy="Resuming…"><${Icon} name="resume" />Resume<//>`}
+    ${["paused", "resumable", "limit"].includes(state) && html`<${Button} look="primary" command=${() => send("resume")} busy="Resuming…"><${Icon} name="resume" />Resume<//>`}
     ${!isOver && html`<${Button} command=${async () => setDialog("budget")}>Budget<//>`}
     <${Button} command=${async () => setDialog("fork")}><${Icon} name="branch" />Fork here<//>
     ${isOver && html`<${Button} command=${async () => setDialog("retry")}><${Icon} name="resume" />Retry<//>`}

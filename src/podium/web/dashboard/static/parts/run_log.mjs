@@ -180,11 +180,11 @@ export class RunLog {
   }
 }
 
-/** Return the run's state: the outcome, "paused", "running", "resumable" (no process works on it) or "queued". */
+/** Return the run's state: the outcome, "paused", "limit" (it waits for a limit), "running", "resumable" (no process works on it) or "queued". */
 export function findRunState(log) {
   const view = log.view.value;
   if (view.ended) return view.ended.outcome;
-  if (view.isPaused) return "paused";
+  if (view.isPaused) return view.wakesAt ? "limit" : "paused";
   const served = log.served.value;
   return served === "resumable" || served === "queued" ? served : "running";
 }

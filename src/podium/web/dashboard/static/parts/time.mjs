@@ -21,3 +21,9 @@ export function Age({ at, before = "", after = "" }) {
 export function Elapsed({ since }) {
   return html`<span>${duration(Math.max(0, now.value - since))}</span>`;
 }
+
+/** How long until a run continues by itself, such as "continues in 4h 12m". */
+export function Countdown({ until }) {
+  const left = Math.max(0, until - now.value);
+  return html`<time datetime=${iso(until)} title=${iso(until)}>${left ? `continues in ${duration(left)}` : "continues now"}</time>`;
+}

@@ -10,6 +10,7 @@ const STATES = {
   thinking: ["thinking", "play", "works", "working"],
   tool_call: ["using a tool", "play", "works", "working"],
   waiting_permission: ["waits for you", "hand", "needs", "needs"],
+  waiting_limit: ["waits for a limit", "clock", "quiet", "resting"],
   paused: ["paused", "pause", "quiet", "resting"],
   resumable: ["interrupted", "resume", "needs", "resting"],
   complete: ["complete", "check", "well", "over"],

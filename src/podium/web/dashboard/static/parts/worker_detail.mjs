@@ -47,7 +47,7 @@ const makeCommand = (worker, verb) => () => post(`/api/runs/${worker.id}/${verb}
 
 function Steering({ worker }) {
   if (isOver(worker)) return null;
-  const isResting = worker.state === "paused" || worker.state === "resumable";
+  const isResting = ["paused", "resumable", "waiting_limit"].includes(worker.state);
   return html`<div class="row"><${Message} worker=${worker} />
     ${isResting ? html`<${Button} busy="Resuming…" command=${makeCommand(worker, "resume")}>Resume<//>`
       : html`<${Button} busy="Pausing…" command=${makeCommand(worker, "pause")}>Pause<//>`}

@@ -13,7 +13,7 @@ import { Icon } from "../parts/icons.mjs";
 import { Empty, Loading } from "../parts/notices.mjs";
 import { openDialog } from "../parts/open_dialog.mjs";
 import { plain } from "../parts/plain_text.mjs";
-import { Age, Elapsed } from "../parts/time.mjs";
+import { Age, Countdown, Elapsed } from "../parts/time.mjs";
 
 export default function Now() {
   const found = overview.value;
@@ -62,8 +62,8 @@ function Working({ active }) {
 function RunCard({ run }) {
   const waits = run.state === "running" && requests.value.some((one) => one.run === run.id);
   return html`<article class="card">
-    <div class="row"><${StateBadge} state=${waits ? "waits" : run.state} /><span class="gap"></span><span class="small quiet">
-      ${run.state === "running" ? html`<${Elapsed} since=${run.started_at} />` : duration(run.seconds)}</span></div>
+    <div class="row"><${StateBadge} state=${waits ? "waits" : run.wakes_at ? "limit" : run.state} /><span class="gap"></span><span class="small quiet">
+      ${run.wakes_at ? html`<${Countdown} until=${run.wakes_at} />` : run.state === "running" ? html`<${Elapsed} since=${run.started_at} />` : duration(run.seconds)}</span></div>
     <h3><a href=${address("run", run.id)} data-item>${plain(run.worker || run.agent)}</a></h3>
     <p class="lines-2">${plain(run.request)}</p>
     <${Activity} agents=${run.agents} />

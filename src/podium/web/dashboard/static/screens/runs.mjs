@@ -14,7 +14,7 @@ const PAGE = 200;
 /** The shortest time between two loads of the list, in milliseconds. */
 const PAUSE = 500;
 const STATES = [
-  ["", "every state"], ["running", "running"], ["paused", "paused"], ["queued", "queued"], ["resumable", "can resume"],
+  ["", "every state"], ["running", "running"], ["paused", "paused"], ["waiting", "waits for a limit"], ["queued", "queued"], ["resumable", "can resume"],
   ["succeeded", "succeeded"], ["failed", "failed"], ["cancelled", "stopped"], ["timed_out", "timed out"],
 ];
 /** How long ago a run may have started, in seconds. */
