@@ -18,6 +18,10 @@ AFTER_LOADING: dict[str, list[str]] = {"claude": ["Not used."], "opencode": [], 
 a reply of its own, so that one step of the script is skipped."""
 
 
+CANNOT_LOAD = frozenset(["gemini"])
+"""Agents that continue in a new session, which is given the conversation as text."""
+
+
 @pytest.fixture(params=[*WRITES, *COMMANDERS])
 def lab(request: pytest.FixtureRequest, tmp_path: Path) -> RealAgentLab:
     return RealAgentLab(request.param, tmp_path)
@@ -76,4 +80,4 @@ async def test_an_agent_that_is_killed_in_the_middle_continues(lab: RealAgentLab
     assert reply.text.endswith("It is written.")  # codex warns first that it does not know the model
     assert (lab.repo / "made.txt").read_text() == TEXT
     assert len(lab.children) == 2
-    assert len(lab.events(AgentSessionOpened)) == 1
+    assert len(lab.events(AgentSessionOpened)) == (2 if lab.kind in CANNOT_LOAD else 1)
