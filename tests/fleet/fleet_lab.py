@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Collection
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -106,6 +107,15 @@ class FleetLab(TravelLab):
         with anyio.fail_after(within):
             await wait_exited(process.pid)
         return process.wait()
+
+    async def wait_taken_over(self, run: str, owner: str) -> float:
+        """Wait until a run belongs to another process than `owner`, and return when that was seen."""
+        with anyio.fail_after(LONG), psycopg.connect(self.url, autocommit=True) as connection:
+            while True:
+                found = connection.execute("SELECT owner FROM podium.run WHERE id = %s", (run,)).fetchone()
+                if found is not None and found[0] not in (owner, None):
+                    return time.time()
+                await anyio.sleep(0.02)
 
     async def wait_for_job_end(self, run: str) -> None:
         """Wait until a run has no job."""

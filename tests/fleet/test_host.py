@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -28,8 +29,8 @@ from podium.workers.delegate import delegate_to_worker
 from ..workers.worker_lab import LONG, bash, make_scripted_agent, write
 from .fleet_lab import LEASE, FleetLab, create_store
 
-STARTING = 5.0
-"""Seconds for the checkout and the process of a worker on a busy machine."""
+BUSY = 5.0
+"""Seconds by which everything can be late on a busy machine."""
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ async def test_a_host_does_a_delegated_task_in_a_checkout_of_its_own_and_pushes_
     assert shown.stdout.split()[6:11] == ["alpha", "active", "0/2", "gpu,linux", __version__]
 
 
-async def test_when_a_host_dies_another_one_continues_from_its_last_push_within_the_lease_and_a_second(
+async def test_when_a_machine_is_lost_another_host_continues_from_its_last_push_within_the_lease_and_a_second(
     lab: FleetLab,
 ) -> None:
     await lab.start_host("alpha")
@@ -82,18 +83,42 @@ async def test_when_a_host_dies_another_one_continues_from_its_last_push_within_
     await lab.wait_pushed(run, steps=1)
     await lab.start_host("beta")
     finished = lab.finished_calls(run)
+    [(old,)] = lab.query("SELECT owner FROM podium.run WHERE id = %s", run)
 
     await lab.kill_host("alpha")
     killed = time.time()
+    (lab.folder / "alpha").rename(lab.folder / "lost-alpha")
+    lab.repo.path.rename(lab.folder / "lost-repo")
+    taken = await lab.wait_taken_over(run, old)
 
+    assert taken - killed < LEASE + 1 + BUSY
     assert (await lab.wait_ended(run)).outcome == "succeeded"
-    taken = [entry.at for entry in lab.entries(run) if isinstance(entry.event, RunResumed)]
-    assert taken[-1] - killed < LEASE + 1 + STARTING
     [moved] = lab.events(run, WorkMoved)
     assert (moved.host, moved.unpushed) == (read_host_id(lab.folder / "beta"), ())
     [committed] = lab.events(run, WorkCommitted)
     assert committed.files == ("one.txt", "two.txt")
+    assert not (lab.folder / "alpha").exists()
+    assert not lab.repo.path.exists()
     lab.assert_intact(run, finished)
+
+
+@pytest.mark.slow
+async def test_a_run_is_taken_over_within_the_lease_and_a_second(lab: FleetLab) -> None:
+    """The shortest of three takeovers counts: a busy machine makes some of them later."""
+    names = ("alpha", "beta", "gamma", "delta")
+    await lab.start_host(names[0])
+    run = await lab.delegate("feat/one", {"says": "done", "silent": 3})
+    times = []
+    for number, (name, other) in enumerate(pairwise(names), start=1):
+        await lab.wait_called(number)
+        await lab.start_host(other)
+        [(old,)] = lab.query("SELECT owner FROM podium.run WHERE id = %s", run)
+        await lab.kill_host(name)
+        killed = time.time()
+        times.append(await lab.wait_taken_over(run, old) - killed)
+
+    assert min(times) < LEASE + 1, times
+    assert (await lab.wait_ended(run)).outcome == "succeeded"
 
 
 async def test_a_host_that_gets_sigterm_hands_its_run_back_and_another_one_continues_with_all_files(
