@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from random import Random
 from signal import SIGCONT, SIGSTOP
 
@@ -12,7 +12,7 @@ import anyio
 from anyio import create_task_group, to_thread
 
 from ..fleet_lab import LEASE
-from .history_lab import PEOPLE, HistoryLab
+from .history_lab import PEOPLE, WATCH_SECONDS, HistoryLab
 from .service import Service, send_signal
 
 LONGEST_STALL = LEASE + 4
@@ -31,11 +31,11 @@ class Faults:
         self._start = time.monotonic()
         self._database = anyio.Lock()
         self._kinds: dict[str, Callable[[], Awaitable[None]]] = {
-            "host killed": self._kill_host,
+            "host killed": self.kill_host,
             "host suspended": self._suspend_host,
             "commander killed": self._kill_commander,
             "database restarted": self._restart_database,
-            "database crashed": self._crash_database,
+            "database crashed": self.crash_database,
             "connections cut": self._cut_connections,
             "connections stalled": self._stall_connections,
         }
@@ -44,10 +44,11 @@ class Faults:
     def kinds(self) -> list[str]:
         return list(self._kinds)
 
-    async def inject(self, kinds: Sequence[str]) -> None:
-        """Inject one fault of each of these kinds, one after the other."""
-        for kind in kinds:
-            await self._kinds[kind]()
+    async def wait_busy_host(self) -> Service:
+        """Wait until a host works on a run, and return it."""
+        while not (busy := await to_thread.run_sync(self._lab.find_busy_hosts)):  # noqa: ASYNC110 - a table
+            await anyio.sleep(WATCH_SECONDS)
+        return self._lab.services[busy[0]]
 
     async def inject_forever(self, longest_pause: float) -> None:
         """Inject random faults until cancelled, with a random pause before each. Two can happen at the same time."""
@@ -69,9 +70,9 @@ class Faults:
     def _choose(self, kind: str) -> Service:
         return self._random.choice(self._lab.list_services(kind))
 
-    async def _kill_host(self) -> None:
+    async def kill_host(self, host: Service | None = None) -> None:
         """Kill a host, which takes its workers with it, and start it again after a while."""
-        host = self._choose("host")
+        host = host or self._choose("host")
         host.is_held = True
         host.kill()
         self._record("host killed", host.name)
@@ -91,7 +92,7 @@ class Faults:
                 send_signal(pid, SIGCONT)
 
     async def _kill_commander(self) -> None:
-        """Kill the process that delegates, or one of those that answer requests."""
+        """Kill the process that delegates, one that leads a team, or one that answers requests."""
         running = [one for one in self._lab.services.values() if not one.name.startswith("host") and one.is_running]
         one = self._random.choice(running)
         one.kill()
@@ -101,7 +102,8 @@ class Faults:
         await self._stop_and_start("fast")
         self._record("database restarted", "fast")
 
-    async def _crash_database(self) -> None:
+    async def crash_database(self) -> None:
+        """Stop the database as a crash does, and start it again after a while."""
         await self._stop_and_start("immediate")
         self._record("database crashed", "immediate")
 

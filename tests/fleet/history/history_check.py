@@ -31,6 +31,8 @@ from .history_lab import HistoryLab, read_effects
 from .run_plan import RunPlan
 
 E = TypeVar("E")
+LEAD = RunPlan(branch="", moves=[], marks=(), files=())
+"""What the lead of a team does itself: nothing that is counted."""
 
 
 @dataclass
@@ -65,9 +67,10 @@ class _LoggedCall(msgspec.Struct, frozen=True):
 
 @dataclass
 class _Run:
-    """The timeline of one run, with its plan."""
+    """The timeline of one run, with its plan. Its name is that of the plan or, for a lead, of its team."""
 
     id: str
+    name: str
     plan: RunPlan
     entries: list[Entry]
 
@@ -81,6 +84,8 @@ class HistoryCheck:
     def __init__(self, lab: HistoryLab) -> None:
         self._lab = lab
         self._plans = {plan.branch: plan for plan in lab.plan.runs}
+        self._plans |= {plan.branch: plan for team in lab.plan.teams for plan in team.members}
+        self._leads = {team.name for team in lab.plan.teams}
         self._effects = Counter(read_effects(lab.effects))
         lines = lab.model_log.read_bytes().splitlines()
         self._calls: defaultdict[str, list[float]] = defaultdict(list)
@@ -97,10 +102,10 @@ class HistoryCheck:
         """Check everything, and return what was found."""
         runs = list(self._read_runs())
         self.report.runs = len(runs)
-        if missing := self._plans.keys() - {run.plan.branch for run in runs}:
-            self._add_problem(f"never delegated: {sorted(missing)}")
-        if len(runs) > len(self._plans):
-            self._add_problem(f"{len(runs)} runs for {len(self._plans)} branches")
+        started = Counter(run.name for run in runs)
+        for name in self._plans.keys() | self._leads:
+            if started[name] != 1:
+                self._add_problem(f"{name} was started {started[name]} times")
         for run in runs:
             self._check_end(run)
             self._check_model_calls(run)
@@ -125,10 +130,13 @@ class HistoryCheck:
                 entries = reader.read_entries(id)
                 self.report.entries += len(entries)
                 started = entries[0].event if entries else None
-                if not isinstance(started, RunStarted) or started.errand is None:
+                if not isinstance(started, RunStarted):
                     self._add_problem(f"run {id} has no start")
-                    continue
-                yield _Run(id, self._plans[started.errand.branch], entries)
+                elif started.errand is None:
+                    yield _Run(id, started.request.text, LEAD, entries)
+                else:
+                    name = started.agent if started.errand.parent else started.errand.branch
+                    yield _Run(id, name, self._plans[name], entries)
 
     def _check_end(self, run: _Run) -> None:
         ends = run.list_events(RunEnded)
@@ -141,7 +149,7 @@ class HistoryCheck:
     def _check_model_calls(self, run: _Run) -> None:
         """Check that no call was made after its reply was on the timeline."""
         replies = [entry for entry in run.entries if isinstance(entry.event, ModelReplied)]
-        if len(replies) != len(run.plan.moves):
+        if run.plan is not LEAD and len(replies) != len(run.plan.moves):
             self._add_problem(f"run {run.id} has {len(replies)} replies for {len(run.plan.moves)} moves")
         if len({entry.key for entry in replies}) != len(replies):
             self._add_problem(f"run {run.id} has two replies to one call")

@@ -27,6 +27,7 @@ WATCH_SECONDS = 0.2
 COUNT_RUNS = (
     "SELECT count(*) FILTER (WHERE kind = 'run_started'), count(*) FILTER (WHERE kind = 'run_ended') FROM podium.entry"
 )
+BUSY_HOSTS = "SELECT DISTINCT host.name FROM podium.running_job JOIN podium.host USING (login) ORDER BY 1"
 OPEN_RUNS = (
     "SELECT run.id, run.epoch, job.is_over, owner.until - podium.clock_seconds() FROM podium.run"
     " LEFT JOIN podium.job ON job.run = run.id LEFT JOIN podium.owner ON owner.id = run.owner"
@@ -66,10 +67,10 @@ class HistoryLab(FleetLab):
         return url.replace(f":{urlsplit(url).port}/", f":{self.proxies[proxy].port}/")
 
     async def add_services(self, hosts: int, answerers: int, slots: int) -> None:
-        """Add the hosts, the submitter and the answerers. They start when they are watched."""
+        """Add the hosts, the submitter, the commanders and the answerers. They start when they are watched."""
         python = [sys.executable, "-m"]
         people = {**self.environ, "PODIUM_STORE": self.make_url(PEOPLE, self.url)}
-        self.write_settings("sandbox: off\n")
+        self.write_settings(f"sandbox: off\nlabels: [{LABEL}]\n")
         for number in range(1, hosts + 1):
             name = f"host-{number}"
             await self.add_host(name)
@@ -85,6 +86,9 @@ class HistoryLab(FleetLab):
         self._add_service(
             "submitter", [*python, "tests.fleet.history.submitter", str(plan), self.root], people, ends=True
         )
+        for team in self.plan.teams:
+            command = ["tests.fleet.history.commander", str(plan), team.name, self.root]
+            self._add_service(f"commander of {team.name}", [*python, *command], people, ends=True)
         for number in range(1, answerers + 1):
             name = f"answerer-{number}"
             arguments = [f"{name}-{self.plan.seed}", str(self.plan.answered_within), str(self.attempts)]
@@ -107,6 +111,10 @@ class HistoryLab(FleetLab):
         """Wait until all hosts take jobs."""
         while not all(host.is_ready for host in self.list_services("host")):  # noqa: ASYNC110 - a log file
             await anyio.sleep(WATCH_SECONDS)
+
+    def find_busy_hosts(self) -> list[str]:
+        """Return the hosts that work on a run now."""
+        return [name for (name,) in self.query(BUSY_HOSTS)]
 
     async def wait_runs(self, *, within: float, started: int = 0, ended: int = 0) -> None:
         """Wait until so many runs were delegated and have ended. Raise TimeoutError with those that have not."""

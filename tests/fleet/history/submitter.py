@@ -20,7 +20,7 @@ from podium.values.errors import PodiumError
 from podium.workers.delegate import delegate_to_worker
 
 from ...workers.worker_lab import make_scripted_agent
-from .run_plan import HistoryPlan, RunPlan
+from .run_plan import HistoryPlan
 
 LABEL = "fleet"
 """A label that all hosts have. A worker with a label waits for a host, even if none is alive at the moment."""
@@ -28,24 +28,20 @@ LABEL = "fleet"
 
 async def submit_runs(plan: HistoryPlan, repo: Path) -> None:
     """Delegate the runs that have no worker yet. Raise PodiumError if the store fails."""
-    for run in plan.runs:
-        settings = Settings.load(repo=repo, permissions=Permissions(allow=run.allow))
-        known = WorkerIndex(settings.store).list_all()
-        if any(row.name == run.branch for row in known):
-            continue
-        await _submit_run(settings, run, repo)
-
-
-async def _submit_run(settings: Settings, run: RunPlan, repo: Path) -> None:
+    settings = Settings.load(repo=repo)
+    known = {row.name for row in WorkerIndex(settings.store).list_all()}
     async with App(settings, environ=os.environ) as app:
-        await delegate_to_worker(
-            app.launcher,
-            make_scripted_agent(*run.moves),
-            f"work on {run.branch}",
-            at=repo,
-            branch=run.branch,
-            options=WorkerOptions(labels=(LABEL,)),
-        )
+        for run in plan.runs:
+            if run.branch not in known:
+                await delegate_to_worker(
+                    app.launcher,
+                    make_scripted_agent(*run.moves),
+                    f"work on {run.branch}",
+                    at=repo,
+                    branch=run.branch,
+                    options=WorkerOptions(labels=(LABEL,)),
+                    settings=Settings.load(repo=repo, permissions=Permissions(allow=run.allow)),
+                )
 
 
 def main() -> None:
