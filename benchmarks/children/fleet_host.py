@@ -7,6 +7,7 @@ and not in workers with checkouts, so that the store is what limits the rate.
 from __future__ import annotations
 
 import asyncio
+import json
 import secrets
 import time
 from collections.abc import AsyncIterator
@@ -16,6 +17,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import anyio
+import psycopg
 from anyio import create_task_group
 
 from podium import Agent, App, Settings
@@ -26,16 +28,19 @@ from podium.store.postgres.schema import load_migrations
 from podium.store.run_leases import OwnerId
 from podium.values.errors import RunHeld, RunOver
 from podium.values.fleet_job import FleetJob, HostOffer, JobClaim
-from podium.values.store_address import PostgresAddress, make_postgres_address
+from podium.values.store_address import PostgresAddress
 from podium.values.worker_task import WorkerTask
 
 from ..child import serve
 from .raw_placement import compute_quantile
 
-SLOTS = 8
-POLL_SECONDS = 0.02
+SLOTS = 4
+POLL_SECONDS = 0.05
+UNFINISHED = "SELECT FROM podium.job WHERE NOT is_over LIMIT 1"
+THINKING_SECONDS = 0.2
 REPLY = "The sea keeps no records and forgives no debts."
-AGENT = Agent(name="poet", engine="scripted", prompt=f'```script\n["{REPLY}"]\n```')
+MOVE = {"says": REPLY, "delay": THINKING_SECONDS}
+AGENT = Agent(name="poet", engine="scripted", prompt=f"```script\n{json.dumps([MOVE])}\n```")
 VERSION = load_migrations()[-1].number
 
 
@@ -112,8 +117,8 @@ async def work(request: dict[str, Any]) -> dict[str, float]:
     """Work until all runs of the store have ended."""
     async with open_host(request) as host, create_task_group() as group:
         group.start_soon(host.loop.run)
-        async with open_fleet_database(make_postgres_address(request["url"], Path("/")), "") as database:
-            while (await database.find_unfinished()).jobs:  # noqa: ASYNC110 - a table
+        async with await psycopg.AsyncConnection.connect(request["url"], autocommit=True) as connection:
+            while (await connection.execute(UNFINISHED)).rowcount:  # noqa: ASYNC110 - a table
                 await anyio.sleep(POLL_SECONDS)
         host.loop.drain()
     return {}

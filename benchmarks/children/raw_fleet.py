@@ -5,8 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import psycopg
+from anyio import create_task_group
 
 from ..child import serve
+
+SLOTS = 4
 
 TABLES = (
     "CREATE TABLE IF NOT EXISTS bare_run (id bigint PRIMARY KEY, owner text, epoch bigint NOT NULL)",
@@ -40,7 +43,15 @@ async def fill(request: dict[str, Any]) -> dict[str, float]:
 
 
 async def work(request: dict[str, Any]) -> dict[str, float]:
-    """Claim, lease, append and finish until there are no more runs: one transaction for each step.
+    """Claim, lease, append and finish until there are no more runs, on as many connections as a host has slots."""
+    async with create_task_group() as group:
+        for _ in range(SLOTS):
+            group.start_soon(work_in_slot, request)
+    return {}
+
+
+async def work_in_slot(request: dict[str, Any]) -> None:
+    """Work on one run after the other, with one transaction for each step.
 
     `commits` transactions append `rows` rows of `size` bytes each, as many as a run of Podium's has.
     """
@@ -52,7 +63,6 @@ async def work(request: dict[str, Any]) -> dict[str, float]:
             for number in range(request["commits"]):
                 await connection.execute(APPEND, (run, line, number * rows, (number + 1) * rows - 1))
             await connection.execute(FINISH, (run,))
-    return {}
 
 
 if __name__ == "__main__":
