@@ -16,18 +16,18 @@ from msgspec import structs
 
 from podium import App, Settings
 from podium.store.reader import StoreReader
-from podium.values.agent import Agent, Member, Permissions, Team
+from podium.values.agent import Agent, Member, Team
 from podium.values.errors import PodiumError
 from podium.values.event import RunEnded, RunStarted
 from podium.values.store_address import StoreAddress
 
-from ...workers.worker_lab import EVERYTHING, make_scripted_agent
-from .run_plan import HistoryPlan, TeamPlan
+from ...workers.worker_lab import make_scripted_agent
+from .run_plan import ALLOWING, HistoryPlan, TeamPlan
 
 
 async def lead_team(plan: TeamPlan, repo: Path) -> None:
     """Start or resume the run of a team, and wait for its end. Raise PodiumError if the store fails."""
-    settings = Settings.load(repo=repo, permissions=Permissions(allow=EVERYTHING))
+    settings = Settings.load(repo=repo, permissions=ALLOWING)
     run = find_run(settings.store, plan.name)
     async with App(settings, environ=os.environ) as app:
         if run:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -19,7 +20,7 @@ from podium.testing.postgres_cluster import PostgresCluster
 
 from ..fleet_lab import LEASE, FleetLab
 from .fault_proxy import FaultProxy
-from .run_plan import HistoryPlan
+from .run_plan import PROGRAM, HistoryPlan
 from .service import Service
 from .submitter import LABEL
 
@@ -71,6 +72,7 @@ class HistoryLab(FleetLab):
         python = [sys.executable, "-m"]
         people = {**self.environ, "PODIUM_STORE": self.make_url(PEOPLE, self.url)}
         self.write_settings(f"sandbox: off\nlabels: [{LABEL}]\n")
+        path = f"{self._write_program()}:{os.environ['PATH']}"
         for number in range(1, hosts + 1):
             name = f"host-{number}"
             await self.add_host(name)
@@ -79,7 +81,7 @@ class HistoryLab(FleetLab):
             (home / "config.yaml").write_text("sandbox: off\n")
             store = self.make_url(name, self.addresses[name])
             command = ["podium", "host", "--lease", str(LEASE), "--slots", str(slots), "--labels", LABEL]
-            environ = {**self.environ, "PODIUM_HOME": str(home), "PODIUM_STORE": store}
+            environ = {**self.environ, "PODIUM_HOME": str(home), "PODIUM_STORE": store, "PATH": path}
             self._add_service(name, [*python, *command], environ, ready=b"is ready")
         plan = self.folder / "plan.json"
         plan.write_bytes(msgspec.json.encode(self.plan))
@@ -93,6 +95,15 @@ class HistoryLab(FleetLab):
             name = f"answerer-{number}"
             arguments = [f"{name}-{self.plan.seed}", str(self.plan.answered_within), str(self.attempts)]
             self._add_service(name, [*python, "tests.fleet.history.answerer", *arguments], people)
+
+    def _write_program(self) -> Path:
+        """Write the program that has an effect, and return its folder."""
+        folder = self.folder / "bin"
+        folder.mkdir()
+        # The line is written in the middle, so that the command can be interrupted before it and after it.
+        (folder / PROGRAM).write_text(f'#!/bin/sh\nsleep "$2"; echo "$1" >> {self.effects}; sleep "$2"\n')
+        (folder / PROGRAM).chmod(0o755)
+        return folder
 
     def _add_service(
         self, name: str, command: list[str], environ: dict[str, str], *, ready: bytes = b"", ends: bool = False

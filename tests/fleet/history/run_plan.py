@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 from typing import Any
 
 from msgspec import Struct
 
+from podium.values.agent import Permissions
+
 from ...workers.worker_lab import bash, write
 
+PROGRAM = "effect"
+"""The command that appends a line to the file of effects: `effect LINE SECONDS`."""
+ALLOWING = Permissions(allow=("Write", f"Bash({PROGRAM} *)"))
 ASKING = 0.4
 """The share of single workers whose commands need permission."""
 
@@ -27,9 +31,9 @@ class RunPlan(Struct, frozen=True, kw_only=True):
     asks: bool = False
 
     @property
-    def allow(self) -> tuple[str, ...]:
-        """The permission rules of the run."""
-        return ("Write",) if self.asks else ("Write", "Bash")
+    def permissions(self) -> Permissions:
+        """The rules of the run."""
+        return Permissions(allow=("Write",)) if self.asks else ALLOWING
 
 
 class TeamPlan(Struct, frozen=True, kw_only=True):
@@ -56,13 +60,12 @@ class HistoryPlan(Struct, frozen=True, kw_only=True):
 
 @dataclass(frozen=True, slots=True)
 class Planning:
-    """Plans runs whose effects are lines in the file `effects`.
+    """Plans runs with effects that can be counted.
 
     A reply, a command and an answer each take up to `longest` seconds, so that faults happen in the middle of them.
     """
 
     seed: int
-    effects: Path
     longest: float
 
     def make_plan(self, runs: int, teams: int) -> HistoryPlan:
@@ -90,9 +93,7 @@ class Planning:
         for step in range(random.randint(1, 3)):
             if step == 0 or random.random() < 0.5:
                 marks.append(f"{branch.replace('/', '-')}-step-{step}")
-                # The line is written in the middle, so that the command can be interrupted before it and after it.
-                nap = f"{random.uniform(0, self.longest / 2):.2f}"
-                moves.append(bash(f"sleep {nap}; echo {marks[-1]} >> {self.effects}; sleep {nap}"))
+                moves.append(bash(f"{PROGRAM} {marks[-1]} {random.uniform(0, self.longest / 2):.2f}"))
             else:
                 files.append(f"file-{step}.txt")
                 moves.append(write(files[-1], f"{branch}\n"))

@@ -15,7 +15,6 @@ import msgspec
 from podium import App, Settings
 from podium.core.placement import WorkerOptions
 from podium.store.worker_index import WorkerIndex
-from podium.values.agent import Permissions
 from podium.values.errors import PodiumError
 from podium.workers.delegate import delegate_to_worker
 
@@ -40,7 +39,7 @@ async def submit_runs(plan: HistoryPlan, repo: Path) -> None:
                     at=repo,
                     branch=run.branch,
                     options=WorkerOptions(labels=(LABEL,)),
-                    settings=Settings.load(repo=repo, permissions=Permissions(allow=run.allow)),
+                    settings=Settings.load(repo=repo, permissions=run.permissions),
                 )
 
 
