@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 from podium.core.placement import WorkerOptions
 from podium.store.worktree_ledger import Ledger
@@ -130,3 +132,39 @@ async def test_the_commit_of_a_worker_bears_the_persons_name_and_its_agent_and_r
 
     assert names == "Ada  Lovelace|ada@example.com|Ada  Lovelace"
     assert trailers.split("\n") == ["Podium-Agent: hand", f"Podium-Run: {run}"]
+
+
+class Registry(BaseHTTPRequestHandler):
+    """A package registry with one package."""
+
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b"package\n")
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing."""
+
+
+async def test_setup_reaches_the_hosts_that_the_person_granted_and_no_other(lab: WorkerLab) -> None:
+    with (
+        ThreadingHTTPServer(("127.0.0.1", 0), Registry) as granted,
+        ThreadingHTTPServer(("127.0.0.1", 0), Registry) as no,
+    ):
+        for server in (granted, no):
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+        get = "python3 -c 'import sys, urllib.request; print(urllib.request.urlopen(sys.argv[1]).read())'"
+        setup = "; ".join(
+            f"{get} http://127.0.0.1:{server.server_port}/ > {name}.txt 2>&1"
+            for name, server in (("granted", granted), ("refused", no))
+        )
+        settings = {"network": [f"127.0.0.1:{granted.server_port}"], "worktrees": {"setup": f"{setup}; true"}}
+        lab.write_settings(json.dumps(settings))
+        run = await lab.delegate("feat/one", "done")
+        lab.start_commander()
+        assert (await lab.wait_ended(run)).outcome == "succeeded", lab.logs(run)
+        for server in (granted, no):
+            server.shutdown()
+
+    assert lab.read_file("feat/one", "granted.txt") == "b'package\\n'"
+    assert "403" in lab.read_file("feat/one", "refused.txt")

@@ -14,7 +14,8 @@ from podium.tools.command_sandbox import CommandSandbox
 from podium.tools.shell import Bash
 from podium.values.errors import Mistake
 from podium.values.event import ToolUse
-from podium.workspace.sandbox.bubblewrap import Sandbox, find_bubblewrap
+from podium.workspace.sandbox.bubblewrap import Sandbox
+from podium.workspace.sandbox.bubblewrap_program import find_bubblewrap
 
 
 def write_fake_program(path: Path, script: str) -> str:

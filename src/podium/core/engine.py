@@ -129,7 +129,8 @@ class EngineAction:
     `tool` and `arguments` are in Podium's own terms where they have an equivalent, because rules are matched against
     them. `outputs` are the files that the action changes, with the hash of each one's new content, or an empty string
     if that is not known. `shown` is additional text for the person who is asked, such as a diff. `agent_reason` is what
-    the agent said before the action.
+    the agent said before the action. `directory` is the checkout that paths are relative to, if it is not the agent's
+    own.
     """
 
     tool: str
@@ -140,6 +141,7 @@ class EngineAction:
     changed_lines: int = 0
     sandbox: str = ""
     agent_reason: str = ""
+    directory: str = ""
 
 
 class EngineGate(Protocol):
@@ -148,6 +150,11 @@ class EngineGate(Protocol):
     @property
     def directory(self) -> str:
         """The directory that the agent works in; empty if there is none."""
+        ...
+
+    @property
+    def also(self) -> tuple[str, ...]:
+        """The agent's checkouts of additional repositories."""
         ...
 
     async def permit(self, place: Scope, wanted: EngineAction) -> str:

@@ -57,7 +57,7 @@ class PreparedCall:
     `inputs` are hashes of the files that the call changes or a command names, and `outputs` are hashes of the changed
     files after the call. `shown` is additional text for the person who is asked for permission, such as a diff.
     `sandbox` describes the sandbox that a command runs in. A read-only call has no effects; a repeatable call can
-    safely be executed again.
+    safely be executed again. `directory` is the checkout that the paths are relative to, if it is not the agent's own.
     """
 
     arguments: Mapping[str, Any]
@@ -69,6 +69,7 @@ class PreparedCall:
     changed_lines: int = 0
     sandbox: str = ""
     is_repeatable: bool = False
+    directory: str = ""
 
 
 class ActingTool(Protocol):
@@ -126,6 +127,7 @@ JudgeAction = Callable[[Action, int], Verdict]
 class Gate:
     """The gate of one operation. `unattended` is None if a person is available to answer.
 
+    `directory` is the checkout that the agent works in, and `also` are its checkouts of additional repositories.
     `before_change` is called before each action that may change something.
     """
 
@@ -135,6 +137,7 @@ class Gate:
         *,
         agent: str,
         directory: str,
+        also: tuple[str, ...] = (),
         allowance: Allowance,
         rate_limit: RateLimit,
         unattended: Unattended | None,
@@ -143,6 +146,7 @@ class Gate:
         hooks: ActionHooks | None = None,
     ) -> None:
         self.directory = directory
+        self.also = also
         self._judge = judge
         self._before_change = before_change
         self._agent = agent
@@ -344,7 +348,7 @@ class Gate:
             agent=self._agent,
             tool=tool,
             arguments=dict(prepared.arguments),
-            directory=self.directory,
+            directory=prepared.directory or self.directory,
             sandbox=prepared.sandbox,
             inputs=dict(prepared.inputs),
             outputs=dict(prepared.outputs),

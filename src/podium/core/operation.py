@@ -99,6 +99,8 @@ class RunContext:
     rules: Rules = NO_RULES
     mode: Mode = "default"
     directory: str = ""
+    also: tuple[str, ...] = ()
+    """The checkouts of additional repositories that the run works in."""
     unattended: Unattended | None = "deny"
     """How agents' requests and questions are handled without a person; None if a person is available to answer."""
     turn_limits: TurnLimits = DEFAULT_TURN_LIMITS
@@ -370,6 +372,7 @@ class Operation:
             self._judge_action,
             agent=self.agent.name,
             directory=self.checkout or self._context.directory,
+            also=() if self.checkout else self._context.also,
             allowance=self.allowance,
             rate_limit=self._context.rate_limit_for(self.agent.name),
             unattended=self._context.unattended,

@@ -28,7 +28,8 @@ class WorkerOptions:
     `is_unattended`, nobody is asked: actions that need permission are denied. `approved` lists rules for actions
     that the worker can take without asking. A worker that `can_move` may continue on another machine, so its files are
     pushed to the remote while it works; a worker in a shared checkout cannot move. On a fleet, the worker runs on a
-    host with all `labels`, and workers with a higher `priority` start first.
+    host with all `labels`, and workers with a higher `priority` start first. `also` are folders in additional
+    repositories, in which the worker gets checkouts too.
     """
 
     after: tuple[str, ...] = ()
@@ -47,6 +48,7 @@ class WorkerOptions:
     can_move: bool = False
     labels: tuple[str, ...] = ()
     priority: int = 0
+    also: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

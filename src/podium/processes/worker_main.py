@@ -48,7 +48,7 @@ async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str],
         if (worker_task := driver.worker_task) is not None and worker_task.origin is not None and config.base:
             await _record_machine(app, driver, worker_task, config.base)
         else:
-            driver.record_checkout(config.base)
+            driver.record_checkout(config.base, also=config.also)
         slot = find_slot(settings.home, Path(driver.context.directory), Path(config.root))
         if slot is not None:
             # Commands inherit the environment of this process, which works on this run only.

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from anyio import to_thread
 
 from ..store.reader import StoreReader
-from ..values.errors import Mistake
-from ..values.event import CandidateChosen
+from ..store.worktree_ledger import Ledger
+from ..values.errors import Mistake, NoSuchRun
+from ..values.event import CandidateChosen, RunStarted
 from ..values.store_address import StoreAddress
-from ..views.worker_state import WorkerState
+from ..values.worker_task import WorkerTask
+from ..views.worker_state import AlsoWork, WorkerState
 from ..workspace.git.repository import Repository
 from ..workspace.git.revision import SHORT, branch_tip, branch_tips, contains_commit
 from ..workspace.merging.resolution_commit import (
@@ -30,7 +33,8 @@ class MergeCandidate:
     """A branch to merge: its base, the branches that it builds on, and a notice for the user.
 
     If the branch's worker was started to resolve a conflict, `resolves` is that conflict. If only a part of the branch
-    is merged, `part` says which.
+    is merged, `part` says which. `also` is the worker's work in additional repositories, with which the branch is
+    merged together.
     """
 
     branch: str
@@ -39,6 +43,7 @@ class MergeCandidate:
     notice: str = ""
     resolves: ResolutionStart | None = None
     part: BranchPart | None = None
+    also: tuple[AlsoWork, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -99,6 +104,7 @@ async def _find_named_candidate(
     """Return the candidate for a branch that the user named, even if it is not a worker's branch."""
     if name == target:
         raise Mistake(f"{name} cannot be merged onto itself; choose another target with --onto TARGET")
+    await _must_be_merged_here(context, name)
     newest = _find_newest_workers(context).get(name)
     tip = (await branch_tips(context.repository, [name])).get(name)
     if newest is None and tip is not None:
@@ -111,6 +117,38 @@ async def _find_named_candidate(
         what = "did not succeed" if worker.is_over else "has not ended"
         notice = f"{worker.name}: its worker {what} ({worker.state}); merging the branch's current commit"
     return await _make_candidate(context, worker, target, resolvers_by_branch, notice=notice)
+
+
+async def _must_be_merged_here(context: RepoContext, name: str) -> None:
+    """Raise Mistake if a branch belongs to a worker of another repository, because all of these are merged together."""
+    run = await Ledger(context.store).find_last_run(context.repository.common_dir, name)
+    task = await to_thread.run_sync(_read_worker_task, context.store, run) if run else None
+    if task is not None and task.branch == name and task.root != context.root and context.root in task.roots:
+        raise Mistake(
+            f"{name} belongs to a worker that works in several repositories, which are merged together; merge it with: "
+            f"podium merge {name} --repo {shlex.quote(task.root)}"
+        )
+
+
+def _read_worker_task(store: StoreAddress, run: str) -> WorkerTask | None:
+    """Return the task of a worker's run; None if it is another run, or was deleted."""
+    try:
+        with StoreReader(store) as reader:
+            started = reader.read_summary(run).first.event
+    except NoSuchRun:
+        return None
+    return started.errand if isinstance(started, RunStarted) else None
+
+
+def require_single_repository(candidates: Iterable[MergeCandidate], what: str) -> None:
+    """Raise Mistake if a candidate is merged together with other repositories, which `what` cannot do."""
+    for one in candidates:
+        if one.also:
+            others = ", ".join(work.name for work in one.also)
+            raise Mistake(
+                f"{one.branch} is merged together with its changes in {others}, which {what} cannot do; use: "
+                f"podium merge {one.branch}"
+            )
 
 
 def describe_result(result: TeamResult, tip: str) -> str:
@@ -214,7 +252,8 @@ async def _make_candidate(
     after = tuple(one.worker_task.branch for one in before if one.worker_task.branch)
     resolver = resolvers_by_branch.get(worker.worker_task.branch)
     if resolver is None:
-        return MergeCandidate(branch=worker.name, base=worker.base or target, after=after, notice=notice)
+        base = worker.base or target
+        return MergeCandidate(branch=worker.name, base=base, after=after, notice=notice, also=worker.also)
     target_tip, ours = await branch_tip(context.repository, target), resolver.resolves.ours
     if not await contains_commit(context.repository, target_tip, ours):
         more = f"{worker.name}: resolved on top of {ours[:SHORT]}; its commits that {target} lacks are merged too"

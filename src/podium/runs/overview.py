@@ -14,7 +14,7 @@ from msgspec import structs
 from ..store.open_requests import OpenRequest, list_run_requests
 from ..store.reader import RunSummary, StoreReader
 from ..values.errors import StoreCorrupt
-from ..values.event import SCHEMA, Entry, ModelReplied, RunStarted, WorkCommitted, WorkerSent
+from ..values.event import SCHEMA, AlsoCommitted, Entry, ModelReplied, RunStarted, WorkCommitted, WorkerSent
 from ..values.store_address import StoreAddress
 from ..values.usage import NO_USAGE, Usage, sum_usage
 from ..views.check_runs import CheckRun, CheckRunsBuilder
@@ -218,6 +218,10 @@ class RunStatusBuilder:
         if self.view.started is not None and entry.seq > 1 + self.view.started.shared:
             self._usage += usage_of_event(entry.event)
 
+    def _list_commits(self) -> tuple[WorkCommitted | AlsoCommitted, ...]:
+        """Return the last commits of a worker, in each of its repositories."""
+        return () if self._committed is None else (self._committed, *self._committed.also)
+
     def build_status(self, summary: RunSummary, works: Sequence[TeamWork], *, now: float) -> RunStatus:
         """Return the status of the run with this summary. `works` is the work of its teams and of those in workers."""
         started = summary.first.event
@@ -237,8 +241,8 @@ class RunStatusBuilder:
             steps=_count_steps(works),
             usage=self._usage,
             model=self._model,
-            added=0 if self._committed is None else self._committed.added,
-            removed=0 if self._committed is None else self._committed.removed,
+            added=sum(one.added for one in self._list_commits()),
+            removed=sum(one.removed for one in self._list_commits()),
             activity=count_activity(self._entry_times, now=now) if is_working else (),
             context=self._context.largest,
             result=self._find_result_line(),

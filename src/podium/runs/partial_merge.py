@@ -12,7 +12,7 @@ from ..workspace.git.repository import GitLocation, call_git
 from ..workspace.git.revision import branch_tip
 from ..workspace.merging.fast_forward import format_paths
 from ..workspace.merging.partial_commit import ChangedFile, ChosenFile, commit_part, list_changed_files
-from .merge_candidates import BranchPart, MergeCandidate, find_merge_candidates
+from .merge_candidates import BranchPart, MergeCandidate, find_merge_candidates, require_single_repository
 from .worker_diff import read_worker_diff, require_own_branch
 from .worker_lookup import RepoContext
 
@@ -56,6 +56,7 @@ async def choose_files(context: RepoContext, branch: str, target: str, names: Se
 
 async def _find_candidate(context: RepoContext, branch: str, target: str) -> MergeCandidate:
     [candidate] = await find_merge_candidates(context, [branch], target, notice=str)
+    require_single_repository([candidate], "choosing a part of a branch")
     return candidate
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from asyncio import Event as Flag
 from asyncio import get_running_loop
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, suppress
 from functools import partial
 from math import inf
@@ -31,6 +31,7 @@ from ..values.agent import Agent, Budget, collect_agent_names
 from ..values.errors import AgentFailed, Failure, Mistake, PodiumError, find_first_error
 from ..values.event import (
     KINDS,
+    AlsoPlaced,
     BudgetChanged,
     Entry,
     Event,
@@ -144,14 +145,19 @@ class RunDriver:
         if budget.usd is not None:
             require_prices(self.context.agents.values(), self.context.engine_for)
 
-    def record_checkout(self, base: str, *, host: str = "") -> None:
+    def record_checkout(self, base: str, *, host: str = "", also: Mapping[str, str] | None = None) -> None:
         """Record a worker's checkout, whose branch starts at `base`, unless it is already recorded.
 
-        `host` is the id of this machine if the run can move to another one.
+        `host` is the id of this machine if the run can move to another one. `also` maps the worker's checkouts of
+        additional repositories to the commits at which the branch starts there.
         """
         key = f"/{KINDS[WorkerPlaced]}#1"
         if (task := self.worker_task) is not None and base and not self.timeline.has_outcome(key):
-            placed = WorkerPlaced(path=task.path, branch=task.branch, base=base, host=host)
+            bases = also or {}
+            places = tuple(
+                AlsoPlaced(root=one.root, path=one.path, base=bases.get(one.path, one.base)) for one in task.also
+            )
+            placed = WorkerPlaced(path=task.path, branch=task.branch, base=base, host=host, also=places)
             self.timeline.append(placed, scope="", key=key)
 
     async def release(self) -> None:

@@ -149,7 +149,10 @@ class RunLauncher:
         if (decision := options.get("decision")) is not None:
             validate_decision(decision, team)
         checkout = None if worker_task is None else Path(worker_task.path)
-        guidance, guidance_notices = await read_guidance(place, team, settings, self._redaction, checkout=checkout)
+        also = () if worker_task is None else worker_task.also
+        guidance, guidance_notices = await read_guidance(
+            place, team, settings, self._redaction, checkout=checkout, also=also
+        )
         started = RunStarted(
             agent=team[0].name,
             request=Request(text=self._redaction.redact_text(request)),
@@ -428,6 +431,7 @@ class RunLauncher:
             settings,
             started.agents,
             directory=Path(started.repo) if started.repo else None,
+            also=() if started.errand is None else started.errand.also,
             functions=functions,
             for_all=for_all,
             environ=self._environ,
@@ -457,6 +461,7 @@ class RunLauncher:
             mode=settings.permission_mode,
             # On every machine the same, so that an approval applies wherever the run continues.
             directory=recorded.repo,
+            also=() if recorded.errand is None else tuple(one.path for one in recorded.errand.also),
             unattended=unattended,
             turn_limits=self._turn_limits if settings is self.settings else settings.build_turn_limits(),
             earlier_turns=earlier_turns,

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
+
+from msgspec import structs
 
 from ..values.errors import Mistake
-from ..views.worker_state import WorkerState
+from ..views.worker_state import AlsoWork, WorkerState
 from ..workspace.git.repository import GitLocation, read_git_output
 from ..workspace.git.revision import branch_tip, resolve_tree
 from ..workspace.git.snapshot import take_snapshot
@@ -55,6 +58,13 @@ async def diff_worker(context: RepoContext, worker: WorkerState, is_stat: bool, 
     if not is_stat:
         return await read_patch(location, worker.base, now)
     return await read_git_output(location, "diff", "--stat", *DIFF_FORM, worker.base, now, "--", timeout=LONGEST)
+
+
+async def diff_also(context: RepoContext, worker: WorkerState, work: AlsoWork, is_stat: bool, in_checkout: bool) -> str:
+    """Return the worker's diff in an additional repository, as `diff_worker` does for the primary one."""
+    other = RepoContext(Path(work.root), context.settings)
+    there = structs.replace(worker, base=work.base)
+    return await diff_worker(other, there, is_stat, in_checkout)
 
 
 async def read_worker_diff(context: RepoContext, worker: WorkerState, *, in_checkout: bool) -> WorkerDiff:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -119,11 +119,25 @@ async def read_worktree_statuses(store: StoreAddress, workers: Iterable[WorkerSt
         if worker.is_over or not worker.worker_task.has_checkout or not worker.base:
             continue
         try:
-            worktrees = Worktrees(repository=Repository.at(Path(worker.worker_task.root)), ledger=Ledger(store))
-            statuses[worker.run] = await worktrees.read_status(await worktrees.find_checkout(worker.worker_task.branch))
+            statuses[worker.run] = await _read_status(store, worker, worker.worker_task.root)
+            for one in worker.also:
+                there = await _read_status(store, worker, one.root)
+                statuses[worker.run] = _add_status(statuses[worker.run], there, one.name)
         except PodiumError:
             continue  # the checkout is being created or removed, so there are no lines to count
     return statuses
+
+
+async def _read_status(store: StoreAddress, worker: WorkerState, root: str) -> WorktreeStatus:
+    worktrees = Worktrees(repository=Repository.at(Path(root)), ledger=Ledger(store))
+    return await worktrees.read_status(await worktrees.find_checkout(worker.worker_task.branch))
+
+
+def _add_status(own: WorktreeStatus, there: WorktreeStatus, name: str) -> WorktreeStatus:
+    """Return the status with the changed files of an additional repository, whose names start with its name."""
+    files = tuple(replace(file, path=f"{name}/{file.path}") for file in there.files)
+    modified, untracked = own.modified + there.modified, own.untracked + there.untracked
+    return replace(own, modified=modified, untracked=untracked, files=(*own.files, *files))
 
 
 def worker_fields(worker: WorkerState, status: WorktreeStatus | None = None) -> dict[str, Any]:
@@ -164,6 +178,7 @@ def worker_fields(worker: WorkerState, status: WorktreeStatus | None = None) -> 
         "restarts": worker.restarts,
         "model": worker.model,
         "context": None if worker.context is None else structs.asdict(worker.context),
+        "also": [structs.asdict(one) for one in worker.also],
     }
     if status is not None:
         values |= {"added": status.added, "removed": status.removed, "new_files": status.untracked}

@@ -96,6 +96,7 @@ async def _open_in_sandbox(
         store=find_local_store(settings.store),
         profile="read-only" if settings.permission_mode == "plan" else "workspace",
         creatable=program.creatable,
+        also=command.also,
         report=command.report,
     )
     relay = RelayConfiguration(

@@ -26,6 +26,7 @@ from ..values.agent import Agent
 from ..values.event import ToolUse
 from ..values.guidance import Guidance
 from ..values.limits import Unattended
+from ..values.worker_task import AlsoCheckout
 from .agent_memory import can_update_memory, make_memory_tool
 from .hidden_files import make_hidden_test
 from .run_guidance import can_load_skills
@@ -49,6 +50,7 @@ class RunTools:
         agents: Iterable[Agent],
         *,
         directory: Path | None,
+        also: Sequence[AlsoCheckout] = (),
         functions: Sequence[ActingTool],
         for_all: int | None = None,
         environ: Mapping[str, str],
@@ -59,6 +61,7 @@ class RunTools:
         self._settings = settings
         self._needs_servers = any(_is_server_tool(entry) for agent in agents for entry in agent.tools or ())
         self._directory = directory
+        self._also = also
         self._functions = functions
         self._for_all = tuple(tool.name for tool in functions[:for_all])
         """The functions that agents without a list of tools can use. Agents must list any other function by name."""
@@ -137,10 +140,17 @@ class RunTools:
         Searches do not show files with secrets, or files that the rules forbid agents to read.
         """
         if (rules, sandbox) not in self._toolboxes:
-            self._toolboxes[rules, sandbox] = self._make_toolbox(self._directory, rules, sandbox)
+            self._toolboxes[rules, sandbox] = self._make_toolbox(self._directory, rules, sandbox, also=self._also)
         return self._toolboxes[rules, sandbox]
 
-    def _make_toolbox(self, directory: Path | None, rules: Rules, sandbox: CommandSandbox | None) -> Toolbox:
+    def _make_toolbox(
+        self,
+        directory: Path | None,
+        rules: Rules,
+        sandbox: CommandSandbox | None,
+        *,
+        also: Sequence[AlsoCheckout] = (),
+    ) -> Toolbox:
         from ..tools.toolset import Toolbox  # for start-up time: not every run has tools
 
         return Toolbox(
@@ -150,6 +160,7 @@ class RunTools:
             unattended=self._unattended,
             hidden=make_hidden_test(rules),
             sandbox=sandbox,
+            also=also,
         )
 
     def _start_sandbox_search(self, checkout: Path) -> None:
@@ -160,7 +171,7 @@ class RunTools:
             self._background.start_soon(self._find_sandbox, checkout, self._sandbox_ready)
 
     async def _find_sandbox(self, checkout: Path, ready: Event) -> None:
-        self._sandbox = await self._choose_sandbox(checkout)
+        self._sandbox = await self._choose_sandbox(checkout, also=[Path(one.path) for one in self._also])
         self._exit_stack.callback(self._sandbox.clean_up)
         if self._sandbox.notice:
             self._notice_once(self._sandbox.notice)
@@ -187,7 +198,7 @@ class RunTools:
         (tool,) = self._toolbox_for(rules, self._sandbox).select_acting_tools((name,))
         return tool
 
-    async def _choose_sandbox(self, checkout: Path) -> CommandSandbox:
+    async def _choose_sandbox(self, checkout: Path, also: Sequence[Path] = ()) -> CommandSandbox:
         from .sandbox_choice import choose_sandbox  # imported here for start-up time: most runs do not need it
 
         settings = self._settings
@@ -199,6 +210,7 @@ class RunTools:
             is_read_only=settings.permission_mode == "plan",
             readable=[Path(skill.folder) for skill in self._skills if skill.source == "user"],
             hosts=settings.network,
+            also=also,
             report=self._notice,
         )
 

@@ -27,14 +27,15 @@ async def choose_sandbox(
     readable: Sequence[Path] = (),
     hosts: Sequence[str] = (),
     environ: Mapping[str, str] | None = None,
+    also: Sequence[Path] = (),
     report: Callable[[str], object] = lambda text: None,
 ) -> CommandSandbox:
     """Return the sandbox for commands in a checkout.
 
     If a sandbox is wanted but not available on Linux, all commands are refused. `readable` are paths outside the
     checkout that commands can read, and `hosts` are the hosts that they can reach. `environ` is used instead of this
-    process's environment. `report` receives notes about a command for the user. Notes about files are also added to
-    the command's output.
+    process's environment. `also` are additional checkouts that commands can use too. `report` receives notes about a
+    command for the user. Notes about files are also added to the command's output.
     """
     if not is_wanted or sys.platform != "linux":
         return CommandSandbox(name="none", notice=NO_SANDBOX_NOTICE)
@@ -47,6 +48,7 @@ async def choose_sandbox(
             readable=readable,
             hosts=[HostGrant.parse(host) for host in hosts],
             environ=environ,
+            also=also,
             report=report,
         )
     except Mistake as error:

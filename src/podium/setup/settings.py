@@ -217,7 +217,7 @@ class Settings(Struct, frozen=True, kw_only=True):
         then = {key: msgspec.convert(recorded[key], kind) for key, kind in RECORDED_FIELDS.items() if key in recorded}
         other = {key: value for key, value in then.items() if value != getattr(mine, key)}
         if other.keys() & {"permissions", "narrowing"}:
-            other["narrowing"] = _merge_restrictions(then.get("narrowing", NO_RULES), self.narrowing, self.permissions)
+            other["narrowing"] = merge_restrictions(then.get("narrowing", NO_RULES), self.narrowing, self.permissions)
         if "permission_mode" in other and not self._may_keep_mode(other["permission_mode"]):
             del other["permission_mode"]
         return structs.replace(self, **other) if other else self
@@ -302,7 +302,7 @@ def _choose_store(named: str | None, home: Path, repo: Path | None, sources: Map
     return (base / Path(named).expanduser()).absolute()
 
 
-def _merge_restrictions(*rules: Permissions) -> Permissions:
+def merge_restrictions(*rules: Permissions) -> Permissions:
     """Return the ask and deny rules from all the arguments."""
     return Permissions(
         ask=tuple(dict.fromkeys(rule for one in rules for rule in one.ask)),

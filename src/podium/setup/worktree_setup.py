@@ -31,15 +31,19 @@ def make_worktree_hook(
     store: StoreAddress,
     is_sandboxed: bool = True,
     hosts: tuple[str, ...] = (),
+    before: WorktreeHook | None = None,
 ) -> WorktreeHook | None:
     """Return a hook that runs a command in a worktree, or None if there is no command.
 
-    The command gets the worktree's slot in its environment. The hook raises Mistake if the command fails.
+    The command gets the worktree's slot in its environment. The hook raises Mistake if the command fails. `before` runs
+    first.
     """
     if not argv:
         return None
 
     async def run_hook(checkout: Checkout) -> None:
+        if before is not None:
+            await before(checkout)
         slot = await to_thread.run_sync(lease_slot, home, checkout.path, checkout.common_dir.parent)
         environ = {**os.environ, **slot.variables}
         sandbox = await choose_sandbox(checkout.path, home, store, is_wanted=is_sandboxed, hosts=hosts, environ=environ)

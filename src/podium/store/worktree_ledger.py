@@ -106,6 +106,17 @@ class Ledger:
 
         return await self._run_in_thread(select_rows, create=False)
 
+    async def find_last_run(self, repository: Path, branch: str) -> str:
+        """Return the run of the newest worktree of a branch, also of a removed one; empty if there is none."""
+        if not self.store.exists():
+            return ""
+
+        def select_run(connection: SqlConnection) -> str:
+            rows = _query_worktrees(connection, "repository = ? AND branch = ?", (str(repository), branch))
+            return rows[-1].run if rows else ""
+
+        return await self._run_in_thread(select_run, create=False)
+
     @asynccontextmanager
     async def hold_worktree_lock(self) -> AsyncIterator[int]:
         """Prevent other processes on this machine from creating or removing worktrees until the block ends.

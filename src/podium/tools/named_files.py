@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from hashlib import sha256
 from pathlib import Path
@@ -25,39 +25,42 @@ CHECKOUT = "."
 """The key for the hash of a whole checkout."""
 
 
-def hash_named_files(command: str, directory: Path) -> dict[str, str]:
+def hash_named_files(command: str, directory: Path, also: Sequence[Path] = ()) -> dict[str, str]:
     """Return the hashes of the files in the checkout to which a command's words refer, keyed by path.
 
-    If these files cannot be determined, return one hash of the whole checkout, with the key `CHECKOUT`. Raise
-    InvalidCall if the checkout is too large for that.
+    `also` are other checkouts of the same task; files in them are keyed by their absolute paths. If these files cannot
+    be determined, return one hash of the whole checkouts, with the key `CHECKOUT`. Raise InvalidCall if they are too
+    large for that.
     """
-    root = directory.resolve()
+    roots = _resolve_roots(directory, also)
     found = parse_command(command)
     words = _list_words(command)
-    folders = None if found.unread else _find_folders(root, words)
+    folders = None if found.unread else _find_folders(roots, words)
     if folders is None or len(folders) * len(words) > MOST_LOOKUPS:
-        return {CHECKOUT: _hash_checkout(root)}
+        return {CHECKOUT: _hash_checkouts(roots)}
     hashes: dict[str, str] = {}
     for folder in folders:
         for word in words:
             with suppress(OSError, ValueError, RuntimeError):
                 path = (folder / word).resolve()
-                if path.is_relative_to(root) and path.is_file():
-                    name = str(path.relative_to(root))
+                if (name := _name_file(roots, path)) is not None and path.is_file():
                     name.encode()  # raises ValueError if the name is not valid Unicode and cannot be recorded
                     if name not in hashes:
                         hashes[name] = _hash_file(path)
     return hashes
 
 
-def read_approved_scripts(command: str, directory: Path, inputs: Mapping[str, str]) -> dict[str, bytes]:
+def read_approved_scripts(
+    command: str, directory: Path, inputs: Mapping[str, str], also: Sequence[Path] = ()
+) -> dict[str, bytes]:
     """Return the content of the scripts that a command runs, keyed by path. Raise InvalidCall if one has changed.
 
-    `inputs` are the approved hashes.
+    `inputs` are the approved hashes. `also` are other checkouts of the same task.
     """
-    root = directory.resolve()
+    roots = _resolve_roots(directory, also)
+    root = roots[0]
     scripts: dict[str, bytes] = {}
-    for name in dict.fromkeys(_find_scripts(command, root, inputs)):
+    for name in dict.fromkeys(_find_scripts(command, roots, inputs)):
         try:
             content = (root / name).read_bytes()
             is_same = _hash_content(root / name, content) == inputs[name]
@@ -80,14 +83,25 @@ def _list_words(command: str) -> list[str]:
 _SEPARATORS = re.compile(r"[\s;|&<>()'\"`=]+")
 
 
-def _find_folders(root: Path, words: list[str]) -> list[Path] | None:
+def _resolve_roots(directory: Path, also: Sequence[Path]) -> tuple[Path, ...]:
+    return directory.resolve(), *(one.resolve() for one in also)
+
+
+def _name_file(roots: Sequence[Path], path: Path) -> str | None:
+    """Return the key of a file: its path relative to the first root, or absolute in another; None if in none."""
+    if path.is_relative_to(roots[0]):
+        return str(path.relative_to(roots[0]))
+    return str(path) if any(path.is_relative_to(root) for root in roots[1:]) else None
+
+
+def _find_folders(roots: Sequence[Path], words: list[str]) -> list[Path] | None:
     """Return the checkout and every folder in it that the command may enter, or None if there are too many."""
-    folders = {root: None}
-    waiting = [root]
+    folders = {roots[0]: None}
+    waiting = [roots[0]]
     while waiting:
         folder = waiting.pop()
         for word in words:
-            if (inner := _resolve_folder(root, folder / word)) is not None and inner not in folders:
+            if (inner := _resolve_folder(roots, folder / word)) is not None and inner not in folders:
                 folders[inner] = None
                 waiting.append(inner)
         if len(folders) * len(words) > MOST_LOOKUPS:
@@ -95,10 +109,10 @@ def _find_folders(root: Path, words: list[str]) -> list[Path] | None:
     return list(folders)
 
 
-def _resolve_folder(root: Path, path: Path) -> Path | None:
+def _resolve_folder(roots: Sequence[Path], path: Path) -> Path | None:
     with suppress(OSError, ValueError, RuntimeError):
         resolved = path.resolve()
-        return resolved if resolved.is_relative_to(root) and resolved.is_dir() else None
+        return resolved if _name_file(roots, resolved) is not None and resolved.is_dir() else None
     return None
 
 
@@ -114,11 +128,11 @@ def _hash_content(path: Path, content: bytes) -> str:
     return sha256(content).hexdigest()
 
 
-def _hash_checkout(root: Path) -> str:
+def _hash_checkouts(roots: Sequence[Path]) -> str:
     """Return a hash of the names, sizes and times of all files outside `.git`. Raise InvalidCall for too many files."""
     whole = sha256()
     count = 0
-    for folder, folders, names in os.walk(root):
+    for folder, folders, names in (entry for root in roots for entry in os.walk(root)):
         folders[:] = sorted(name for name in folders if name != ".git")
         for name in sorted(names):
             count += 1
@@ -136,25 +150,25 @@ def _hash_checkout(root: Path) -> str:
 # Scripts ---------------------------------------------------------------------------------------------
 
 
-def _find_scripts(command: str, root: Path, inputs: Mapping[str, str]) -> Iterator[str]:
+def _find_scripts(command: str, roots: Sequence[Path], inputs: Mapping[str, str]) -> Iterator[str]:
     """Yield the files that a command runs, directly or as the first file after an interpreter."""
     if CHECKOUT in inputs:
         return
-    folders = _find_folders(root, _list_words(command)) or [root]
+    folders = _find_folders(roots, _list_words(command)) or [roots[0]]
     for words in parse_command(command).candidates:
         is_interpreter = words[0].rpartition("/")[2].rstrip("0123456789.") in INTERPRETERS or words[0] == "."
         named = [word for word in words[1:] if not word.startswith("-")] if is_interpreter else [words[0]]
         for folder in folders:
-            if (name := _find_first_input(root, folder, named, inputs)) is not None:
+            if (name := _find_first_input(roots, folder, named, inputs)) is not None:
                 yield name
 
 
-def _find_first_input(root: Path, folder: Path, words: list[str], inputs: Mapping[str, str]) -> str | None:
+def _find_first_input(roots: Sequence[Path], folder: Path, words: list[str], inputs: Mapping[str, str]) -> str | None:
     """Return the input to which the first matching word refers, relative to `folder`, or None."""
     for word in words:
         with suppress(OSError, ValueError, RuntimeError):
             path = (folder / word).resolve()
-            if path.is_relative_to(root) and (name := str(path.relative_to(root))) in inputs:
+            if (name := _name_file(roots, path)) is not None and name in inputs:
                 return name
     return None
 

@@ -82,8 +82,9 @@ class Bash:
     is_parallel = False
     timeout = LONGEST_TIMEOUT + 3 * GRACE
 
-    def __init__(self, directory: Path, *, sandbox: CommandSandbox | None = None) -> None:
+    def __init__(self, directory: Path, *, sandbox: CommandSandbox | None = None, also: tuple[Path, ...] = ()) -> None:
         self._directory = directory
+        self._also = also
         self._sandbox = sandbox or CommandSandbox(name="none")
 
     async def prepare(self, call: ToolUse) -> PreparedCall:
@@ -96,18 +97,20 @@ class Bash:
                 f"`command` has {size} bytes; the maximum is {LONGEST_COMMAND}; write a script and run that."
             )
         argv = [SHELL, "-c", asked.command]
-        inputs = await to_thread.run_sync(hash_named_files, asked.command, self._directory)
+        inputs = await to_thread.run_sync(hash_named_files, asked.command, self._directory, self._also)
 
         async def run_bash() -> ToolAnswer:
-            if await to_thread.run_sync(hash_named_files, asked.command, self._directory) != inputs:
+            if await to_thread.run_sync(hash_named_files, asked.command, self._directory, self._also) != inputs:
                 raise InvalidCall(
                     "A file that the command refers to was changed in the meantime; read it, then call again."
                 )
             output = CommandOutput()
-            sealed = await to_thread.run_sync(read_approved_scripts, asked.command, self._directory, inputs)
+            sealed = await to_thread.run_sync(read_approved_scripts, asked.command, self._directory, inputs, self._also)
             wrap, seal = self._sandbox.wrap, self._sandbox.seal
             if sealed and seal is not None:
-                wrap = partial(_wrap_sealed, seal, sealed)
+                # The sandbox may be that of another checkout of the task, so the paths are absolute.
+                top = self._directory.resolve()
+                wrap = partial(_wrap_sealed, seal, {str(top / name): content for name, content in sealed.items()})
             ended = await run_command_line(argv, self._directory, asked.timeout, output, wrap)
             return _format_result(output, ended, asked.timeout)
 

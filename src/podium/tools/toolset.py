@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from ..values.tool_names import (
     STEP_TOOLS,
     UPDATE_MEMORY,
 )
+from ..values.worker_task import AlsoCheckout
 from .ask_person import ask_person_tool, report_status_tool
 from .command_sandbox import CommandSandbox
 from .edit_file import EditFile
@@ -80,21 +81,18 @@ class Toolbox:
         unattended: Unattended | None = "deny",
         sandbox: CommandSandbox | None = None,
         hidden: Hidden = holds_secrets,
+        also: Sequence[AlsoCheckout] = (),
     ) -> None:
         self._acting: dict[str, ActingTool] = {}
-        wrap = None if sandbox is None else sandbox.wrap
         if directory is not None:
-            self._add_tools(
-                ReadFile(directory),
-                Glob(directory, hidden=hidden),
-                # Ripgrep opens files by name, and a file may have become a link, so it runs only in a sandbox.
-                Grep(directory, hidden=hidden, wrap=wrap, ripgrep=None if wrap is not None else False),
-                GitDiff(directory, hidden=hidden),
-                WriteFile(directory),
-                EditFile(directory),
-                Bash(directory, sandbox=sandbox),
-                RunChecks(directory, checks, sandbox=sandbox),
-            )
+            checks_by_folder = {directory: checks} | {Path(one.path): one.checks for one in also}
+            made = {
+                folder: _make_checkout_tools(
+                    folder, own, sandbox, hidden, also=tuple(one for one in checks_by_folder if one != folder)
+                )
+                for folder, own in checks_by_folder.items()
+            }
+            self._add_tools(*(made[directory] if not also else _join_tools(made)))
         self._add_tools(WebFetch())
         self._plain = {tool.name: tool for tool in (ask_person_tool(unattended), report_status_tool())}
         self._functions = {tool.name: tool for tool in functions}
@@ -123,6 +121,32 @@ class Toolbox:
         elsewhere = {*DELEGATING_TOOLS, *STEP_TOOLS, *DECISION_TOOLS, SEND_MESSAGE, LOAD_SKILL, UPDATE_MEMORY}
         known = {*elsewhere, *CHECKOUT_TOOLS, *self._acting, *self._plain, *self._functions}
         return [entry for entry in names if (name := resolve_tool_name(entry)) is not None and name not in known]
+
+
+def _make_checkout_tools(
+    directory: Path, checks: Checks, sandbox: CommandSandbox | None, hidden: Hidden, *, also: tuple[Path, ...]
+) -> tuple[ActingTool, ...]:
+    """Return the tools for one checkout. Commands in it may name files in the checkouts `also` too."""
+    wrap = None if sandbox is None else sandbox.wrap
+    return (
+        ReadFile(directory),
+        Glob(directory, hidden=hidden),
+        # Ripgrep opens files by name, and a file may have become a link, so it runs only in a sandbox.
+        Grep(directory, hidden=hidden, wrap=wrap, ripgrep=None if wrap is not None else False),
+        GitDiff(directory, hidden=hidden),
+        WriteFile(directory),
+        EditFile(directory),
+        Bash(directory, sandbox=sandbox, also=also),
+        RunChecks(directory, checks, sandbox=sandbox),
+    )
+
+
+def _join_tools(tools_by_checkout: Mapping[Path, Sequence[ActingTool]]) -> list[ActingTool]:
+    """Return each tool once, for all checkouts."""
+    from .several_checkouts import SeveralCheckouts  # imported here for start-up time: few tasks have several checkouts
+
+    columns = zip(*tools_by_checkout.values(), strict=True)
+    return [SeveralCheckouts(dict(zip(tools_by_checkout, column, strict=True))) for column in columns]
 
 
 def _select_names(names: Sequence[str], without: Sequence[str]) -> list[str]:

@@ -1,11 +1,31 @@
 """Define a worker's task: where the worker works, which commit it starts from, and which workers must succeed first."""
 
+from pathlib import PurePath
+
 from msgspec import Struct
 
 from .repository_origin import RepositoryOrigin
 
 DEFAULT_WORKER_AGENT = "worker"
 """The default agent for workers."""
+
+
+class AlsoCheckout(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A worker's checkout of an additional repository, on a branch with the same name.
+
+    `root` is the repository, `path` is the checkout of it, and `base` is the commit that the branch starts at. `checks`
+    are the repository's checks when the task was delegated.
+    """
+
+    root: str
+    path: str
+    base: str = ""
+    checks: dict[str, tuple[str, ...]] = {}
+
+    @property
+    def name(self) -> str:
+        """The name of the repository's folder, for display."""
+        return PurePath(self.root).name
 
 
 class WorkerTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -18,6 +38,7 @@ class WorkerTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     `operation` is the operation in that run. With `is_shared`, other members of its team work in the same checkout.
     With `is_unattended`, nobody is asked: actions that need permission are denied. A task whose `origin` has a remote
     can move to another machine; `root` and `path` are then the paths on the machine on which it was delegated.
+    `also` are the worker's checkouts of additional repositories.
     """
 
     root: str
@@ -36,11 +57,22 @@ class WorkerTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     origin: RepositoryOrigin | None = None
     trace_parent: str = ""
     """The position in the trace of the run that started the worker, if it is recorded."""
+    also: tuple[AlsoCheckout, ...] = ()
 
     @property
     def worker_name(self) -> str:
         """The worker's display name: its branch, or the name of a read-only worker; empty if it has neither."""
         return self.branch or self.name
+
+    @property
+    def roots(self) -> tuple[str, ...]:
+        """The repositories that the worker works in, the primary one first."""
+        return (self.root, *(one.root for one in self.also))
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """The folders that the worker works in, the primary one first."""
+        return (self.path, *(one.path for one in self.also))
 
     @property
     def has_checkout(self) -> bool:

@@ -7,7 +7,7 @@ process is working on the run, so the caller passes this information.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -15,6 +15,7 @@ from msgspec import Struct
 
 from ..values.event import (
     KINDS,
+    AlsoCommitted,
     Entry,
     ModelReplied,
     Noticed,
@@ -77,6 +78,20 @@ WORKERS_TOOL = "workers"
 """The tool name that is shown for a worker while it waits for workers that it started."""
 
 
+class AlsoWork(Struct, frozen=True, kw_only=True):
+    """A worker's work in an additional repository; the fields are as in `WorkerState`."""
+
+    root: str
+    name: str
+    path: str
+    base: str = ""
+    commit: str = ""
+    commits: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    added: int = 0
+    removed: int = 0
+
+
 class WorkerState(Struct, frozen=True, kw_only=True):
     """A worker's state. If `answer` is None, `why` explains why there is none.
 
@@ -84,7 +99,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     lists the ids of all unanswered ones. `base` is set when the worker gets its checkout; `commit`, `commits`, `files`,
     `added` and `removed` are set when its work is committed. `counts` lists the runs of workers that this worker
     started and that have returned. `usage` includes the usage of these runs. `context` is the largest conversation of
-    its agents, and `model` is the model that replied last.
+    its agents, and `model` is the model that replied last. `also` is its work in additional repositories.
     """
 
     run: str
@@ -114,6 +129,7 @@ class WorkerState(Struct, frozen=True, kw_only=True):
     model: str = ""
     wakes_at: float | None = None
     """When the worker continues by itself, in seconds since the epoch, if it waits for a limit of a provider."""
+    also: tuple[AlsoWork, ...] = ()
 
     @property
     def name(self) -> str:
@@ -255,7 +271,25 @@ class WorkerStateBuilder:
             context=self._context.largest,
             model=self._model,
             wakes_at=self.view.wakes_at if owner_alive or status == "waiting_limit" else None,
+            also=tuple(self._list_also_work(started.errand)),
         )
+
+    def _list_also_work(self, worker_task: WorkerTask) -> Iterator[AlsoWork]:
+        bases = {} if self._placed is None else {one.root: one.base for one in self._placed.also}
+        commits = {} if self._committed is None else {one.root: one for one in self._committed.also}
+        for one in worker_task.also:
+            done = commits.get(one.root) or AlsoCommitted(root=one.root, commit="")
+            yield AlsoWork(
+                root=one.root,
+                name=one.name,
+                path=one.path,
+                base=bases.get(one.root, ""),
+                commit=done.commit,
+                commits=done.commits,
+                files=done.files,
+                added=done.added,
+                removed=done.removed,
+            )
 
     def _derive_status(self, owner_alive: bool, *, is_waiting: bool) -> WorkerStatus:
         match self.view.ended:

@@ -32,6 +32,8 @@ class ActiveWorker:
     process: ForkedProcess | FreshProcess | None = None
     link: Link[Report, Order] | None = None
     checkout: Checkout | None = None
+    also_checkouts: tuple[Checkout, ...] = ()
+    """The checkouts of additional repositories."""
     checkout_scope: CancelScope = field(default_factory=CancelScope)
     """The cancel scope in which the worker's checkout is created."""
     is_ending: bool = False

@@ -45,7 +45,7 @@ from .wire.wire_message import Cancel, Handshake, Order, Report
 from .wire.worker_connection import WorkerTokens, serve_workers
 from .work_push import LAST_PUSH_SECONDS
 from .work_takeover import remove_pushed_clone
-from .worker_checkout import ensure_worker_checkout, record_checkout_size
+from .worker_checkout import ensure_also_checkouts, ensure_worker_checkout, record_checkout_size
 from .worker_logs import WorkerLogs
 from .worker_notifications import WorkerNotifications
 from .worker_process import ProcessEnding, StartupMessage, WorkerConfig, describe_exit, without_secrets
@@ -219,7 +219,8 @@ class Commander:
         """Run a worker until it ends. If an internal error occurs, only this worker fails."""
         try:
             await self._run_with_restarts(worker)
-            await record_checkout_size(self._store, worker.checkout)
+            for checkout in (worker.checkout, *worker.also_checkouts):
+                await record_checkout_size(self._store, checkout)
             with suppress(PodiumError):  # the clone stays, and costs only space
                 await remove_pushed_clone(self._launcher, worker.run, worker.worker_task)
         except Exception as error:  # isolation boundary: an error in one worker must not affect the others
@@ -240,6 +241,9 @@ class Commander:
                     worker.checkout = await ensure_worker_checkout(
                         self._launcher, self._environ, worker.run, worker.worker_task
                     )
+                worker.also_checkouts = await ensure_also_checkouts(
+                    self._launcher, self._environ, worker.run, worker.worker_task
+                )
                 await self._key_receiver.wait_for_keys(worker.run)
         except PodiumError as error:
             if self._host_owner is not None:
@@ -291,6 +295,7 @@ class Commander:
         config = WorkerConfig(
             root=worker.worker_task.root,
             base=base,
+            also={str(one.path): one.base for one in worker.also_checkouts},
             is_attended=not worker.worker_task.is_unattended,
             is_reader=worker.worker_task.is_reader,
             environ=self._collect_keys(worker.run),

@@ -7,7 +7,6 @@ import secrets
 import sys
 import threading
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Unpack
@@ -15,27 +14,20 @@ from typing import Unpack
 from anyio import CancelScope, to_thread
 from msgspec import structs
 
-from ..config.settings_document import WorktreeSettings
 from ..core.placement import DEFAULT_OPTIONS, WorkerOptions
 from ..runs.run_launcher import RunLauncher
 from ..runs.run_options import RunOptions
 from ..setup.settings import Settings
-from ..store.reader import RunSummary, StoreReader
+from ..store.reader import StoreReader
 from ..store.wakeup import send_wakeup
 from ..store.worker_index import WorkerIndex
-from ..store.worktree_ledger import Ledger
 from ..system.trace_parent import trace_parent
 from ..values.agent import Agent
-from ..values.errors import Mistake, StoreCorrupt
-from ..values.event import RunEnded
+from ..values.errors import Mistake
 from ..values.store_address import StoreAddress, format_store_setting
 from ..values.worker_task import WorkerTask
-from ..workspace.git.branch import must_not_overlap_branches
 from ..workspace.git.repository import Repository
-from ..workspace.git.revision import must_contain_commits
-from ..workspace.git.snapshot import resolve_commit
-from ..workspace.worktrees.worktree import Worktrees
-from ..workspace.worktrees.worktree_folder import DEFAULT_FOLDER_PATTERN
+from .checkout_placement import place_also_checkouts, place_checkout
 from .fleet_jobs import HERE, WorkerPlace, choose_place, find_fleet, submit_job
 from .provider_keys import KeyDelivery, send_keys
 from .unfinished_workers import get_run_started
@@ -87,17 +79,23 @@ async def delegate_to_worker(
     # The lock prevents other workers from taking the branch or the path before this worker is in the index.
     async with worker_index.hold_delegation_lock():
         fleet = await find_fleet(launcher.settings.store)
-        if fleet.hosts and not (options.labels or options.is_reader or options.is_shared):
+        if fleet.hosts and not (options.labels or options.is_reader or options.is_shared or options.also):
             options = replace(options, labels=settings.labels)
         run = run or secrets.token_hex(6)
         if options.is_reader:
+            if options.also:
+                raise Mistake("a read-only worker has no checkout, so it cannot have more in other repositories")
             worker_task = structs.replace(worker_task, name=branch)
         else:
             worker_task = structs.replace(worker_task, branch=branch, base=options.base, is_shared=options.is_shared)
-            worker_task = await _place_checkout(
+            worker_task = await place_checkout(
                 launcher.settings.store, worker_index, repository, worker_task, settings.worktrees
             )
-            if (options.can_move and not options.is_shared) or fleet.can_place(options):
+            if options.also:
+                worker_task, settings = await place_also_checkouts(
+                    worker_index, repository, worker_task, options.also, settings
+                )
+            elif (options.can_move and not options.is_shared) or fleet.can_place(options):
                 origin = await make_origin(repository, run, worker_task.base, settings.home)
                 worker_task = structs.replace(worker_task, origin=origin)
         team = await to_thread.run_sync(_find_parent_team, launcher.settings.store, parent) if fleet.hosts else ""
@@ -105,30 +103,6 @@ async def delegate_to_worker(
         return await enqueue_worker_run(
             launcher, agent, task, worker_task, run=run, settings=settings, place=place, **run_options
         )
-
-
-async def _place_checkout(
-    store: StoreAddress,
-    worker_index: WorkerIndex,
-    repository: Repository,
-    worker_task: WorkerTask,
-    worktree_settings: WorktreeSettings,
-) -> WorkerTask:
-    """Return the task with its checkout path and its base commit. Raise Mistake if no checkout can be created."""
-    base = worker_task.base
-    worktrees = Worktrees(
-        repository=repository,
-        ledger=Ledger(store),
-        folder=worktree_settings.folder or DEFAULT_FOLDER_PATTERN,
-        quota=worktree_settings.quota,
-    )
-    path = await _choose_checkout_path(
-        store, worker_index, worktrees, worker_task.branch, base, is_shared=worker_task.is_shared
-    )
-    if base or not worker_task.after:
-        # Resolve the base now: `HEAD` refers to the checkout that the task is delegated from.
-        base = await resolve_commit(repository, base or "HEAD")
-    return structs.replace(worker_task, path=str(path), base=base)
 
 
 async def enqueue_worker_run(
@@ -177,69 +151,6 @@ def _find_parent_team(store: StoreAddress, parent: str) -> str:
     with StoreReader(store) as reader:
         first = get_run_started(reader.read_summary(parent)).agents[0]
     return "" if first.team is None else first.name
-
-
-async def _choose_checkout_path(
-    store: StoreAddress, worker_index: WorkerIndex, of: Worktrees, branch: str, base: str, *, is_shared: bool
-) -> Path:
-    """Return the path for a worker's checkout, which its team may share. Raise Mistake if it cannot be created."""
-    root = str(of.repository.main_folder)
-    if is_shared:
-        if (shared := await to_thread.run_sync(_find_shared_checkout, store, worker_index, root, branch)) is not None:
-            return shared
-    elif await to_thread.run_sync(_is_branch_taken, store, worker_index, root, branch):
-        raise Mistake(f"branch {branch!r} already has a worker (see podium workers); use another branch")
-    others = await to_thread.run_sync(_list_other_tasks, store, worker_index, root, branch)
-    reserved = [Path(other.path) for other in others]
-    path = await of.must_be_creatable(branch, base=base or None, reserved=reserved)
-    if base:
-        await must_contain_commits(of.repository, branch, {base: await resolve_commit(of.repository, base)})
-    must_not_overlap_branches(branch, [other.branch for other in others if other.root == root])
-    return path
-
-
-def _find_shared_checkout(store: StoreAddress, worker_index: WorkerIndex, root: str, branch: str) -> Path | None:
-    """Return the path of the checkout that workers on a branch share, or None. The checkout may not exist yet."""
-    with StoreReader(store) as reader:
-        worker_tasks = [
-            get_run_started(reader.read_summary(row.run)).errand for row in worker_index.find_by_name(root, branch)
-        ]
-    return next(
-        (Path(worker_task.path) for worker_task in worker_tasks if worker_task is not None and worker_task.is_shared),
-        None,
-    )
-
-
-def _is_branch_taken(store: StoreAddress, worker_index: WorkerIndex, root: str, branch: str) -> bool:
-    """Return whether a branch belongs to a worker that has not ended. The worker may not have started yet."""
-    with StoreReader(store) as reader:
-        return any(
-            _is_on_branch(reader.read_summary(row.run))
-            for row in worker_index.find_by_name(root, branch)
-            if row.is_open
-        )
-
-
-def _is_on_branch(summary: RunSummary) -> bool:
-    """Return whether a run has not ended and has a checkout. Readers have no checkout."""
-    worker_task = get_run_started(summary).errand
-    return worker_task is not None and worker_task.has_checkout and not isinstance(summary.last.event, RunEnded)
-
-
-def _list_other_tasks(store: StoreAddress, worker_index: WorkerIndex, root: str, branch: str) -> list[WorkerTask]:
-    """Return the tasks of unfinished workers that use, or will use, a checkout of another branch or repository."""
-    found: list[WorkerTask] = []
-    with StoreReader(store) as reader:
-        for row in worker_index.list_open():
-            # A run that cannot be read must not block the others.
-            with suppress(StoreCorrupt):
-                summary = reader.read_summary(row.run)
-                worker_task = get_run_started(summary).errand
-                if worker_task is None or worker_task.is_reader or isinstance(summary.last.event, RunEnded):
-                    continue
-                if (worker_task.root, worker_task.branch) != (root, branch):
-                    found.append(worker_task)
-    return found
 
 
 def _find_preceding_runs(worker_index: WorkerIndex, root: str, branches: Iterable[str], branch: str) -> list[str]:

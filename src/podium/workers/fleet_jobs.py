@@ -80,6 +80,8 @@ def choose_place(
     team: str = "",
 ) -> WorkerPlace:
     """Decide where a new worker runs. Raise Mistake if it needs labels and cannot run on a host."""
+    if worker_task.also:
+        return _stay_with_repositories(fleet, options)
     remote = "" if worker_task.origin is None else worker_task.origin.remote
     if not fleet.own_host and (not remote or not fleet.can_place(options)):
         return _stay_here(fleet, worker_task, options)
@@ -96,6 +98,16 @@ def choose_place(
     )
     check_job(job)
     return WorkerPlace(job=job, notice=_describe_queue(fleet, job))
+
+
+def _stay_with_repositories(fleet: Fleet, options: WorkerOptions) -> WorkerPlace:
+    """Return this machine as the place of a worker with several repositories, which hosts do not have."""
+    if options.labels or fleet.own_host:
+        why = "a task in several repositories runs only on its own machine, not on a host of the fleet"
+        raise Mistake(f"{why}; delegate it there without labels")
+    if not fleet.hosts:
+        return HERE
+    return WorkerPlace(notice="This worker works in several repositories, so it runs on this machine, not on a host.")
 
 
 def _stay_here(fleet: Fleet, worker_task: WorkerTask, options: WorkerOptions) -> WorkerPlace:

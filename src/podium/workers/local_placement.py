@@ -218,6 +218,8 @@ class LocalPlacement:
         text = result.text or "\n\n".join(part.text for part in result.parts if part.text)
         if left is not None:
             place = f"[on branch {left.branch} at {left.commit[:12]}: {', '.join(left.files) or 'nothing changed'}]"
+            for one in left.also:
+                place += f"\n[in {one.root} at {one.commit[:12]}: {', '.join(one.files) or 'nothing changed'}]"
             text = f"{text}\n\n{place}" if text else place
         return WorkerReturned(
             run=run,

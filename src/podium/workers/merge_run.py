@@ -44,8 +44,12 @@ async def run_merge_train(
     check: CheckRunner,
     *,
     on_forecast: Callable[[Forecast], object] | None = None,
+    excluded: Mapping[str, str] | None = None,
 ) -> TrainOutcome:
-    """Merge branches one after another into a new integration branch, after calling `on_forecast` with the forecast."""
+    """Merge branches one after another into a new integration branch, after calling `on_forecast` with the forecast.
+
+    `excluded` are branches that are left out, and why.
+    """
     train_branches = [await _make_train_branch(repository, one) for one in candidates]
     bases = {one.branch: one.base for one in candidates}
     parts = {one.branch: one.part for one in train_branches if one.part}
@@ -55,7 +59,9 @@ async def run_merge_train(
         on_forecast(expected)
     name = name_integration_branch(datetime.now())
     permit = make_merge_permit(check.settings, repository, target, check.tell)
-    train = await build_train(repository, train_branches, onto=target, integration=name, check=check, permit=permit)
+    train = await build_train(
+        repository, train_branches, onto=target, integration=name, check=check, permit=permit, excluded=excluded
+    )
     return TrainOutcome(
         forecast=expected, train=train, changes=await read_commit_changes(repository, train.base, train.commit)
     )

@@ -16,7 +16,7 @@ from ..runs.worker_lookup import load_worker_states
 from ..setup.settings import Settings
 from ..store.reader import StoreReader
 from ..store.worker_index import WorkerIndex
-from ..values.errors import RunOver
+from ..values.errors import Mistake, RunOver
 from ..values.plain_text import escape_unprintable, fence_output
 from ..values.store_address import StoreAddress
 from ..views.worker_state import WorkerState
@@ -63,6 +63,11 @@ async def delegate_review(
     that run exists, no other run is started. Raise Mistake if no worker can be started.
     """
     require_own_branch(worker)
+    if worker.also:
+        raise Mistake(
+            f"{worker.name} worked in several repositories, so no other worker can continue from its branch with a "
+            "review; delegate a new task with --also"
+        )
     if run and await launcher.has_run(run):
         [known] = await to_thread.run_sync(load_worker_states, settings.store, [run])
         return _describe(run, known.worker_task.branch)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,8 +13,9 @@ from ..core.timeline import Timeline
 from ..setup.settings import Settings
 from ..store.worktree_ledger import Ledger
 from ..values.errors import OutsideFailed, PodiumError
-from ..values.event import KINDS, Noticed, RunStarted, WorkCommitted, WorkerPlaced
+from ..values.event import KINDS, AlsoCommitted, Noticed, RunStarted, WorkCommitted, WorkerPlaced
 from ..values.plain_text import escape_unprintable, truncate_text
+from ..values.worker_task import WorkerTask
 from ..workspace.git.branch import advance_branch
 from ..workspace.git.repository import Checkout, Repository, read_git_output
 from ..workspace.git.revision import resolve_tree
@@ -33,35 +35,61 @@ async def commit_worker_changes(timeline: Timeline, started: RunStarted, setting
     assert worker_task is not None
     if not worker_task.has_checkout or not timeline.has_outcome(f"/{KINDS[WorkerPlaced]}#1"):
         return ""
-    try:
-        of = Worktrees(repository=Repository.at(Path(worker_task.root)), ledger=Ledger(settings.store))
-        # Workers that share a checkout may finish at the same moment.
-        async with of.ledger.hold_worktree_lock() if worker_task.is_shared else nullcontext():
-            checkout = await of.find_checkout(worker_task.branch)
-            task = make_commit_subject(started.request.text, is_sent=bool(worker_task.parent))
-            subject = task if succeeded else f"Unfinished: {task}"
-            body = f"Podium-Agent: {escape_unprintable(started.agent)}\nPodium-Run: {timeline.run}"
-            brought = await _commit_with_retries(checkout, subject, body, tries=TRIES if worker_task.is_shared else 1)
-    except PodiumError as error:
-        return f"its changes could not be committed and remain in {worker_task.path}: {error}"
+    task = make_commit_subject(started.request.text, is_sent=bool(worker_task.parent))
+    subject = task if succeeded else f"Unfinished: {task}"
+    body = f"Podium-Agent: {escape_unprintable(started.agent)}\nPodium-Run: {timeline.run}"
+    tries = TRIES if worker_task.is_shared else 1
+    found: dict[str, tuple[Checkout, WorkCommit]] = {}
+    failures: list[str] = []
+    for root, path in zip(worker_task.roots, worker_task.paths, strict=True):
+        try:
+            of = Worktrees(repository=Repository.at(Path(root)), ledger=Ledger(settings.store))
+            # Workers that share a checkout may finish at the same moment.
+            async with of.ledger.hold_worktree_lock() if worker_task.is_shared else nullcontext():
+                checkout = await of.find_checkout(worker_task.branch)
+                found[root] = checkout, await _commit_with_retries(checkout, subject, body, tries=tries)
+        except PodiumError as error:
+            failures.append(f"its changes could not be committed and remain in {path}: {error}")
+    if worker_task.root not in found:
+        return "; ".join(failures)
+    _record_commits(timeline, worker_task, {root: commit for root, (_, commit) in found.items()})
+    for checkout, _ in found.values():
+        await _tidy_checkout(timeline, checkout, settings)
+    return "; ".join(failures)
+
+
+def _record_commits(timeline: Timeline, worker_task: WorkerTask, commits: Mapping[str, WorkCommit]) -> None:
+    """Record the commits in the worker's repositories, by root, unless the same ones are recorded already."""
+    own = commits[worker_task.root]
+    also = tuple(
+        AlsoCommitted(
+            root=root, commit=one.commit, commits=one.commits, files=one.files, added=one.added, removed=one.removed
+        )
+        for root, one in commits.items()
+        if root != worker_task.root
+    )
     committed = WorkCommitted(
         branch=worker_task.branch,
-        commit=brought.commit,
-        commits=brought.commits,
-        files=brought.files,
-        added=brought.added,
-        removed=brought.removed,
+        commit=own.commit,
+        commits=own.commits,
+        files=own.files,
+        added=own.added,
+        removed=own.removed,
+        also=also,
     )
     before = timeline.find_events_below("", WorkCommitted)
     if committed not in before:
         timeline.append(committed, scope="", key=f"/{KINDS[WorkCommitted]}#{len(before) + 1}")
+
+
+async def _tidy_checkout(timeline: Timeline, checkout: Checkout, settings: Settings) -> None:
+    """Remove what a killed worker left in a checkout, and record which nested repositories are not on the branch."""
     with suppress(PodiumError, OSError):  # the work is already committed, so errors here do not matter
         # A worker that was killed during a command leaves placeholders behind.
         await to_thread.run_sync(Placeholders(checkout.path, PROTECTED_NAMES, home=settings.home).remove_stale)
         if nested := await find_nested_repositories(checkout):
             inside = ", ".join(nested)
             timeline.append(Noticed(text=f"{inside}: changes in a nested repository are not on the branch"), scope="")
-    return ""
 
 
 async def _commit_with_retries(checkout: Checkout, subject: str, body: str, *, tries: int) -> WorkCommit:

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 
-from anyio import to_thread
+from anyio import CancelScope, to_thread
+from msgspec import structs
 
 from ..runs.run_launcher import RunLauncher
 from ..setup.settings import Settings
@@ -16,13 +18,13 @@ from ..values.errors import Mistake, PodiumError
 from ..values.event import RunStarted, WorkCommitted, WorkerPlaced
 from ..values.store_address import StoreAddress
 from ..values.worker_task import WorkerTask
-from ..workspace.git.repository import Checkout, Repository
-from ..workspace.git.revision import branch_tips, contains_commit, must_contain_commits
+from ..workspace.git.repository import Checkout, Repository, call_git
+from ..workspace.git.revision import HEADS, branch_tips, contains_commit, must_contain_commits
 from ..workspace.git.snapshot import resolve_commit, write_commit
 from ..workspace.merging.trial_merge import ConflictingMerge, MergeSide, try_merge
 from ..workspace.worktrees.disk_quota import measure_worktrees
-from ..workspace.worktrees.worktree import Worktrees, checkout_from_record
-from ..workspace.worktrees.worktree_slots import lease_slot
+from ..workspace.worktrees.worktree import WorktreeHook, Worktrees, checkout_from_record
+from ..workspace.worktrees.worktree_slots import lease_slot, share_slot
 from .work_takeover import fetch_code, restore_checkout
 
 
@@ -41,8 +43,53 @@ async def ensure_worker_checkout(
     return checkout
 
 
-async def _ensure_checkout(
+async def ensure_also_checkouts(
     launcher: RunLauncher, environ: Mapping[str, str], run: str, worker_task: WorkerTask
+) -> tuple[Checkout, ...]:
+    """Return a worker's checkouts of additional repositories, and create them if necessary. They share its slot.
+
+    If one cannot be created, remove all checkouts of the worker, unless it has worked in them, and raise Mistake.
+    """
+    found: list[Checkout] = []
+    share = partial(_share_slot, launcher.settings.home, Path(worker_task.path), Path(worker_task.root))
+    try:
+        for one in worker_task.also:
+            part = structs.replace(worker_task, root=one.root, path=one.path, base=one.base, also=())
+            found.append(await _ensure_checkout(launcher, environ, run, part, before_setup=share))
+            await share(found[-1])
+    except BaseException:
+        with CancelScope(shield=True), suppress(PodiumError):  # the error that is raised matters more
+            if not any(isinstance(entry.event, WorkerPlaced) for entry in await launcher.read_entries(run)):
+                await _remove_checkouts(launcher.settings.store, run, worker_task)
+        raise
+    return tuple(found)
+
+
+async def _share_slot(home: Path, owner: Path, repository: Path, checkout: Checkout) -> None:
+    await to_thread.run_sync(share_slot, home, checkout.path, owner, repository)
+
+
+async def _remove_checkouts(store: StoreAddress, run: str, worker_task: WorkerTask) -> None:
+    """Remove the checkouts that were created for a worker that has not worked in them, and their new branches."""
+    ledger = Ledger(store)
+    for root in worker_task.roots:
+        repository = Repository.at(Path(root))
+        of = Worktrees(repository=repository, ledger=ledger)
+        for noted in await ledger.list_worktrees(repository.common_dir):
+            if noted.run == run and noted.branch == worker_task.branch and noted.state == "ready":
+                await of.remove(noted.branch, force=True)
+                if noted.is_new_branch:
+                    # Git deletes the branch only if it is still at this commit.
+                    await call_git(repository, "update-ref", "-d", f"{HEADS}{noted.branch}", noted.base)
+
+
+async def _ensure_checkout(
+    launcher: RunLauncher,
+    environ: Mapping[str, str],
+    run: str,
+    worker_task: WorkerTask,
+    *,
+    before_setup: WorktreeHook | None = None,
 ) -> Checkout:
     travelled = None if worker_task.origin is None else await fetch_code(launcher, run, worker_task)
     repository = Repository.at(Path(worker_task.root))
@@ -57,6 +104,7 @@ async def _ensure_checkout(
         store=launcher.settings.store,
         is_sandboxed=settings.sandbox,
         hosts=settings.network,
+        before=before_setup,
     )
     # A shared checkout belongs to the team's run and is in use while that run is active.
     owner = worker_task.parent if worker_task.is_shared else run
@@ -98,7 +146,7 @@ async def resolve_base_commit(launcher: RunLauncher, repository: Repository, wor
     """
     sides = [
         side
-        for side in [await _find_worker_side(launcher, repository, run) for run in worker_task.after]
+        for side in [await _find_worker_side(launcher, repository, worker_task.root, run) for run in worker_task.after]
         if side is not None
     ]
     if not sides:
@@ -125,16 +173,23 @@ async def _merge_sides(repository: Repository, whole: MergeSide, side: MergeSide
     return await write_commit(repository, tried.tree, [whole.commit, side.commit], subject)
 
 
-async def _find_worker_side(launcher: RunLauncher, repository: Repository, run: str) -> MergeSide | None:
-    """Return a worker's last commit, or the tip of its branch if that is later; None for a worker without a branch."""
+async def _find_worker_side(launcher: RunLauncher, repository: Repository, root: str, run: str) -> MergeSide | None:
+    """Return a worker's last commit in a repository, or the tip of its branch if that is later.
+
+    Return None for a worker without a branch there.
+    """
     entries = await launcher.read_entries(run)
     started = entries[0].event
     assert isinstance(started, RunStarted)
-    if started.errand is None or not started.errand.has_checkout:
+    if started.errand is None or not started.errand.has_checkout or root not in started.errand.roots:
         return None
     branch = started.errand.branch
     now = (await branch_tips(repository, [branch])).get(branch, "")
-    left = next((one.event.commit for one in reversed(entries) if isinstance(one.event, WorkCommitted)), now)
+    committed = next((one.event for one in reversed(entries) if isinstance(one.event, WorkCommitted)), None)
+    commits = {} if committed is None else {one.root: one.commit for one in committed.also}
+    if committed is not None:
+        commits[started.errand.root] = committed.commit
+    left = commits.get(root, now)
     if not left:
         raise Mistake(f"{branch}, which this worker waits for, no longer exists, and its last commit is not known")
     return MergeSide(name=branch, commit=now if now and await contains_commit(repository, now, left) else left)

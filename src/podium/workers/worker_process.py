@@ -72,6 +72,8 @@ class WorkerConfig(Struct, frozen=True, kw_only=True):
     is_attended: bool = True
     is_reader: bool = False
     environ: dict[str, str] = {}
+    also: dict[str, str] = {}
+    """The commit that the branch starts at in each additional repository, keyed by the path of the checkout."""
     owner: OwnerId | None = None
     """The id under which the worker owns its run, if it shares the id with its host."""
 

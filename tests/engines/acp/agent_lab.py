@@ -78,6 +78,8 @@ class AgentLab:
         self.store = folder / "s.db"
         self.repo = folder / "repo"
         self.repo.mkdir()
+        self.also: tuple[str, ...] = ()
+        """The agent's checkouts of additional repositories."""
         self.rules = Rules()
         self.mode: Mode = "default"
         self.script = folder / "script" / "script.json"
@@ -166,6 +168,7 @@ class AgentLab:
             self.judge,
             agent=name,
             directory=str(self.repo),
+            also=self.also,
             allowance=allowance,
             rate_limit=RateLimit(1000),
             unattended=None,

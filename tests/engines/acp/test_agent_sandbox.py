@@ -56,6 +56,24 @@ async def test_an_agent_that_ignores_denials_changes_nothing_outside_and_reaches
     assert any("evil.test" in event.text for event in lab.events(Noticed))
 
 
+async def test_an_agent_can_change_its_additional_checkouts_but_not_their_protected_files(tmp_path: Path) -> None:
+    lab = AgentLab("scripted", tmp_path, "--after-denial", "ignores", is_sandboxed=True)
+    lab.rules = Rules(deny=("Bash",))
+    other = tmp_path / "other"
+    (other / ".podium").mkdir(parents=True)
+    lab.also = (str(other),)
+    command = f"echo x >{other}/made; echo x >{other}/.podium/made; echo x >{tmp_path}/outside"
+
+    async with lab.session(
+        [{"says": "", "calls": [{"name": "bash", "arguments": {"command": command}}]}, "Done."]
+    ) as one:
+        await one.ask("Work.")
+
+    assert (other / "made").exists()
+    assert list((other / ".podium").iterdir()) == []
+    assert not (tmp_path / "outside").exists()
+
+
 async def test_goose_never_has_the_key_of_its_model(tmp_path: Path) -> None:
     find_goose()
     lab = AgentLab("goose", tmp_path, is_sandboxed=True)

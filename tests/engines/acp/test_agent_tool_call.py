@@ -110,3 +110,23 @@ def test_what_is_not_understood_in_full_is_never_allowed_by_a_rule(update: dict[
     verdict = check(Action(run="r", agent="a", tool=action.tool, arguments=dict(action.arguments)), rules)
 
     assert verdict.decision == "ask"
+
+
+def test_an_action_in_an_additional_checkout_names_it_and_has_paths_relative_to_it() -> None:
+    other, names = "/work/other", AGENT_PROGRAMS["claude"].tool_names
+    updates = (
+        {"_meta": {"claudeCode": {"toolName": "Write"}}, "rawInput": {"file_path": f"{other}/.git/x", "content": "x"}},
+        {"kind": "execute", "rawInput": {"command": "ls", "cwd": other}},
+        {"kind": "execute", "rawInput": {"command": "ls", "cwd": REPO}},
+    )
+    actions = []
+    for update in updates:
+        call = AgentToolCall(id="1")
+        call.add_update(update)
+        actions.append(call.as_action("claude", REPO, names, sandbox="none", also=[other]))
+
+    assert [(one.directory, dict(one.arguments)) for one in actions] == [
+        (other, {"path": ".git/x", "content": "x"}),
+        (other, {"command": "ls"}),
+        ("", {"command": "ls"}),
+    ]

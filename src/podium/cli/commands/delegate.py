@@ -50,6 +50,13 @@ class FiniteSeconds(click.FloatRange):
 @click.option("--auto-approve", "approved", metavar="TOOL,…", help="Tools or permission rules to allow without asking.")
 @click.option("--after", multiple=True, metavar="BRANCH", help="Start when the worker on BRANCH has succeeded.")
 @click.option("--base", default="", help="Commit that BRANCH starts from; default: the checked-out commit.")
+@click.option(
+    "--also",
+    multiple=True,
+    type=click.Path(exists=True, file_okay=False, resolve_path=True),
+    metavar="DIR",
+    help="Also work in the repository in DIR; can be repeated.",
+)
 @click.option("--timeout", type=FiniteSeconds(min=1), help="Stop after this many seconds and keep partial results.")
 @click.option("--max-turns", type=click.IntRange(min=1), help="Maximum number of model calls.")
 @click.option("--budget", type=BudgetParamType(), help="Limits for the worker, e.g. usd=2,tokens=200000.")
@@ -83,11 +90,15 @@ def delegate_command(
     With --times, several workers do the task, each in its own checkout. The checks in the settings run first, and a
     judge or a person chooses among the results that pass. BRANCH gets the chosen result; the others stay on branches
     of their own.
+    With --also, the worker gets a checkout on BRANCH in each repository, and podium merge merges them together.
     """
     if choose is not None and times is None:
         raise click.UsageError("--choose needs --times; give both")
     if times is not None and option_values["is_reader"]:
         raise click.UsageError("--times needs checkouts to compare; it cannot be combined with --read-only")
+    if option_values["also"] and (times is not None or option_values["is_reader"]):
+        other = "--times" if times is not None else "--read-only"
+        raise click.UsageError(f"--also needs one worker with its own checkouts; it cannot be combined with {other}")
     place = find_repo(repo or Path())
     settings = Settings.load(repo=place)
     option_values["model"] = choose_model(provider, option_values["model"], settings, os.environ)

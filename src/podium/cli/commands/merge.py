@@ -12,7 +12,7 @@ import anyio
 import click
 
 from ...runs.branch_forecast import read_current_branch
-from ...runs.merge_candidates import find_merge_candidates
+from ...runs.merge_candidates import find_merge_candidates, require_single_repository
 from ...runs.partial_merge import choose_files
 from ...runs.pull_requests import find_request_place
 from ...runs.worker_lookup import RepoContext
@@ -27,6 +27,8 @@ from ..terminal.command_options import json_option, repo_option
 from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
 from ..workers.conflict_resolvers import load_resolver_team, print_resolvers, send_resolvers
 from ..workers.forecast import format_forecast
+from ..workers.joint_conclusion import merge_together
+from ..workers.joint_recovery import print_finished_moves
 from ..workers.merge_conclusion import MoveOptions, conclude_merge, print_remaining_branches, tidy_branches
 from ..workers.merge_report import format_changes, format_train_report
 from ..workers.pull_request_conclusion import conclude_with_requests
@@ -78,9 +80,11 @@ def merge_command(
     With --pull-request, each branch that merges and passes is pushed to the remote as it is, and gets a pull request
     with a description of its run, through gh or glab. A branch with an open pull request keeps it.
     With --only, which can be repeated, the other changes of the branch stay on it and can be merged later.
+    A branch whose worker worked in several repositories is merged in all of them, or in none.
     """
     _check_usage(branches, is_all, commands, names, resolver if not is_resolving else None, tree)
     there = RepoContext(repo) if repo is not None else ctx.find_object(RepoContext) or RepoContext()
+    print_finished_moves(there.settings)
     checks = {**there.settings.checks, **{text: (SHELL, "-c", text) for text in commands}}
     if is_request and (names or tree is not None):
         raise click.UsageError("--pull-request needs whole branches; it cannot be combined with --only or --tree")
@@ -97,6 +101,10 @@ def merge_command(
             print_to_stderr(candidate.notice)
     if not candidates:
         return _report_nothing_to_merge(there, target, options)
+    if any(candidate.also for candidate in candidates):
+        if is_resolving or is_request:
+            require_single_repository(candidates, "--resolve" if is_resolving else "--pull-request")
+        return merge_together(there, candidates, target, onto, options)
     if not checks:
         print_to_stderr("no checks are configured, so the branches are only merged; add one with --check COMMAND")
     check = CheckRunner(there.settings, checks, print_to_stderr)

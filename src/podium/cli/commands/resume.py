@@ -30,6 +30,7 @@ from ..terminal.resumable_runs import (
 from ..terminal.run_output import OutputOptions, output_options
 from ..terminal.terminal_input import can_be_answered, is_attended, no_input_option
 from ..terminal.text import as_json, print_to_stderr
+from ..workers.joint_recovery import print_finished_moves
 from ..workers.resume import format_resumed_workers, resume_workers
 
 
@@ -68,6 +69,7 @@ def resume_command(
     shown = OutputOptions(**output)
     overrides = build_overrides(permission_mode=permission_mode, is_bare=is_bare, parks=parks)
     settings = Settings.load(**overrides)
+    print_finished_moves(settings)
     if run is None:
         if accepts_loss:
             raise click.UsageError("--accept-loss needs RUN; accept the loss for one run at a time")

@@ -96,9 +96,9 @@ def filter_recent_workers(workers: list[WorkerState]) -> list[WorkerState]:
 
 
 def format_worker_branch(worker_task: WorkerTask) -> str:
-    """Return a worker's branch. For a worker without its own checkout, return its name and kind."""
+    """Return a worker's branch, and the names of additional repositories. Without a checkout, return name and kind."""
     if worker_task.has_checkout:
-        return worker_task.branch
+        return " + ".join((worker_task.branch, *(one.name for one in worker_task.also)))
     return f"{worker_task.name} {'(here)' if worker_task.is_here else '(reader)'}".lstrip()
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import anyio
 import click
 
+from ...runs.also_worktrees import AlsoWorktree, clean_up_also_worktrees, list_also_worktrees
 from ...runs.fork_checkout import FORK_BRANCHES
 from ...runs.pushed_work import RefCleanup, remove_finished_refs
 from ...runs.worker_lookup import RepoContext, open_worktrees
@@ -54,12 +55,13 @@ def worktrees_command(ctx: click.Context, repo: Path | None, is_json: bool) -> N
                 f"--json cannot come before {subcommand}; podium worktrees {subcommand} --help lists its options"
             )
         return
-    summaries, disk_usage = anyio.run(_load_worktrees, worktrees)
+    summaries, disk_usage, elsewhere = anyio.run(_load_worktrees, worktrees)
     slots = list_slots(find_home_folder())
     if is_json:
         total = {"taken": disk_usage.total_size, "quota": disk_usage.quota, "reached": disk_usage.is_reached}
         listed = [worktree_fields(one) | slot_fields(one, slots) for one in summaries]
-        click.echo(as_json({"schema": SCHEMA, "worktrees": listed, **total}))
+        also = [{"branch": one.branch, "path": str(one.path), "repo": one.root, "run": one.run} for one in elsewhere]
+        click.echo(as_json({"schema": SCHEMA, "worktrees": listed, "also": also, **total}))
         return
     if summaries:
         click.echo(
@@ -69,13 +71,19 @@ def worktrees_command(ctx: click.Context, repo: Path | None, is_json: bool) -> N
         )
     else:
         print_to_stderr(NO_WORKTREES)
+    for one in elsewhere:
+        click.echo(escape_for_terminal(f"{one.branch}: also in {one.path}"))
     if disk_usage.worktrees:
         click.echo(f"{disk_usage}{f'; {QUOTA_REACHED}' if disk_usage.is_reached else ''}")
 
 
-async def _load_worktrees(worktrees: Worktrees) -> tuple[list[WorktreeSummary], WorktreeDiskUsage]:
-    """Return the repository's worktrees, and the disk usage of all worktrees of the store."""
-    return await list_worktrees(worktrees), await read_disk_usage(worktrees.ledger, worktrees.quota)
+async def _load_worktrees(
+    worktrees: Worktrees,
+) -> tuple[list[WorktreeSummary], WorktreeDiskUsage, list[AlsoWorktree]]:
+    """Return the repository's worktrees, the store's disk usage, and its workers' worktrees in other repositories."""
+    listed = await list_worktrees(worktrees)
+    elsewhere = await list_also_worktrees(worktrees.ledger, worktrees.repository)
+    return listed, await read_disk_usage(worktrees.ledger, worktrees.quota), elsewhere
 
 
 @worktrees_command.command("cleanup")
@@ -86,12 +94,15 @@ async def _load_worktrees(worktrees: Worktrees) -> tuple[list[WorktreeSummary], 
 def worktrees_cleanup_command(worktrees: Worktrees, dry_run: bool, force: bool, is_json: bool) -> None:
     """Remove worktrees that Podium created and that are no longer needed, and print the result for each.
 
+    The worktrees of this repository's workers in other repositories are included.
     Workers on other machines push their work to refs on a remote. Those refs are removed too when the work is merged.
     """
 
     async def run_cleanup() -> tuple[list[CleanupResult], list[RefCleanup]]:
-        lines = await clean_up_worktrees(
-            worktrees, busy=partial(list_unfinished_runs, worktrees.ledger.store), force=force, dry_run=dry_run
+        busy = partial(list_unfinished_runs, worktrees.ledger.store)
+        lines = await clean_up_worktrees(worktrees, busy=busy, force=force, dry_run=dry_run)
+        lines += await clean_up_also_worktrees(
+            worktrees.ledger, worktrees.repository, busy=busy, force=force, dry_run=dry_run
         )
         context = RepoContext(worktrees.repository.root)
         return lines, await remove_finished_refs(context, force=force, dry_run=dry_run)

@@ -261,12 +261,17 @@ def _format_team_event(entry: Entry) -> str | None:
 def _format_worker_event(entry: Entry) -> str | None:
     match entry.event:
         case WorkerPlaced() as event:
-            return f"works on {event.branch} in {event.path}, from {event.base[:12]}"
-        case WorkCommitted(files=()) as event:
+            also = "".join(f"; also in {one.path}, from {one.base[:12]}" for one in event.also)
+            return f"works on {event.branch} in {event.path}, from {event.base[:12]}{also}"
+        case WorkCommitted(files=(), also=()) as event:
             return f"nothing changed on {event.branch}"
         case WorkCommitted() as event:
             files = format_count(len(event.files), "file")
-            return f"{files} changed on {event.branch} at {event.commit[:12]} (+{event.added} -{event.removed})"
+            text = f"{files} changed on {event.branch} at {event.commit[:12]} (+{event.added} -{event.removed})"
+            for one in event.also:
+                changed = f"{format_count(len(one.files), 'file')} in {one.root} at {one.commit[:12]}"
+                text += f"; {changed} (+{one.added} -{one.removed})"
+            return text
         case WorkPushed() as event:
             return f"pushed {event.commit[:12]} to {event.ref}"
         case PushFailed() as event:

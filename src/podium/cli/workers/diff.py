@@ -10,7 +10,7 @@ import anyio
 import click
 
 from ...runs.pushed_work import find_other_machine
-from ...runs.worker_diff import diff_worker, require_own_branch
+from ...runs.worker_diff import diff_also, diff_worker, require_own_branch
 from ...runs.worker_lookup import RepoContext
 from ..terminal.text import escape_for_terminal, print_to_stderr
 
@@ -20,7 +20,10 @@ from ..terminal.text import escape_for_terminal, print_to_stderr
 @click.option("--stat", "is_stat", is_flag=True, help="Show only the files and how many lines changed in each.")
 @click.pass_obj
 def workers_diff_command(context: RepoContext, branch: str, is_stat: bool) -> None:
-    """Print what the worker on BRANCH changed since its base: in its checkout or, once it has ended, on its branch."""
+    """Print what the worker on BRANCH changed since its base: in its checkout or, once it has ended, on its branch.
+
+    Changes in additional repositories follow, each after a line with the repository.
+    """
     worker = context.find_worker(branch)
     require_own_branch(worker)
     is_gone = not Path(worker.worker_task.path).is_dir()
@@ -29,6 +32,11 @@ def workers_diff_command(context: RepoContext, branch: str, is_stat: bool) -> No
         print_to_stderr(f"{worker.name} works on {elsewhere.host}; showing the files that it pushed last")
     elif is_gone and not worker.is_over:
         print_to_stderr(f"{worker.name}: {worker.worker_task.path} no longer exists; showing its branch instead")
+    for work in worker.also:
+        in_checkout = not worker.is_over and Path(work.path).is_dir()
+        if there := anyio.run(diff_also, context, worker, work, is_stat, in_checkout):
+            gap = "\n" if text and not text.endswith("\n") else ""
+            text += f"{gap}in {work.root}:\n{there}"
     if not text:
         print_to_stderr(f"{worker.name} has no changes{'' if worker.is_over else ' so far'}")
     elif sys.stdout.isatty():

@@ -62,21 +62,23 @@ def _format_answer(worker: WorkerState) -> str:
 def _format_facts(worker: WorkerState, status: WorktreeStatus | None) -> Iterator[str]:
     """Yield lines about a worker's usage, changes and checks. `status` is the state of its checkout, if it has one."""
     yield f"used {format_usage(worker.usage)} in {format_duration(worker.seconds)}"
-    if worker.commit and not worker.files:
+    all_commits = (*worker.commits, *(commit for one in worker.also for commit in one.commits))
+    files = (*worker.files, *(f"{one.name}/{file}" for one in worker.also for file in one.files))
+    if worker.commit and not files:
         yield f"nothing changed on {worker.worker_task.branch}"
     elif worker.commit:
-        commits = format_count(len(worker.commits), "commit")
+        commits = format_count(len(all_commits), "commit")
         yield (
-            f"{format_line_count(worker)} in {format_count(len(worker.files), 'file')}, {commits} on "
+            f"{format_line_count(worker)} in {format_count(len(files), 'file')}, {commits} on "
             f"{worker.worker_task.branch}"
         )
     elif status is not None:
         yield f"so far {format_line_count(worker, status)}, not committed"
-    if worker.commits:
-        yield f"commits: {', '.join(commit[:12] for commit in worker.commits)}"
-    if worker.files:
-        more = f" and {len(worker.files) - MOST_FILES} more" if len(worker.files) > MOST_FILES else ""
-        yield f"files: {', '.join(worker.files[:MOST_FILES])}{more}"
+    if all_commits:
+        yield f"commits: {', '.join(commit[:12] for commit in all_commits)}"
+    if files:
+        more = f" and {len(files) - MOST_FILES} more" if len(files) > MOST_FILES else ""
+        yield f"files: {', '.join(files[:MOST_FILES])}{more}"
     for check in worker.checks:
         yield f"checks {'passed' if check.passed else 'failed'}: {check.name}"
 

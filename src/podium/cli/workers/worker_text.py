@@ -13,11 +13,16 @@ NO_WORKERS = 'no workers yet; start one with: podium delegate BRANCH "task"'
 
 
 def format_line_count(worker: WorkerState, status: WorktreeStatus | None = None) -> str:
-    """Format how many lines a worker added and removed: in its checkout if `status` is given, else on its branch."""
+    """Format how many lines a worker added and removed: in its checkout if `status` is given, else on its branch.
+
+    The lines in additional repositories count too.
+    """
     if status is not None:
         new = f" ({status.untracked} new)" if status.untracked else ""
         return f"+{status.added} -{status.removed}{new}"
-    return f"+{worker.added} -{worker.removed}" if worker.commit else "-"
+    added = worker.added + sum(one.added for one in worker.also)
+    removed = worker.removed + sum(one.removed for one in worker.also)
+    return f"+{added} -{removed}" if worker.commit else "-"
 
 
 def format_worker_cost(worker: WorkerState) -> str:

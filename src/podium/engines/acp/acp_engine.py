@@ -52,6 +52,7 @@ class AcpEngine:
     @asynccontextmanager
     async def open(self, spec: EngineSessionSpec) -> AsyncIterator[EngineSession]:
         directory = "" if spec.gate is None else spec.gate.directory
+        also = () if spec.gate is None else tuple(map(Path, spec.gate.also))
         if not directory:
             raise OutsideFailed(
                 f"{self._program.name} needs a folder to work in; run {spec.agent.name} in a repository"
@@ -60,7 +61,7 @@ class AcpEngine:
         processes = self._get_processes()
 
         async def start(report: Callable[[str], object]) -> HeldProcess:
-            return await self._start_process(processes, Path(directory), spec.run, report)
+            return await self._start_process(processes, Path(directory), also, spec.run, report)
 
         async with open_podium_tools(spec.tools, agent=spec.agent.name) as tools:
             agent = AgentSession(self._program, directory, processes, start, tools=tools)
@@ -71,7 +72,12 @@ class AcpEngine:
                     await agent.aclose()
 
     async def _start_process(
-        self, processes: AgentProcesses, directory: Path, run: str, report: Callable[[str], object]
+        self,
+        processes: AgentProcesses,
+        directory: Path,
+        also: tuple[Path, ...],
+        run: str,
+        report: Callable[[str], object],
     ) -> HeldProcess:
         program = self._program
         home = prepare_home(program, self._home, run, user_home=self._environ.get("HOME", ""), model=self._model)
@@ -79,6 +85,7 @@ class AcpEngine:
             argv=(self._executable, *program.command[1:]),
             env=build_agent_environment(program, home, self._environ, self._model),
             directory=directory,
+            also=also,
             home=home,
             model=self._model,
             report=report,

@@ -40,7 +40,8 @@ class AgentCommand:
     """The command that starts an agent, with its environment, the checkout that it works in, and its home folder.
 
     `model` is the model that the agent uses, if it is not its own. `coordination` answers the agent's calls of Podium's
-    tools. `report` is called with notes for the user.
+    tools. `report` is called with notes for the user. `also` are checkouts of additional repositories that the agent
+    works in.
     """
 
     argv: tuple[str, ...]
@@ -50,6 +51,7 @@ class AgentCommand:
     model: AgentModel | None = None
     coordination: CoordinationRouter = field(default_factory=CoordinationRouter)
     report: Callable[[str], object] = lambda text: None
+    also: tuple[Path, ...] = ()
 
 
 class OpenChild(Protocol):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import posixpath
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import Any
@@ -19,6 +19,7 @@ from ...system.json_rpc import Params
 from ...values.request import replace_surrogates
 from .agent_process import read_mapping, read_objects
 
+WORKING_DIRECTORY_NAMES = ("cwd", "workdir", "directory")
 KIND_TOOLS = {"read": "read_file", "edit": "edit_file", "search": "grep", "execute": "bash", "fetch": "web_fetch"}
 """Podium's tool for each kind of call that ACP defines and that has an equivalent."""
 
@@ -94,8 +95,14 @@ class AgentToolCall:
         streams = [_read_text(output, name) for name in ("stdout", "stderr", "output", "message")]
         return "\n".join(filter(None, streams)) or self.title
 
-    def as_action(self, agent: str, directory: str, tool_names: Mapping[str, str], *, sandbox: str) -> EngineAction:
-        """Return the call as an action. `tool_names` maps the agent's own names for tools to Podium's."""
+    def as_action(
+        self, agent: str, directory: str, tool_names: Mapping[str, str], *, sandbox: str, also: Sequence[str] = ()
+    ) -> EngineAction:
+        """Return the call as an action. `tool_names` maps the agent's own names for tools to Podium's.
+
+        `also` are the agent's checkouts of additional repositories; in an action in one of them, paths are relative to
+        it.
+        """
         tool = self._find_tool(agent, tool_names)
         raw: Params = self.raw_input if isinstance(self.raw_input, dict) else {}
         names = ARGUMENT_NAMES.get(tool, {})
@@ -104,6 +111,8 @@ class AgentToolCall:
         patch = arguments.pop("diff", "") if tool in CHANGING_TOOLS else ""
         if tool in (*CHANGING_TOOLS, "read_file"):
             arguments = self._complete_file_arguments(arguments, diffs)
+        if (other := _find_checkout(arguments, also)) != "":
+            directory = other
         if tool == "bash":
             arguments = _complete_command(arguments, self.raw_input, directory)
         if isinstance(path := arguments.get("path"), str):
@@ -116,6 +125,7 @@ class AgentToolCall:
             shown=self._describe(tool, arguments, diffs, patch),
             changed_lines=sum(_count_changed_lines(diff) for diff in diffs),
             sandbox=sandbox,
+            directory=other,
         )
 
     def _find_tool(self, agent: str, tool_names: Mapping[str, str]) -> str:
@@ -153,6 +163,16 @@ class AgentToolCall:
         return replace_surrogates("\n".join(shown))
 
 
+def _find_checkout(arguments: Mapping[str, Any], checkouts: Sequence[str]) -> str:
+    """Return the checkout that a call's path or working directory is in; an empty string if it is in none of them."""
+    named = [arguments[name] for name in ("path", *WORKING_DIRECTORY_NAMES) if isinstance(arguments.get(name), str)]
+    for path in named[:1]:
+        for checkout in checkouts:
+            if make_relative(path, checkout) != path:
+                return checkout
+    return ""
+
+
 def make_relative(path: str, directory: str) -> str:
     """Return a path inside the directory relative to it; any other path is returned as it is."""
     if not directory or not posixpath.isabs(path):
@@ -172,7 +192,7 @@ def _complete_command(arguments: dict[str, Any], raw_input: Any, directory: str)
     parts = rest.get("commands")
     if isinstance(command, str) and isinstance(parts, list) and all(str(part) in command for part in parts):
         del rest["commands"]  # the same command, divided into its parts
-    for name in ("cwd", "workdir", "directory"):
+    for name in WORKING_DIRECTORY_NAMES:
         if isinstance(rest.get(name), str) and posixpath.normpath(rest[name]) in (posixpath.normpath(directory), "."):
             del rest[name]
     return rest if command is None else {"command": command, **rest}

@@ -274,8 +274,10 @@ class PromptHandler:
 
     async def _begin_call(self, call: RunningCall) -> None:
         """Record a call with the details that the agent has reported so far."""
-        directory = "" if self._spec.gate is None else self._spec.gate.directory
-        action = call.said.as_action(self._program.name, directory, self._program.tool_names, sandbox=self._sandbox)
+        gate = self._spec.gate
+        directory, also = ("", ()) if gate is None else (gate.directory, gate.also)
+        names = self._program.tool_names
+        action = call.said.as_action(self._program.name, directory, names, sandbox=self._sandbox, also=also)
         if call.action is not None and action == call.action:
             return
         call.action, call.place = action, self._choose_place(action)
@@ -286,11 +288,14 @@ class PromptHandler:
 
     def _describe_call(self, action: EngineAction) -> Action:
         run, agent = self._place.timeline.run, self._spec.agent.name
-        return Action(run=run, agent=agent, tool=action.tool, arguments=dict(action.arguments))
+        return Action(
+            run=run, agent=agent, tool=action.tool, arguments=dict(action.arguments), directory=action.directory
+        )
 
     def _choose_place(self, action: EngineAction) -> Scope:
         """Return the scope for an action: the first one that no earlier or running call of the same action uses."""
-        digest = compute_digest(action.tool, dict(action.arguments), action.shown)[:12]
+        elsewhere = (action.directory,) if action.directory else ()
+        digest = compute_digest(action.tool, dict(action.arguments), action.shown, *elsewhere)[:12]
         for number in count(1):
             place = self._place.child(f"tool:{digest}#{number}")
             if place.path not in self._taken and not place.has_child_outcome("tool_answered#1"):

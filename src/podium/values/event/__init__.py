@@ -122,6 +122,8 @@ from .turn_events import (
     TurnStarted,
 )
 from .worker_events import (
+    AlsoCommitted,
+    AlsoPlaced,
     PushFailed,
     WorkCommitted,
     WorkerPlaced,
@@ -139,6 +141,8 @@ __all__ = [
     "AdjustmentProposed",
     "Advised",
     "AgentSessionOpened",
+    "AlsoCommitted",
+    "AlsoPlaced",
     "ArtifactKind",
     "ArtifactStored",
     "BallotCast",

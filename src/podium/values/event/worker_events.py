@@ -1,5 +1,7 @@
 """Events about workers: their checkouts, commits, starts and results."""
 
+from msgspec import Struct
+
 from ..agent import Budget
 from ..request import Outcome
 from ..usage import NO_USAGE, Usage
@@ -7,20 +9,44 @@ from .base_event import EventBase
 from .plan_events import BlockerRaised, HandoverAsked
 
 
+class AlsoPlaced(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A worker's checkout of an additional repository; `base` is the commit that its branch started at."""
+
+    root: str
+    path: str
+    base: str
+
+
+class AlsoCommitted(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A worker's commits in an additional repository. `commits` are all commits since its base, newest first."""
+
+    root: str
+    commit: str
+    commits: tuple[str, ...] = ()
+    files: tuple[str, ...] = ()
+    added: int = 0
+    removed: int = 0
+
+
 class WorkerPlaced(EventBase, frozen=True, kw_only=True, tag="worker_placed"):
     """A worker got its checkout; `base` is the commit that its branch started at.
 
-    If the run can move to another machine, `host` is the id of the machine with the checkout.
+    If the run can move to another machine, `host` is the id of the machine with the checkout. `also` are the checkouts
+    of additional repositories.
     """
 
     path: str
     branch: str
     base: str
     host: str = ""
+    also: tuple[AlsoPlaced, ...] = ()
 
 
 class WorkCommitted(EventBase, frozen=True, kw_only=True, tag="work_committed"):
-    """A worker's changes were committed to its branch. `commits` are all commits since its base, newest first."""
+    """A worker's changes were committed to its branch. `commits` are all commits since its base, newest first.
+
+    `also` are its commits in additional repositories.
+    """
 
     branch: str
     commit: str
@@ -28,6 +54,7 @@ class WorkCommitted(EventBase, frozen=True, kw_only=True, tag="work_committed"):
     files: tuple[str, ...] = ()
     added: int = 0
     removed: int = 0
+    also: tuple[AlsoCommitted, ...] = ()
 
 
 class WorkPushed(EventBase, frozen=True, kw_only=True, tag="work_pushed"):

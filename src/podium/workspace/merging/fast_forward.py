@@ -36,6 +36,46 @@ async def fast_forward(repo: GitLocation, target: str, *, commit: str, expected_
     its checkout cannot be updated safely.
     """
     place = resolve_location(repo)
+    if (new := await _find_new_commit(place, target, commit, expected_tree, expected_old)) is None:
+        return
+    checkout = await _find_safe_checkout(place, target, expected_old, new)
+    await _move(place, checkout, target, expected_old, new)
+
+
+async def must_allow_fast_forward(
+    repo: GitLocation, target: str, *, commit: str, expected_tree: str, expected_old: str
+) -> None:
+    """Raise Mistake if `fast_forward` with these arguments would be refused now."""
+    place = resolve_location(repo)
+    if (new := await _find_new_commit(place, target, commit, expected_tree, expected_old)) is not None:
+        await _find_safe_checkout(place, target, expected_old, new)
+
+
+async def move_back(repo: GitLocation, target: str, *, commit: str, old: str) -> None:
+    """Undo a fast-forward of `target` from `old` to `commit`, which may have been interrupted.
+
+    Raise Mistake if the branch is at another commit, or if the branch or its checkout cannot be updated safely.
+    """
+    place = resolve_location(repo)
+    now = await branch_tip(place, target)
+    if now == old:
+        checkout = await _find_branch_checkout(place, target)
+        if checkout is not None and old != commit and await _has_files_of_commit(checkout, commit):
+            await _update_checkout_files(checkout, target, commit, old)
+        return
+    if now != commit:
+        raise Mistake(
+            f"{escape_unprintable(target)} is at {now[:SHORT]} and no longer at {commit[:SHORT]}, so it was not moved "
+            f"back to {old[:SHORT]}"
+        )
+    checkout = await _find_safe_checkout(place, target, commit, old)
+    await _move(place, checkout, target, commit, old)
+
+
+async def _find_new_commit(
+    place: Repository | Checkout, target: str, commit: str, expected_tree: str, expected_old: str
+) -> str | None:
+    """Return the commit to which the target may move, or None if it is there. Raise Mistake if it must not move."""
     new = await resolve_commit(place, commit)
     if (tree := await resolve_tree(place, new)) != expected_tree:
         raise Mistake(
@@ -44,7 +84,7 @@ async def fast_forward(repo: GitLocation, target: str, *, commit: str, expected_
         )
     old = await branch_tip(place, target)
     if old == new:
-        return
+        return None
     if old != expected_old:
         raise Mistake(
             f"{escape_unprintable(target)} was at {expected_old[:SHORT]} when the merge began "
@@ -55,12 +95,22 @@ async def fast_forward(repo: GitLocation, target: str, *, commit: str, expected_
         raise Mistake(
             f"{new[:SHORT]} does not build on {escape_unprintable(target)} at {old[:SHORT]}; merge again onto it"
         )
+    return new
+
+
+async def _find_safe_checkout(place: Repository | Checkout, target: str, old: str, new: str) -> Repository | None:
+    """Return the target's checkout, if there is one. Raise Mistake if the target cannot be moved safely."""
     await to_thread.run_sync(_must_not_be_rebasing, place.common_dir, target)
     checkout = await _find_branch_checkout(place, target)
+    if checkout is not None:
+        await _must_be_safe_to_update(checkout, target, old, new)
+    return checkout
+
+
+async def _move(place: Repository | Checkout, checkout: Repository | None, target: str, old: str, new: str) -> None:
     if checkout is None:
         await _move_branch(place, target, old, new)
         return
-    await _must_be_safe_to_update(checkout, target, old, new)
     # Once files have changed, the branch must move or the files must be restored, even if the caller is cancelled.
     with CancelScope(shield=True):
         await _update_checkout_files(checkout, target, old, new)

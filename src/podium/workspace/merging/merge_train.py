@@ -8,7 +8,7 @@ branch behind and can simply be run again.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
@@ -28,7 +28,7 @@ LINES_KEPT = 40
 LONGEST_OUTPUT = 8 * 1024
 MOST_NAMES = 1000
 
-Reason = Literal["conflict", "unresolved", "check", "dependency", "moved", "missing", "hook"]
+Reason = Literal["conflict", "unresolved", "check", "dependency", "moved", "missing", "hook", "together"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,17 +127,19 @@ async def build_train(
     check: Check,
     permit: Permit | None = None,
     can_be_deleted: bool = False,
+    excluded: Mapping[str, str] | None = None,
 ) -> Train:
     """Merge the branches, each after the branches on which it builds, onto a new branch that starts at `onto`.
 
     The new branch is called `integration`. If that branch exists, a number is appended to the name. With
     `can_be_deleted`, the commit of a branch that no longer exists is merged; otherwise that branch is left out.
+    `excluded` are branches that are left out, and why, because they cannot be merged in another repository.
     """
     place = resolve_location(repo)
     ordered = sort_by_dependency(branches)
     await _must_be_branch_name(place, integration)
     base = await branch_tip(place, onto)
-    building = _TrainBuilder(place, check, MergeSide(name=onto, commit=base), permit)
+    building = _TrainBuilder(place, check, MergeSide(name=onto, commit=base), permit, excluded or {})
     await building.look_up_tips(ordered, can_be_deleted=can_be_deleted)
     for train_branch in ordered:
         await building.add_branch(train_branch)
@@ -183,8 +185,16 @@ def sort_by_dependency(branches: Sequence[TrainBranch]) -> list[TrainBranch]:
 class _TrainBuilder:
     """A merge train under construction."""
 
-    def __init__(self, place: Repository | Checkout, check: Check, target: MergeSide, permit: Permit | None) -> None:
+    def __init__(
+        self,
+        place: Repository | Checkout,
+        check: Check,
+        target: MergeSide,
+        permit: Permit | None,
+        excluded: Mapping[str, str],
+    ) -> None:
         self._place = place
+        self._excluded = excluded
         self._check = check
         self._permit = permit
         self._target = target
@@ -218,6 +228,8 @@ class _TrainBuilder:
         if now != train_branch.commit:
             moved = f"was reviewed at {train_branch.commit[:SHORT]} and is at {now[:SHORT]} now; review it again"
             return self._leave_out(train_branch, "moved", f"{escape_unprintable(train_branch.branch)} {moved}")
+        if why := self._excluded.get(train_branch.branch):
+            return self._leave_out(train_branch, "together", why)
         for earlier in train_branch.after:
             if lacking := await self._describe_missing_dependency(earlier):
                 return self._leave_out(

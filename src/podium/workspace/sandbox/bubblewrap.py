@@ -11,12 +11,11 @@ from __future__ import annotations
 import os
 import pwd
 import shlex
-import shutil
 import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import cached_property, lru_cache
+from dataclasses import dataclass, field, replace
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Literal
 
@@ -26,15 +25,16 @@ from ...policy.path_rules import is_protected
 from ...system.child_process import SandboxedCommand, build_environment
 from ...system.trace_parent import trace_variables
 from ...values.errors import Mistake
-from ..git.repository import find_trusted_program
 from ..relay.host_grant import HostGrant
 from ..relay.sandbox_relay import FORWARDER, RelayConfiguration, SandboxRelay
 from . import seccomp
+from .bubblewrap_program import find_bubblewrap
 from .checkout_survey import survey_checkout
 from .mounts import (
     AGENT_HOME,
     GuardedPath,
     Mount,
+    build_environment_arguments,
     build_mount_arguments,
     build_system_arguments,
     choose_sandbox_home,
@@ -73,14 +73,6 @@ PROTECTED_NAMES = (
 LEFTHOOK_NAMES = tuple(f"{dot}lefthook-local.{kind}" for dot in ("", ".") for kind in ("yml", "yaml", "toml", "json"))
 """Lefthook's local configuration files. They are protected like the paths above if Lefthook's main file exists."""
 
-INSTALLERS = (
-    ("apt-get", "sudo apt-get install bubblewrap"),
-    ("dnf", "sudo dnf install bubblewrap"),
-    ("pacman", "sudo pacman -S bubblewrap"),
-    ("zypper", "sudo zypper install bubblewrap"),
-    ("apk", "sudo apk add bubblewrap"),
-)
-
 
 @dataclass(frozen=True, kw_only=True)
 class Sandbox:
@@ -92,7 +84,8 @@ class Sandbox:
     are protected names that a command can create, because its program fails if there is a placeholder. `hosts` are
     the hosts that commands can reach, through a proxy. `agent_home` is the folder that is the home directory of an
     agent whose whole process runs in the sandbox. `report` is called with each sentence about nested repositories that
-    a command created and about hosts that were refused.
+    a command created and about hosts that were refused. `also` are the sandboxes of additional checkouts that
+    commands can use in the same way; of these sandboxes, only the checkouts and the protected paths are used.
     """
 
     program: str
@@ -110,6 +103,7 @@ class Sandbox:
     limits: SandboxLimits = field(default_factory=SandboxLimits)
     environ: Mapping[str, str] = field(default_factory=build_environment, hash=False)
     can_disable_users: bool = True
+    also: tuple[Sandbox, ...] = ()
     nested: NestedRepositories | None = field(default=None, compare=False)
     report: Callable[[str], object] = field(default=lambda text: None, compare=False)
 
@@ -127,13 +121,36 @@ class Sandbox:
         hosts: Sequence[HostGrant] = (),
         limits: SandboxLimits | None = None,
         environ: Mapping[str, str] | None = None,
+        also: Sequence[Path] = (),
         report: Callable[[str], object] = lambda text: None,
     ) -> Sandbox:
         """Return the sandbox for a checkout. Raise Mistake if no sandbox is available or its self-test fails.
 
         `readable` are folders outside the checkout that commands can read. `shown` are files in the checkout that
         commands can read even if their names suggest secrets. `environ` is used instead of this process's environment.
+        `also` are additional checkouts that commands can use in the same way.
         """
+        find_part = partial(cls._survey, home=home, profile=profile, store=store)
+        parts = [await find_part(one) for one in also]
+        found = replace(
+            await find_part(checkout, shown=shown),
+            readable=tuple(readable),
+            creatable=tuple(creatable),
+            hosts=tuple(hosts),
+            limits=limits or SandboxLimits(),
+            environ=build_environment(environ),
+            also=tuple(parts),
+            report=report,
+        )
+        if failed := await found.self_test():
+            raise Mistake(f"commands need a sandbox, and the sandbox failed its self-test: {'; '.join(failed)}")
+        return found
+
+    @classmethod
+    async def _survey(
+        cls, checkout: Path, *, home: Path, profile: Profile, store: Path | None, shown: Sequence[str] = ()
+    ) -> Sandbox:
+        """Return the sandbox for a checkout, not tested. Raise Mistake if no sandbox is available."""
         checkout = _resolve_checkout(checkout, profile)
         program = find_bubblewrap(outside=checkout)
         seccomp.compile_filter()
@@ -143,27 +160,18 @@ class Sandbox:
         nested = NestedRepositories(
             checkout, aside=home / "sandbox" / "set-aside", folders=survey.folders, unexamined=survey.unexamined
         )
-        found = cls(
+        return cls(
             program=program,
             checkout=checkout,
             home=home,
             profile=profile,
             store=store and _resolve_path(store),
-            readable=tuple(readable),
             secrets=tuple(path for path in survey.secrets if path not in shown),
             protected=survey.protected,
             submodules=survey.submodules,
-            creatable=tuple(creatable),
-            hosts=tuple(hosts),
-            limits=limits or SandboxLimits(),
-            environ=build_environment(environ),
             can_disable_users=await can_disable_users(program),
             nested=nested if profile == "workspace" else None,
-            report=report,
         )
-        if failed := await found.self_test():
-            raise Mistake(f"commands need a sandbox, and the sandbox failed its self-test: {'; '.join(failed)}")
-        return found
 
     async def self_test(self) -> list[str]:
         """Return the failures of the sandbox; empty if it passes the test. Identical sandboxes are tested only once."""
@@ -187,12 +195,17 @@ class Sandbox:
             relay = SandboxRelay(RelayConfiguration(hosts=self.hosts, report=self.report))
         copies = SealedFiles(self.home / "sandbox").make_copies(self.checkout, sealed or {})
         start = RELAY if relay is not None else RUN if reads_input else RUN_WITHOUT_INPUT
-        held = self._placeholders.acquire() if self.profile == "workspace" else ()
-        guards = (*self._guard_mounts(held), *self._store_mounts(), *_relay_mounts(relay))
+        parts = (self, *self.also)
+        held = [one._placeholders.acquire() if self.profile == "workspace" else () for one in parts]
+        guards = (
+            *(mount for one, names in zip(parts, held, strict=True) for mount in one._guard_mounts(names)),
+            *(mount for one in parts for mount in one._store_mounts()),
+            *_relay_mounts(relay),
+        )
         bwrap = [
             self.program,
             *self._base_arguments,
-            *_build_environment_arguments({**(relay.environment if relay else {}), **trace_variables()}),
+            *build_environment_arguments({**(relay.environment if relay else {}), **trace_variables()}),
             *self._build_mount_arguments(copies.mounts, guards),
             *("--remount-ro", "/dev", "--remount-ro", "/"),
             *("--", SHELL, "-c", f"{self.limits.ulimit_script()} && {start}", "sh"),
@@ -204,10 +217,11 @@ class Sandbox:
             copies.remove()
             if relay is not None:
                 relay.close()
-            for note in self.nested.move_aside() if self.nested else ():
-                command.notes.append(note)
-                self.report(note)
-            self._release_placeholders()
+            for one in parts:
+                for note in one.nested.move_aside() if one.nested else ():
+                    command.notes.append(note)
+                    self.report(note)
+                one._release_placeholders()
 
         find_breach = DiskSpace(self.checkout, self.limits).find_breach
         command = SandboxedCommand([SHELL, "-c", self._entry_script(), "sh", *bwrap], clean_up, find_breach, relay)
@@ -215,8 +229,9 @@ class Sandbox:
 
     def remove_placeholders(self) -> None:
         """Remove the placeholders from the checkout now. Otherwise they are removed shortly after the last command."""
-        if self.profile == "workspace":
-            self._placeholders.remove()
+        for one in (self, *self.also):
+            if one.profile == "workspace":
+                one._placeholders.remove()
 
     def _release_placeholders(self) -> None:
         if self.profile == "workspace":
@@ -235,7 +250,7 @@ class Sandbox:
         told = [*NAMESPACES, "--unshare-cgroup-try", "--cap-drop", "ALL", "--die-with-parent"]
         told += ["--disable-userns"] if self.can_disable_users else []
         told += ["--hostname", "sandbox", "--seccomp", str(FILTER_DESCRIPTOR), "--clearenv"]
-        return [*told, *_build_environment_arguments(given), *build_system_arguments()]
+        return [*told, *build_environment_arguments(given), *build_system_arguments()]
 
     @cached_property
     def _base_mounts(self) -> tuple[Mount, ...]:
@@ -246,10 +261,15 @@ class Sandbox:
             *((Mount("write", AGENT_HOME, self.agent_home),) if self.agent_home else ()),
             *find_tool_mounts(self.environ, home=person, checkout=self.checkout),
             *(Mount("read", folder) for folder in self.readable if folder.exists()),
-            *find_git_mounts(self.checkout),
-            Mount("write" if self.profile == "workspace" else "read", self.checkout),
-            *self._interpreter_mounts(),
+            *(mount for one in self.also for mount in one._checkout_mounts()),
+            *self._checkout_mounts(),
         )
+
+    def _checkout_mounts(self) -> Iterator[Mount]:
+        """Yield mounts for the checkout and its git data."""
+        yield from find_git_mounts(self.checkout)
+        yield Mount("write" if self.profile == "workspace" else "read", self.checkout)
+        yield from self._interpreter_mounts()
 
     @cached_property
     def _build_mount_arguments(self) -> Callable[[tuple[Mount, ...], tuple[Mount, ...]], list[str]]:
@@ -265,9 +285,14 @@ class Sandbox:
     def _visible_mounts(self, guards: Sequence[Mount]) -> Iterator[Mount]:
         """Yield all mounts. They hide the Podium home, except for readable folders and a checkout with its git data."""
         closed = (*guards, Mount("empty", self.home))
-        own = (self.checkout, *(mount.place for mount in find_git_mounts(self.checkout)))
-        shown = own if self.checkout.is_relative_to(self.home) else ()
-        for mount in (*self._base_mounts, *self._anchor_mounts(closed), *guards):
+        parts = (self, *self.also)
+        shown = [
+            place
+            for checkout in (one.checkout for one in parts if one.checkout.is_relative_to(self.home))
+            for place in (checkout, *(mount.place for mount in find_git_mounts(checkout)))
+        ]
+        anchors = (mount for one in parts for mount in one._anchor_mounts(closed))
+        for mount in (*self._base_mounts, *anchors, *guards):
             is_shown = mount.place in self.readable or any(mount.place.is_relative_to(folder) for folder in shown)
             if is_shown or not mount.place.is_relative_to(self.home):
                 yield mount
@@ -352,30 +377,8 @@ class Sandbox:
         return ControlGroup(self.limits)
 
 
-def _build_environment_arguments(environ: Mapping[str, str]) -> Iterator[str]:
-    for name, value in sorted(environ.items()):
-        yield from ("--setenv", name, value)
-
-
 def _relay_mounts(relay: SandboxRelay | None) -> tuple[Mount, ...]:
     return () if relay is None else (Mount("read", FORWARDER),)
-
-
-def find_bubblewrap(*, outside: Path) -> str:
-    """Return the absolute path of bubblewrap. Raise Mistake if this is not Linux or bubblewrap is not installed."""
-    if sys.platform != "linux":
-        raise Mistake("commands need a sandbox, and this system has none; --no-sandbox runs them without one")
-    program = find_trusted_program("bwrap", outside=outside)
-    if program is None:
-        raise Mistake(
-            f"commands need a sandbox, and bubblewrap is not installed; install it with: {_find_install_command()}"
-        )
-    return program
-
-
-def _find_install_command() -> str:
-    fallback = "your system's package manager (the package is called bubblewrap)"
-    return next((command for manager, command in INSTALLERS if shutil.which(manager)), fallback)
 
 
 def _resolve_checkout(checkout: Path, profile: Profile) -> Path:

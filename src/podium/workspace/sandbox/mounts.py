@@ -117,6 +117,12 @@ def build_system_arguments() -> list[str]:
     return told
 
 
+def build_environment_arguments(environ: Mapping[str, str]) -> Iterator[str]:
+    """Yield the arguments that set these environment variables."""
+    for name, value in sorted(environ.items()):
+        yield from ("--setenv", name, value)
+
+
 def choose_sandbox_home(environ: Mapping[str, str], checkout: Path) -> Path:
     """Return the path of the empty home directory for commands. It is the user's home path, if possible."""
     home = Path(environ.get("HOME", ""))

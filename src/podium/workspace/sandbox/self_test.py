@@ -26,10 +26,11 @@ END = "tried everything"
 
 ATTEMPTS = r"""
 outside=$1 home=$2 port=$3 checkout=$4 probe=$5
+shift 5
 while read -r name value; do
   case $name in CapEff:|CapPrm:|CapBnd:|NoNewPrivs:|Seccomp:) echo "$name $value";; esac
 done </proc/self/status
-for place in "$outside" "$home" "$checkout/.git" "$checkout/.podium" "$checkout" /usr /etc /; do
+for place in "$outside" "$home" "$checkout/.git" "$checkout/.podium" "$checkout" /usr /etc / "$@"; do
   { : >"$place/$probe"; } 2>/dev/null && echo "wrote: $place"
 done
 { : >>/proc/sys/kernel/core_pattern; } 2>/dev/null && echo "opened: the kernel's settings"
@@ -63,7 +64,8 @@ async def _probe_sandbox(sandbox: Sandbox) -> list[str]:
             return [f"it could not be tested, because {sandbox.home} is not writable ({error.strerror})"]
         try:
             port = str(listener.getsockname()[1])
-            asked = (folder, str(sandbox.home), port, str(sandbox.checkout), probe)
+            closed = map(str, _list_closed_folders(sandbox)[2:])
+            asked = (folder, str(sandbox.home), port, str(sandbox.checkout), probe, *closed)
             said = await _run_for_output(sandbox.wrap([SHELL, "-c", ATTEMPTS, "bash", *asked]), str(sandbox.checkout))
             # Effects are also checked from outside, because the command's report is not enough.
             seen_here = _find_written_probes(sandbox, outside, probe) + _find_network_access(listener)
@@ -85,16 +87,14 @@ def _make_folder() -> Iterator[str]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def _list_closed_folders(sandbox: Sandbox) -> list[Path]:
+    """Return folders in the checkouts in which a command must not write; the first two are in the primary checkout."""
+    return [one.checkout / name for one in (sandbox, *sandbox.also) for name in (".git", ".podium")]
+
+
 def _find_written_probes(sandbox: Sandbox, outside: Path, probe: str) -> list[str]:
     """Return a failure for each folder in which the command could write but should not. Remove the written files."""
-    places = [
-        outside,
-        sandbox.home,
-        sandbox.checkout / ".git",
-        sandbox.checkout / ".podium",
-        Path("/usr"),
-        Path("/etc"),
-    ]
+    places = [outside, sandbox.home, *_list_closed_folders(sandbox), Path("/usr"), Path("/etc")]
     written = [place for place in (*places, sandbox.checkout) if os.path.lexists(place / probe)]
     for place in written:
         (place / probe).unlink()

@@ -67,19 +67,25 @@ async def list_worktrees(of: Worktrees) -> list[WorktreeSummary]:
 
 
 async def clean_up_worktrees(
-    of: Worktrees, *, busy: Callable[[], Collection[str]] = tuple, force: bool = False, dry_run: bool = False
+    of: Worktrees,
+    *,
+    busy: Callable[[], Collection[str]] = tuple,
+    force: bool = False,
+    dry_run: bool = False,
+    runs: Collection[str] | None = None,
 ) -> list[CleanupResult]:
     """Remove the worktrees that are not needed any more, and report the action for each worktree.
 
     `busy` returns the runs that have not ended. With `force`, worktrees with unmerged or uncommitted work are also
     removed, after the work is saved. With `dry_run`, nothing is removed, and the report says what would be.
+    With `runs`, only the worktrees of these runs are looked at.
     """
     lines = []
     if not dry_run:
         for one in await of.reconcile():
-            if not one.path.exists():
+            if not one.path.exists() and runs is None:
                 lines.append(CleanupResult(path=one.path, branch=one.branch, act="removed", why=one.what))
-    there = await list_worktrees(of)
+    there = [one for one in await list_worktrees(of) if runs is None or (one.run and one.run in runs)]
     # Call this after listing, because the list may include the worktree of a worker that has just started.
     unfinished = busy()
     for worktree in there:

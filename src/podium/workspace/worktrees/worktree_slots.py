@@ -58,6 +58,8 @@ class _SlotFile(Struct, frozen=True, kw_only=True):
     version: int = 1
     slots: dict[str, int] = {}
     """The slot of each worktree, keyed by the worktree's path."""
+    repositories: dict[str, str] = {}
+    """The name of the repository for each worktree that shares the slot of a worktree in that repository."""
 
 
 def lease_slot(home: Path, worktree: Path, repository: Path) -> Slot:
@@ -67,29 +69,50 @@ def lease_slot(home: Path, worktree: Path, repository: Path) -> Slot:
     """
     file = home / FILE
     with hold_file_lock(home / LOCK, protects=file):
-        kept = list_slots(home)
+        kept, names = list_slots(home), _read_leases(file).repositories
         if str(worktree) not in kept:
             kept[str(worktree)] = _find_free_number(set(kept.values()))
-            replace_file(file, msgspec.json.format(msgspec.json.encode(_SlotFile(slots=kept)), indent=1) + b"\n")
-        return Slot(kept[str(worktree)], repository.name)
+            _write_leases(file, kept, names)
+        return Slot(kept[str(worktree)], names.get(str(worktree), repository.name))
+
+
+def share_slot(home: Path, worktree: Path, owner: Path, repository: Path) -> Slot:
+    """Give a worktree the slot of the worktree `owner`, which is in `repository`. Raise Mistake if that fails.
+
+    The slot stays leased as long as one of the two folders exists.
+    """
+    slot = lease_slot(home, owner, repository)
+    file = home / FILE
+    with hold_file_lock(home / LOCK, protects=file):
+        kept, names = list_slots(home), _read_leases(file).repositories
+        if kept.get(str(worktree)) != slot.number or names.get(str(worktree)) != slot.repository:
+            _write_leases(file, {**kept, str(worktree): slot.number}, {**names, str(worktree): slot.repository})
+    return slot
+
+
+def _write_leases(file: Path, slots: dict[str, int], names: dict[str, str]) -> None:
+    names = {path: name for path, name in names.items() if path in slots}
+    leases = msgspec.json.encode(_SlotFile(slots=slots, repositories=names))
+    replace_file(file, msgspec.json.format(leases, indent=1) + b"\n")
 
 
 def list_slots(home: Path) -> dict[str, int]:
     """Return the number of each leased slot, keyed by the worktree's path. Raise Mistake if they cannot be read."""
-    return {path: number for path, number in _read_leases(home / FILE).items() if Path(path).is_dir()}
+    return {path: number for path, number in _read_leases(home / FILE).slots.items() if Path(path).is_dir()}
 
 
 def find_slot(home: Path, worktree: Path, repository: Path) -> Slot | None:
     """Return the slot of a worktree, or None if it has none. Raise Mistake if the leases cannot be read."""
-    number = _read_leases(home / FILE).get(str(worktree))
-    return None if number is None else Slot(number, repository.name)
+    leases = _read_leases(home / FILE)
+    number = leases.slots.get(str(worktree))
+    return None if number is None else Slot(number, leases.repositories.get(str(worktree), repository.name))
 
 
-def _read_leases(file: Path) -> dict[str, int]:
+def _read_leases(file: Path) -> _SlotFile:
     try:
-        return msgspec.json.decode(file.read_bytes(), type=_SlotFile).slots
+        return msgspec.json.decode(file.read_bytes(), type=_SlotFile)
     except FileNotFoundError:
-        return {}
+        return _SlotFile()
     except (OSError, msgspec.MsgspecError, UnicodeDecodeError) as error:
         raise Mistake(
             f"{file} cannot be read ({error}), so no ports can be leased; delete it if no worker is running"

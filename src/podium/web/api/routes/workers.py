@@ -14,7 +14,7 @@ from ....core.placement import WorkerOptions
 from ....roster.discovery import load_roster
 from ....runs.branch_forecast import forecast_branches, forecast_fields, read_current_branch
 from ....runs.context_window import add_context_windows
-from ....runs.merge_candidates import MergeCandidate, find_merge_candidates
+from ....runs.merge_candidates import MergeCandidate, find_merge_candidates, require_single_repository
 from ....runs.worker_lookup import RepoContext, load_worker_states, read_worktree_statuses, worker_fields
 from ....runs.worktree_listing import worktree_fields
 from ....setup.settings import Settings
@@ -49,6 +49,8 @@ class NewWorker(Struct, forbid_unknown_fields=True):
     after: tuple[str, ...] = ()
     budget: Budget | None = None
     read_only: bool = False
+    also: tuple[str, ...] = ()
+    """Folders in other repositories in which the worker gets a checkout too."""
 
 
 class NewMerge(Struct, forbid_unknown_fields=True):
@@ -118,7 +120,13 @@ async def delegate(data: JSONBody[NewWorker], server: Server, idempotency_key: I
     place = server.find_place(data.repo)
     settings = Settings.load(repo=place, store=server.store, home=server.settings.home, model=data.model)
     agent, *others = load_roster(place, settings.home).resolve_team(data.agent)
-    options = WorkerOptions(model=data.model, after=data.after, budget=data.budget, is_reader=data.read_only)
+    options = WorkerOptions(
+        model=data.model,
+        after=data.after,
+        budget=data.budget,
+        is_reader=data.read_only,
+        also=tuple(str(server.find_place(folder)) for folder in data.also),
+    )
 
     async def start(id: str) -> dict[str, Any]:
         with announce_keys(settings.store, id) as delivery:
@@ -150,6 +158,7 @@ async def preview_merge(
 
     async def build(_: str) -> dict[str, Any]:
         candidates = await find_merge_candidates(context, data.branches, target, notice=notices.append)
+        require_single_repository(candidates, "the dashboard")
         if not candidates:
             return {"schema": SCHEMA, "target": target, "coupled": [], "left_out": [], "notices": notices}
         return await build_merge(context, candidates, target, data.checks, notices=notices)

@@ -1,0 +1,22 @@
+"""Complete merges of several repositories that were killed between two targets, and print the result."""
+
+from __future__ import annotations
+
+import anyio
+
+from ...setup.settings import Settings
+from ..terminal.text import print_to_stderr
+
+FOLDER = "merges"
+"""The folder in Podium's home with the moves that are under way, as in `joint_move`."""
+
+
+def print_finished_moves(settings: Settings) -> None:
+    """Complete or undo the moves of targets that were interrupted, and print a sentence about each."""
+    if not (settings.home / FOLDER).is_dir():
+        return
+    # Imported here for start-up time: few people merge several repositories.
+    from ...workspace.merging.joint_move import finish_joint_moves
+
+    for sentence in anyio.run(finish_joint_moves, settings.home, settings.store):
+        print_to_stderr(sentence)

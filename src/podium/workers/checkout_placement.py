@@ -1,0 +1,187 @@
+"""Choose the paths of a new worker's checkouts, in its repository and in additional ones, before any is created."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from anyio import to_thread
+from msgspec import structs
+
+from ..config.settings_document import WorktreeSettings
+from ..setup.settings import Settings, merge_restrictions
+from ..store.reader import RunSummary, StoreReader
+from ..store.worker_index import WorkerIndex
+from ..store.worktree_ledger import Ledger
+from ..values.errors import Mistake, StoreCorrupt
+from ..values.event import RunEnded
+from ..values.store_address import StoreAddress
+from ..values.worker_task import AlsoCheckout, WorkerTask
+from ..workspace.git.branch import must_not_overlap_branches
+from ..workspace.git.repository import Repository
+from ..workspace.git.revision import must_contain_commits
+from ..workspace.git.snapshot import resolve_commit
+from ..workspace.worktrees.worktree import Worktrees
+from ..workspace.worktrees.worktree_folder import DEFAULT_FOLDER_PATTERN
+from .unfinished_workers import get_run_started
+
+
+async def place_checkout(
+    store: StoreAddress,
+    worker_index: WorkerIndex,
+    repository: Repository,
+    worker_task: WorkerTask,
+    worktree_settings: WorktreeSettings,
+    *,
+    reserved: Sequence[Path] = (),
+) -> WorkerTask:
+    """Return the task with its checkout path and its base commit. Raise Mistake if no checkout can be created.
+
+    `reserved` are the paths of the worker's other checkouts.
+    """
+    base = worker_task.base
+    worktrees = Worktrees(
+        repository=repository,
+        ledger=Ledger(store),
+        folder=worktree_settings.folder or DEFAULT_FOLDER_PATTERN,
+        quota=worktree_settings.quota,
+    )
+    path = await _choose_checkout_path(
+        store, worker_index, worktrees, worker_task.branch, base, is_shared=worker_task.is_shared, reserved=reserved
+    )
+    if base or not worker_task.after:
+        # Resolve the base now: `HEAD` refers to the checkout that the task is delegated from.
+        base = await resolve_commit(repository, base or "HEAD")
+    return structs.replace(worker_task, path=str(path), base=base)
+
+
+async def place_also_checkouts(
+    worker_index: WorkerIndex, repository: Repository, worker_task: WorkerTask, folders: Sequence[str], own: Settings
+) -> tuple[WorkerTask, Settings]:
+    """Return the task with a checkout in each of these additional repositories, and its settings.
+
+    `own` are the settings for the task's primary repository, and the result has the restrictions of all repositories.
+    Raise Mistake if a folder cannot be used, or if a checkout cannot be created there.
+    """
+    if not worker_task.has_checkout or worker_task.is_shared:
+        raise Mistake("a worker without its own checkout cannot work in several repositories; remove --also")
+    known = [repository]
+    narrowing, notices = own.narrowing, own.notices
+    for folder in folders:
+        other = await to_thread.run_sync(_open_also_repository, folder, known)
+        settings = Settings.load(repo=other.main_folder, store=own.store, home=own.home)
+        try:
+            placed = await place_checkout(
+                own.store,
+                worker_index,
+                other,
+                structs.replace(worker_task, root=str(other.main_folder), base="", origin=None),
+                settings.worktrees,
+                reserved=tuple(map(Path, worker_task.paths)),
+            )
+        except Mistake as error:
+            raise Mistake(f"no worktree can be created in {other.main_folder}: {error}") from error
+        _must_be_separate(Path(placed.path), (*worker_task.paths, *worker_task.roots))
+        checkout = AlsoCheckout(root=placed.root, path=placed.path, base=placed.base, checks=settings.checks)
+        worker_task = structs.replace(worker_task, also=(*worker_task.also, checkout))
+        narrowing = merge_restrictions(narrowing, settings.narrowing)
+        notices = tuple(dict.fromkeys((*notices, *settings.notices)))
+        known.append(other)
+    return worker_task, structs.replace(own, narrowing=narrowing, notices=notices)
+
+
+def _open_also_repository(folder: str, known: Sequence[Repository]) -> Repository:
+    """Return the repository with this folder. Raise Mistake if there is none, or if it is or overlaps a known one."""
+    if not Path(folder).is_dir():
+        raise Mistake(f"{folder} is not a folder; give --also the folder of another git repository")
+    found = Repository.at(Path(folder))
+    main = found.main_folder
+    if found.common_dir == known[0].common_dir:
+        raise Mistake(f"{folder} is in the repository that the task is for; give --also the folder of another one")
+    for other in known:
+        if found.common_dir == other.common_dir:
+            raise Mistake(f"{main} was given more than once; give --also each repository once")
+        if main.is_relative_to(other.main_folder) or other.main_folder.is_relative_to(main):
+            inner, outer = sorted((main, other.main_folder), key=lambda path: len(path.parts), reverse=True)
+            raise Mistake(f"{inner} is inside {outer}; repositories of one task cannot contain each other")
+    return found
+
+
+def _must_be_separate(path: Path, others: Sequence[str]) -> None:
+    """Raise Mistake if a checkout would be in one of these folders, or would contain one."""
+    for other in others:
+        if path.is_relative_to(other) or Path(other).is_relative_to(path):
+            raise Mistake(f"the checkout {path} and {other} would contain each other; change worktrees.folder")
+
+
+async def _choose_checkout_path(
+    store: StoreAddress,
+    worker_index: WorkerIndex,
+    of: Worktrees,
+    branch: str,
+    base: str,
+    *,
+    is_shared: bool,
+    reserved: Sequence[Path],
+) -> Path:
+    """Return the path for a worker's checkout, which its team may share. Raise Mistake if it cannot be created."""
+    root = str(of.repository.main_folder)
+    if is_shared:
+        if (shared := await to_thread.run_sync(_find_shared_checkout, store, worker_index, root, branch)) is not None:
+            return shared
+    elif await to_thread.run_sync(_is_branch_taken, store, worker_index, root, branch):
+        raise Mistake(f"branch {branch!r} already has a worker (see podium workers); use another branch")
+    others = await to_thread.run_sync(_list_other_tasks, store, worker_index, root, branch)
+    if any(root in other.roots and other.branch == branch for other in others):
+        raise Mistake(f"branch {branch!r} already has a worker of another repository; use another branch")
+    taken = [*reserved, *(Path(path) for other in others for path in other.paths)]
+    path = await of.must_be_creatable(branch, base=base or None, reserved=taken)
+    if base:
+        await must_contain_commits(of.repository, branch, {base: await resolve_commit(of.repository, base)})
+    must_not_overlap_branches(branch, [other.branch for other in others if root in other.roots])
+    return path
+
+
+def _find_shared_checkout(store: StoreAddress, worker_index: WorkerIndex, root: str, branch: str) -> Path | None:
+    """Return the path of the checkout that workers on a branch share, or None. The checkout may not exist yet."""
+    with StoreReader(store) as reader:
+        worker_tasks = [
+            get_run_started(reader.read_summary(row.run)).errand for row in worker_index.find_by_name(root, branch)
+        ]
+    return next(
+        (Path(worker_task.path) for worker_task in worker_tasks if worker_task is not None and worker_task.is_shared),
+        None,
+    )
+
+
+def _is_branch_taken(store: StoreAddress, worker_index: WorkerIndex, root: str, branch: str) -> bool:
+    """Return whether a branch belongs to a worker that has not ended. The worker may not have started yet."""
+    with StoreReader(store) as reader:
+        return any(
+            _is_on_branch(reader.read_summary(row.run))
+            for row in worker_index.find_by_name(root, branch)
+            if row.is_open
+        )
+
+
+def _is_on_branch(summary: RunSummary) -> bool:
+    """Return whether a run has not ended and has a checkout. Readers have no checkout."""
+    worker_task = get_run_started(summary).errand
+    return worker_task is not None and worker_task.has_checkout and not isinstance(summary.last.event, RunEnded)
+
+
+def _list_other_tasks(store: StoreAddress, worker_index: WorkerIndex, root: str, branch: str) -> list[WorkerTask]:
+    """Return the tasks of unfinished workers that use, or will use, a checkout of another branch or repository."""
+    found: list[WorkerTask] = []
+    with StoreReader(store) as reader:
+        for row in worker_index.list_open():
+            # A run that cannot be read must not block the others.
+            with suppress(StoreCorrupt):
+                summary = reader.read_summary(row.run)
+                worker_task = get_run_started(summary).errand
+                if worker_task is None or worker_task.is_reader or isinstance(summary.last.event, RunEnded):
+                    continue
+                if (worker_task.root, worker_task.branch) != (root, branch):
+                    found.append(worker_task)
+    return found
