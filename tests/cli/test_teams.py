@@ -368,7 +368,7 @@ def test_a_broken_presets_file_is_reported_in_one_sentence_and_nothing_is_lost(s
     assert listed.exit_code == 0
     assert "mission-control" in listed.stdout
     assert len(listed.stderr.splitlines()) == 1
-    assert "presets.json: cannot be read as presets" in listed.stderr
+    assert "presets.json: cannot be read as a presets file" in listed.stderr
     for refused in (saved, changed):
         assert refused.exit_code == 2
         assert len(refused.stderr.splitlines()) == 1

@@ -161,7 +161,7 @@ def test_agents_may_be_nested_sixteen_deep_and_not_deeper() -> None:
 
     [sentence] = check_messages(*chain(17))
 
-    assert sentence.startswith("agent a0: agents are nested 17 deep, but the maximum is 16: a0 -> a1 -> a2")
+    assert sentence.startswith("agent a0: agents are nested 17 levels deep, but the maximum is 16: a0 -> a1 -> a2")
 
 
 def test_a_chain_of_thousands_of_agents_is_only_a_long_message() -> None:

@@ -103,7 +103,10 @@ def test_a_check_for_programs_is_json(repo: Path) -> None:
         ("engine: foo", "error: .podium/agents/x.md:2: engine: x uses the engine 'foo', which does not exist"),
         ("model: openia:gpt-5", "error: .podium/agents/x.md:2: model: x uses the model 'openia:gpt-5'"),
         ("tools: [read_file, nonsense]", "warning: .podium/agents/x.md:2: tools: tool 'nonsense' not found"),
-        ("team:\n  members: [y]\n  adr: true", "warning: .podium/agents/x.md:4: team.adr: has no effect in the mode"),
+        (
+            "team:\n  members: [y]\n  adr: true",
+            "warning: .podium/agents/x.md:4: team.adr: has no effect in orchestrate mode, only in collaborate",
+        ),
         (
             "model: openia:gpt-5\nfallback_models: [openai:gpt-5]",
             "warning: .podium/agents/x.md:2: model: x uses openai:gpt-5: x uses the model 'openia:gpt-5'",

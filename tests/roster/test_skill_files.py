@@ -95,5 +95,5 @@ def test_the_number_of_skills_is_limited(repo: Path) -> None:
 
     assert len(found.skills) == MOST_SKILLS
     assert [str(one) for one in found.diagnostics] == [
-        f".claude/skills/s100: not used: only {MOST_SKILLS} skills of a folder are"
+        f".claude/skills/s100: not used: a folder can have at most {MOST_SKILLS} skills"
     ]

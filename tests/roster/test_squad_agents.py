@@ -248,7 +248,7 @@ def test_a_key_of_a_preset_that_has_no_effect_in_its_mode_is_warned_about(tmp_pa
     [warning] = format_diagnostics(load_roster(tmp_path, home))
 
     assert warning.startswith("warning: ")
-    assert warning.endswith("Crew.manner.max_rounds: has no effect in the mode reflect; only in discuss")
+    assert warning.endswith("Crew.manner.max_rounds: has no effect in reflect mode, only in discuss")
 
 
 @pytest.mark.parametrize(
@@ -359,7 +359,7 @@ def test_a_presets_file_that_cannot_be_read_is_one_diagnostic_and_stays(
     roster = load_roster(tmp_path, home)
 
     assert [diagnostic.severity for diagnostic in roster.diagnostics] == ["error"]
-    assert "presets.json: cannot be read as presets" in format_diagnostics(roster)[0]
+    assert "presets.json: cannot be read as a presets file" in format_diagnostics(roster)[0]
     assert own_names(roster) == []
     assert (home / "presets.json").read_bytes() == data
 

@@ -89,7 +89,7 @@ def test_a_team_that_would_replace_another_is_saved_only_after_a_question(site: 
         ({"members": ["nobody"]}, 'agent "nobody" not found; available:'),
         ({"members": ["debate"]}, "has team, which only agent files support; copy the agent files instead"),
         ({"lead": "debate"}, "debate already leads a team; choose an agent without a team as lead, or none"),
-        ({"options": {"max_rounds": 3}}, "max_rounds has no effect in the mode orchestrate; only in discuss"),
+        ({"options": {"max_rounds": 3}}, "max_rounds has no effect in orchestrate mode, only in discuss"),
         ({"options": {"dispatch": "no"}}, "new cannot be saved: new.manner.dispatch: "),
         ({"options": {"rounds": 3}}, 'unknown option "rounds"'),
         ({"model": "a b"}, '"a b" is not a model name; use e.g. sonnet'),

@@ -1,6 +1,6 @@
 """Check how agents refer to each other before a run starts.
 
-The functions get a mapping of agents, keyed by name, and do not read files. The content of a single file is
+The functions take a mapping of agents, keyed by name, and do not read files. The content of a single file is
 checked when the file is read. No function recurses over agents, so a long chain of agents cannot exceed the
 recursion limit.
 """
@@ -48,7 +48,7 @@ def check_references(
 ) -> Iterator[Diagnostic]:
     """Yield an error for each missing agent that an agent refers to.
 
-    After MAX_MISSING such errors for one agent, a last error gives the number of the others.
+    After MAX_MISSING such errors for one agent, one more error gives the number of the rest.
     """
     exist = sorted({*agents, *known})
     for agent in agents.values():
@@ -117,7 +117,7 @@ def _check_team(agent: Agent) -> Iterator[Diagnostic]:
 
 
 def check_handoffs(agents: Agents) -> Iterator[Diagnostic]:
-    """Yield an error for each output that might not match the input of the agent that it is handed off to."""
+    """Yield an error for each handoff where the output might not match the input of the receiving agent."""
     for agent in agents.values():
         receiver = agents.get(agent.handoff or "")
         if receiver is None:
@@ -139,7 +139,7 @@ def _find_output_agents(agents: Agents, agent: Agent) -> list[Agent]:
 def check_cycles(agents: Agents) -> Iterator[Diagnostic]:
     """Yield an error for each cycle that `find_cycles` finds, with the whole path.
 
-    After MAX_CYCLES cycles, a last error says that there are more.
+    After MAX_CYCLES cycles, one more error says that there are others.
     """
     for number, path in enumerate(find_cycles(agents)):
         if number == MAX_CYCLES:
@@ -178,7 +178,7 @@ def find_cycles(agents: Agents) -> Iterator[list[str]]:
 
 
 def check_depth(agents: Agents) -> Iterator[Diagnostic]:
-    """Yield an error for each top-level agent below which agents are nested too deeply."""
+    """Yield an error for each top-level agent whose tree of agents is too deep."""
     needed = {name for agent in agents.values() for name in _list_dependencies(agents, agent.name)}
     levels = _count_levels(agents)
     for name, agent in agents.items():
@@ -186,7 +186,8 @@ def check_depth(agents: Agents) -> Iterator[Diagnostic]:
             path = [name]
             while len(path) <= MAX_DEPTH:
                 path.append(max(_list_dependencies(agents, path[-1]), key=levels.__getitem__))
-            message = f"agents are nested {levels[name]} deep, but the maximum is {MAX_DEPTH}: {' -> '.join(path)}"
+            shown = " -> ".join(path)
+            message = f"agents are nested {levels[name]} levels deep, but the maximum is {MAX_DEPTH}: {shown}"
             yield _make_error(agent, "", message)
 
 

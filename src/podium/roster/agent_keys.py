@@ -138,7 +138,7 @@ def read_tools(reader: FieldReader) -> tuple[str, ...]:
 
 
 def read_permissions(reader: FieldReader) -> Permissions:
-    """Return the rules that allow, ask and deny. `allow` rules are stored, but have no effect."""
+    """Return the `allow`, `ask` and `deny` rules. `allow` rules are stored, but have no effect."""
     # For start-up time: most files have no rules.
     from ..policy.rule_entry import KINDS, read_rule_lists
 
@@ -236,9 +236,10 @@ def check_schema_type(reader: FieldReader, found: dict[str, Any]) -> dict[str, A
 
 
 def read_permission_mode(reader: FieldReader) -> str:
-    """Return the permission mode; empty means the run's mode. Modes that could permit more are not used.
+    """Return the permission mode; empty means the run's mode.
 
-    Such a mode is an error, or a warning if the file was written for another program.
+    A mode that could permit more than the run's mode is an error. If the file was written for another program, such a
+    mode is ignored with a warning.
     """
     spelled = reader.read_text(join_words(list(PERMISSION_MODES), last="or"))
     if spelled in PERMISSION_MODES:

@@ -73,7 +73,7 @@ def resolve_agent_name(reader: FieldReader, word: str) -> str:
 
 
 def sort_by_similarity(name: str, known: Sequence[str]) -> list[str]:
-    """Sort names by similarity to `name`. `known` must be sorted; if it is long, return only neighbours of `name`."""
+    """Sort names by similarity to `name`. `known` must be sorted; if it is long, return only names near `name`."""
     if len(known) > MANY:
         place = bisect_left(known, name)
         known = known[max(0, place - NEIGHBOURS) : place + NEIGHBOURS]

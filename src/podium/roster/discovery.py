@@ -30,7 +30,7 @@ BUILTIN_AGENTS = Path(__file__).parent.parent / "builtin" / "agents"
 SOURCE_PREFIXES: Mapping[Source, str] = {"built-in": "builtin", "user": "user", "repo": "repo"}
 PRESETS_FILE = "presets.json"
 SQUAD_FOLDERS = (".squad", ".ai-team", ".squad.before", ".ai-team.before")
-"""The folders where a repository's squad may be. The last two exist while a squad is replaced, or if that failed."""
+"""Folders where a repository's squad may be. The last two exist while a squad is being replaced, or if that failed."""
 
 BrokenAgent = tuple[Diagnostic, ...]
 CheckMore = Callable[[Iterable[Agent]], Iterable[Diagnostic]]
@@ -196,7 +196,7 @@ class Roster:
         return structs.replace(entry, name=name) if isinstance(entry, Agent) else entry
 
     def with_line(self, diagnostic: Diagnostic) -> Diagnostic:
-        """Return the diagnostic with a line number: its own, that of its key, or that of the top-level key."""
+        """Return the diagnostic with a line number: its own, or else its key's or its top-level key's."""
         lines = self.lines.get(diagnostic.path, {})
         line = lines.get(diagnostic.key) or lines.get(diagnostic.key.split(".")[0])
         return structs.replace(diagnostic, line=diagnostic.line or line)
@@ -205,8 +205,7 @@ class Roster:
 def _find_matching_names(name: str, known: Mapping[str, Agent | BrokenAgent]) -> list[str]:
     """Return the names of the agents that match `name`.
 
-    An agent matches by its display name, else if its name is the slug of `name`, else by its display name ignoring
-    case.
+    Display names equal to `name` are tried first, then the slug of `name`, then display names ignoring case.
     """
     displayed = {own: entry.display_name for own, entry in known.items() if isinstance(entry, Agent)}
     made = to_agent_name(name)

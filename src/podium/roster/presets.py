@@ -31,7 +31,7 @@ from .team_keys import OPTION_READERS
 PRESETS_FILE = "presets.json"
 LOCK_FILE = ".presets.lock"
 CHECKED_KEYS = ("worktrees", "max_iterations")
-"""Keys that mean the same in a preset as under `team:` in an agent's file. So do the keys in `manner`."""
+"""Keys that mean the same in a preset as under `team:` in an agent's file, in addition to those in `manner`."""
 MAX_NUMBER = 10**18
 """Integers of this size or larger are not accepted where an integer is expected."""
 
@@ -341,7 +341,7 @@ def _read_file(home: Path) -> dict[str, Any]:
         return msgspec.to_builtins(_PresetsFile())  # type: ignore[no-any-return]  # a struct becomes a dict
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, OSError) as error:
         raise Mistake(
-            f"{path} cannot be read as presets ({error}); fix it, or move it out of the way to start over"
+            f"{path} cannot be read as a presets file ({error}); fix it, or move it out of the way to start over"
         ) from error
 
 

@@ -1,7 +1,8 @@
 """Find skills: folders with a file `SKILL.md` that says how to do one kind of task.
 
-Like agents, skills come from the user's home folder and from the repository; a later place overrides an earlier one.
-Only the frontmatter is read here. Files of a repository are read only inside it, and nothing in them is run.
+Like agents, skills come from the user's home folder and from the repository; later folders override earlier ones.
+Only the frontmatter is read here. A repository's skill is read only if its file is inside the repository, and nothing
+in it is executed.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from .agent_name import is_agent_name, to_agent_name
 
 FILE_NAME = "SKILL.md"
 MOST_SKILLS = 100
-"""The limit for the skills of one place."""
+"""The maximum number of skills that are read from one folder."""
 LONGEST_DESCRIPTION = 500
 HOME_FOLDERS = (".agents/skills", ".claude/skills")
-"""The user's folders for skills of other programs, beside Podium's home folder."""
+"""Folders next to Podium's home folder that contain the user's skills for other programs."""
 REPO_FOLDERS = (".github/skills", ".agents/skills", ".claude/skills", ".podium/skills")
 
 
@@ -78,7 +79,7 @@ def _list_skill_folders(place: _SkillPlace, diagnostics: list[Diagnostic]) -> li
         _warn(diagnostics, place, place.path, f"cannot list this folder: {error.strerror or error}")
         return []
     if len(folders) > MOST_SKILLS:
-        _warn(diagnostics, place, folders[MOST_SKILLS], f"not used: only {MOST_SKILLS} skills of a folder are")
+        _warn(diagnostics, place, folders[MOST_SKILLS], f"not used: a folder can have at most {MOST_SKILLS} skills")
     return folders[:MOST_SKILLS]
 
 

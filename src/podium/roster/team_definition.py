@@ -117,7 +117,7 @@ def preset_from_agents(lead: Agent, members: tuple[Agent, ...]) -> Preset:
             )
         )
     if lead.team.mode not in MODES:
-        raise Mistake(f"{lead.name} leads a team in the mode {lead.team.mode!r}, which a saved team cannot have")
+        raise Mistake(f"{lead.name} leads a team in the mode {lead.team.mode!r}, which saved teams do not support")
     options = lead.team.options
     fields: dict[str, Any] = {field: options[key] for key, field in CONTEXT_FIELDS.items() if key in options}
     fields |= {key: options[key] for key in PLAIN_OPTIONS if key in options}

@@ -147,7 +147,7 @@ def warn_about_idle_keys(fields: Mapping[str, FieldReader], mode: str) -> None:
         if why := describe_idle_key(key, mode):
             reader.add_warning(why)
         elif mode == "broadcast" and key in ("checks", "evaluator") and "choose" not in fields:
-            reader.add_warning("has no effect in the mode broadcast without choose")
+            reader.add_warning("has no effect in broadcast mode without choose")
 
 
 def describe_idle_key(key: str, mode: str) -> str:
@@ -155,7 +155,7 @@ def describe_idle_key(key: str, mode: str) -> str:
     modes = ACTING_MODES.get(key, MODES)
     if mode in modes or mode not in MODES:
         return ""
-    return f"has no effect in the mode {mode}; only in {join_words(modes)}"
+    return f"has no effect in {mode} mode, only in {join_words(modes)}"
 
 
 def read_members(reader: FieldReader) -> tuple[Member, ...]:

@@ -1,4 +1,4 @@
-"""Derive the names and roles of a squad's workers, and tell workers from other members."""
+"""Derive the names and roles of a squad's workers, and distinguish workers from other members."""
 
 from __future__ import annotations
 
