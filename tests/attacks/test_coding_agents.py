@@ -5,6 +5,7 @@ The agent is a real program that calls the coordination tools with the official 
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,17 +18,21 @@ from podium.core.scope import Scope
 from podium.engines.coordination.coordination_router import PATH
 from podium.engines.coordination.coordination_session import CoordinationSession, select_coordination_tools
 from podium.engines.coordination.mcp_service import open_coordination_service
+from podium.policy import Rules
+from podium.tools.ask_person import report_status_tool
 from podium.values.event import (
     ActionRefused,
     Noticed,
     QuestionAsked,
     StatusReported,
+    ToolAnswered,
     ToolCalled,
 )
 from podium.workspace.relay.sandbox_relay import COORDINATION_URL, RelayConfiguration
 from podium.workspace.sandbox.agent_process import start_agent
 from podium.workspace.sandbox.bubblewrap import Sandbox
 
+from ..engines.acp.agent_lab import AgentLab
 from ..studio import Studio
 from ..workspace.relay.agents import read_streams
 
@@ -130,3 +135,26 @@ async def test_calls_with_a_forged_token_are_refused_and_on_record(studio: Studi
     assert all("the token does not belong to this agent's session" in event.reason for event in refused)
     assert len(refused) >= 2
     assert studio.events(run, ToolCalled, StatusReported, Noticed) == []
+
+
+async def test_an_agent_of_the_acp_engine_is_refused_with_another_token_or_none_and_on_record(
+    tmp_path: Path,
+) -> None:
+    lab = AgentLab("scripted", tmp_path, is_sandboxed=True)
+    lab.tools = (report_status_tool(),)
+    lab.rules = Rules(allow=("Bash",))
+    other = CoordinationSession((report_status_tool(),), agent="another")
+    message = {"name": "report_status", "arguments": {"text": "forged"}}
+    call = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": message})
+    curl = f"curl -s -o /dev/null -w '%{{http_code}}' -H 'Content-Type: application/json' -d '{call}'"
+    forged = (f"-H 'Authorization: Bearer {other.token}'", "-H 'Authorization: Bearer x'", "")
+    calls = [lab.call("bash", command=f"{curl} {header} http://127.0.0.1:47702/mcp") for header in forged]
+
+    async with lab.session([*calls, "Done."]) as session:
+        reply = await session.ask("Forge.")
+
+    assert reply.text == "Done."
+    assert [event.text for event in lab.events(ToolAnswered)] == ["403", "403", "401"]
+    assert [event.action.tool for event in lab.events(ActionRefused)] == ["coordination"] * 3
+    assert {event.action.agent for event in lab.events(ActionRefused)} == {"worker"}
+    assert lab.events(StatusReported) == []

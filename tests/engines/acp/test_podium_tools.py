@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -183,27 +182,6 @@ async def test_two_agents_in_one_process_have_their_own_tools(tmp_path: Path) ->
 
     assert len(lab.children) == 1
     assert sorted(event.action.agent for event in lab.events(ToolCalled)) == ["other", "worker"]
-
-
-async def test_calls_with_a_forged_token_or_none_are_refused_and_on_record(tmp_path: Path) -> None:
-    lab = AgentLab("scripted", tmp_path, is_sandboxed=True)
-    lab.tools = (report_status_tool(),)
-    lab.rules = Rules(allow=("Bash",))
-    other = CoordinationSession((report_status_tool(),), agent="another")
-    message = {"name": "report_status", "arguments": {"text": "forged"}}
-    call = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": message})
-    curl = f"curl -s -o /dev/null -w '%{{http_code}}' -H 'Content-Type: application/json' -d '{call}'"
-    forged = (f"-H 'Authorization: Bearer {other.token}'", "-H 'Authorization: Bearer x'", "")
-    calls = [lab.call("bash", command=f"{curl} {header} http://127.0.0.1:47702/mcp") for header in forged]
-
-    async with lab.session([*calls, "Done."]) as session:
-        reply = await session.ask("Forge.")
-
-    assert reply.text == "Done."
-    assert [event.text for event in lab.events(ToolAnswered)] == ["403", "403", "401"]
-    assert [event.action.tool for event in lab.events(ActionRefused)] == ["coordination"] * 3
-    assert {event.action.agent for event in lab.events(ActionRefused)} == {"worker"}
-    assert lab.events(StatusReported) == []
 
 
 async def test_an_agent_that_never_asks_for_the_tools_is_prompted_all_the_same_and_that_is_on_record(

@@ -80,6 +80,11 @@ class AgentToolCall:
         return self.status in ("completed", "failed", "cancelled")
 
     @property
+    def is_described(self) -> bool:
+        """Whether the agent has said anything about what the call does."""
+        return bool(self.title or self.kind or self.own_name or self.raw_input or self.paths)
+
+    @property
     def output(self) -> str:
         """The call's output, or its title if the agent reports no output."""
         texts = [

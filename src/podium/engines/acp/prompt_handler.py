@@ -230,7 +230,9 @@ class PromptHandler:
             await self._follow_podiums_call(call)
             return
         is_waiting = call.said.status in ("", "pending") or (self._program.asks_late and not call.said.is_over)
-        if call.ended.is_set() or (call.place is None and is_waiting):
+        # Some agents report, after they have loaded a session, that a call of their killed process has failed.
+        is_old = call.said.status == "failed" and not call.said.is_described
+        if call.ended.is_set() or (call.place is None and (is_waiting or is_old)):
             await self._send(Reasoning(""))
             return
         if call.place is None:
