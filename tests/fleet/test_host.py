@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 import time
 from collections.abc import AsyncIterator
@@ -17,12 +18,22 @@ from msgspec import structs
 
 from podium import App, Settings, __version__
 from podium.core.placement import WorkerOptions
+from podium.store.answering_clients import register_client
 from podium.store.run_store import RunStore
 from podium.system.host_id import read_host_id
 from podium.testing import ModelServer
 from podium.testing.postgres_cluster import run_cluster
 from podium.values.agent import Member, Permissions, Team
-from podium.values.event import PermissionAnswered, RunResumed, WorkCommitted, WorkerPlaced, WorkerSent, WorkMoved
+from podium.values.event import (
+    ActionBegan,
+    PermissionAnswered,
+    PermissionAsked,
+    RunResumed,
+    WorkCommitted,
+    WorkerPlaced,
+    WorkerSent,
+    WorkMoved,
+)
 from podium.values.store_address import make_postgres_address
 from podium.workers.delegate import delegate_to_worker
 
@@ -309,9 +320,9 @@ async def test_a_host_does_not_start_beside_an_active_host_with_an_incompatible_
     assert (await lab.list_hosts())["beta"].state == "gone"
 
 
-@pytest.mark.slow
-async def test_a_worker_on_a_host_starts_workers_that_other_hosts_can_take(lab: FleetLab) -> None:
-    await lab.start_host("alpha", "--slots", "3")
+async def test_a_run_that_waits_for_its_workers_keeps_no_slot_from_them(lab: FleetLab) -> None:
+    lab.query("INSERT INTO podium.fleet_limit VALUES ('team', 'outer', 1) RETURNING 1")
+    await lab.start_host("alpha", "--slots", "1")
     inner = structs.replace(make_scripted_agent(write("inner.txt"), "inner done"), name="inner", isolation="process")
     team = Team(mode="broadcast", members=(Member(agent="inner"),))
     outer = structs.replace(make_scripted_agent("outer done"), name="outer", team=team)
@@ -326,6 +337,8 @@ async def test_a_worker_on_a_host_starts_workers_that_other_hosts_can_take(lab: 
         (run, "outer", str(lab.remote))
     ]
     lab.assert_intact(sent.run)
+    listed = await lab.run_podium("workers", "--json")
+    assert {one["id"] for one in json.loads(listed.stdout)["workers"]} == {run, sent.run}
 
 
 async def test_calls_of_all_machines_to_a_provider_share_one_rate(lab: FleetLab) -> None:
@@ -375,3 +388,40 @@ async def test_a_host_without_the_engine_of_a_run_refuses_it(lab: FleetLab) -> N
     refused = await lab.wait_for_entry(run, lambda entry: "alpha cannot" in getattr(entry.event, "text", ""))
     assert "helper" in refused.event.text  # type: ignore[union-attr]
     assert (await lab.run_podium("stop", run)).returncode == 0
+
+
+async def test_a_rule_that_a_person_saves_applies_to_the_other_workers_on_hosts_and_no_host_can_save_one(
+    lab: FleetLab,
+) -> None:
+    await lab.start_host("alpha")
+    first = await lab.delegate("feat/one", write("shared.txt"), "done", allow=())
+    second = await lab.delegate("feat/two", bash("echo 2 > two.txt"), write("shared.txt"), "done", allow=())
+    asked, other = await lab.wait_asked(first), await lab.wait_asked(second)
+
+    assert (await lab.run_podium("approve", asked.id, "--always")).returncode == 0
+    assert (await lab.run_podium("approve", other.id)).returncode == 0
+
+    assert (await lab.wait_ended(second)).outcome == "succeeded"
+    assert [one.id for one in lab.events(second, PermissionAsked)] == [other.id]
+    assert lab.events(second, ActionBegan)[-1].allowed_by == asked.always
+    lab.assert_intact(second)
+    with (
+        psycopg.connect(lab.addresses["alpha"], autocommit=True) as host,
+        pytest.raises(psycopg.errors.InsufficientPrivilege),
+    ):
+        host.execute("INSERT INTO podium.saved_rule VALUES ('m', '', 'Bash')")
+
+
+async def test_a_host_denies_a_request_that_nobody_answers_in_the_time_that_the_person_has_set(lab: FleetLab) -> None:
+    lab.write_settings("approvals: {timeout: 1}\n")
+    await lab.start_host("alpha")
+    run = await lab.delegate("feat/one", bash("touch one.txt"), "then not", allow=())
+    await lab.wait_asked(run)
+
+    with register_client(lab.store):
+        assert (await lab.wait_ended(run)).outcome == "succeeded"
+
+    [answered] = lab.events(run, PermissionAnswered)
+    assert (answered.decision, answered.by, answered.channel) == ("deny", "commander", "timeout")
+    assert answered.comment == "nobody answered within 1 s"
+    lab.assert_intact(run)

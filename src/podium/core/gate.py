@@ -103,6 +103,18 @@ class ActingTool(Protocol):
         ...
 
 
+async def _read_saved_rules(place: Scope) -> bool:
+    """Read the rules that the user has saved since the run started. Return False if they cannot change the verdict.
+
+    A request that was made before must be answered, so rules that were saved later do not apply to it.
+    """
+    timeline = place.timeline
+    if timeline.read_saved_rules is None or place.has_child_outcome("permission_asked#1"):
+        return False
+    timeline.saved_rules = await timeline.read_saved_rules()
+    return bool(timeline.saved_rules)
+
+
 def make_interrupted_answer(tool: str) -> ToolAnswer:
     """Return the answer for an action that was interrupted at an unknown point."""
     return ToolAnswer(
@@ -228,6 +240,8 @@ class Gate:
     async def _check_action(self, place: Scope, action: Action, changed_lines: int) -> tuple[Verdict, str]:
         """Return the verdict of the rules and of the hooks, which can only deny, and the context that hooks add."""
         verdict = self._judge(action, changed_lines)
+        if verdict.decision == "ask" and await _read_saved_rules(place):
+            verdict = self._judge(action, changed_lines)
         if self._hooks is None or verdict.decision == "deny":
             return verdict, ""
         reply = await self._hooks.check_action(place, action)

@@ -382,7 +382,7 @@ class Operation:
         )
 
     def _judge_action(self, action: Action, changed_lines: int) -> Verdict:
-        granted = self.scope.timeline.granted_rules
+        granted = self.scope.timeline.granted_rules + self.scope.timeline.saved_rules
         rules = structs.replace(self.rules, allow=self.rules.allow + granted) if granted else self.rules
         return check(action, rules, self.mode, changed_lines=changed_lines)
 

@@ -15,7 +15,7 @@ The store decides who can write and how lines are stored. Other modules interpre
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import cache, cached_property
 from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
@@ -110,6 +110,10 @@ class Timeline:
         """Who approved each action that is allowed for the rest of this run, keyed by the action's `repeat_key`."""
         self.granted_rules: tuple[str, ...] = ()
         """The rules that were allowed permanently in this run."""
+        self.saved_rules: tuple[str, ...] = ()
+        """The rules that the user has saved since the run started, as they were last read."""
+        self.read_saved_rules: Callable[[], Awaitable[tuple[str, ...]]] | None = None
+        """Reads these rules, if this process must look for them itself."""
         self.denials: dict[str, list[Denial]] = {}
         """The denials of each action, keyed by its `effect_hash`."""
         self.changed_files: dict[str, set[str]] = {}

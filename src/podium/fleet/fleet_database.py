@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from types import TracebackType
 from typing import Literal
@@ -147,6 +148,11 @@ class FleetDatabase:
             self._owner,
         )
         return bool(rows)
+
+    async def find_waiting_runs(self, runs: Sequence[str]) -> frozenset[str]:
+        """Return which of these runs have workers that have not ended."""
+        query = "SELECT run FROM podium.waiting_run WHERE run = ANY ($1::text[])"
+        return frozenset(str(row["run"]) for row in await self._database.fetch(query, list(runs)))
 
     async def read_limits(self) -> FullLimits:
         """Return the teams and providers that are at their limits."""

@@ -89,11 +89,18 @@ class RunLeases(Protocol):
 
 
 ReadLimits = Callable[[], Awaitable[FullLimits]]
+FindWaiting = Callable[[Sequence[str]], Awaitable[frozenset[str]]]
+"""Returns which of these runs have workers that have not ended."""
 
 
 async def read_no_limits() -> FullLimits:
     """Return empty limits: no team and no provider is at its limit."""
     return FullLimits()
+
+
+async def find_none_waiting(runs: Sequence[str]) -> frozenset[str]:
+    """Return that no run waits for workers."""
+    return frozenset()
 
 
 @dataclass(slots=True)
@@ -118,6 +125,7 @@ class _Work:
 class HostLoop:
     """The loop in which a host works on up to `slots` jobs at once, until it is asked to drain.
 
+    A run that waits for its workers occupies no slot, because the workers may need it.
     `report` is called with a message when something goes wrong.
     """
 
@@ -131,6 +139,7 @@ class HostLoop:
         leases: RunLeases,
         report: Callable[[str], None],
         read_limits: ReadLimits = read_no_limits,
+        find_waiting: FindWaiting = find_none_waiting,
     ) -> None:
         self._placement = placement
         self._offer = offer
@@ -139,6 +148,7 @@ class HostLoop:
         self._leases = leases
         self._report = report
         self._read_limits = read_limits
+        self._find_waiting = find_waiting
         self._work: dict[str, _Work] = {}
         self._refused: Counter[str] = Counter()
         self._is_unavailable = False
@@ -190,10 +200,12 @@ class HostLoop:
 
     async def _try_claim(self) -> Sequence[JobClaim]:
         """Claim jobs for the free slots; none while the placement engine is unavailable."""
-        free = self._slots - len(self._work)
-        if free <= 0:
-            return ()
         try:
+            free = self._slots - len(self._work)
+            if free <= 0:
+                free += len(await self._find_waiting(self.runs))
+            if free <= 0:
+                return ()
             full = await self._read_limits()
             offer = msgspec.structs.replace(self._offer, full_teams=full.teams, full_providers=full.providers)
             claims = await self._placement.claim(offer, free)

@@ -6,6 +6,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from math import inf
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from ..app import App
 from ..runs.run_driver import RunDriver
 from ..runs.run_handle import Run, drive_run
 from ..setup.settings import Settings
+from ..store.saved_rules import read_rules_for_run
 from ..store.store_connection import expect_store
 from ..values.errors import LeaseLost, PodiumError, RunIsPaused, StoreUnreachable, find_first_error
 from ..values.worker_task import WorkerTask
@@ -55,6 +57,9 @@ async def resume_run(run: str, config: WorkerConfig, on_waiting: Callable[[str],
             os.environ.update(slot.variables)
         driver.timeline.on_waiting = on_waiting
         driver.parks_at_limits = True
+        if config.owner is not None:
+            read_rules = partial(read_rules_for_run, settings.store, run)
+            driver.timeline.read_saved_rules = partial(anyio.to_thread.run_sync, read_rules)
         async with drive_run(driver) as resumed:
             yield resumed
 

@@ -9,10 +9,12 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
-from ..config.always_allow_rules import AllowedRule, identify_repo, save_allowed_rule
+from ..config.always_allow_rules import AllowedRule, identify_repo, load_allowed_rules, save_allowed_rule
 from ..store.reader import StoreReader
+from ..store.saved_rules import PublishedRule, publish_rules
+from ..system.host_id import read_host_id
 from ..values.event import RunStarted
-from ..values.store_address import StoreAddress
+from ..values.store_address import PostgresAddress, StoreAddress
 
 
 def save_always_answer(
@@ -24,7 +26,15 @@ def save_always_answer(
         return None
     saved = AllowedRule(rule=rule, at=time.time(), by=by, run=run, repo=repo)
     save_allowed_rule(home, saved)
+    publish_saved_rules(home, store)
     return saved
+
+
+def publish_saved_rules(home: Path, store: StoreAddress) -> None:
+    """Publish the saved rules of this machine in a PostgreSQL store, so that they apply to its workers on hosts."""
+    if isinstance(store, PostgresAddress):
+        rules = [PublishedRule(one.rule, one.repo) for one in load_allowed_rules(home)]
+        publish_rules(store, read_host_id(home), rules)
 
 
 def _find_run_repo(store: StoreAddress, run: str) -> str:

@@ -193,6 +193,8 @@ def find_newest_worker(worker_index: WorkerIndex, root: str, name: str) -> Worke
     """
     if known := worker_index.find_by_name(root, name):
         return known[-1]
+    if known := [row for row in worker_index.list_all(root) if row.name == name]:
+        return known[-1]  # started by a worker on a host
     matches = [row for row in worker_index.list_all() if name and row.run.startswith(name)]
     if len(matches) == 1:
         return matches[0]

@@ -6,6 +6,7 @@ file, the environment, and arguments. The package `config` defines and reads the
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -209,7 +210,8 @@ class Settings(Struct, frozen=True, kw_only=True):
     def to_record(self) -> dict[str, Any]:
         """Return the settings that a run records so that it resumes unchanged. They contain no secrets."""
         kept = {key: msgspec.to_builtins(getattr(self, key)) for key in RECORDED_FIELDS}
-        return kept | {"base_url": without_credentials(self.base_url)}
+        seconds = None if math.isinf(self.approval_seconds) else self.approval_seconds
+        return kept | {"base_url": without_credentials(self.base_url), "approval_seconds": seconds}
 
     def with_record(self, recorded: Mapping[str, Any]) -> Settings:
         """Return these settings, overridden by those that a run recorded. Current ask and deny rules still apply."""

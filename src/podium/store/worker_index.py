@@ -61,12 +61,15 @@ class WorkerIndex:
         return self._query_rows("WHERE worker.is_open = 1", ())
 
     def list_all(self, root: str | None = None) -> list[WorkerRow]:
-        """Return every worker, in one repository or in all, in the order in which they were started."""
-        return self._query_rows("", ()) if root is None else self._query_rows("WHERE worker.root = ?", (root,))
+        """Return every worker, in one repository or in all, in the order in which they were started.
+
+        The workers in a repository include those that its workers have started on other machines.
+        """
+        return self._query_rows("", ()) if root is None else self._query_rows(f"WHERE {self._in_root}", (root,))
 
     def list_listed(self, root: str | None = None) -> list[WorkerRow]:
         """Return the same workers as `list_all`, except those whose team's group was deleted."""
-        where, values = ("", ()) if root is None else ("AND worker.root = ?", (root,))
+        where, values = ("", ()) if root is None else (f"AND {self._in_root}", (root,))
         return self._query_rows(
             "WHERE NOT EXISTS (SELECT 1 FROM placement WHERE placement.run = worker.run AND placement.place IS NULL)"
             f" {where}",
@@ -98,6 +101,16 @@ class WorkerIndex:
                 (len(STOP), STOP),
             )
             return {str(row[0]) for row in asked}
+
+    @property
+    def _in_root(self) -> str:
+        """The condition that a worker is in a repository, or was started on a host by one that is."""
+        if not isinstance(self._store, PostgresAddress):
+            return "worker.root = ?"
+        return (
+            "worker.run IN (WITH RECURSIVE known (run) AS (SELECT run FROM worker WHERE root = ?"
+            " UNION SELECT job.run FROM job JOIN known ON job.parent = known.run) SELECT run FROM known)"
+        )
 
     def _query_rows(self, which: str, values: tuple[str, ...]) -> list[WorkerRow]:
         if not self._store.exists():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from math import inf
 from pathlib import Path
 
 from anyio import CancelScope, Event
@@ -29,6 +30,8 @@ class ActiveWorker:
     engine: str = ""
     restrictions: Rules = field(default_factory=Rules)
     """The deny and ask rules that the run started with; they apply even if the settings have changed since."""
+    approval_seconds: float = inf
+    """The time limit for answers that the run recorded, which a host enforces."""
     process: ForkedProcess | FreshProcess | None = None
     link: Link[Report, Order] | None = None
     checkout: Checkout | None = None
@@ -55,4 +58,5 @@ class ActiveWorker:
             model=first.model,
             engine=first.engine,
             restrictions=collect_restrictions(started),
+            approval_seconds=inf if (seconds := started.settings.get("approval_seconds")) is None else float(seconds),
         )

@@ -48,6 +48,11 @@ class ApprovalDeadlines:
         """Discard the requests from a worker whose connection has closed."""
         self._open = {id: one for id, one in self._open.items() if one.by != by}
 
+    @property
+    def has_requests(self) -> bool:
+        """Whether requests wait for an answer."""
+        return bool(self._open)
+
     def recheck(self) -> None:
         """Have `enforce_forever` check the connected clients and the deadlines again now."""
         self._changed.set()

@@ -186,6 +186,14 @@ class Commander:
         except PodiumError:
             return self._launcher.settings.workers  # the workers in that repository report this error
 
+    async def recheck_deadlines(self, wakeup: Wakeup) -> None:
+        """Check the deadlines of requests whenever somebody wakes the owners of runs, until cancelled."""
+        while True:
+            await wait_readable(wakeup)
+            wakeup.drain()
+            if self._request_answers.deadlines.has_requests:
+                self._request_answers.deadlines.recheck()
+
     # One worker
 
     async def run_claimed_worker(self, run: str, started: RunStarted) -> str:

@@ -15,6 +15,7 @@ from anyio import CancelScope, to_thread
 from msgspec import structs
 
 from ..core.placement import DEFAULT_OPTIONS, WorkerOptions
+from ..runs.always_answer import publish_saved_rules
 from ..runs.run_launcher import RunLauncher
 from ..runs.run_options import RunOptions
 from ..setup.settings import Settings
@@ -98,6 +99,8 @@ async def delegate_to_worker(
             elif (options.can_move and not options.is_shared) or fleet.can_place(options):
                 origin = await make_origin(repository, run, worker_task.base, settings.home)
                 worker_task = structs.replace(worker_task, origin=origin)
+        if fleet.hosts and not fleet.own_host:
+            await to_thread.run_sync(publish_saved_rules, settings.home, launcher.settings.store)
         team = await to_thread.run_sync(_find_parent_team, launcher.settings.store, parent) if fleet.hosts else ""
         place = choose_place(fleet, run, agent, worker_task, options, settings, team=team)
         return await enqueue_worker_run(

@@ -102,6 +102,7 @@ async def run_host(
             leases=database,
             report=report,
             read_limits=database.read_limits,
+            find_waiting=database.find_waiting_runs,
         )
         _require_compatible_hosts(name, await database.list_hosts())
         await database.register_host(offer, slots=options.slots, version=__version__)
@@ -110,6 +111,7 @@ async def run_host(
             presence = HostPresence(database, loop, options, report)
             group.start_soon(presence.report_forever)
             group.start_soon(presence.drain_on_signals)
+            group.start_soon(commander.recheck_deadlines, wakeup)
             group.start_soon(lambda: JobSweep(placement, database.find_unfinished).run(report=report))
             report(f"host {name} is ready: {options.slots} slots, labels: {', '.join(options.labels) or 'none'}")
             await loop.run()

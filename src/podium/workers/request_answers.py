@@ -28,7 +28,7 @@ from .worker_notifications import WorkerNotifications
 
 
 class RequestAnswers:
-    """Answers the requests from one commander's workers. A host answers none, and only notifies a person."""
+    """Answers the requests from one commander's workers. A host only denies those that nobody answers in time."""
 
     def __init__(
         self,
@@ -56,8 +56,9 @@ class RequestAnswers:
         except PodiumError as error:
             self._logs.write_line(worker.run, f"request {id} cannot be read, so a person must decide: {error}")
             return
-        if asked is not None and not self._is_host:
-            answer = self._decide_by_rules(worker, asked)
+        if asked is not None:
+            # On a host, the worker has read the saved rules itself, and no answer of a host could allow anything.
+            answer = None if self._is_host else self._decide_by_rules(worker, asked)
             if answer is not None:
                 await self._post_answer(worker, answer)
                 return
@@ -79,6 +80,8 @@ class RequestAnswers:
             return None
 
     def _read_approval_seconds(self, worker: ActiveWorker) -> float:
+        if self._is_host:
+            return worker.approval_seconds
         try:
             return self._settings_cache.get_settings(worker.worker_task.root).approval_seconds
         except PodiumError:

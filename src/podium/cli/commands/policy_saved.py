@@ -8,7 +8,10 @@ from pathlib import Path
 import click
 
 from ...config.always_allow_rules import AllowedRule, load_allowed_rules, revoke_allowed_rule
+from ...runs.always_answer import publish_saved_rules
+from ...setup.settings import Settings
 from ...system.locations import find_home_folder, find_repo, format_path
+from ...values.errors import PodiumError, StoreFailed
 from ...values.event import SCHEMA
 from ..terminal.command_options import json_option, repo_option
 from ..terminal.text import align_columns, as_json, escape_for_terminal
@@ -42,6 +45,13 @@ def policy_revoke_command(rule: str, repo: Path | None, is_json: bool) -> None:
         click.echo(as_json({"schema": SCHEMA, "revoked": _describe_rule(None, revoked)}))
     else:
         click.echo(escape_for_terminal(f"{revoked.rule} is no longer allowed {_format_place(revoked)}."))
+    try:
+        publish_saved_rules(home, Settings.load().store)
+    except PodiumError as error:
+        raise StoreFailed(
+            f"{revoked.rule} is revoked on this machine, but workers on hosts still have it ({error}); delegate or "
+            "revoke something when the store can be reached, and it is removed there too"
+        ) from error
 
 
 def _describe_rule(number: int | None, rule: AllowedRule) -> dict[str, object]:

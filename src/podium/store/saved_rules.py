@@ -1,0 +1,57 @@
+"""Publish the rules that a person saved with "always" in a PostgreSQL store, for the person's workers on hosts.
+
+The rules stay in a file in the person's home; the store has a copy. A host can read the copy but not change it. A rule
+applies to the runs that were started on the machine on which it was saved, in its repository.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from typing import NamedTuple
+
+from ..values.event import RunStarted
+from ..values.store_address import PostgresAddress, StoreAddress
+from .reader import StoreReader
+from .store_connection import open_connection, translate_errors
+
+MOST_PARENTS = 20
+
+
+class PublishedRule(NamedTuple):
+    """A saved rule and the folder of the repository in which it applies. If that is empty, it applies everywhere."""
+
+    rule: str
+    repo: str
+
+
+def publish_rules(store: StoreAddress, machine: str, rules: Sequence[PublishedRule]) -> None:
+    """Replace the published rules of a machine. Do nothing for a SQLite store, which has no hosts."""
+    if not isinstance(store, PostgresAddress):
+        return
+    with translate_errors(store), closing(open_connection(store, create=True)) as connection:
+        connection.begin_write("saved rules")
+        found = connection.execute("SELECT rule, repo FROM saved_rule WHERE machine = ?", (machine,)).fetchall()
+        if {PublishedRule(*row) for row in found} != set(rules):
+            connection.execute("DELETE FROM saved_rule WHERE machine = ?", (machine,))
+            rows = [(machine, one.repo, one.rule) for one in dict.fromkeys(rules)]
+            connection.executemany("INSERT INTO saved_rule (machine, repo, rule) VALUES (?, ?, ?)", rows)
+        connection.execute("COMMIT")
+
+
+def read_rules_for_run(store: StoreAddress, run: str) -> tuple[str, ...]:
+    """Return the published rules that apply to a run: those of the machine on which the first run was delegated."""
+    with StoreReader(store) as reader:
+        origin = None
+        for _ in range(MOST_PARENTS):
+            started = reader.read_summary(run).first.event
+            if not isinstance(started, RunStarted) or started.errand is None or started.errand.origin is None:
+                break
+            origin = started.errand.origin
+            if not (run := started.errand.parent):
+                break
+    if origin is None:
+        return ()
+    with translate_errors(store), closing(open_connection(store, create=False)) as connection:
+        query = "SELECT rule FROM saved_rule WHERE machine = ? AND (repo = '' OR repo = ?) ORDER BY rule"
+        return tuple(str(rule) for (rule,) in connection.execute(query, (origin.host, origin.path)))
