@@ -259,7 +259,7 @@ async def test_a_mailbox_message_reaches_the_owner_at_once_and_is_taken_with_its
         assert await to_thread.run_sync(post_to_mailbox, address, "r", StopAsked(by="me"))
         await arrived.wait()
         await timeline.wait_written()
-        store.deliver_mail(lease)
+        await store.deliver_mail(lease)
 
     assert [message.event for message in received] == [StopAsked(by="me")]
     assert execute_sql(address, "SELECT taken FROM mail") == [(2,)]
@@ -278,7 +278,7 @@ async def test_a_mailbox_message_to_a_run_without_an_owner_waits_for_the_next_on
     async with RunStore(address) as store:
         lease = await store.claim_run("r")
         lease.deliver = received.append
-        store.deliver_mail(lease)
+        await store.deliver_mail(lease)
 
     assert [message.event for message in received] == [StopAsked(by="me")]
 
@@ -451,11 +451,11 @@ async def test_a_mailbox_message_waits_until_the_lease_accepts_messages(address:
         append_notice(timeline := Timeline("r", lease))
         await timeline.wait_written()
         post_to_mailbox(address, "r", StopAsked())
-        store.deliver_mail(lease)
+        await store.deliver_mail(lease)
 
         received: list[MailboxMessage] = []
         lease.deliver = received.append
-        store.deliver_mail(lease)
+        await store.deliver_mail(lease)
 
     assert len(received) == 1
 
@@ -473,7 +473,7 @@ async def test_an_unreadable_mailbox_message_does_not_block_the_next(tmp_path: P
         post_to_mailbox(path, "r", StopAsked())
         received: list[MailboxMessage] = []
         lease.deliver = received.append
-        store.deliver_mail(lease)
+        await store.deliver_mail(lease)
 
     assert [message.event for message in received] == [StopAsked()]
 

@@ -14,7 +14,7 @@ def find_delivered_messages(place: Scope) -> str:
     return "" if known is None else known.text
 
 
-def deliver_messages(place: Scope, agent: str) -> str:
+async def deliver_messages(place: Scope, agent: str) -> str:
     """Record that the agent's pending messages are delivered at this scope, and return their text."""
     if known := find_delivered_messages(place):
         return known
@@ -22,7 +22,13 @@ def deliver_messages(place: Scope, agent: str) -> str:
     if not waiting:
         return ""
     # A receipt is sent first: if the process dies in between, the resumed run delivers the messages.
-    place.timeline.on_delivery(waiting)
+    if place.timeline.on_delivery is not None:
+        await place.timeline.on_delivery(waiting)
+        # Another session of the agent may have got them in the meantime.
+        still_waiting = {message.id for message in place.timeline.list_undelivered(agent)}
+        waiting = [message for message in waiting if message.id in still_waiting]
+        if not waiting:
+            return ""
     text = "\n\n".join(_format_message(message, place.timeline) for message in waiting)
     place.child("messages").record_outcome(MessagesDelivered(ids=tuple(message.id for message in waiting), text=text))
     return text

@@ -111,7 +111,7 @@ class Session:
         try:
             async with self._lock:
                 self._reply_format = reply_format if self._can_keep_format(reply_format) else None
-                return await self._take_turn(turn, self._with_messages(turn, prompt))
+                return await self._take_turn(turn, await self._with_messages(turn, prompt))
         finally:
             self._waiting -= 1
 
@@ -142,7 +142,7 @@ class Session:
     def _can_keep_format(self, wanted: ReplyFormat | None) -> bool:
         return wanted is not None and all(tool.name == wanted.tool for tool in self._spec.tools)
 
-    def _with_messages(self, turn: Scope, prompt: str) -> str:
+    async def _with_messages(self, turn: Scope, prompt: str) -> str:
         """Return the prompt with the user's messages to this agent since its last turn."""
         agent, timeline = self._spec.agent.name, turn.timeline
         said = find_delivered_messages(turn)
@@ -153,7 +153,7 @@ class Session:
             and not turn.has_outcome
             and not timeline.find_events_below(turn.path, ModelReplied)
         ):
-            said = deliver_messages(turn, agent)
+            said = await deliver_messages(turn, agent)
         return f"{prompt}\n\n{said}" if said else prompt
 
     async def _take_turn(self, turn: Scope, prompt: str) -> Reply:

@@ -100,7 +100,7 @@ class Timeline:
         self.messages: dict[str, MessageReceived] = {}
         self.receipts: dict[str, bool] = {}
         """Whether each message that this run's agents sent was delivered. Messages that wait are not included."""
-        self.on_delivery: Callable[[Sequence[MessageReceived]], None] = lambda messages: None
+        self.on_delivery: Callable[[Sequence[MessageReceived]], Awaitable[None]] | None = None
         """Called just before messages are recorded as delivered."""
         self.answers: dict[str, PermissionAnswered | QuestionAnswered] = {}
         """The answers, keyed by the id of the request or question."""

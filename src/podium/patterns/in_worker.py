@@ -57,7 +57,7 @@ async def run_in_worker(op: Operation, request: Request) -> Answer:
         )
         place.record_outcome(sent)
     # A worker reads its own mailbox, so messages that arrived here before it starts are part of its task.
-    if said := deliver_messages(place, op.agent.name):
+    if said := await deliver_messages(place, op.agent.name):
         sent = structs.replace(sent, task=f"{sent.task}\n\n{said}")
     # This process runs the advisors and the handoff. The worker does only the agent's own work.
     own = structs.replace(op.agent, isolation="shared", advisors=None, handoff=None)

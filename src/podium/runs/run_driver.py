@@ -15,7 +15,7 @@ from functools import partial
 from math import inf
 from typing import Any
 
-from anyio import move_on_after
+from anyio import move_on_after, to_thread
 from msgspec import structs
 
 from ..core.budget import BUDGET_UNCHANGED
@@ -293,7 +293,7 @@ class RunDriver:
             self.timeline.append(Noticed(text=f"{message.to} did not receive the message: {message.text}"), scope="")
             if message.attachments:
                 self.store.drop_attachments(self.lease, message.id)
-        self._acknowledge(self.timeline.messages.values(), is_delivered=False)
+        await self._acknowledge(tuple(self.timeline.messages.values()), is_delivered=False)
         await self._report_end(ended)
         return ended
 
@@ -315,16 +315,14 @@ class RunDriver:
         if self.context.hooks is not None:
             self.context.hooks.close()
 
-    def _acknowledge(self, messages: Iterable[MessageReceived], *, is_delivered: bool = True) -> None:
-        """Tell the runs of the agents that sent these messages whether the messages were delivered.
-
-        The event loop waits until the store has the receipts; few runs have such messages.
-        """
+    async def _acknowledge(self, messages: Iterable[MessageReceived], *, is_delivered: bool = True) -> None:
+        """Tell the runs of the agents that sent these messages whether the messages were delivered."""
         for message in messages:
             if message.sender:
                 receipt = MessageAcknowledged(id=message.id, to=message.to, is_delivered=is_delivered)
                 with suppress(PodiumError):  # the store reports its own failures; the message counts more
-                    post_to_mailbox(self.store.path, message.sender, receipt, ref=f"receipt:{message.id}")
+                    send = partial(post_to_mailbox, self.store.path, message.sender, receipt)
+                    await to_thread.run_sync(partial(send, ref=f"receipt:{message.id}"))
 
     async def _answer_request(self) -> Answer:
         """Run the first agent, with the run's tools open, and return its answer. Raise AgentFailed if it fails."""

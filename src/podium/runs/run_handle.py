@@ -165,7 +165,7 @@ class Run:
             partial(post_to_mailbox, self._driver.store.path, self.id, event, ref=ref, files=files)
         )
         if not self.is_over:
-            self._driver.store.deliver_mail(self._driver.lease)
+            await self._driver.store.deliver_mail(self._driver.lease)
         return is_first
 
 

@@ -385,7 +385,7 @@ class RunLauncher:
                 earlier_turns=earlier_turns,
             )
             # Deliver the mail first, because resuming the run ends a pause that was requested earlier.
-            self._store.deliver_mail(lease)
+            await self._store.deliver_mail(lease)
             timeline.append(RunResumed(host=socket.gethostname(), pid=os.getpid()), scope="")
             if settings.permission_mode == "bypass":
                 notices.append(BYPASS_NOTICE)

@@ -25,6 +25,12 @@ def select_attachment(connection: SqlConnection, run: str, digest: str) -> bytes
     return None if found is None else bytes(found[0])
 
 
+def select_attachments(connection: SqlConnection, run: str) -> dict[str, bytes]:
+    """Return the data of all attachments of a run, by digest."""
+    rows = connection.execute("SELECT digest, data FROM attachment WHERE run = ?", (run,))
+    return {str(digest): bytes(data) for digest, data in rows}
+
+
 def build_attachment_delete(run: str, message: str) -> Statement:
     """Return the statement that deletes all of a message's attachments."""
     return (DELETE_ATTACHMENTS, (run, message))

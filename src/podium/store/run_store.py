@@ -19,9 +19,9 @@ from anyio import CancelScope, to_thread
 
 from ..core.journal_rows import JournalRow
 from ..values.errors import PodiumError, RunHeld
-from ..values.event import Entry
-from ..values.store_address import StoreAddress
-from .attachment_rows import build_attachment_delete, select_attachment
+from ..values.event import Entry, MessageReceived
+from ..values.store_address import PostgresAddress, StoreAddress
+from .attachment_rows import build_attachment_delete, select_attachment, select_attachments
 from .decision_rows import select_decision_entries
 from .mailbox import MailboxMessage, find_runs_with_mail, read_mailbox
 from .reader import StoreReader
@@ -85,6 +85,8 @@ class RunStore:
         self._fault = fault
         self._leases: dict[str, RunLease] = {}
         self._claiming: set[str] = set()
+        self._attachments: dict[str, dict[str, bytes]] = {}
+        """The attachments of active runs in a PostgreSQL store, by run and digest."""
         self._is_reading_mail = False
         self._is_mail_due = False
 
@@ -135,7 +137,10 @@ class RunStore:
 
         def take_over() -> int:
             with translate_errors(self.path), closing(open_connection(self.path, create=False)) as connection:
-                return take_over_run(connection, run, self.owner.id)
+                epoch = take_over_run(connection, run, self.owner.id)
+                if isinstance(self.path, PostgresAddress):
+                    self._attachments[run] = select_attachments(connection, run)
+                return epoch
 
         # The store distinguishes owner processes, but not two claims within one process.
         self._claiming.add(run)
@@ -149,12 +154,15 @@ class RunStore:
     def release_run(self, lease: RunLease, *, is_over: bool = False) -> None:
         """Release a run, so that another process can claim it once this is committed. With `is_over`, write nothing."""
         self._leases.pop(lease.run, None)
+        self._attachments.pop(lease.run, None)
         if not is_over:
             # Not written as the lease's holder: a holder whose write was rejected must still be able to release it.
             lease._last = self.writer.enqueue(Write(None, after=(RELEASE_RUN, (lease.run, lease.epoch))))
 
     def read_attachment(self, run: str, digest: str) -> bytes | None:
         """Return the data of a run's attachment, or None if the run does not have it."""
+        if (known := self._attachments.get(run, {}).get(digest)) is not None:
+            return known
         with translate_errors(self.path):
             return select_attachment(self._connection, run, digest)
 
@@ -187,11 +195,30 @@ class RunStore:
 
     # Mailbox messages
 
-    def deliver_mail(self, lease: RunLease) -> None:
+    async def deliver_mail(self, lease: RunLease) -> None:
         """Deliver the messages in a run's mailbox."""
-        with translate_errors(self.path):
-            waiting = read_mailbox(self._connection, lease.run, lease.last_message)
+        if isinstance(self.path, Path):
+            with translate_errors(self.path):
+                waiting = read_mailbox(self._connection, lease.run, lease.last_message)
+        else:
+            waiting = await to_thread.run_sync(self._read_mail, lease)
         self._deliver(waiting)
+
+    def _read_mail(self, lease: RunLease) -> list[MailboxMessage]:
+        """Return a run's messages that were not delivered yet, and remember their attachments."""
+        with translate_errors(self.path), closing(open_connection(self.path, create=False)) as connection:
+            waiting = list(read_mailbox(connection, lease.run, lease.last_message))
+            self._remember_attachments(connection, waiting)
+            return waiting
+
+    def _remember_attachments(self, connection: SqlConnection, messages: Iterable[MailboxMessage]) -> None:
+        """Read the attachments of messages now, so that the event loop never waits for a server that may be away."""
+        if isinstance(self.path, Path):
+            return
+        for message in messages:
+            if isinstance(message.event, MessageReceived) and message.event.attachments:
+                found = select_attachments(connection, message.run)
+                self._attachments.setdefault(message.run, {}).update(found)
 
     def _on_wakeup(self) -> None:
         self._wakeup.drain()
@@ -226,7 +253,9 @@ class RunStore:
                 return self._read_all_mail(own)
         with translate_errors(self.path):
             leases = [self._leases[run] for run in find_runs_with_mail(connection) if run in self._leases]
-            return [one for lease in leases for one in read_mailbox(connection, lease.run, lease.last_message)]
+            found = [one for lease in leases for one in read_mailbox(connection, lease.run, lease.last_message)]
+            self._remember_attachments(connection, found)
+            return found
 
     def _deliver(self, messages: Iterable[MailboxMessage]) -> None:
         for message in messages:

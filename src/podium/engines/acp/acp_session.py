@@ -127,7 +127,7 @@ class AcpSession:
             if reply.stop == STOPPED_BY_TOOL:
                 break
             told = self._explain_refusals(place, reply)
-            said = "" if number == MAX_PROMPTS else self._collect_messages(turn.child(f"call#{number + 1}"))
+            said = "" if number == MAX_PROMPTS else await self._collect_messages(turn.child(f"call#{number + 1}"))
             if number == MAX_PROMPTS or not (told or said):
                 break
             words = "\n\n".join(filter(None, (told, said)))
@@ -161,11 +161,11 @@ class AcpSession:
         is_stopped = self._program.after_denial == "ends_turn" or reply.stop == "cancelled" or not reply.text.strip()
         return describe_refusals(refused) if refused and is_stopped else ""
 
-    def _collect_messages(self, place: Scope) -> str:
+    async def _collect_messages(self, place: Scope) -> str:
         """Return the person's messages that the agent gets with the prompt at `place`, or an empty string."""
         said = find_delivered_messages(place)
         if not said and not place.has_outcome:
-            said = deliver_messages(place, self._spec.agent.name)
+            said = await deliver_messages(place, self._spec.agent.name)
         untold, self._untold = self._untold, []
         return "\n\n".join(filter(None, (*untold, said)))
 

@@ -159,7 +159,7 @@ class PromptHandler:
     async def receive_update(self, update: Params) -> None:
         try:
             await self._handle_update(update)
-            self._deliver_messages()
+            await self._deliver_messages()
         except PodiumError as error:
             self.fail(error)
 
@@ -201,11 +201,13 @@ class PromptHandler:
         with suppress(BrokenResourceError, ClosedResourceError):  # the turn was cancelled
             await self._pieces.send(piece)
 
-    def _deliver_messages(self) -> None:
+    async def _deliver_messages(self) -> None:
         """Send a person's messages to an agent that accepts them during a prompt. Other agents get them after it."""
         agent = self._spec.agent.name
         if self.steer is not None and self._place.timeline.list_undelivered(agent):
-            said = deliver_messages(self._place.next_child("steering"), agent)
+            said = await deliver_messages(self._place.next_child("steering"), agent)
+            if not said:
+                return
             self._steering.append(answered := Event())
             self._group.start_soon(self._steer_agent, self.steer, said, answered)
 

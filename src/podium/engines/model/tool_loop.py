@@ -89,7 +89,7 @@ class ModelSession:
         for number in range(first, self._spec.max_turns + 1):
             place = turn.next_child("call")
             if number > first:
-                self._add_person_messages(place)
+                await self._add_person_messages(place)
             reply: ModelReplied | None = None
             async with aclosing(self._receive_reply(place, progress)) as heard:
                 async for piece in heard:
@@ -174,9 +174,11 @@ class ModelSession:
             so_far=progress.so_far,
         )
 
-    def _add_person_messages(self, place: Scope) -> None:
+    async def _add_person_messages(self, place: Scope) -> None:
         """Add the user's messages since the last call; for a recorded call, only those delivered with that call."""
-        said = find_delivered_messages(place) if place.has_outcome else deliver_messages(place, self._spec.agent.name)
+        said = find_delivered_messages(place)
+        if not said and not place.has_outcome:
+            said = await deliver_messages(place, self._spec.agent.name)
         if said:
             self._conversation.add_user_message(said, place)
 

@@ -227,8 +227,10 @@ class _FlagDumper(Int2Dumper):
 
 def is_server_away(error: psycopg.Error) -> bool:
     """Return whether a connection failed because the server does not run, is starting or has closed the connection."""
-    # An error while connecting often has no SQLSTATE, so a missing or wrong password is recognised by the message.
-    return (error.sqlstate is None and "password" not in str(error)) or error.sqlstate in ("57P01", "57P02", "57P03")
+    if error.sqlstate is None:
+        # An error while connecting often has no SQLSTATE. What does not change by itself is recognised by the message.
+        return not any(word in str(error) for word in ("password", "certificate", "does not support SSL"))
+    return error.sqlstate in ("57P01", "57P02", "57P03")
 
 
 @contextmanager
