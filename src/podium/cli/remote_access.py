@@ -74,6 +74,7 @@ REMOTE_COMMANDS: dict[str, RemoteAccess] = {
         (
             *("--agent", "--model", "--provider", "--engine", "--role", "--after", "--base", "--timeout"),
             *("--max-turns", "--budget", "--max-restarts", "--read-only", "--no-input", "--repo", "--json"),
+            *("--times", "--choose", "--label", "--priority"),
         ),
     ),
     "workers cancel": RemoteAccess("act"),
