@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import sha256
 from typing import Any
 
-from ..values.errors import Mistake
+from ..values.errors import Mistake, StoreFailed
 from ..values.store_address import StoreAddress
 from .store_connection import open_connection, open_for_reading, translate_errors
 
@@ -56,8 +56,10 @@ class Schedule:
 class Schedules:
     """The schedules in a store. Every change is on disk when the call returns."""
 
-    def __init__(self, store: StoreAddress) -> None:
+    def __init__(self, store: StoreAddress, *, host_secret: str = "") -> None:
+        """`host_secret` is the secret of this machine, for a host, which may not write to the table."""
         self._store = store
+        self._host_secret = host_secret
 
     def list_all(self) -> list[Schedule]:
         """Return all schedules, oldest first."""
@@ -94,6 +96,10 @@ class Schedules:
     def record_start(self, schedule: Schedule, *, next_at: float, error: str = "") -> None:
         """Record that the run for the schedule's next time was started, or why it could not be."""
         run = schedule.last_run if error else schedule.next_run
+        if self._host_secret:
+            changed = replace(schedule, next_at=next_at, last_at=schedule.next_at, last_run=run, error=error)
+            self._record_as_host(schedule, changed)
+            return
         self._execute(
             "UPDATE schedule SET next_at = ?, last_at = ?, last_run = ?, error = ? WHERE id = ? AND next_at = ?",
             (next_at, schedule.next_at, run, error, schedule.id, schedule.next_at),
@@ -101,10 +107,28 @@ class Schedules:
 
     def record_missed(self, schedule: Schedule, count: int, *, last: float, next_at: float) -> None:
         """Record that nobody could start the runs for `count` times, the last of which was `last`."""
+        if self._host_secret:
+            total = schedule.missed + count
+            self._record_as_host(schedule, replace(schedule, next_at=next_at, missed=total, missed_at=last))
+            return
         self._execute(
             "UPDATE schedule SET next_at = ?, missed = missed + ?, missed_at = ? WHERE id = ? AND next_at = ?",
             (next_at, count, last, schedule.id, schedule.next_at),
         )
+
+    def _record_as_host(self, before: Schedule, after: Schedule) -> None:
+        """Record a change through the function for hosts. Raise StoreFailed if it refuses."""
+        values = (before.id, self._host_secret, before.next_at, after.next_at, after.last_at, after.last_run)
+        with translate_errors(self._store), closing(open_connection(self._store, create=False)) as connection:
+            [(refusal,)] = connection.execute(
+                "SELECT record_schedule_as_host(?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (*values, after.error, after.missed, after.missed_at),
+            )
+        if refusal is not None:
+            raise StoreFailed(
+                f"the store refused what this host recorded about schedule {before.id} ({refusal}); call podium "
+                "schedule start on this machine as a person, so that its hosts may start its schedules"
+            )
 
     def _execute(self, sql: str, values: Sequence[Any], *, create: bool = False) -> None:
         with translate_errors(self._store), closing(open_connection(self._store, create=create)) as connection:

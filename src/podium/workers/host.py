@@ -36,6 +36,8 @@ from ..values.store_address import PostgresAddress
 from .commander import Commander
 from .commander_run import open_worker_notifier
 from .commander_socket import SocketInUse
+from .schedule_firing import ScheduleFiring
+from .settings_cache import SettingsCache
 from .unfinished_workers import derive_run_status, describe_ending, get_run_started
 from .worker_queue import RunStatus
 
@@ -94,6 +96,9 @@ async def run_host(
     ):
         commander = Commander(launcher, environ, notifier, host_owner=owner)
         work = HostWork(name, launcher, commander, database)
+        firing = ScheduleFiring(
+            launcher, SettingsCache(environ).get_settings, host=name, store_version=offer.store_version
+        )
         loop = HostLoop(
             placement,
             offer,
@@ -112,6 +117,7 @@ async def run_host(
             group.start_soon(presence.report_forever)
             group.start_soon(presence.drain_on_signals)
             group.start_soon(commander.recheck_deadlines, wakeup)
+            group.start_soon(firing.fire_as_host, report)
             group.start_soon(lambda: JobSweep(placement, database.find_unfinished).run(report=report))
             report(f"host {name} is ready: {options.slots} slots, labels: {', '.join(options.labels) or 'none'}")
             await loop.run()

@@ -1,7 +1,7 @@
 """Start the runs of schedules when they are due.
 
-A commander calls this, for the schedules of its machine. A lock of the store is held meanwhile. The id of a run follows
-from its schedule and time, so no time gets two runs, even if a process is killed while it starts one.
+A commander or a host calls this, for the schedules of its machine. A lock of the store is held meanwhile. The id of a
+run follows from its schedule and time, so no time gets two runs, even if a process is killed while it starts one.
 """
 
 from __future__ import annotations
@@ -12,24 +12,29 @@ from functools import partial
 from pathlib import Path
 from zoneinfo import ZoneInfo
 
-from anyio import to_thread
+from anyio import sleep, to_thread
 
 from ..runs.run_launcher import RunLauncher
 from ..setup.settings import Settings
+from ..store.schedule_key import has_host_on_this_machine, read_schedule_secret
 from ..store.schedule_rows import Schedule, Schedules
 from ..store.store_lock import hold_store_lock
 from ..system.host_id import read_host_id
 from ..values.cron_expression import CronExpression
 from ..values.errors import Mistake, PodiumError, StoreFailed
+from ..values.fleet_job import FleetJob
 from ..values.plain_text import escape_unprintable, format_count, truncate_text
 from ..values.worker_task import WorkerTask
 from .commander_socket import commander_socket_path, is_commander_listening
 from .delegate import enqueue_worker_run
+from .fleet_jobs import HERE, WorkerPlace
 
 LATE_SECONDS = 600.0
 """How late a run is still started. A time that is further in the past counts as missed."""
 CHECK_SECONDS = 30.0
 """How often to look at the clock, because it can jump, for example when a laptop wakes up."""
+HOST_CHECK_SECONDS = 5.0
+"""How often a host looks at the schedules, because new ones can be due soon."""
 MOST_MISSED = 10_000
 """The maximum number of times that are counted one by one after a long absence."""
 
@@ -37,13 +42,41 @@ GetSettings = Callable[[str], Settings]
 
 
 class ScheduleFiring:
-    """Starts the due runs of a store's schedules. `get_settings` returns the settings of a repository."""
+    """Starts the due runs of a store's schedules. `get_settings` returns the settings of a repository.
 
-    def __init__(self, launcher: RunLauncher, get_settings: GetSettings, now: Callable[[], float] = time.time) -> None:
+    `host` is the name of the host that starts and does them, if this process is a host.
+    """
+
+    def __init__(
+        self,
+        launcher: RunLauncher,
+        get_settings: GetSettings,
+        now: Callable[[], float] = time.time,
+        *,
+        host: str = "",
+        store_version: int = 0,
+    ) -> None:
         self._launcher = launcher
         self._get_settings = get_settings
         self._now = now
+        self._host = host
+        self._store_version = store_version
         self._schedules = Schedules(launcher.settings.store)
+
+    async def fire_as_host(self, report: Callable[[str], None]) -> None:
+        """Start what is due again and again, until cancelled. `report` is called with what goes wrong, once each."""
+        last = ""
+        while True:
+            try:
+                secret = await to_thread.run_sync(read_schedule_secret, self._launcher.settings.home)
+                if secret:
+                    self._schedules = Schedules(self._launcher.settings.store, host_secret=secret)
+                    await self.fire_due()
+                    last = ""
+            except PodiumError as error:
+                if str(error) != last:
+                    report(last := str(error))
+            await sleep(HOST_CHECK_SECONDS)
 
     async def fire_due(self) -> float | None:
         """Start what is due, and return how many seconds to wait before the next call; None without schedules."""
@@ -98,11 +131,19 @@ class ScheduleFiring:
                 worker_task,
                 run=schedule.next_run,
                 settings=settings,
+                place=self._choose_place(schedule.next_run),
                 repo=place,
             )
         except PodiumError as error:
             return truncate_text(escape_unprintable(str(error)), 400)
         return ""
+
+    def _choose_place(self, run: str) -> WorkerPlace:
+        """Return where the run works. The repository is on this machine, so only this host can take it."""
+        if not self._host:
+            return HERE
+        job = FleetJob(run=run, host=self._host, store_version=self._store_version)
+        return WorkerPlace(job=job, notice=f"Queued for host {self._host}.")
 
 
 def find_next_time(schedule: Schedule, after: float) -> float:
@@ -120,6 +161,8 @@ def describe_unattended_schedules(settings: Settings) -> str:
     """Return a sentence if schedules are active but no commander is running to start their runs; otherwise empty."""
     active = list_active_schedules(settings)
     if not active or is_commander_listening(commander_socket_path(settings.store)):
+        return ""
+    if has_host_on_this_machine(settings.store) and read_schedule_secret(settings.home):
         return ""
     what = format_count(len(active), "active schedule")
     return f"no process is running to start the runs of {what}; start one with podium schedule start or podium serve"

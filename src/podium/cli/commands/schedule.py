@@ -14,6 +14,7 @@ import click
 
 from ...roster.discovery import load_roster
 from ...setup.settings import Settings
+from ...store.schedule_key import publish_schedule_key
 from ...store.schedule_rows import Schedule, Schedules
 from ...store.wakeup import send_wakeup
 from ...system.host_id import read_host_id
@@ -151,6 +152,7 @@ def _start_commander(settings: Settings) -> None:
     from ...workers.commander_socket import commander_socket_path, is_commander_listening  # for start-up time
     from ...workers.delegate import start_commander
 
+    publish_schedule_key(settings.store, settings.home)
     start_commander(settings)
     path, until = commander_socket_path(settings.store), time.monotonic() + START_SECONDS
     while not is_commander_listening(path) and time.monotonic() < until:

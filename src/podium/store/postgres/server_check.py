@@ -71,7 +71,7 @@ def check_server(store: PostgresAddress) -> ServerCheck:
         latency, clock_offset = _measure(connection)
         [tls] = _read_row(connection, "SELECT version FROM pg_stat_ssl WHERE pid = pg_backend_pid()") or (None,)
         return ServerCheck(
-            server=connection.info.parameter_status("server_version") or "",
+            server=(connection.info.parameter_status("server_version") or "").partition(" ")[0],
             latency=latency,
             clock_offset=clock_offset,
             tls=str(tls or ""),
