@@ -287,6 +287,8 @@ async def test_a_host_without_a_database_or_without_its_own_login_says_what_to_d
     lab.addresses["gamma"] = added.stdout.strip()
     with_other = await lab.run_podium("host", "--name", "delta", PODIUM_STORE=lab.addresses["gamma"])
     not_allowed = await lab.run_podium("hosts", "add", "delta", PODIUM_STORE=lab.addresses["gamma"])
+    again = await lab.run_podium("hosts", "add", "gamma")
+    not_a_name = await lab.run_podium("hosts", "add", "gamma 2")
     removed = await lab.run_podium("hosts", "remove", "gamma")
     lab.addresses.clear()
     unknown = await lab.run_podium("hosts", "remove", "gamma")
@@ -296,6 +298,9 @@ async def test_a_host_without_a_database_or_without_its_own_login_says_what_to_d
     assert "belongs to host gamma, not delta" in with_other.stderr
     assert (removed.returncode, [one.returncode for one in (with_file, with_owner, with_other)]) == (0, [2, 2, 2])
     assert not_allowed.returncode != 0
+    assert (again.returncode, not_a_name.returncode) == (2, 2)
+    assert "host gamma exists; for a new password, remove it first with podium hosts remove gamma" in again.stderr
+    assert "host 'gamma 2' is not valid: use at most" in not_a_name.stderr
     assert "Traceback" not in not_allowed.stderr
     assert "host 'gamma' not found; available: none" in unknown.stderr
     assert added.stdout.strip().startswith("postgresql://podium_host_gamma:")

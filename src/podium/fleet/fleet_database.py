@@ -16,7 +16,7 @@ from typing import Literal
 import msgspec
 
 from ..store.postgres.login import parse_login, require_safe_connection
-from ..values.errors import StoreFailed
+from ..values.errors import Mistake, StoreFailed
 from ..values.fleet_job import LOST_SECONDS, FleetJob, HostOffer
 from ..values.store_address import PostgresAddress
 from .database_connection import DatabaseConnection
@@ -110,8 +110,23 @@ class FleetDatabase:
         return [msgspec.convert(row, HostRow) for row in rows]
 
     async def add_host(self, name: str, password: str) -> str:
-        """Create a host and its login, as the owner of the database, and return the login."""
-        return str(await self._call("create_host_login($1, $2)", name, password))
+        """Create a host and its login, as the owner of the database, and return the login.
+
+        Raise Mistake if there is such a host or login, or if this login may not create others.
+        """
+        try:
+            return str(await self._call("create_host_login($1, $2)", name, password))
+        except StoreFailed as error:
+            match getattr(error.__cause__, "sqlstate", None):
+                case "23505":
+                    why = f"host {name} exists; for a new password, remove it first with podium hosts remove {name}"
+                case "42710":
+                    why = f"another database of this server has a host {name}; use another name"
+                case "42501":
+                    why = "only the owner of the database can add hosts, and needs ALTER ROLE LOGIN CREATEROLE"
+                case _:
+                    raise
+            raise Mistake(f"cannot add the host {name}: {why} ({error})") from error
 
     async def remove_host(self, name: str) -> bool:
         """Remove a host and its login, as the owner of the database. Return False if there is no such host."""

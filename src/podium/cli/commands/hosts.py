@@ -14,6 +14,7 @@ from ...setup.settings import Settings
 from ...store.store_connection import open_connection, require_postgres_packages
 from ...values.errors import Mistake
 from ...values.event import SCHEMA
+from ...values.fleet_job import check_name
 from ...values.release import are_compatible
 from ...values.store_address import PostgresAddress, StoreAddress
 from ..terminal.command_options import json_option
@@ -59,6 +60,7 @@ def hosts_add_command(name: str, is_json: bool) -> None:
     The address contains the password, which is shown only now and stored nowhere. Only the owner of the database can
     create logins.
     """
+    check_name(name, "host")
     store = require_host_store(Settings.load().store)
     from ...store.postgres.login import replace_login  # imported here because the packages are an extra
 
