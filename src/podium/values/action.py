@@ -22,7 +22,7 @@ class Action(Struct, frozen=True, kw_only=True, omit_defaults=True):
     environment: dict[str, str] = {}
     sandbox: str = ""
     inputs: dict[str, str] = {}
-    """The hash of each file that the action changes or its command names, keyed by path; empty if there is no file."""
+    """The hash of each file that the action changes or that its command names, keyed by path; empty for no file."""
     outputs: dict[str, str] = {}
     """The hash of each changed file after the action, to detect after a crash whether the action was executed."""
     diff: str = ""
@@ -43,7 +43,7 @@ class Action(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     @property
     def repeat_key(self) -> str:
-        """The hash to which an approval for the whole run applies; it ignores changes to files that are only read."""
+        """A hash that ignores the content of files that are only read; an approval for the whole run applies to it."""
         same = structs.replace(self, asked_at=0.0, expires_at=0.0, nonce="")
         return _hash_action(same if self.outputs else structs.replace(same, inputs={}))
 

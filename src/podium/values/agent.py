@@ -1,7 +1,7 @@
 """Define agents: their prompts, models, tools and limits, and the agents that they work with.
 
-An agent lists only the agents that it calls or hands off to directly; the whole workflow results from
-that at run time. The roster reads agents from files and checks their references.
+An agent lists only the agents that it calls or hands off to directly; the whole workflow follows from
+these references at run time. The roster reads agents from files and checks their references.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -115,11 +115,11 @@ AgentMode = Literal["", "plan", "dont-ask"]
 
 
 Expectation = Literal["", "changes"]
-"""What an agent's work must have brought about to be a success, apart from an answer."""
+"""What an agent must do, besides giving an answer, for its work to count as a success."""
 
 
 MemoryPlace = Literal["", "project", "user"]
-"""Where an agent notes things for later runs: in the repository, or in the user's home folder. Empty: nowhere."""
+"""Where an agent keeps notes for later runs: in the repository or in the user's home folder. Empty means nowhere."""
 
 
 class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -127,10 +127,10 @@ class Agent(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     In code, fields that are mappings in a file, such as `team`, can be given as mappings. `advisors` can be a list
     of names, `router` can be True, and `tools` can contain functions. `fallback_models` are tried in order if
-    `model` cannot answer. `max_tokens` limits the length of each reply. With `expects`, work that changed no file
-    has failed. `skills` are loaded from the start; the agent can load other skills itself. `pattern` is the name of a
-    pattern that does the agent's work; in code, it can be the pattern itself. With `memory`, the agent notes things for
-    its later runs.
+    `model` cannot answer. `max_tokens` limits the length of each reply. With `expects`, the work fails if it
+    changed no file. `skills` are loaded from the start; the agent can load other skills itself. `pattern` is the name
+    of a pattern that does the agent's work; in code, it can be the pattern itself. With `memory`, the agent keeps notes
+    for its later runs.
     """
 
     name: str

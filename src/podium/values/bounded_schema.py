@@ -13,7 +13,7 @@ MOST_CHECKS = 20_000
 UNBOUNDED_KEYWORDS = frozenset(
     ("pattern", "patternProperties", "additionalProperties", "unevaluatedProperties", "propertyNames")
 )
-"""Keywords whose checks can match regular expressions."""
+"""Keywords whose checks can run regular expressions."""
 
 
 class TooComplex(Exception):

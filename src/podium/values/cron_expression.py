@@ -1,9 +1,9 @@
 """Parse cron expressions, and find the times at which they are due in a time zone.
 
 An expression has the five fields minute, hour, day of month, month and day of week. If both day fields are restricted,
-a day that matches either of them matches. Times are those on a clock in the zone: a time that the clock skips is due as
-much later as the clock skips, and a time that occurs twice is due the first time, unless the expression matches every
-hour.
+a day that matches either of them matches. Times are local times in the zone. If daylight saving time skips a time, it
+is due later by the length of the gap. If a local time occurs twice, it is due only the first time, unless the
+expression matches every hour.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _parse_field(text: str, field: _Field) -> frozenset[int]:
             first = _parse_number(start, field.first, field.last, field, part)
             last = _parse_number(end, field.first, field.last, field, part) if dash else field.last if slash else first
         if last < first:
-            raise Mistake(f"{part[:30]!r} in the field {field.name} ends before it starts; write the smaller one first")
+            raise Mistake(f"{part[:30]!r} in the field {field.name} ends before it starts; put the smaller value first")
         found.update(range(first, last + 1, step))
     return frozenset(found)
 

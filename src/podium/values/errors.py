@@ -7,13 +7,14 @@
     │   ├── RunOver            the run has ended
     │   └── RunIsPaused        the run is paused and must be resumed first
     ├── AlreadyAnswered    the request already has an answer
-    ├── RequestClosed      the request expired, or nothing waits for an answer any more
+    ├── RequestClosed      the request expired, or nobody is waiting for the answer any more
     ├── AgentFailed        an agent failed; contains the failure recorded on the timeline
     ├── OutsideFailed      a model, an engine or another program failed
-    │   └── PlacementUnavailable  the queue of a fleet cannot be reached now
+    │   └── PlacementUnavailable  the queue of a fleet cannot be reached at the moment
     ├── DependencyMissing  a package, program or library that is needed is not installed
     ├── ChecksumMismatch   a file from outside does not have the expected content, and was not used
     ├── StoreFailed        the store could not read or write; nothing was partly written
+    │   ├── StoreUnreachable   the server of the store cannot be reached
     │   ├── StoreCorrupt       the store's content is damaged
     │   ├── LeaseLost          another process has taken over the run
     │   └── RunHeld            another live process owns the run
@@ -153,7 +154,7 @@ class DependencyMissing(PodiumError):
 
 
 class ChecksumMismatch(PodiumError):
-    """A file from outside does not have the content that was expected of it."""
+    """A file from outside does not have the expected content."""
 
 
 class StoreFailed(PodiumError):

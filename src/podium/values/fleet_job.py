@@ -1,8 +1,8 @@
-"""A job: a run that waits for a host, and what the host must offer.
+"""A job: a run that is waiting for a host, and what the host must offer.
 
 A host claims jobs of the classes that it accepts. All jobs of one class need the same labels and the same store
 version, and count towards the limits of the same team and provider. A job that only one host can take needs the
-label that this host alone has.
+label that only this host has.
 """
 
 from __future__ import annotations

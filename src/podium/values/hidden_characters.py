@@ -8,7 +8,7 @@ HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp", "Zs"})
 BLANKS = frozenset("\u034f\u115f\u1160\u2800\u3164\uffa0")
 """Characters outside the hidden categories that are invisible or look like a space."""
 LAYOUT = frozenset(" \n\t")
-"""Characters that lay out ordinary text."""
+"""Whitespace that is normal in text."""
 
 
 def is_hidden(character: str) -> bool:

@@ -68,7 +68,7 @@ def _iter_foreign_hooks(reader: FieldReader) -> Iterator[Hook]:
 
 
 def _read_matcher(reader: FieldReader) -> tuple[str, ...]:
-    """Read another program's pattern for tools: names with `|` between them. Other patterns stand for all tools."""
+    """Read another program's pattern for tools: names with `|` between them. Any other pattern is read as all tools."""
     pattern = reader.read_text(allow_blank=True)
     if not _NAMES.fullmatch(pattern.replace("|", "")):
         if pattern != ".*":

@@ -1,4 +1,4 @@
-"""Describe what a model on one server can do, as far as a test has shown."""
+"""Describe what a model can do on one server, as determined by tests."""
 
 from __future__ import annotations
 

@@ -10,13 +10,13 @@ def parse_agent_name(operation: str) -> str:
 
 
 TRIGGERS = frozenset(("handoff", "route", "advice", "member", "tool", "retry", "vote"))
-"""What starts an operation below another; the first part of its path segment."""
+"""How an operation can start another one; the path segment of the new operation begins with this word."""
 
 
 def parse_team_operation(operation: str) -> str:
-    """Return the path of the operation above another one: `lead` for `lead/plan_step:s1/member:tester#1`.
+    """Return the path of the operation that started this one: `lead` for `lead/plan_step:s1/member:tester#1`.
 
-    The first operation of a run is its own team.
+    For the first operation of a run, return its own path.
     """
     above = operation.split("/")[:-1] or [operation]
     while len(above) > 1 and above[-1].partition(":")[0] not in TRIGGERS:

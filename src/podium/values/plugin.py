@@ -14,9 +14,9 @@ HookFunction = Callable[[dict[str, Any]], Mapping[str, Any] | Awaitable[Mapping[
 class Plugin:
     """The parts that a package adds to Podium. An entry point in the group `podium.plugins` refers to it.
 
-    Agents use `engines` by their `engine`, `patterns` by their `pattern` or `team.mode`, and `tools` by the names of
-    the functions. `hooks` maps events to functions, which are called if a hook names the plug-in. `commands` maps the
-    names of commands to click commands.
+    An agent selects one of the `engines` with its key `engine`, one of the `patterns` with `pattern` or `team.mode`,
+    and `tools` by the names of their functions. `hooks` maps events to functions, which are called if a hook names the
+    plug-in. `commands` maps the names of commands to click commands.
     """
 
     engines: Mapping[str, Any] = field(default_factory=dict)

@@ -1,4 +1,4 @@
-"""Compare releases of Podium, such as 0.4.1, which work on the same runs."""
+"""Check whether releases of Podium, such as 0.4.1, can work on the same runs."""
 
 from __future__ import annotations
 
@@ -15,6 +15,6 @@ def are_compatible(one: str, other: str) -> bool:
 
 
 def find_series(release: str) -> str:
-    """Return the first numbers of a release, which all compatible releases have: `0.4` for 0.4.1, and `2` for 2.5.0."""
+    """Return the part of a release that all compatible releases share: `0.4` for 0.4.1, and `2` for 2.5.0."""
     numbers = re.match(r"(0\.\d+|[1-9]\d*)", release)
     return numbers[0] if numbers else release

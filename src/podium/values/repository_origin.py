@@ -8,7 +8,7 @@ class RepositoryOrigin(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     `path` is the repository's folder on the machine `host`, on which the run was started. `remote` is the URL of the
     remote repository, without credentials. It is empty if the repository has none; the run is then pinned to `host`.
-    `base` is the commit that the work starts from; it is empty if only the workers that the run waits for know it.
+    `base` is the commit that the work starts from; it is empty if it depends on workers that have not finished.
     """
 
     path: str
@@ -17,7 +17,7 @@ class RepositoryOrigin(Struct, frozen=True, kw_only=True, omit_defaults=True):
     base: str = ""
 
     def explain_pinned(self, host: str) -> str:
-        """Return why the machine `host` cannot work on the run; empty if it can, as far as the origin shows."""
+        """Return why the machine `host` cannot work on the run; empty if the origin gives no reason."""
         if self.remote or host == self.host:
             return ""
         return f"{self.describe_pinned()}; add a remote with git remote add origin URL, and delegate again"

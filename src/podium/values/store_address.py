@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 class PostgresAddress:
     """A PostgreSQL database, and the folder on this machine for the sockets, locks and logs of its processes.
 
-    The URL may contain a password, so messages show the address as text, which contains none.
+    The URL may contain a password, so messages show `str(address)`, which omits it.
     """
 
     url: str

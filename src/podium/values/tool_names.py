@@ -1,4 +1,4 @@
-"""The names of tools that patterns define, which agents' files can list like those of the toolset."""
+"""The names of tools that patterns define. Agent files can list them in the same way as tools of the toolset."""
 
 DELEGATING_TOOLS = ("delegate_task", "check_workers", "get_worker_result", "cancel_worker")
 """Tools for starting workers and following them."""

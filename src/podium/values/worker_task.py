@@ -56,7 +56,7 @@ class WorkerTask(Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_restarts: int = 1
     origin: RepositoryOrigin | None = None
     trace_parent: str = ""
-    """The position in the trace of the run that started the worker, if it is recorded."""
+    """The worker's position in the trace of the run that started it; empty if no trace is recorded."""
     also: tuple[AlsoCheckout, ...] = ()
 
     @property

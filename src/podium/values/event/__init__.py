@@ -382,12 +382,12 @@ class _EntryPosition(Struct):
 
 def _describe_unreadable_entry(line: bytes, error: msgspec.MsgspecError, run: str) -> str:
     """Describe an entry that is damaged or that only a newer release can read."""
-    newer = f"a newer Podium than this one ({__version__}) wrote it"
+    newer = f"was written by a newer Podium than this one ({__version__})"
     which = f"an entry of run {run}" if run else "an entry in the store"
     with suppress(msgspec.MsgspecError):
         position = msgspec.json.decode(line, type=_EntryPosition)
         run, which = position.run, f"entry {position.seq} of run {position.run}"
-    advice = f"; podium verify {run} says whether it is damaged, and if not, update Podium" if run else ""
+    advice = f"; podium verify {run} shows whether it is damaged; if it is not, update Podium" if run else ""
     return f"{which} cannot be read ({error}): it is damaged, or {newer}{advice}"
 
 

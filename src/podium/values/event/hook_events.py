@@ -7,7 +7,7 @@ from .base_event import EventBase
 class HookRan(EventBase, frozen=True, kw_only=True, tag="hook_ran"):
     """A hook was called, and passed, denied the action or failed.
 
-    `hook` is its command line or plug-in, and `agent` the agent whose file it is from, if it is not from the settings.
+    `hook` is its command line or plug-in. `agent` is the agent whose file defines it, or empty if the settings do.
     `reason` says why it denied or failed. `context` is the text that it added for the agent.
     """
 

@@ -109,7 +109,7 @@ class PlanStepHandedOver(EventBase, frozen=True, kw_only=True, tag="plan_step_ha
 
 
 class PlanStepBlocked(EventBase, frozen=True, kw_only=True, tag="plan_step_blocked"):
-    """A step cannot continue: it waits for a decision, or a step that it depends on failed."""
+    """A step cannot continue: it is waiting for a decision, or a step that it depends on failed."""
 
     step: str
     reason: str
@@ -141,7 +141,7 @@ class PlanStepSubmitted(EventBase, frozen=True, kw_only=True, tag="plan_step_sub
 class PlanStepReviewed(EventBase, frozen=True, kw_only=True, tag="plan_step_reviewed"):
     """A step was reviewed against its acceptance criteria. A command's result overrides the reviewer's opinion.
 
-    With `is_person`, a person reviewed it, whose name can be the same as that of a member.
+    With `is_person`, the reviewer is a person, who may have the same name as a member.
     """
 
     step: str
@@ -153,7 +153,7 @@ class PlanStepReviewed(EventBase, frozen=True, kw_only=True, tag="plan_step_revi
 
 
 class PlanStepReopened(EventBase, frozen=True, kw_only=True, tag="plan_step_reopened"):
-    """A step did not pass its review and is done again. `locked_out` is an author that cannot revise it."""
+    """A step did not pass its review and must be revised. `locked_out` is an author that cannot revise it."""
 
     step: str
     attempt: int
@@ -204,7 +204,7 @@ class WorkEnded(EventBase, frozen=True, kw_only=True, tag="work_ended"):
     done: tuple[str, ...]
     undone: tuple[UndoneStep, ...] = ()
     replaced: tuple[UndoneStep, ...] = ()
-    """The steps of an earlier plan that were not done and that a later plan does without."""
+    """The steps of an earlier plan that were not done and are not part of the later plan."""
     decisions: tuple[str, ...] = ()
     branch: str = ""
     commit: str = ""

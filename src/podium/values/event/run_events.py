@@ -26,9 +26,9 @@ class RunStarted(EventBase, frozen=True, kw_only=True, tag="run_started"):
     after: str = ""
     """The run whose conversation this one continues."""
     decision: DecisionProposed | None = None
-    """The decision that the run makes, if that is its work."""
+    """The decision that the run was started to make, if any."""
     decisions: str = ""
-    """The decisions in force in the repository when the run started, as its agents are told about them."""
+    """The text that tells agents which decisions were in force in the repository when the run started."""
     guidance: Guidance | None = None
     """What the agents are told about the repository, as it was when the run started."""
     forked_from: str = ""
@@ -48,7 +48,7 @@ class RunPaused(EventBase, frozen=True, kw_only=True, tag="run_paused"):
     """The run is paused: no more steps start until it is resumed.
 
     With `until`, nobody needs to resume it: it continues by itself at that time, in seconds since the epoch. `reason`
-    says what it waits for.
+    says what it is waiting for.
     """
 
     until: float = 0.0

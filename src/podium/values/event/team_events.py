@@ -34,7 +34,7 @@ class Evaluated(EventBase, frozen=True, kw_only=True, tag="evaluated"):
     trend: Literal["improving", "stable", "degrading"] = "stable"
     is_complete: bool = False
     held_back: str = ""
-    """Why a claim to be complete was rejected."""
+    """Why the evaluator's claim that the work is complete was rejected."""
     model: str = ""
     """The evaluator's model."""
     pauses: int = 0
@@ -63,7 +63,7 @@ class AdjustmentProposed(EventBase, frozen=True, kw_only=True, tag="adjustment_p
 
 
 class MemberChanged(EventBase, frozen=True, kw_only=True, tag="member_changed"):
-    """One of the run's agents uses another model or prompt in all later operations; empty fields change nothing."""
+    """The model or prompt of an agent was changed for all later operations; empty fields change nothing."""
 
     member: str
     model: str = ""
@@ -149,13 +149,13 @@ class DiscussionEnded(EventBase, frozen=True, kw_only=True, tag="discussion_ende
     rounds: int
     broadcasts: int = 0
     injected_tokens: int = 0
-    """About how many tokens of other members' messages went into prompts."""
+    """The approximate number of tokens that other members' messages added to prompts."""
 
 
 class CandidateResult(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The work of one member that did the same task as others: whether it passed the checks, and its score.
 
-    `passed` is None if nothing was checked, and also False if only other members changed files.
+    `passed` is None if nothing was checked. A member that changed no file fails if another member changed some.
     """
 
     name: str

@@ -40,7 +40,7 @@ class TurnResumed(EventBase, frozen=True, kw_only=True, tag="turn_resumed"):
 
 
 class TurnEnded(EventBase, frozen=True, kw_only=True, tag="turn_ended"):
-    """A turn ended with a reply, or with a failure that explains the missing reply."""
+    """A turn ended, with a reply or with a failure."""
 
     outcome: Outcome
     text: str = ""
@@ -93,11 +93,11 @@ class ModelReplied(EventBase, frozen=True, kw_only=True, tag="model_replied"):
     """Data that the provider needs back unchanged with this reply, such as signed reasoning; nothing else reads it."""
     usage: Usage = Usage()
     replied_model: str = ""
-    """The model that the reply names, if it is not the one that was asked for."""
+    """The model that the reply names, if it is not the requested one."""
 
 
 class ModelAskedAgain(EventBase, frozen=True, kw_only=True, tag="model_asked_again"):
-    """A model's reply could not be used for `reason`, so it was asked again in the same turn, with `prompt`."""
+    """A model's reply could not be used, so the model was asked again in the same turn, with `prompt`."""
 
     reason: str
     prompt: str
@@ -121,7 +121,7 @@ class CallFailed(EventBase, frozen=True, kw_only=True, tag="call_failed"):
 
 
 class LimitReached(EventBase, frozen=True, kw_only=True, tag="limit_reached"):
-    """All models of an agent are at limits of their providers. The agent waits until the first of them resets.
+    """All models of an agent have reached their providers' limits. The agent waits until the first limit resets.
 
     `until` is that time in seconds since the epoch, `model` and `provider` are the model that is called then, and
     `message` is what its provider said.

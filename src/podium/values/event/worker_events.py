@@ -62,7 +62,7 @@ class WorkPushed(EventBase, frozen=True, kw_only=True, tag="work_pushed"):
 
     The first parent of that commit is `head`, the tip of the worker's branch. The commit contains everything that was
     done up to the entry `through` of the timeline, except the paths in `ignored`: files that git ignores, and nested
-    repositories. If nothing had changed since the last push, the commit is the same as then.
+    repositories. If nothing has changed since the last push, it is the same commit.
     """
 
     commit: str
@@ -85,8 +85,8 @@ class WorkMoved(EventBase, frozen=True, kw_only=True, tag="work_moved"):
     """A worker's run continues on another machine, in the checkout `path`, with the files of the pushed `commit`.
 
     `commit` is empty if nothing had been pushed; the files are then those of the branch's base. `unpushed` describes
-    the steps whose changes the files lack, and `ignored` lists what stayed behind: files that git ignores, and nested
-    repositories.
+    the steps whose changes are not in the files, and `ignored` lists what stayed behind: files that git ignores, and
+    nested repositories.
     """
 
     host: str

@@ -29,16 +29,16 @@ export const KINDS = Object.freeze({
   operation_ended: "An agent's operation ended, and with it every unfinished operation below it.",
   turn_started: "A prompt was sent to a session.",
   turn_resumed: "A turn that was interrupted when its process died continues; the text it had streamed is superseded.",
-  turn_ended: "A turn ended with a reply, or with a failure that explains the missing reply.",
+  turn_ended: "A turn ended, with a reply or with a failure.",
   session_revived: "A new engine session replaced a session that returned an empty reply; the prompt is sent again.",
   agent_session_opened: "A coding agent opened a session of its own. If its process dies, the agent loads the session by this id.",
   text_streamed: "A streamed piece of a reply.",
   reasoning_streamed: "A streamed piece of the reasoning before a reply.",
   text_superseded: "The model is called again, so the text streamed since the last tool call is discarded.",
   model_replied: "A model call completed.",
-  model_asked_again: "A model's reply could not be used for `reason`, so it was asked again in the same turn, with `prompt`.",
+  model_asked_again: "A model's reply could not be used, so the model was asked again in the same turn, with `prompt`.",
   call_failed: "A model call failed; `wait` is the delay before the next attempt, None if this model is not tried again.",
-  limit_reached: "All models of an agent are at limits of their providers. The agent waits until the first of them resets.",
+  limit_reached: "All models of an agent have reached their providers' limits. The agent waits until the first limit resets.",
   context_compacted: "A conversation almost filled or exceeded its model's context window; a summary replaced its first messages.",
   call_cut: "A model call was cancelled; `text` and `usage` are its text and usage up to then, if known.",
   tool_called: "A tool call started; with `is_from_text`, the model wrote the call as text.",
@@ -52,7 +52,7 @@ export const KINDS = Object.freeze({
   evaluated: "An evaluator scored the work of an iteration.",
   checked: "A team's check commands were run on a clean checkout of its work.",
   adjustment_proposed: "A change to a team was proposed for its next iteration.",
-  member_changed: "One of the run's agents uses another model or prompt in all later operations; empty fields change nothing.",
+  member_changed: "The model or prompt of an agent was changed for all later operations; empty fields change nothing.",
   iteration_failed: "An iteration failed; it may be retried.",
   reflect_ended: "A loop of planning, work and evaluation ended.",
   broadcast: "A member of a discussion sent a message to all members.",
@@ -79,11 +79,11 @@ export const KINDS = Object.freeze({
   handover_asked: "The owner of a step asked another member to take it over.",
   blocker_raised: "The owner of a step cannot continue until somebody decides between options.",
   plan_step_handed_over: "A step has a new owner, which continues the work, or `refused` says why the handover was refused.",
-  plan_step_blocked: "A step cannot continue: it waits for a decision, or a step that it depends on failed.",
+  plan_step_blocked: "A step cannot continue: it is waiting for a decision, or a step that it depends on failed.",
   plan_step_unblocked: "The decision that a step waited for was made, and its owner continues.",
   plan_step_submitted: "The owner of a step finished its work, which is reviewed next.",
   plan_step_reviewed: "A step was reviewed against its acceptance criteria. A command's result overrides the reviewer's opinion.",
-  plan_step_reopened: "A step did not pass its review and is done again. `locked_out` is an author that cannot revise it.",
+  plan_step_reopened: "A step did not pass its review and must be revised. `locked_out` is an author that cannot revise it.",
   plan_step_completed: "A step passed its review.",
   plan_step_failed: "A step failed and is not tried again.",
   artifact_stored: "A result of the work was stored. `digest` is the SHA-256 of its content, which is stored once per store.",
@@ -205,6 +205,34 @@ export const KINDS = Object.freeze({
  * @property {string} session
  * @property {string} [version]
  * @property {string} [mode]
+ */
+
+/**
+ * A worker's checkout of an additional repository, on a branch with the same name.
+ * @typedef {object} AlsoCheckout
+ * @property {string} root
+ * @property {string} path
+ * @property {string} [base]
+ * @property {Object<string, Array<string>>} [checks]
+ */
+
+/**
+ * A worker's commits in an additional repository. `commits` are all commits since its base, newest first.
+ * @typedef {object} AlsoCommitted
+ * @property {string} root
+ * @property {string} commit
+ * @property {Array<string>} [commits]
+ * @property {Array<string>} [files]
+ * @property {number} [added]
+ * @property {number} [removed]
+ */
+
+/**
+ * A worker's checkout of an additional repository; `base` is the commit that its branch started at.
+ * @typedef {object} AlsoPlaced
+ * @property {string} root
+ * @property {string} path
+ * @property {string} base
  */
 
 /**
@@ -512,7 +540,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * All models of an agent are at limits of their providers. The agent waits until the first of them resets.
+ * All models of an agent have reached their providers' limits. The agent waits until the first limit resets.
  * @typedef {object} LimitReached
  * @property {"limit_reached"} type
  * @property {string} agent
@@ -535,7 +563,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * One of the run's agents uses another model or prompt in all later operations; empty fields change nothing.
+ * The model or prompt of an agent was changed for all later operations; empty fields change nothing.
  * @typedef {object} MemberChanged
  * @property {"member_changed"} type
  * @property {string} member
@@ -602,7 +630,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A model's reply could not be used for `reason`, so it was asked again in the same turn, with `prompt`.
+ * A model's reply could not be used, so the model was asked again in the same turn, with `prompt`.
  * @typedef {object} ModelAskedAgain
  * @property {"model_asked_again"} type
  * @property {string} reason
@@ -759,7 +787,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A step cannot continue: it waits for a decision, or a step that it depends on failed.
+ * A step cannot continue: it is waiting for a decision, or a step that it depends on failed.
  * @typedef {object} PlanStepBlocked
  * @property {"plan_step_blocked"} type
  * @property {string} step
@@ -796,7 +824,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A step did not pass its review and is done again. `locked_out` is an author that cannot revise it.
+ * A step did not pass its review and must be revised. `locked_out` is an author that cannot revise it.
  * @typedef {object} PlanStepReopened
  * @property {"plan_step_reopened"} type
  * @property {string} step
@@ -1138,7 +1166,7 @@ export const KINDS = Object.freeze({
  */
 
 /**
- * A turn ended with a reply, or with a failure that explains the missing reply.
+ * A turn ended, with a reply or with a failure.
  * @typedef {object} TurnEnded
  * @property {"turn_ended"} type
  * @property {("cancelled"|"failed"|"interrupted"|"paused"|"succeeded"|"timed_out")} outcome
@@ -1216,6 +1244,7 @@ export const KINDS = Object.freeze({
  * @property {Array<string>} [files]
  * @property {number} [added]
  * @property {number} [removed]
+ * @property {Array<AlsoCommitted>} [also]
  */
 
 /**
@@ -1283,6 +1312,7 @@ export const KINDS = Object.freeze({
  * @property {string} branch
  * @property {string} base
  * @property {string} [host]
+ * @property {Array<AlsoPlaced>} [also]
  */
 
 /**
@@ -1331,4 +1361,5 @@ export const KINDS = Object.freeze({
  * @property {number} [max_restarts]
  * @property {(RepositoryOrigin|null)} [origin]
  * @property {string} [trace_parent]
+ * @property {Array<AlsoCheckout>} [also]
  */
