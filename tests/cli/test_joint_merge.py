@@ -122,7 +122,14 @@ async def test_a_conflict_in_one_repository_or_a_checkout_with_changes_moves_no_
     assert lab.repo.tip() == before[0]
 
 
-@pytest.mark.parametrize("option", ["--resolve", "--pull-request", "--only=two.txt"])
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--resolve",
+        pytest.param("--pull-request", marks=pytest.mark.slow),
+        pytest.param("--only=two.txt", marks=pytest.mark.slow),
+    ],
+)
 async def test_options_for_one_repository_are_refused(
     lab: WorkerLab, other: Repo, option: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -192,9 +192,11 @@ async def test_a_task_without_other_repositories_is_recorded_as_before(lab: Work
     ("make", "message"),
     [
         (lambda lab, other: [lab.repo.path], "is in the repository that the task is for"),
-        (lambda lab, other: [other.path, other.path], "was given more than once"),
-        (lambda lab, other: [_folder(lab.folder / "plain")], "is not in a git repository"),
-        (lambda lab, other: [_empty(lab.folder / "empty")], "has no commits yet"),
+        pytest.param(lambda lab, other: [other.path, other.path], "was given more than once", marks=pytest.mark.slow),
+        pytest.param(
+            lambda lab, other: [_folder(lab.folder / "plain")], "is not in a git repository", marks=pytest.mark.slow
+        ),
+        pytest.param(lambda lab, other: [_empty(lab.folder / "empty")], "has no commits yet", marks=pytest.mark.slow),
         (lambda lab, other: [_nested(lab)], "repositories of one task cannot contain each other"),
         (lambda lab, other: [_checked_out(other)], "is checked out"),
     ],
@@ -238,8 +240,8 @@ def _checked_out(other: Repo) -> Path:
 @pytest.mark.parametrize(
     ("option", "message"),
     [
-        ("--times=2", "it cannot be combined with --times"),
-        ("--read-only", "it cannot be combined with --read-only"),
+        pytest.param("--times=2", "it cannot be combined with --times", marks=pytest.mark.slow),
+        pytest.param("--read-only", "it cannot be combined with --read-only", marks=pytest.mark.slow),
         ("--label=gpu", "a task in several repositories runs only on its own machine"),
     ],
 )
