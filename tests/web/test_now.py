@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import time
 
 from playwright.sync_api import expect
 
@@ -14,6 +15,7 @@ from podium.values.event import (
     OperationEnded,
     OperationStarted,
     RunEnded,
+    RunPaused,
     RunStarted,
     TurnStarted,
     WorkCommitted,
@@ -77,6 +79,25 @@ def test_a_finished_run_shows_its_result_its_changed_lines_and_its_checks(site: 
     expect(row).to_contain_text("The export works.")
     expect(row).to_contain_text("+12 −4 · 1 of 2 checks passed · ")
     expect(row).not_to_contain_text("Details")
+
+
+def test_a_run_that_waits_for_a_limit_counts_down(site: Site, visitor: Visitor) -> None:
+    request = Request(text="Port the parser")
+    task = WorkerTask(root="/srv/repo", path="/srv/tree", branch="feat/parser")
+    site.write_run(
+        "waits1",
+        RunStarted(agent="builder", request=request, agents=(Agent(name="builder"),), errand=task),
+        RunPaused(until=time.time() + 2 * 3600 + 90, reason="the limit of openai:gpt-5"),
+    )
+    page = visitor.open(site, "/now")
+
+    card = page.get_by_role("region", name="Working").get_by_role("article")
+
+    expect(card).to_contain_text("waits for a limit")
+    expect(card).to_contain_text(re.compile(r"continues in 2h 0?1m"))
+    expect(card.get_by_role("button", name="Resume")).to_be_visible()
+    page.goto(f"{site.address}/#/run/waits1")
+    expect(page.get_by_text(re.compile("continues in 2h 0?1m"))).to_be_visible()
 
 
 def test_a_worker_and_many_runs_fit_on_every_screen(site: Site, visitor: Visitor) -> None:

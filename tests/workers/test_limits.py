@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 import time
+from typing import Any
 
 import pytest
+from anyio import fail_after, to_thread
 
 from podium import App
 from podium.values.errors import Mistake
 from podium.values.event import CallFailed, LimitReached, ModelReplied, Noticed, RunPaused, RunResumed
 from podium.workers.commander_socket import commander_socket_path, is_commander_listening
 
-from .worker_lab import KEY, WorkerLab, wait_exited
+from .worker_lab import KEY, LONG, WorkerLab, bash, make_scripted_agent, wait_exited
 
 pytestmark = pytest.mark.anyio
 
@@ -121,3 +126,46 @@ async def test_another_account_is_used_while_the_first_is_at_its_limit(
     assert "openai returned 429" in notice.text
     assert not lab.events(run, LimitReached, RunPaused)
     assert [one.headers["authorization"] for one in lab.server.calls] == [f"Bearer {KEY}", f"Bearer {OTHER_KEY}"]
+
+
+async def list_runs(lab: WorkerLab) -> list[dict[str, Any]]:
+    runs: list[dict[str, Any]] = json.loads((await lab.run_podium("ps", "--json")).stdout)["runs"]
+    return runs
+
+
+async def test_a_run_in_the_foreground_waits_and_ctrl_c_leaves_it_resumable(lab: WorkerLab) -> None:
+    lab.write_agent(make_scripted_agent(HOUR))
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "podium", "run", "hand", "go", "--plain"],
+        cwd=lab.repo.path,
+        env=lab.environ,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    await lab.wait_called(1)
+    [waiting] = await list_runs(lab)
+    with fail_after(LONG):
+        while not waiting["wakes_at"]:
+            [waiting] = await list_runs(lab)
+
+    process.send_signal(signal.SIGINT)
+    _, said = await to_thread.run_sync(process.communicate)
+    [left] = await list_runs(lab)
+    resumed = await lab.run_podium("resume", waiting["id"])
+
+    assert (waiting["state"], process.returncode) == ("running", 130)
+    assert "hand: waiting for the limit of openai:m until " in said
+    assert "podium resume" in said
+    assert (left["state"], left["wakes_at"]) == ("resumable", None)
+    assert (resumed.returncode, resumed.stdout.strip()) == (0, "done")
+
+
+async def test_a_reply_of_another_model_is_recorded_and_said_once(lab: WorkerLab) -> None:
+    lab.write_agent(make_scripted_agent({**bash("true"), "model": "m-mini"}, {"says": "done", "model": "m-mini"}))
+
+    said = await lab.run_podium("run", "hand", "go", "--plain", "--no-input")
+
+    assert said.stderr.count("hand asked for m, but the reply names the model m-mini.") == 1
+    assert said.stdout.strip() == "done"

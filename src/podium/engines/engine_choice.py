@@ -9,7 +9,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING
 
-from anyio import create_task_group
+from anyio import CancelScope, create_task_group
 from anyio.abc import TaskGroup
 
 from ..core.engine import Engine
@@ -328,11 +328,14 @@ class Engines:
     async def __aexit__(
         self, exc_type: type[BaseException] | None, exc: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if self._client is not None:
-            await self._client.close()
-        if self._agent_tasks is not None:
-            self._agent_tasks.cancel_scope.cancel()
-            await self._agent_tasks.__aexit__(exc_type, exc, traceback)
+        try:
+            if self._client is not None:
+                with CancelScope(shield=True):  # closing idle connections waits, also if the run was interrupted
+                    await self._client.close()
+        finally:
+            if self._agent_tasks is not None:
+                self._agent_tasks.cancel_scope.cancel()
+                await self._agent_tasks.__aexit__(exc_type, exc, traceback)
 
 
 def resolve_model_address(

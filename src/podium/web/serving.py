@@ -16,8 +16,10 @@ from anyio import CancelScope, Event, create_task_group, open_signal_receiver, s
 from ..setup.settings import Settings
 from ..store.worker_index import WorkerIndex
 from ..values.errors import Mistake
+from ..workers.commander_socket import commander_socket_path, is_commander_listening
 from ..workers.delegate import start_commander
 from ..workers.schedule_firing import CHECK_SECONDS, describe_unattended_schedules
+from ..workers.unfinished_workers import has_work
 from .api.access_tokens import SCOPES, Scope, TokenFile
 from .api.server_context import ServerContext
 from .web_server import build_app
@@ -119,12 +121,20 @@ async def open_server(settings: Settings, options: ServeOptions) -> AsyncIterato
 
 
 async def _keep_schedules(settings: Settings, scope: CancelScope) -> None:
-    """Start a commander whenever schedules are active and no commander is running, until `scope` is cancelled."""
+    """Start a commander whenever schedules or workers need one and none is running, until `scope` is cancelled."""
     with scope:
         while True:
-            if await to_thread.run_sync(describe_unattended_schedules, settings):
+            if await to_thread.run_sync(_needs_commander, settings):
                 start_commander(settings)
             await sleep(CHECK_SECONDS)
+
+
+def _needs_commander(settings: Settings) -> bool:
+    """Return whether schedules or workers, such as those that wait for limits, need a commander and none is running."""
+    if describe_unattended_schedules(settings):
+        return True
+    is_running = is_commander_listening(commander_socket_path(settings.store))
+    return not is_running and settings.store.exists() and has_work(settings.store)
 
 
 def _choose_certificate(home: Path, options: ServeOptions) -> ServerCertificate | None:

@@ -105,7 +105,7 @@ function RunRow({ run, onChanged }) {
   const tokens = run.usage.input_tokens + run.usage.output_tokens;
   const cost = rehearsed ? "rehearsed" : run.usage.usd || !tokens ? money(run.usage.usd) : `${count(tokens)} tokens`;
   return html`<tr data-run=${run.id}>
-    <td class="nowrap"><${StateBadge} state=${run.waiting && run.state === "running" ? "waits" : run.state} />
+    <td class="nowrap"><${StateBadge} state=${run.waiting && run.state === "running" ? "waits" : run.wakes_at ? "limit" : run.state} />
       ${run.waiting ? html` <a class="count" aria-label=${`${plural(run.waiting, "open request")}`} href=${address("approvals")}>${run.waiting}</a>` : null}</td>
     <td class="main-cell"><a href=${address("run", run.id)} data-item class="strong">${plain(run.agent)}</a>
       <span class="quiet small mono"> ${run.id}</span>${run.workers ? html`<span class="quiet small"> ${plural(run.workers, "worker")}</span>` : null} <${Flags} thing=${run} />
