@@ -125,7 +125,7 @@ def test_a_request_is_answered_for_exactly_what_was_shown_and_only_once(site: Si
     done = client.command(f"/api/requests/{asked['id']}/answer", given)
     late = client.command(f"/api/requests/{asked['id']}/answer", given, status=409)
 
-    assert "for another action than the one that was shown" in stale["detail"]
+    assert "for a different action than the one that was shown" in stale["detail"]
     assert "give a decision" in missing["detail"]
     assert done == {"id": asked["id"], "run": run, "saved_rule": ""}
     assert "was already answered: deny by" in late["detail"]

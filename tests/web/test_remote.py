@@ -487,7 +487,7 @@ def test_an_address_that_is_no_server_or_is_unknown_gets_one_sentence(machines: 
     assert closed.stderr == (
         f"podium: cannot reach {gone}: Connection refused; check the address, and that podium serve is running there\n"
     )
-    assert "the code is unknown, used or too old" in used.stderr
+    assert "the code is unknown, already used or expired" in used.stderr
 
 
 def test_another_certificate_than_the_trusted_one_is_refused_before_anything_is_sent(tmp_path: Path) -> None:

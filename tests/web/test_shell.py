@@ -42,11 +42,11 @@ def test_a_person_signs_in_once_with_each_address(site: Site, visitor: Visitor) 
     expect(again.get_by_role("heading", name="Now")).to_be_visible()
     other = visitor.open(site, signs_in=False)
     other.goto(address)
-    expect(other.get_by_text("the code is unknown, used or too old")).to_be_visible()
+    expect(other.get_by_text("the code is unknown, already used or expired")).to_be_visible()
     assert "code" not in other.url
     other.get_by_label("Address or code").fill("wrong")
     other.keyboard.press("Enter")
-    expect(other.get_by_role("alert")).to_contain_text("the code is unknown, used or too old")
+    expect(other.get_by_role("alert")).to_contain_text("the code is unknown, already used or expired")
 
 
 def open_command_bar(page: Page) -> None:

@@ -69,7 +69,7 @@ def format_fingerprint(digest: bytes) -> str:
 
 
 def find_lan_address() -> str:
-    """Return this machine's address in the local network. Raise Mistake if it has none."""
+    """Return this machine's address on the local network. Raise Mistake if it has none."""
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect(("192.0.2.1", 9))  # nothing is sent: this only asks which address would be used
@@ -77,7 +77,7 @@ def find_lan_address() -> str:
         except OSError:
             address = "127.0.0.1"
     if address.startswith("127."):
-        raise Mistake("this machine has no address in a network; connect it, or use --host ADDRESS")
+        raise Mistake("this machine has no network address; connect it to a network, or use --host ADDRESS")
     return address
 
 

@@ -149,7 +149,7 @@ def _choose_certificate(home: Path, options: ServeOptions) -> ServerCertificate 
 
 
 def make_config(app: Any, certificate: ServerCertificate | None = None) -> uvicorn.Config:
-    """Return uvicorn's configuration. Requests are not logged, because addresses can contain what people typed."""
+    """Return uvicorn's configuration. Requests are not logged, because URLs can contain what users typed."""
     return uvicorn.Config(
         app,
         ssl_certfile=None if certificate is None else str(certificate.file),

@@ -1,6 +1,6 @@
 """The program that finds the syntax of source code: its keywords, strings, comments, numbers and names.
 
-It is a process of its own, because some texts keep a regular expression busy for very long, and a process can be ended.
+It runs in its own process, because a regular expression can take very long on some texts, and a process can be killed.
 It reads a JSON list of files from stdin, each with a `language` and `texts`, and prints a line for each file: a JSON
 list that has, for each text, a list of spans for each of its lines.
 """

@@ -21,7 +21,7 @@ from ...system.file_lock import hold_file_lock
 from ...values.errors import Mistake
 
 Scope = Literal["read", "act", "approve"]
-"""What a token permits: to read, to start and steer runs, and to answer requests."""
+"""What a token permits: `read` to read, `act` to start and steer runs, and `approve` to answer requests."""
 
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 FILE_NAME = "serve-tokens.json"
@@ -46,7 +46,7 @@ class AccessToken(Struct, frozen=True, kw_only=True, omit_defaults=True):
     expires: float = 0.0
     last_used: float = 0.0
     channel: Literal["page", "api"] = "api"
-    """`page` if a client got the token for a one-time code, `api` if it was created for a program."""
+    """`page` if a client got the token in exchange for a one-time code, `api` if it was created for a program."""
 
 
 class TokenFile:
@@ -144,7 +144,7 @@ class LoginCodes:
         return code
 
     def redeem_code(self, code: str) -> tuple[Scope, ...] | None:
-        """Return the scopes of a code, which is then used up, or None if it is unknown, used or too old.
+        """Return the scopes of a code and invalidate it. Return None if the code is unknown, already used or expired.
 
         After many wrong codes, no code is accepted for a minute, so that nobody can guess one.
         """

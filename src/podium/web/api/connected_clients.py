@@ -1,7 +1,7 @@
-"""Register the browsers and programs in which somebody can answer, each for as long as it has a stream.
+"""Register the browsers and programs in which a person can answer requests, each for as long as it has a stream.
 
-The tabs of a browser share one stream, so all of them are one client. When another tab continues the stream, or the
-stream is opened again for another run, the client stays the same: the deadlines of requests do not start again.
+The tabs of a browser share one stream, so they count as one client. If another tab continues the stream, or the
+stream is opened again for another run, the client stays the same, so the deadlines of requests do not restart.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ GRACE_SECONDS = 3.0
 
 
 class ConnectedClients:
-    """The clients of one server. A client is everything that has the same token."""
+    """The clients of one server. Connections with the same token are one client."""
 
     def __init__(self, store: StoreAddress) -> None:
         self._store = store
@@ -28,7 +28,7 @@ class ConnectedClients:
 
     @contextmanager
     def connect(self, token: str) -> Iterator[None]:
-        """Register a client until the block ends and no other block with its token has begun in the grace period."""
+        """Register a client until the block ends, or longer if another block with its token begins soon after that."""
         self._streams[token] += 1
         try:
             if token not in self._registered:

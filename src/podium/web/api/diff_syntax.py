@@ -16,9 +16,9 @@ from ...system.process_group import ProgramNotStarted
 PROGRAM = Path(__file__).with_name("_syntax_program.py")
 SECONDS = 5.0
 MOST_CHARACTERS = 400_000
-"""How many characters of a diff are highlighted. Later hunks stay plain."""
+"""How many characters of a diff are highlighted. Files beyond that stay plain."""
 MOST_FILES = 400
-"""How many files are remembered."""
+"""How many files are cached."""
 LARGEST_OUTPUT = 32 * 1024 * 1024
 
 LANGUAGES = {
@@ -59,26 +59,26 @@ LANGUAGES = {
     "dockerfile": "docker",
     "makefile": "make",
 }
-"""The languages that are known, by the ending of the file or by its whole name, in lower case."""
+"""The known languages, keyed by file extension or whole file name, in lower case."""
 
 HunkSpans = list[list[list[Any]]]
 """The spans of each line of a hunk: lists of begin, end and kind."""
 
 
 class DiffSyntax:
-    """Adds syntax to diffs, and remembers it for the files that were shown last.
+    """Adds syntax to diffs, and caches it for the files that were shown last.
 
-    `seconds` is how long the files of a diff may take. Those that are not done by then stay plain.
+    `seconds` is the time limit for one diff. Files that are not done by then stay plain.
     """
 
     def __init__(self, *, seconds: float = SECONDS) -> None:
         self._seconds = seconds
         self._known: dict[tuple[str, str], list[HunkSpans]] = {}
-        """The spans by path and digest of a file, the newest last; an empty list for a file that stays plain."""
+        """The spans of each file, keyed by its path and digest, the newest last; empty for a file that stays plain."""
         self._lock = Lock()
 
     async def add_to(self, files: list[dict[str, Any]]) -> None:
-        """Add `syntax` to the lines of these files, which are from `parse_diff`, where the language is known."""
+        """Add `syntax` to the lines of each file whose language is known. `files` are the result of `parse_diff`."""
         async with self._lock:
             chosen = list(_choose_files(files))
             new = [file for file in chosen if _key_of(file) not in self._known]
@@ -104,7 +104,7 @@ def _key_of(file: dict[str, Any]) -> tuple[str, str]:
 
 
 def _choose_files(files: list[dict[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the files whose language is known, as long as all their lines are within the limit."""
+    """Yield the files whose language is known, until MOST_CHARACTERS is reached. Skip files that are incomplete."""
     left = MOST_CHARACTERS
     for file in files:
         lines = [line for hunk in file["hunks"] for line in hunk["lines"]]
@@ -121,7 +121,7 @@ def _make_input(file: dict[str, Any]) -> dict[str, Any]:
 
 
 def _join_side(hunk: dict[str, Any], mark: str) -> str:
-    """Return the old side of a hunk (`-`) or the new one (`+`) as a text."""
+    """Return the old side of a hunk (`-`) or the new one (`+`) as text."""
     return "\n".join(line["text"] for line in hunk["lines"] if line["mark"] in (mark, " "))
 
 
@@ -137,7 +137,7 @@ def _add_spans(file: dict[str, Any], spans: list[HunkSpans]) -> None:
 
 
 async def _run_program(files: list[dict[str, Any]], seconds: float) -> list[list[HunkSpans]]:
-    """Return the spans of the texts of each file, of fewer files if the program has to be ended."""
+    """Return the spans of each file. If the program has to be stopped, the last files are missing."""
     output = OutputBuffer(LARGEST_OUTPUT)
     # Isolated: a module in the directory or in PYTHONPATH cannot shadow one that the program needs.
     argv = [sys.executable, "-I", str(PROGRAM)]

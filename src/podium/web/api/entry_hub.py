@@ -1,6 +1,6 @@
 """Read each new entry of the store once, and give it to all streams.
 
-The hub keeps the newest entries in memory. A stream only has a position: it takes what is new to it from memory, or
+The hub keeps the newest entries in memory. A stream has only a position: it reads new entries from memory, or
 from the store if it is far behind. So a slow stream needs no buffer and delays neither the other streams nor the
 agents.
 """
@@ -97,12 +97,12 @@ class EntryHub:
         self._announce_news()
 
     async def wait_news(self, position: int, mail: int) -> None:
-        """Wait until there is an entry after this position, or a message after this one, or the hub is closed."""
+        """Wait until there is an entry after `position` or a message other than `mail`, or until the hub is closed."""
         while self._end <= position and self.last_mail == mail and not self.is_closed:
             await self._news.wait()
 
     async def read_after(self, position: int) -> list[FeedRow]:
-        """Return entries after a position: those in memory, or a page from the store if memory does not go back so far.
+        """Return a page of entries after a position, from memory or, if they are no longer there, from the store.
 
         The list is empty if there is no such entry yet.
         """

@@ -35,8 +35,8 @@ async def stream_entries(
 ) -> AsyncIterator[bytes]:
     """Yield the events after a position, until the client disconnects or its token is revoked.
 
-    `runs` are the runs whose entries are sent; None means all. `client` is open for as long as the stream is.
-    `may_go_on` says whether the token is still valid.
+    `runs` are the runs whose entries are sent; None means all. `client` is entered for as long as the stream is open.
+    `may_go_on` returns whether the token is still valid.
     """
     with client:
         async for event in _iter_events(hub, position, runs):
@@ -89,7 +89,7 @@ def _encode_rows(rows: list[FeedRow], runs: Collection[str] | None) -> list[byte
 
 
 def _split_lines(lines: list[bytes]) -> Iterator[list[bytes]]:
-    """Yield the lines in lists of at most LARGEST_EVENT bytes, or of one line."""
+    """Yield the lines in lists of at most LARGEST_EVENT bytes. A longer line is a list of its own."""
     some: list[bytes] = []
     size = 0
     for line in lines:

@@ -110,7 +110,7 @@ def _bearer_of(headers: dict[str, str]) -> str:
 
 
 def _limit_body(receive: Receive) -> Receive:
-    """Return a `receive` that ends a body without a declared length once it is too large."""
+    """Return a `receive` that reports a disconnect once the body is too large, even without a declared length."""
     read = 0
 
     async def receive_limited() -> Message:

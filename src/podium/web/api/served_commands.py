@@ -43,10 +43,10 @@ PROGRAM = "podium.cli.remote_main"
 HEARTBEAT_SECONDS = 15.0
 MOST_COMMANDS = 20
 LARGEST_REPLY = 1024 * 1024
-"""How much output is kept for a client that repeats a command."""
+"""How much output is stored for a client that repeats a command."""
 BUFFERED_FRAMES = 16
 SLOW_SECONDS = 30.0
-"""How long a command that changes something waits for its client to read. After that, the output is only kept."""
+"""How long a command that makes changes waits for its client to read. After that, the output is only stored."""
 
 
 class ServedCommands:

@@ -40,7 +40,7 @@ RETRY_SECONDS = 1.0
 
 @dataclass(kw_only=True)
 class ServerContext:
-    """The parts of a server. `open` sets those without a value, for as long as the server runs."""
+    """The parts of a server. Attributes that are only declared are set by `open`."""
 
     settings: Settings
     tokens: TokenFile

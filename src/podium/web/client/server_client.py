@@ -146,7 +146,7 @@ def _as_error(server: KnownServer, status: int, body: bytes) -> Mistake | Outsid
     try:
         detail = str(msgspec.json.decode(body)["detail"])
     except (msgspec.MsgspecError, KeyError, TypeError):
-        detail = f"{server.address} answered with the status {status}; check that podium serve runs there"
+        detail = f"{server.address} answered with the status {status}; check that podium serve is running there"
     if status == 401 and server.token:
         return Mistake(f"{server.address} does not accept the token; sign in again with: podium login ADDRESS")
     if status == 403:

@@ -47,7 +47,7 @@ async def follow_events(
 
 @get("/api/overview", guards=[may_read], sync_to_thread=True)
 def read_overview(server: Server) -> dict[str, Any]:
-    """Return what needs the user, which runs are active and which ended last, for all runs."""
+    """Return what needs the user's attention, which runs are active and which ended last."""
     now = time.time()
     fields = overview_fields(server.overview.load(now=now))
     add_context_windows((*fields["active"], *fields["ended"]), server.settings)

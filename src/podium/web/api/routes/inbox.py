@@ -92,7 +92,7 @@ def _as_permission_answer(one: OpenRequest, data: Answer, *, by: str, channel: C
     if data.decision is UNSET:
         raise Mistake(f"{asked.id} is a permission request; give a decision")
     if data.shown != asked.action.id:
-        raise Mistake(f"{asked.id} is for another action than the one that was shown; read the request again")
+        raise Mistake(f"{asked.id} is for a different action than the one that was shown; read the request again")
     if data.decision == "always" and not asked.always:
         raise Mistake(f"always is not possible for {asked.id}: no safe rule covers it; approve it once or for the run")
     return PermissionAnswered(
@@ -110,7 +110,7 @@ def _as_question_answer(one: OpenRequest, data: Answer, *, by: str, channel: Cha
     asked = one.asked
     assert isinstance(asked, QuestionAsked)
     if data.text is UNSET:
-        raise Mistake(f"{asked.id} is a question; give a text")
+        raise Mistake(f"{asked.id} is a question; set text to the answer")
     if data.shown != asked.digest:
         raise Mistake(f"{asked.id} has changed since it was shown; read the request again")
     text = resolve_choice(asked, replace_surrogates(data.text))

@@ -39,7 +39,7 @@ from ..server_context import ServerContext
 HEARTBEAT_SECONDS = 15.0
 RUN_HEADER = "x-podium-run"
 NO_RETRY = {"x-should-retry": "false"}
-"""A header that clients of OpenAI obey. Repeating a request would start another run."""
+"""Tells OpenAI clients not to retry, because repeating a request would start another run."""
 FAILED_STATUS: dict[Outcome, HTTPStatus] = {
     "paused": HTTPStatus.CONFLICT,
     "cancelled": HTTPStatus.CONFLICT,

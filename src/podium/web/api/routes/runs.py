@@ -99,8 +99,8 @@ def list_runs(
 ) -> dict[str, Any]:
     """List runs with their groups: pinned ones first, then the newest, a page at a time.
 
-    `text` is searched in the id, agent, request, repository and name; `group` is the id of a group, and `since` a time
-    in seconds. Runs that are archived, themselves or with their group, are listed only with `archived`.
+    `text` is searched for in the id, agent, request, repository and name; `group` is the id of a group, and `since` is
+    a time in seconds. Archived runs and the runs of archived groups are listed only with `archived`.
     """
     now = time.time()
     wanted = RunFilter(
@@ -141,8 +141,8 @@ def read_entries(
 ) -> Response[bytes]:
     """Return a run's entries after a sequence number, and the cursor from which the stream continues.
 
-    `until` is the last sequence number to return; 0 means no limit. With `has_more`, the page is full, and more
-    entries may follow.
+    `until` is the last sequence number to return; 0 means no limit. `has_more` means that the page is full, and
+    more entries may follow.
     """
     with open_reader(server.store) as reader, EntryFeed(server.store) as feed:
         id = reader.find_run(run)
@@ -309,7 +309,7 @@ async def retry(
 
 
 async def _continue_fork(server: ServerContext, id: str) -> dict[str, Any] | None:
-    """Return the fork with this id, and continue it, if an earlier attempt of the same request has written it."""
+    """If an earlier attempt of the same request created the fork with this id, continue and return it."""
     if not id:
         return None
     try:

@@ -38,7 +38,7 @@ def sign_in(data: JSONBody[Login], server: Server) -> NewToken:
     scopes = server.codes.redeem_code(data.code)
     if scopes is None:
         raise NotAuthorizedException(
-            "the code is unknown, used or too old; podium serve prints a new address when you press Enter"
+            "the code is unknown, already used or expired; podium serve prints a new address when you press Enter"
         )
     name = "".join(one for one in data.name if one.isprintable())[:60] or "browser"
     seconds = 0.0 if data.remember else SESSION_SECONDS

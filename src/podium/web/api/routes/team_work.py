@@ -85,7 +85,7 @@ def read_decision(
     server: Server,
     repo: RepoFolder = "",
 ) -> dict[str, Any]:
-    """Return a decision with its ballots and its text as a record."""
+    """Return a decision with its ballots and the text of its record."""
     if not run:
         raise Mistake("give the run and the id of the decision")
     place = find_decision_repo(server.find_place(repo))
