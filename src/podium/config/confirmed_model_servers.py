@@ -1,7 +1,7 @@
-"""Store what the user has confirmed, in `confirmed.json` in Podium's home folder: model servers and coding agents.
+"""Store the model servers and coding agents that the user has confirmed, in `confirmed.json` in Podium's home folder.
 
-Any program can listen on a port, and a coding agent can cost money. So Podium chooses a detected server by itself, and
-a repository's agents use a local server or an installed coding agent, only after the user has agreed to it.
+Any program can listen on a port, and a coding agent can cost money. So the user must agree before Podium selects a
+detected server automatically, and before a repository's agents use a local server or an installed coding agent.
 """
 
 from __future__ import annotations

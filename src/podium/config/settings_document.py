@@ -47,8 +47,9 @@ S = TypeVar("S", bound=Struct)
 class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A coding agent's program with its arguments and environment variables.
 
-    `mode` is the mode in which the agent asks for permission. `sandbox` says whether it runs in the sandbox; there, it
-    reaches `hosts` and reads the folders `readable`. Without a command, the entry is about an agent that Podium knows.
+    `mode` is the agent's mode in which it asks for permission. `sandbox` says whether the agent runs in the sandbox,
+    where it can reach `hosts` and read the folders in `readable`. An entry without a command is for an agent that
+    Podium knows.
     """
 
     command: str = ""
@@ -60,7 +61,7 @@ class Launch(Struct, frozen=True, kw_only=True, omit_defaults=True):
     readable: tuple[str, ...] = ()
 
     def without_access(self) -> Launch:
-        """Return the entry without what only the user can grant."""
+        """Return the entry without the access that only the user can grant."""
         return structs.replace(self, sandbox=True, hosts=(), readable=())
 
 
@@ -104,7 +105,7 @@ class WorktreeSettings(Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ProviderLimits(Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A provider's URL, the limits on the calls to it and on its silence in seconds, and how its models call tools.
+    """A provider's URL, limits on calls and replies, timeouts in seconds, and how its models call tools.
 
     None means not set.
     """

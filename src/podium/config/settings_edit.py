@@ -36,7 +36,7 @@ def set_model(path: Path, model: str) -> None:
 
 
 def set_notify_words(path: Path, words: Collection[str]) -> None:
-    """Set which words, such as `bell`, are in `notify` in the file at `path`. Its webhooks and commands do not change.
+    """Set the words, such as `bell`, in the list `notify` of the file at `path`. Keep its webhooks and commands.
 
     Raise Mistake if that would change anything else.
     """
@@ -50,7 +50,7 @@ def set_notify_words(path: Path, words: Collection[str]) -> None:
         path,
         lambda text: replace_notify_words(text, chosen),
         set_words,
-        advice=f"edit it yourself, so that the words in notify are: {', '.join(chosen) or 'none'}",
+        advice=f"set the words in notify yourself ({', '.join(chosen) or 'none'})",
     )
 
 

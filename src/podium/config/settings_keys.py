@@ -84,7 +84,7 @@ def ignore_role_rules(reader: FieldReader) -> tuple[str, ...]:
 
 
 def read_engines(reader: FieldReader) -> dict[str, Launch]:
-    """Read engines, keyed by name. Each has a command that starts it, or says what a known agent may access."""
+    """Read engines, keyed by name. Each has a command that starts it, or settings for what a known agent can access."""
     found: dict[str, Launch] = {}
     for name, entry in reader.iter_entries("entries such as mine: {command: PROGRAM}"):
         values = entry.read_values(ENGINE_READERS)
@@ -199,7 +199,7 @@ def read_store(reader: FieldReader) -> str:
 
 
 def read_placement(reader: FieldReader) -> str:
-    """Return the address of the queue of a fleet. It may contain a password, so no message repeats it."""
+    """Return the address of a fleet's queue. It may contain a password, so no message repeats it."""
     text = reader.read_secret().strip()
     try:
         check_placement(text)

@@ -1,6 +1,6 @@
-"""Store what tests have shown that models can do, in `model_abilities.json` in Podium's home folder.
+"""Store the results of tests of what models can do, in `model_abilities.json` in Podium's home folder.
 
-The same model can have other abilities on another server, so a result belongs to an address and a model.
+A model can have different abilities on different servers, so a result is stored for an address and a model.
 """
 
 from __future__ import annotations

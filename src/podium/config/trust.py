@@ -1,7 +1,8 @@
-"""Store the user's trust in proposals from repositories, and in MCP tools, whose first definitions are trusted.
+"""Store the user's trust in proposals from repositories and in the definitions of MCP tools.
 
-Trust is stored in a small file in Podium's home folder. The file is read for each query, so an answer
-given in another terminal takes effect at once. Writing replaces the file atomically.
+The first definition of a tool is trusted without asking. Trust is stored in a small file in Podium's home folder. The
+file is read for each query, so an answer given in another terminal takes effect at once. Writing replaces the file
+atomically.
 """
 
 from __future__ import annotations
