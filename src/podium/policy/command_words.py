@@ -85,7 +85,7 @@ class SafeUse(NamedTuple):
     operands_with: frozenset[str]
 
     def get_operand_kind(self, number: int) -> str | None:
-        """Return the kind of operand `number`, counted from 0, or None if so many operands are not allowed."""
+        """Return the kind of operand `number`, counted from 0, or None if the entry allows fewer operands."""
         if number < len(self.operands):
             return self.operands[number]
         return self.operands[-1] if self.is_repeated and self.operands else None
@@ -230,7 +230,7 @@ def _judge_subcommand(reading: _Reading, at: int) -> None:
     if key in SAFE:
         _judge_by_table(words, at + 1, key, reading.judged)
         return
-    reading.add_risk(at, f"{key} does more than a rule for {reading.key} in general allows")
+    reading.add_risk(at, f"{key} needs a rule of its own")
     for place in range(at + 1, len(words)):
         reading.add_risk(place, f"{words[place]} makes {key} do something that is not known to be harmless")
 

@@ -47,7 +47,7 @@ def _is_covered(action: Action, rule: str) -> bool:
 
 
 def _list_candidates(key: str, asked: str) -> Iterator[str]:
-    """Yield what was asked, and variations of it."""
+    """Yield the requested command, path or address, and variations of it."""
     if key == "command":
         first, both = asked.split()[:1], asked.split()[:2]
         yield from (asked, f"{asked} && rm -rf build", f"{asked} > /etc/passwd", f"sudo {asked}")

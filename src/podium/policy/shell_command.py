@@ -129,7 +129,7 @@ def _follow_folders(found: _Findings) -> tuple[str, ...]:
 
 
 def _place_in_folders(paths: tuple[str, ...], folders: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the paths, and the normalised path of each of them in the checkout and in each of these folders."""
+    """Return the paths, and also each path normalised in the checkout and in each of these folders."""
     placed = (posixpath.normpath(posixpath.join(folder, path)) for folder in ("", *folders) for path in paths)
     return _merge_unique(paths, (placed,))
 
@@ -177,7 +177,7 @@ def _find_oddity(text: str, found: _Findings, parts: tuple[Words, ...]) -> str:
         return "it can be parsed in more than one way"
     programs = set(map(get_program_name, parts))
     if "git" in programs and programs & {"cd", "pushd", "popd"}:
-        return "it changes the folder before git, which reads its settings from there"
+        return "it changes the folder and runs git, which reads settings from the current folder"
     return ""
 
 

@@ -69,7 +69,7 @@ def is_read_only(words: Words) -> bool:
 
 
 def find_mentioned_paths(words: Words, name: str) -> list[str]:
-    """Return the paths that the program `name` might open: words and parts of words; none if it opens no files."""
+    """Return the words and parts of words that may be paths; none if the program `name` opens no files."""
     return [] if name in PATHLESS else list(chain.from_iterable(map(_find_paths, words[1:])))
 
 
@@ -95,7 +95,7 @@ def _find_changed_operands(words: Words, name: str) -> Words:
 
 @lru_cache(maxsize=4096)
 def _find_paths(word: str) -> tuple[str, ...]:
-    """Return the possible paths in a word: the whole word, an option's value, or a part after a mark (`HEAD:.env`)."""
+    """Return the possible paths in a word: the word, an option's value, or what follows a separator (`HEAD:.env`)."""
     marks = [mark.end() for mark in _PATH_MARK.finditer(word)]
     if len(marks) > MOST_MARKS:
         marks = marks[: MOST_MARKS // 2] + marks[-MOST_MARKS // 2 :]

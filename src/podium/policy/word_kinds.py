@@ -39,7 +39,7 @@ def _matching(pattern: str) -> Callable[[str], bool]:
 
 
 def _is_plain_path(word: str) -> bool:
-    """Return whether a word is a plain path, and neither an address nor a file with more options (`@file`)."""
+    """Return whether a word is a plain path: not a URL, and not `@file`, from which more options are read."""
     return not word.startswith("@") and "://" not in word
 
 
@@ -55,7 +55,7 @@ def _is_revision(word: str) -> bool:
     """Return whether a word is harmless as a git revision or path.
 
     A leading colon refers to the index or starts a special syntax; only an exclusion such as `:!docs` is harmless.
-    For a word with two consecutive colons, git runs a program to access a repository.
+    Two consecutive colons make git run a program to access a repository.
     """
     if word.startswith(":"):
         return _compile(_EXCLUDED).fullmatch(word) is not None
@@ -63,7 +63,7 @@ def _is_revision(word: str) -> bool:
 
 
 def _is_git_format(word: str) -> bool:
-    """Return whether a format is harmless. Formats that verify signatures or describe commits are not."""
+    """Return whether a format is harmless. Formats that verify signatures or run `git describe` are not."""
     return "%G" not in word and "signature" not in word and "%(describe" not in word
 
 
