@@ -26,7 +26,7 @@ class UnreadableFile(Exception):
 
 
 def read_file_bytes(path: Path, *, root: Path | None = None) -> bytes:
-    """Return the content of `path`, or its beginning, one byte longer than the limit, if the file is too long.
+    """Return the content of `path`. If the file is too long, return only one byte more than the limit.
 
     Raise UnreadableFile unless it is a regular file and, if `root` is given, its real path is in `root`.
     """

@@ -40,7 +40,7 @@ PASSED_ON = frozenset(
 )
 """The environment variables that commands inherit. None of them contains a secret."""
 PASSED_ON_PREFIXES = ("LC_", "PODIUM_PORT_")
-"""The beginnings of the names of further variables that commands inherit."""
+"""Prefixes of the names of further variables that commands inherit."""
 
 Wrap = Callable[[list[str]], list[str]]
 """Wraps a command line in a sandbox."""

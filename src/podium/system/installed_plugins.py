@@ -1,7 +1,7 @@
 """Find the plug-ins of installed Python packages.
 
-Looking for them takes tens of milliseconds, so it is done only when something is needed that Podium does not have
-itself. A package in the current folder is not a plug-in: otherwise, code in a repository could run without consent.
+Finding them takes tens of milliseconds, so it is done only when Podium itself does not have what is needed. A package
+in the current folder is not a plug-in: otherwise, code in a repository could run without consent.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def find_plugin(name: str) -> Plugin:
 def find_plugin_part(part: PluginPart, name: str) -> Any:
     """Return the engine, tool, pattern or command with this name, or None if no plug-in has one.
 
-    Raise Mistake if none has it and a plug-in cannot be loaded, since that one might have it.
+    Raise Mistake if no plug-in has one and a plug-in that might have it cannot be loaded.
     """
     found = load_plugins()
     for plugin in found.plugins.values():

@@ -104,7 +104,7 @@ class JsonRpcPeer:
         """Send a request and return its result.
 
         Raise RpcError if the other side answers with an error, and ConnectionEnded if it does not answer. Cancelling a
-        call only stops the wait; a protocol has its own message to stop the work.
+        call only stops waiting for the response. To stop the work, send the protocol's own message for that.
         """
         self._require_connection()
         self._last_id += 1
@@ -193,7 +193,7 @@ def parse_message(line: bytes) -> Params | None:
 
 
 def read_error(error: object) -> RpcError:
-    """Return the error in a response. Text in its `data` is added to its message, which is often a generic one."""
+    """Return the error in a response. Text in its `data` is added to its message, which is often generic."""
     if not isinstance(error, dict):
         return RpcError(INTERNAL_ERROR, str(error))
     code, data = error.get("code"), error.get("data")

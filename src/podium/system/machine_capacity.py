@@ -21,7 +21,7 @@ class MachineCapacity:
 
 
 def measure_capacity(folder: Path) -> MachineCapacity:
-    """Measure the disk of a folder, which need not exist yet, and the memory that this process can use."""
+    """Measure the disk of a folder, even if the folder does not exist yet, and the memory that this process can use."""
     above = next(place for place in (folder.absolute(), *folder.absolute().parents) if place.exists())
     memory, free = _read_memory()
     limit = _read_number(CGROUP / "memory.max")
@@ -32,7 +32,7 @@ def measure_capacity(folder: Path) -> MachineCapacity:
 
 
 def _read_memory() -> tuple[int, int]:
-    """Return the memory of the machine and the free part of it, in bytes."""
+    """Return the machine's total memory and its free memory, in bytes."""
     with suppress(OSError, ValueError, KeyError):
         lines = Path("/proc/meminfo").read_text().splitlines()
         sizes = {name: int(rest.split()[0]) * 1024 for name, _, rest in (line.partition(":") for line in lines)}
@@ -42,7 +42,7 @@ def _read_memory() -> tuple[int, int]:
 
 
 def _read_number(path: Path) -> int | None:
-    """Return the number in a file, or None if it cannot be read or is not a number, such as `max`."""
+    """Return the number in a file, or None if the file cannot be read or contains something else, such as `max`."""
     try:
         return int(path.read_text())
     except (OSError, ValueError):

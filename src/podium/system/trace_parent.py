@@ -1,4 +1,4 @@
-"""The position in a trace that the programs started by the current task inherit, as in the W3C Trace Context.
+"""The trace context that programs started by the current task inherit, in the format of W3C Trace Context.
 
 It is empty unless this process records traces.
 """
@@ -14,6 +14,6 @@ trace_parent: ContextVar[str] = ContextVar("trace_parent", default="")
 
 
 def trace_variables() -> dict[str, str]:
-    """Return the variable that a program inherits, or nothing if this process records no traces."""
+    """Return the environment variable that programs inherit, or an empty mapping if this process records no traces."""
     value = trace_parent.get()
     return {VARIABLE: value} if value else {}
