@@ -151,7 +151,7 @@ LINES: list[tuple[Event, str | None]] = [
     (TurnEnded(outcome="failed", failure=WHY), None),
     (
         AgentSessionOpened(agent="lead", engine="goose", session="s1", version="1.52.0"),
-        "law: opened a session of goose 1.52.0",
+        "law: opened a session with goose 1.52.0",
     ),
     (
         SessionRevived(agent="law", reason="it replied with nothing"),
@@ -210,7 +210,7 @@ LINES: list[tuple[Event, str | None]] = [
     (MessageAcknowledged(id="m1", to="tax", is_delivered=False), "message m1 was not delivered to tax"),
     (CheckoutSaved(commit="0123", moment="before"), None),
     (MemoryChanged(agent="law", path="m.md", diff="-a\n+b"), "law: changed its memory m.md: -a +b"),
-    (ContextCompacted(summary="s", replaced=2), "law: summarized the first 2 messages of its conversation"),
+    (ContextCompacted(summary="s", replaced=2), "law: summarised the first 2 messages of its conversation"),
     (Advised(heard=("a",), unavailable=(Part(agent="b", outcome="failed"),)), "law: advised by a; unavailable: b"),
     (Advised(), "law: advised by nobody"),
     (ChangesExpected(commit="0123"), None),
@@ -237,19 +237,22 @@ LINES: list[tuple[Event, str | None]] = [
         AdjustmentProposed(iteration=1, text="a failed", member="a", model="m", is_applied=True),
         "law: applies: a failed (a: m)",
     ),
-    (MemberChanged(member="a", model="m", by="x"), "law: changed by x: a uses model m from its next operation on"),
+    (
+        MemberChanged(member="a", model="m", by="x"),
+        "law: changed by x: a uses model m starting with its next operation",
+    ),
     (IterationFailed(iteration=1, message="no"), "law: iteration 1 failed: no"),
     (ReflectEnded(end="stalled", iterations=2), "law: ends after 2 iterations: stalled"),
     (
         ReflectEnded(end="stalled", iterations=2, best=1),
-        "law: ends after 2 iterations: stalled; iteration 1 was the best and is delivered",
+        "law: ends after 2 iterations: stalled; iteration 1 was the best and is the result",
     ),
     (CandidateChosen(winner="a", by="judge", reason="tidy"), 'law: a was chosen by judge: "tidy"'),
     (
         WorkRestored(commit="0123456789abcdef", iteration=2),
         "law: the files of iteration 2 at 0123456789ab are in the checkout now",
     ),
-    (WorkRestored(commit="0123456789abcdef", branch="b"), "law: the chosen work was merged on b at 0123456789ab"),
+    (WorkRestored(commit="0123456789abcdef", branch="b"), "law: the chosen work was merged into b at 0123456789ab"),
     (Broadcast(author="a", round=1, text="hi"), 'law: a says in round 1: "hi"'),
     (Voted(author="a", round=1, ready=True, reason="all said"), 'law: a is ready to conclude: "all said"'),
     (RoundEnded(round=1, missing=("b",)), "law: round 1 ended; missing: b"),
@@ -263,14 +266,14 @@ LINES: list[tuple[Event, str | None]] = [
         WorkPushed(commit="0123456789abcdef", head="f", ref="refs/podium/runs/r/2", through=4),
         "law: pushed 0123456789ab to refs/podium/runs/r/2",
     ),
-    (PushFailed(reason="no route"), "law: not pushed; the next step tries again: no route"),
+    (PushFailed(reason="no route"), "law: not pushed: no route; the next step will try again"),
     (
         WorkMoved(host="server", path="/w", commit="0123456789abcdef"),
         "law: continues on server in /w, with the files of 0123456789ab",
     ),
     (
         WorkMoved(host="server", path="/w", unpushed=("bash make",)),
-        "law: continues on server in /w, from the start, as nothing was pushed; not pushed: bash make",
+        "law: continues on server in /w, from the start, because nothing was pushed; not pushed: bash make",
     ),
     (
         WorkCommitted(branch="x", commit="0123456789abcdef", files=("a.py",), added=2, removed=1),
@@ -286,7 +289,7 @@ LINES: list[tuple[Event, str | None]] = [
     (BallotCast(decision="d1", voter="a"), "law: a abstains"),
     (
         BallotRefused(decision="d1", voter="z", option="tea", reason="the vote is closed"),
-        "law: the ballot of z is refused: the vote is closed",
+        "law: the ballot of z was refused: the vote is closed",
     ),
     (VoteClosed(decision="d1", why="complete"), "law: the vote on d1 is closed: complete"),
     (
@@ -300,7 +303,7 @@ LINES: list[tuple[Event, str | None]] = [
     ),
     (WorkStateChanged(state="team_formed"), "law: work: team formed"),
     (PlanDrafted(version=2, plan=PLAN, by="pia"), "law: plan 2 drafted by pia: 1 step"),
-    (PlanRefused(by="pia", problems=("no steps", "no owner")), "law: plan of pia refused: no steps; no owner"),
+    (PlanRefused(by="pia", problems=("no steps", "no owner")), "law: plan by pia refused: no steps; no owner"),
     (PlanReviewed(version=1, reviewer="a", verdict="accept"), "law: a accepts the plan"),
     (
         PlanReviewed(version=1, reviewer="a", verdict="change", reason="too big"),

@@ -81,7 +81,7 @@ def test_doctor_shows_the_version_and_the_clock_of_every_host(desk: Desk, store:
     )
     listed = desk.invoke("hosts")
     assert listed.stdout.count(__version__) == 3
-    assert f"the Podium of old is not compatible with this one ({__version__})" in listed.stderr
+    assert f"Podium on old is not compatible with this version ({__version__})" in listed.stderr
 
 
 def test_doctor_reports_a_store_of_another_version_without_migrating_it(desk: Desk, store: str) -> None:

@@ -293,7 +293,7 @@ async def test_what_is_merged_already_needs_nothing(lab: WorkerLab) -> None:
     assert (named.exit_code, list_integration_branches(lab)) == (0, [])
     assert "main already contains the result" in named.stderr
     assert everything.exit_code == 0
-    assert everything.stderr == "nothing to merge: no branch that is ready has changes that main does not have\n"
+    assert everything.stderr == "nothing to merge: no finished branch has changes that main lacks\n"
 
 
 async def test_branches_that_cannot_be_merged_are_refused(lab: WorkerLab) -> None:

@@ -94,7 +94,7 @@ async def test_a_test_that_costs_money_says_how_much_and_needs_consent(desk: Des
         agreed = await invoke(desk, "models", "test", "openai:gpt-5-mini", "--yes", **variables)
 
     assert asked.exit_code == 2
-    assert "The test of openai:gpt-5-mini costs at most $0.0" in asked.stderr
+    assert "Testing openai:gpt-5-mini costs at most $0.0" in asked.stderr
     assert agreed.exit_code == 0, agreed.stderr
     assert "tokens, according to the price list" in agreed.stdout
 

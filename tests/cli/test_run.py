@@ -40,7 +40,7 @@ def test_an_empty_request_is_a_usage_error(desk: Desk, request_: str) -> None:
     said = desk.invoke("run", "answer", request_)
 
     assert said.exit_code == 2
-    assert said.stderr == "podium: the text is empty; give a text that is not blank\n"
+    assert said.stderr == "podium: the text is empty; enter at least one word\n"
     assert not desk.store.exists()
 
 

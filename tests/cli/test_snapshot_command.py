@@ -96,7 +96,7 @@ def test_an_interrupted_run_stays_resumable_after_a_snapshot(desk: Desk) -> None
     said = desk.invoke("snapshot", run)
 
     assert said.exit_code == 0, said.stderr
-    assert "has only the position on the timeline" in said.stderr  # the folder is not a usable repository
+    assert "contains only the position on the timeline" in said.stderr  # the folder is not a usable repository
     assert read_state(desk, run) == "resumable"
     assert desk.invoke("resume", run).stdout == "the answer\n"
 

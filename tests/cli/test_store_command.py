@@ -86,7 +86,7 @@ def test_a_store_moves_to_another_place(shop: Desk, monkeypatch: pytest.MonkeyPa
     run = start_run(shop)
     file = str(tmp_path / "all.jsonl.gz")
     call(shop, "store", "export", file)
-    assert "exists already" in call(shop, "store", "export", file, code=2)
+    assert "already exists" in call(shop, "store", "export", file, code=2)
 
     monkeypatch.setenv("PODIUM_STORE", str(tmp_path / "other.db"))
     assert "imported 1 run" in call(shop, "store", "import", file)

@@ -155,7 +155,7 @@ def test_a_forge_that_fails_later_is_said_and_the_watch_goes_on(desk: Desk, forg
         failed = wait_for(process.stderr, "HTTP 502")
         forge.play()
         forge.write_issues([github_issue(3, author_association="NONE")])
-        wait_for(process.stderr, "#3 by alice was left alone")
+        wait_for(process.stderr, "#3 by alice was skipped")
         process.send_signal(signal.SIGTERM)
         read_until_exit(process)
 

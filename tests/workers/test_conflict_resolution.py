@@ -102,7 +102,7 @@ async def test_a_worker_resolves_a_conflict_and_its_branch_is_merged_instead(lab
     assert (lab.repo.path / "a.txt").read_text() == replace_line(0, "one and two")
     assert (
         await lab.run_podium("merge", "--all")
-    ).stderr == "nothing to merge: no branch that is ready has changes that main does not have\n"
+    ).stderr == "nothing to merge: no finished branch has changes that main lacks\n"
     [placed] = lab.events(run, WorkerPlaced)
     assert (
         lab.commits("main", placed.base)[-1] == "Resolve the conflict between feat/two and main + feat/one + feat/other"

@@ -66,7 +66,7 @@ async def test_a_commander_that_is_killed_while_a_run_waits_loses_nothing(lab: W
 
     assert is_kept
     assert "waiting 59 min" in said.stdout
-    assert "no process is there to continue 1 run that waits for a limit" in said.stderr
+    assert "no running process will continue 1 run that is waiting for a limit" in said.stderr
     assert (shown["state"], shown["wakes_at"]) == ("waiting", paused.until)
     assert still == paused  # without its id, the run is only watched
     assert lab.events(run, ModelReplied)[-1].text == "done"
@@ -88,7 +88,7 @@ async def test_a_waiting_run_is_shown_with_its_time_and_can_be_stopped(lab: Work
     ended = await lab.wait_ended(run)
 
     assert (shown["state"], shown["wakes_at"]) == ("waiting", paused.until)
-    assert "The run waits for the limit of openai:m, and continues by itself at" in text
+    assert "The run is waiting for the limit of openai:m, and will continue by itself at" in text
     assert (workers[0]["state"], workers[0]["wakes_at"]) == ("waiting_limit", paused.until)
     assert "waiting_limit 59 min" in listed
     assert "waiting for the limit of openai:m until" in logs

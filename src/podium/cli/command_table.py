@@ -15,7 +15,7 @@ COMMANDS = (
     ("resume", "Work", "Resume a run that was interrupted or paused.", "podium resume 3f2a"),
     ("fork", "Work", "Start a new run from an earlier point of a run.", "podium fork 3f2a --at 40"),
     ("retry", "Work", "Try a run again from where it failed.", "podium retry 3f2a --budget usd=5"),
-    ("undo", "Work", "Put the files that a run changed back as they were.", "podium undo 3f2a --dry-run"),
+    ("undo", "Work", "Restore the files that a run changed.", "podium undo 3f2a --dry-run"),
     ("delegate", "Work", "Delegate a task to a worker on its own branch.", 'podium delegate feat/csv "Export to CSV"'),
     ("merge", "Work", "Merge workers' branches and run the checks.", "podium merge --all"),
     (
@@ -24,7 +24,7 @@ COMMANDS = (
         "Send requests to agents at set times.",
         'podium schedule add "0 9 * * 1-5" triage "Any news?"',
     ),
-    ("watch", "Work", "Take new issues and have agents work on them.", "podium watch issues --once --dry-run"),
+    ("watch", "Work", "Pick up new issues and have agents work on them.", "podium watch issues --once --dry-run"),
     (
         "decide",
         "Work",

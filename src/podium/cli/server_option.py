@@ -19,7 +19,7 @@ from .terminal import exit_codes
 from .terminal.text import print_to_stderr
 
 NOT_FOLLOWED = ("--detach", "--dry-run", "--help", "-h")
-"""The options of `podium run` with which the run is not followed."""
+"""If `podium run` has one of these options, there is no run to follow."""
 
 
 class ServerCommand(click.Command):
@@ -53,7 +53,7 @@ def call_on_server(server: str, arguments: Sequence[str]) -> int:
 
 
 def make_call(client: ServerClient, arguments: Sequence[str]) -> RemoteCall:
-    """Return the call of a command. If an argument is `-`, standard input is sent with the call."""
+    """Return a call that runs a command on the server. If an argument is `-`, standard input is sent with it."""
     input = sys.stdin.buffer.read() if "-" in arguments else b""
     return RemoteCall(client, arguments, input=input, is_changing=is_changing(arguments))
 

@@ -32,16 +32,16 @@ REQUEST = "Measure the prompt."
 
 
 class ToolTokens(Struct, frozen=True, kw_only=True):
-    """The estimated number of tokens of a tool's name, description and schema."""
+    """How many tokens the name, description and schema of a tool take, as an estimate."""
 
     name: str
     tokens: int
 
 
 class PromptTokens(Struct, frozen=True, kw_only=True):
-    """The estimated number of tokens that every call of an agent's model begins with.
+    """How many tokens an agent's system prompt and tools take in every model call, as an estimate.
 
-    `uncounted` are the agent's MCP tools, whose schemas only their servers know.
+    `uncounted` lists the agent's MCP tools. They cannot be counted, because only their servers know their schemas.
     """
 
     system: int
@@ -86,7 +86,7 @@ def count_prompt_tokens(call: ModelCall, agent: Agent) -> PromptTokens:
 
 
 class _MeasuringWire:
-    """Replies like the rehearsal engine, but keeps the measured agent's first call and fails that agent's calls."""
+    """Records the first call of the measured agent and fails all its calls. Other agents get rehearsed replies."""
 
     def __init__(self, agent: str) -> None:
         self.call: ModelCall | None = None

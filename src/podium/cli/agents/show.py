@@ -92,7 +92,7 @@ def guidance_fields(agent: Agent, guidance: Guidance | None) -> dict[str, Any]:
 
 
 def format_guidance(agent: Agent, guidance: Guidance | None, notices: list[str]) -> Iterator[str]:
-    """Yield the lines with what an agent is told about the repository, and what was not read."""
+    """Yield the lines that show what an agent is told about the repository, followed by the notices."""
     for text in describe_guidance(guidance, agent):
         yield ""
         yield text
@@ -102,7 +102,7 @@ def format_guidance(agent: Agent, guidance: Guidance | None, notices: list[str])
 
 
 def format_tokens(agent: Agent, tokens: PromptTokens | None) -> Iterator[str]:
-    """Yield the lines about the tokens of an agent's prompt."""
+    """Yield the lines that show how many tokens an agent's prompt and tools take."""
     if tokens is None:
         yield f"{agent.name}: not measured, because the agent itself made no model call in a trial run"
         return

@@ -72,7 +72,7 @@ class ChatSession:
         self._last_run = ""
         """The run whose conversation the next message continues."""
         self._queue: list[str] = []
-        """The messages with which the next turn starts."""
+        """The messages that the next turn starts with."""
         self._has_messages = Flag()
         self._turn: ChatTurn | None = None
         self._is_leaving = False
@@ -247,7 +247,7 @@ class ChatTurn:
 
     @property
     def pending_messages(self) -> list[str]:
-        """The messages that the user sent during the turn and the agent has not received."""
+        """The messages that the user sent during the turn but the agent has not received yet."""
         return [*self._received.values(), *self._sent]
 
     async def follow_run(self, run: Run, printer: TranscriptPrinter) -> Result:

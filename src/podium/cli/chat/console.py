@@ -13,7 +13,7 @@ from ..terminal.request_prompt import Keyboard
 
 
 class ChatConsole(Keyboard, Protocol):
-    """A console for chatting and for answering requests. Until its block ends, nothing else uses the terminal."""
+    """A console for chatting and for answering requests. In its `with` block, nothing else uses the terminal."""
 
     can_render: bool
     """Whether text from agents is rendered as Markdown."""

@@ -27,7 +27,7 @@ class ReplyPrinter(Protocol):
 
 
 class LineReplyPrinter:
-    """Prints the lines of a reply without rendering them, wrapped between words."""
+    """Prints a reply as plain lines, wrapped between words. Markdown is not rendered."""
 
     def __init__(self, console: ChatConsole, columns: Callable[[], int]) -> None:
         self._console = console

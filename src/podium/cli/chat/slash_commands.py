@@ -37,8 +37,8 @@ _QUOTED = re.compile(r"""(?:"(?:[^"\\]|\\.)*"|'[^']*')(?=\s+--[A-Za-z]|\s*$)""",
 class SlashCommand:
     """A slash command: its arguments, its description, and the `podium` command that it runs.
 
-    The chat itself handles a slash command without `calls`. With `is_local`, the command applies to the chat's
-    repository.
+    If `calls` is None, the chat handles the slash command itself. If `is_local` is true, the command applies to the
+    chat's repository.
     """
 
     takes: str = ""

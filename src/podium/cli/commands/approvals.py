@@ -82,7 +82,7 @@ def format_request(one: OpenRequest) -> str:
 
 
 def format_answer_commands(requests: Sequence[OpenRequest]) -> str:
-    """Return the commands with which the user can answer these requests."""
+    """Return the commands that answer these requests."""
     id = requests[0].asked.id if len(requests) == 1 else "ID"
     kinds = {isinstance(one.asked, PermissionAsked) for one in requests}
     answers = [f"podium approve {id}, podium deny {id} --why TEXT"] if True in kinds else []

@@ -59,6 +59,9 @@ def approve_command(id: str, for_run: bool, for_good: bool, everywhere: bool) ->
 
 def _describe_saved_rule(rule: str, saved: AllowedRule | None) -> str:
     if saved is None:
-        return f"{rule} is allowed for the rest of this run, which has no repository; --everywhere would save the rule"
+        return (
+            f"{rule} is allowed for the rest of this run, but was not saved, because the run has no repository; "
+            "with --everywhere, it is saved for all repositories"
+        )
     where = f"in {saved.repo}" if saved.repo else "everywhere"
     return f"{rule} is now always allowed {where}; podium policy revoke deletes this rule"

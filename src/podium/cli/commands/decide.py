@@ -36,7 +36,7 @@ DECISION = Agent(
 @click.command("decide")
 @click.argument("topic")
 @click.option("--option", "options", multiple=True, required=True, help="An option; give at least two.")
-@click.option("--evidence", default="", help="Information for choosing between the options; - reads standard input.")
+@click.option("--evidence", default="", help="Background information for the decision; - reads standard input.")
 @click.option(
     "--by", default=PERSON, metavar="person|TEAM", help='Who decides: "person", or the name of a team that votes.'
 )

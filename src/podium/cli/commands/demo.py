@@ -65,7 +65,7 @@ WORK_KINDS = (
     PlanStepCompleted,
     WorkEnded,
 )
-"""The events of the work on a plan that the demo shows."""
+"""The events that the demo shows while a team works on its plan."""
 FOREIGN_PREFIXES = ("PODIUM_", "GIT_")
 """Prefixes of the environment variables that are removed so that the demo uses only its own folder."""
 
@@ -204,7 +204,7 @@ class Demo:
         return exit_codes.GOAL_MET if self._is_successful else exit_codes.INTEGRITY
 
     def _show_crash(self) -> str:
-        """Run a team, and once more with a crash midway. Return the id of the run that was resumed."""
+        """Run a team twice, the second time with a crash midway, and resume that run. Return its id."""
         self._start_section("An uninterrupted run, for comparison.")
         whole = self._run_podium("run", LEAD, REQUEST, "--quiet")
         self._print_text(whole.answer)

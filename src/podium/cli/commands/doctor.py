@@ -37,7 +37,7 @@ def doctor_command(is_json: bool) -> int:
 
 
 def _check_placement() -> list[Fact]:
-    """Report whether the queue of a fleet can be reached, if it is not in the database of the store."""
+    """Report whether the fleet's queue can be reached, unless it is in the store's database."""
     try:
         settings = Settings.load()
         if settings.placement == PGQUEUER or not isinstance(settings.store, PostgresAddress):
@@ -56,7 +56,7 @@ async def _open_placement(store: PostgresAddress, placement: str) -> None:
 
 
 def _check_schedules() -> list[Fact]:
-    """Report schedules whose runs no process would start. Another check reports problems with the store."""
+    """Report if there are schedules but no process to start their runs. Another check covers the store itself."""
     from ...workers.schedule_firing import describe_unattended_schedules  # imported here for start-up time
 
     try:

@@ -25,7 +25,7 @@ from ..terminal.terminal_notifier import make_terminal_notifier
 from ..terminal.text import as_json
 
 MOST_IDLE_POLLS = 5
-"""How many polls to wait for a worker that has no process: a commander restarts workers that crash."""
+"""How many polls to wait for a worker without a process, because a commander restarts workers that crash."""
 
 
 @click.command("follow")
@@ -81,7 +81,7 @@ async def follow_until_end(
 
 
 def build_ending(run_view: RunView, view: ProgressView) -> RunEnding:
-    """Return how a run that another process worked on has ended."""
+    """Return the ending of a run that another process worked on."""
     result = run_view.build_result()
     if result.outcome == "interrupted":
         result = structs.replace(result, error=f"no process is working on run {run_view.run}")

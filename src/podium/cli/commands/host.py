@@ -19,7 +19,9 @@ from .hosts import require_host_store
 @click.option(
     "--slots", type=click.IntRange(min=1), default=8, show_default=True, help="Maximum number of runs at once."
 )
-@click.option("--name", default="", help="Refuse to start unless the store's address has the login of this host.")
+@click.option(
+    "--name", default="", help="Expected name of this host; refuse to start if the store's address has another login."
+)
 @click.option(
     "--grace",
     type=click.FloatRange(min=0),

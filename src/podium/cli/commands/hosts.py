@@ -47,7 +47,7 @@ def hosts_command(ctx: click.Context, is_json: bool) -> None:
     others = [host.name for host in hosts if host.is_alive and not are_compatible(host.version, __version__)]
     if others:
         print_to_stderr(
-            f"the Podium of {', '.join(others)} is not compatible with this one ({__version__}); update the older ones"
+            f"Podium on {', '.join(others)} is not compatible with this version ({__version__}); update the older one"
         )
 
 

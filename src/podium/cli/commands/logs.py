@@ -58,8 +58,8 @@ def logs_command(
 ) -> None:
     """Print the timeline of RUN, one line per entry. Some entries, such as streamed text, appear only with --jsonl.
 
-    The options that select entries can be combined. If one is given several times, each of its values is selected.
-    Without RUN, the newest entries of all runs are printed, newest first.
+    The options that select entries can be combined. If an option is given several times, an entry that matches any of
+    its values is printed. Without RUN, the newest entries of all runs are printed, newest first.
     """
     _require_known_kinds(kinds)
     wanted = EntryFilter(agents=agents, steps=steps, kinds=kinds, since=parse_since(since, now=datetime.now()))

@@ -130,7 +130,7 @@ def _check_usage(
     unused_resolver: str | None,
     tree: str | None,
 ) -> None:
-    """Raise UsageError if options do not fit together. `unused_resolver` is a resolver without --resolve."""
+    """Raise UsageError if options conflict. `unused_resolver` is the value of --resolver if --resolve is missing."""
     if bool(branches) == is_all:
         raise click.UsageError(
             "give the branches to merge, or use --all" if not is_all else "give branches or --all, not both"
@@ -146,7 +146,7 @@ def _check_usage(
 
 
 def _report_nothing_to_merge(there: RepoContext, target: str, options: MoveOptions) -> int:
-    print_to_stderr(f"nothing to merge: no branch that is ready has changes that {target} does not have")
+    print_to_stderr(f"nothing to merge: no finished branch has changes that {target} lacks")
     left = anyio.run(tidy_branches, there.repository, anyio.run(branch_tip, there.repository, target))
     print_remaining_branches(left, there.repository)
     if options.is_json:

@@ -1,4 +1,4 @@
-"""`podium plan`: show a team's plan and the state of its steps, or edit a plan that waits for approval."""
+"""`podium plan`: show a team's plan and the state of its steps, or edit a plan that needs approval."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ LONGEST_DESCRIPTION = 60
 
 @click.command("plan")
 @click.argument("run")
-@click.option("--edit", "is_edited", is_flag=True, help="Edit the waiting plan in $EDITOR, and approve it.")
+@click.option("--edit", "is_edited", is_flag=True, help="Edit the plan that needs approval in $EDITOR, and approve it.")
 @click.option("--full", "is_full", is_flag=True, help="Show the whole text of every step.")
 @click.option("--json", "is_json", is_flag=True, help="Print the plan as JSON.")
 def plan_command(run: str, is_edited: bool, is_full: bool, is_json: bool) -> int | None:
     """Show the plan of RUN and the state of its steps.
 
-    With --edit, a plan that waits for your approval opens in your editor. When you save and close it, the plan is
-    approved as you left it; if you change nothing, it keeps waiting.
+    With --edit, a plan that needs your approval opens in your editor. When you save and close it, your version of the
+    plan is approved. If you change nothing, the plan still needs your approval.
     """
     store = Settings.load().store
     with open_reader(store) as reader:
@@ -45,7 +45,7 @@ def plan_command(run: str, is_edited: bool, is_full: bool, is_json: bool) -> int
     waiting = [one for one in requests if _is_plan(one)]
     if is_edited:
         if not waiting:
-            raise Mistake(f"run {id} has no plan that waits for approval; see podium plan {id}")
+            raise Mistake(f"run {id} has no plan that needs approval; see podium plan {id}")
         asked = waiting[0]
         return edit_plan(store, next(one for one in runs if one.id == asked.summary.id), asked)
     teams = [team for work in runs for team in work.teams]
@@ -70,7 +70,7 @@ def _is_plan(one: OpenRequest) -> bool:
 
 
 def edit_plan(store: StoreAddress, run: WorkRun, one: OpenRequest) -> int:
-    """Open a waiting plan of a run in the editor, and approve the plan that the user saves. Return the exit code.
+    """Open a plan that needs approval in the editor, and approve the version that the user saves. Return the exit code.
 
     Raise Mistake, and keep the text in a file, if the edited plan is invalid.
     """
@@ -90,7 +90,7 @@ def edit_plan(store: StoreAddress, run: WorkRun, one: OpenRequest) -> int:
     except Mistake as error:
         kept = find_local_folder(store) / f"plan-{run.id}.yaml"
         kept.write_text(edited, encoding="utf-8")
-        raise Mistake(f"{error}; your changes are kept in {kept}, and the plan still waits for approval") from None
+        raise Mistake(f"{error}; your changes are kept in {kept}, and the plan still needs your approval") from None
     answered = QuestionAnswered(
         id=one.asked.id, text="approve", by=get_username(), digest=one.asked.digest, plan=changed, channel="command"
     )

@@ -42,9 +42,8 @@ LONGEST_HEADING = 40
 def ps_command(is_all: bool, is_flat: bool, is_json: bool) -> int:
     """List runs, newest first, with their state: running, queued, paused, resumable (interrupted), or the outcome.
 
-    A run that waits for a limit of a provider is shown with the time until the limit resets; it then continues by
-    itself.
-    If the runs belong to several groups, each group has its own section; see podium group.
+    A run that is waiting for a provider's limit is shown with the time until the limit resets; it then continues by
+    itself. If the runs belong to several groups, each group has its own section; see podium group.
     """
     settings = Settings.load()
     (runs, damaged), arrangement = _read_runs(settings.store)
@@ -84,7 +83,7 @@ def _read_runs(store: StoreAddress) -> tuple[RunList, Arrangement]:
 
 
 def describe_unattended_wakeups(store: StoreAddress, runs: Iterable[RunSummary]) -> str:
-    """Return a warning if runs wait for limits and no process is there to continue them; otherwise empty."""
+    """Return a warning if runs are waiting for limits and no process will continue them; otherwise, an empty string."""
     waiting = [run.id for run in runs if derive_run_state(run) == "waiting"]
     if not waiting:
         return ""
@@ -93,8 +92,8 @@ def describe_unattended_wakeups(store: StoreAddress, runs: Iterable[RunSummary])
 
     if is_commander_listening(commander_socket_path(store)):
         return ""
-    what = format_count(len(waiting), "run that waits for a limit", "runs that wait for limits")
-    return f"no process is there to continue {what}; start one with podium resume or podium serve"
+    what = format_count(len(waiting), "run that is waiting for a limit", "runs that are waiting for limits")
+    return f"no running process will continue {what}; start one with podium resume or podium serve"
 
 
 def format_omissions(*, older: int, archived: int) -> str:
@@ -141,7 +140,7 @@ def format_runs_table(
 
 
 def format_state(state: str, wakes_at: float | None, now: float) -> str:
-    """Return a run's state. If it waits for a limit, the state contains the time that is left."""
+    """Return a run's state. If the run is waiting for a limit, the state includes the remaining time."""
     return state if wakes_at is None else f"waiting {format_countdown(wakes_at - now)}"
 
 

@@ -298,7 +298,7 @@ def _format_point_label(point: OpenPoint) -> str:
         case "message":
             return f"message for {point.agent}, not delivered:"
         case "claim":
-            return f"{point.agent} reported that the work is complete, which was not accepted:"
+            return f"{point.agent} reported that the work is complete, but this was not accepted:"
 
 
 # Markdown

@@ -60,9 +60,9 @@ def resume_command(
     """Resume RUN where it stopped; without RUN, resume the run that was interrupted.
 
     If several runs were interrupted, they are listed, and you choose. Without a terminal, give RUN or --all.
-    Finished steps are read from the timeline and not repeated. A paused run is resumed only if you
-    give its id. Workers are resumed in the background, by their commander. A run that waits for a limit of a
-    provider continues by itself when the limit resets; give its id to continue it now.
+    Finished steps are read from the timeline and not repeated. A paused run is resumed only if you give its id.
+    Workers are resumed in the background, by their commander. A run that is waiting for a provider's limit continues
+    by itself when the limit resets; give its id to continue it now.
     """
     if run is not None and is_all:
         raise click.UsageError("give a run or --all, not both")

@@ -126,7 +126,7 @@ def schedule_pause_command(schedule: str) -> None:
 @schedule_command.command("resume")
 @click.argument("schedule")
 def schedule_resume_command(schedule: str) -> None:
-    """Continue a schedule that was paused, from its next time on."""
+    """Resume a paused schedule. Times that passed in the meantime are skipped."""
     settings = Settings.load(repo=find_repo(Path()))
     schedules = Schedules(settings.store)
     found = schedules.find(schedule)

@@ -125,8 +125,8 @@ def format_run_answer(run_state: RunState, run_view: RunView) -> list[str]:
             when, left = format_utc_time(run_view.wakes_at), format_countdown(run_view.wakes_at - time.time())
             return [
                 *so_far,
-                f"The run waits for {escape_for_terminal(run_view.waits_for)}, and continues by itself at {when} "
-                f"({left} left). Continue it now with: podium resume {run_view.run}",
+                f"The run is waiting for {escape_for_terminal(run_view.waits_for)}, and will continue by itself at "
+                f"{when} ({left} left). Continue it now with: podium resume {run_view.run}",
             ]
         case "queued" | "paused" | "resumable" | "waiting":
             return [

@@ -20,7 +20,7 @@ from ..terminal.text import print_to_stderr
 def snapshot_command(run: str, name: str | None) -> None:
     """Take a snapshot of RUN, and print its name. podium fork RUN --at NAME starts a new run from it.
 
-    A snapshot has the position on the timeline, the current files, and the branches of workers that have returned.
+    A snapshot contains the position on the timeline, the current files, and the branches of workers that have ended.
     RUN must be paused or interrupted.
     """
     settings = Settings.load()
@@ -40,7 +40,7 @@ def snapshot_command(run: str, name: str | None) -> None:
             f"pause it first with: podium pause {id}"
         ) from error
     if why_not:
-        print_to_stderr(f"the snapshot has only the position on the timeline, not the files: {why_not}")
+        print_to_stderr(f"the snapshot contains only the position on the timeline, not the files: {why_not}")
     click.echo(taken.name)
 
 

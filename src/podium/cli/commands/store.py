@@ -27,27 +27,27 @@ from .logs import parse_age
 def store_command() -> None:
     """Create, migrate, check, prune, export and import the store.
 
-    The store is a SQLite file or a PostgreSQL database; PODIUM_STORE or the setting `store` names it.
+    The store is a SQLite file or a PostgreSQL database; set it with PODIUM_STORE or the setting `store`.
     """
 
 
 @store_command.command("init")
 def store_init_command() -> None:
-    """Create the store if there is none, and say where it is.
+    """Create the store if there is none, and print its address.
 
     Other commands create it too when they need it. In PostgreSQL, the schema and its tables are created.
     """
     store = Settings.load().store
     version = read_version(store)
     if 0 < version < len(name_migrations(store)):
-        raise Mistake(f"{store} exists, with the older version {version}; update it with: podium store migrate")
+        raise Mistake(f"{store} exists, but has the older version {version}; update it with: podium store migrate")
     created = migrate_store(store)
     print_to_stderr(f"{'created' if created else 'there is already a store:'} {store}, {describe_version(store)}")
 
 
 @store_command.command("migrate")
 def store_migrate_command() -> None:
-    """Apply the migrations that the store does not have yet, and name them."""
+    """Apply the migrations that the store does not have yet, and list them."""
     store = Settings.load().store
     if not read_version(store):
         raise Mistake(f"there is no store at {store}; create it with: podium store init")
@@ -76,7 +76,9 @@ def store_check_command(is_json: bool) -> int:
 
 
 @store_command.command("prune")
-@click.option("--older-than", "age", required=True, metavar="AGE", help="Remove runs that ended longer ago, e.g. 30d.")
+@click.option(
+    "--older-than", "age", required=True, metavar="AGE", help="Remove runs that ended longer ago than this, e.g. 30d."
+)
 @click.option(
     "--state", "states", default="", metavar="STATES", help="Remove only runs in these states, e.g. succeeded,failed."
 )
@@ -87,7 +89,7 @@ def store_check_command(is_json: bool) -> int:
 def store_prune_command(
     age: str, states: str, archive: Path | None, is_lost: bool, is_dry: bool, is_json: bool
 ) -> None:
-    """Remove old runs that have ended, after each is archived to a file.
+    """Remove old runs that have ended. By default, each run is archived to a file first.
 
     podium show, logs and verify read the files with --file, and podium store import restores a run.
     """
@@ -123,7 +125,7 @@ def store_export_command(file: Path, is_skipping: bool) -> None:
     """
     store = require_current_store()
     if file.exists():
-        raise Mistake(f"{file} exists already; give another name")
+        raise Mistake(f"{file} already exists; give another name")
     skipped = export_store(store, file, is_skipping_running=is_skipping)
     if skipped:
         print_to_stderr(f"left out {format_count(len(skipped), 'running run')}: {', '.join(skipped)}")
@@ -183,7 +185,10 @@ def require_age(text: str) -> float:
 
 
 def require_states(text: str) -> tuple[str, ...]:
-    """Return the states in a comma-separated list; all end states if it is empty. Raise UsageError for any other."""
+    """Return the states in a comma-separated list. If it is empty, return all end states.
+
+    Raise UsageError if one of the states is not an end state.
+    """
     states = tuple(state.strip() for state in text.split(",")) if text else ENDED_STATES
     if wrong := [state for state in states if state not in ENDED_STATES]:
         raise click.UsageError(

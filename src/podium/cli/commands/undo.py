@@ -1,4 +1,4 @@
-"""`podium undo`: put the files that a run changed in your checkout back as they were."""
+"""`podium undo`: restore the files that a run changed in your checkout."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ from ..terminal.text import as_json, escape_for_terminal, print_to_stderr
 @click.option("--yes", "is_agreed", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 def undo_command(run: str, is_trial: bool, is_agreed: bool, is_json: bool) -> int:
-    """Put the files that RUN changed in your checkout back as they were before it.
+    """Undo the changes that RUN made to files in your checkout.
 
-    A file that was changed since RUN ended is left as it is. The exit code is 1 if any file was left.
+    A file that was changed after RUN ended, or is not a regular file, is not restored; the exit code is then 1.
     """
     store = Settings.load().store
     plan = anyio.run(plan_undo, store, find_run_id(store, run))
     if not is_json:
         click.echo(escape_for_terminal("\n".join(format_plan(plan))))
     if plan.undoable and not is_trial:
-        confirm_action(f"Put back {format_count(len(plan.undoable), 'file')}?", is_agreed=is_agreed)
+        confirm_action(f"Restore {format_count(len(plan.undoable), 'file')}?", is_agreed=is_agreed)
         shown, plan = plan, anyio.run(undo_files, store, plan)
         if not is_json:
             click.echo(escape_for_terminal("\n".join(format_outcome(shown, plan))))
-            print_to_stderr(f"the files as they were just now: git diff HEAD {save_ref(plan.run)}")
+            print_to_stderr(f"to see the files as they were before this command: git diff HEAD {save_ref(plan.run)}")
     if is_json:
         click.echo(as_json({"schema": SCHEMA, "run": plan.run, "files": msgspec.to_builtins(plan.files)}))
     is_left = any(file.state in ("changed since", "not a regular file") for file in plan.files)
@@ -55,10 +55,10 @@ def format_plan(plan: UndoPlan) -> Iterator[str]:
 
 
 def format_outcome(shown: UndoPlan, done: UndoPlan) -> Iterator[str]:
-    """Yield how many files were put back, and a line for each file that was shown as undoable and was not."""
+    """Yield how many files were restored, and a line for each file that was shown as undoable but was not restored."""
     undone = {file.path for file in done.files if file.state == "undone"}
-    yield f"{format_count(len(undone), 'file')} put back as before run {done.run}"
+    yield f"restored {format_count(len(undone), 'file')} to the state before run {done.run}"
     states = {file.path: file.state for file in done.files}
     for file in shown.undoable:
         if file.path not in undone:
-            yield f"{file.path}: left as it is: {states.get(file.path, 'already as before')}"
+            yield f"{file.path}: not restored: {states.get(file.path, 'already as before')}"

@@ -41,25 +41,37 @@ FOREVER = float("inf")
 
 @click.command("watch")
 @click.argument("source", required=False, default="")
-@click.option("--agent", "agents", multiple=True, metavar="NAME", help="Agent for all issues; several: triage chooses.")
+@click.option(
+    "--agent", "agents", multiple=True, metavar="NAME", help="Agent for the issues; triage chooses if you give several."
+)
 @click.option("--label", "labels", multiple=True, metavar="LABEL", help="Take only issues with this label.")
 @click.option("--author", "authors", multiple=True, metavar="NAME", help="Take only issues by this author.")
-@click.option("--any-author", "is_any_author", is_flag=True, help="On a forge, also take issues of strangers.")
-@click.option("--once", "is_once", is_flag=True, help="Look once and exit, for example from cron.")
+@click.option("--any-author", "is_any_author", is_flag=True, help="On a forge, also take issues by non-members.")
+@click.option("--once", "is_once", is_flag=True, help="Check for new issues once and exit, e.g. from cron.")
 @click.option("--wait", "is_waiting", is_flag=True, help="With --once, wait until the work has ended.")
-@click.option("--every", default="60s", show_default=True, metavar="TIME", help="How often to look, e.g. 30s or 5m.")
-@click.option("--limit", type=click.IntRange(min=1), default=5, show_default=True, help="Issues to take each time.")
-@click.option("--active", type=click.IntRange(min=1), default=5, show_default=True, help="Issues to work on at once.")
+@click.option(
+    "--every", default="60s", show_default=True, metavar="TIME", help="How often to check for issues, e.g. 30s or 5m."
+)
+@click.option(
+    "--limit",
+    type=click.IntRange(min=1),
+    default=5,
+    show_default=True,
+    help="Maximum number of new issues per check.",
+)
+@click.option(
+    "--active", type=click.IntRange(min=1), default=5, show_default=True, help="Maximum number of issues in progress."
+)
 @click.option(
     "--delegate/--in-place",
     "is_delegated",
     default=None,
     help="Work on a branch in a worktree, or in the repository; default: on a branch if the agent can change files.",
 )
-@click.option("--comment", "comments", is_flag=True, help="Comment on each issue when its work has ended.")
+@click.option("--comment", "comments", is_flag=True, help="Comment on each issue when the work on it has ended.")
 @click.option("--dry-run", "is_dry", is_flag=True, help="Only show which issues would be taken.")
-@click.option("--list", "is_list", is_flag=True, help="List the issues that were taken, and what became of them.")
-@click.option("--forget", metavar="ISSUE", help="Forget that this issue was taken, so that it is new again.")
+@click.option("--list", "is_list", is_flag=True, help="List the issues that were taken, with their states.")
+@click.option("--forget", metavar="ISSUE", help="Forget that this issue was taken, so that it can be taken again.")
 @repo_option
 @json_option
 def watch_command(
@@ -123,7 +135,7 @@ def watch_command(
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rounds:
-    """How often to look at a source, as written and in seconds, and whether only once."""
+    """How often to check a source: the interval as given and in seconds, or only once."""
 
     every: str
     seconds: float
@@ -138,7 +150,7 @@ async def _find_source(given: str, place: Path, settings: Settings) -> IssueSour
     try:
         repository = Repository.at(place)
     except Mistake:
-        raise Mistake(f"{place} is not in a git repository, so it has no issues of its own; {USABLE}") from None
+        raise Mistake(f"{place} is not in a git repository, so SOURCE has no default; {USABLE}") from None
     return await find_own_source(repository, outside=repository.main_folder, home=settings.home, setting=settings.forge)
 
 
@@ -184,7 +196,7 @@ async def _run_once(watch: IssueWatch, output: IssueOutput, *, is_waiting: bool)
 
 
 async def _run_forever(watch: IssueWatch, output: IssueOutput, seconds: float) -> None:
-    """Look again and again. An error ends the first round only: later ones may pass."""
+    """Check for issues until cancelled. An error in the first round is raised; later errors are only printed."""
     has_looked = False
     while True:
         until = time.time() + seconds
@@ -201,7 +213,7 @@ async def _run_forever(watch: IssueWatch, output: IssueOutput, seconds: float) -
 
 @contextmanager
 def _cancel_at_signal(scope: anyio.CancelScope) -> Iterator[list[int]]:
-    """Cancel a scope at the first Ctrl-C or SIGTERM, and list the signal."""
+    """Cancel a scope on Ctrl-C or SIGTERM. Yield a list to which each received signal is added."""
     import asyncio  # imported here for start-up time: the help does not need it
 
     received: list[int] = []

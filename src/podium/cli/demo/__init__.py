@@ -1,1 +1,1 @@
-"""The parts of `podium demo` that are not its command."""
+"""Implement the parts of `podium demo` other than the command itself."""

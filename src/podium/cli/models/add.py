@@ -27,7 +27,7 @@ from .download_progress import DownloadProgress
 
 @click.command("add")
 @click.argument("source", metavar="[NAME|FILE|URL]", required=False)
-@click.option("--name", default="", help="Name for a model from a file or URL; by default that of the file.")
+@click.option("--name", default="", help="Name for a model from a file or URL; default: the name of the file.")
 @click.option("--sha256", default="", metavar="HASH", help="Expected SHA-256 of a file or URL.")
 @click.option("--json", "is_json", is_flag=True, help="Print the list, or the added model, as JSON.")
 def models_add_command(source: str | None, name: str, sha256: str, is_json: bool) -> None:

@@ -1,4 +1,4 @@
-"""Show the progress of a download: as a bar in a terminal, otherwise as a line for every tenth."""
+"""Show the progress of a download: as a bar in a terminal, otherwise as a line for every 10 percent."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class DownloadProgress:
         self._step = 0
 
     def show(self, done: int, total: int | None) -> None:
-        """Show that `done` of `total` bytes have arrived. Without a terminal, an unknown total is not shown."""
+        """Show that `done` of `total` bytes have arrived. Without a terminal, show nothing if the total is unknown."""
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=done, total=total)
         elif total and (step := STEPS * done // total) > self._step:

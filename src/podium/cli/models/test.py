@@ -27,7 +27,7 @@ WIDTH = max(map(len, PROBES))
 @click.argument("model", required=False, default="", metavar="[MODEL]")
 @click.option("--model", "server_model", metavar="NAME", help="With a URL: the model to test, if there are several.")
 @click.option(
-    "--seconds", type=click.FloatRange(min=1), default=60.0, show_default=True, help="How long the test may take."
+    "--seconds", type=click.FloatRange(min=1), default=60.0, show_default=True, help="Maximum duration of the test."
 )
 @click.option("--yes", "is_agreed", is_flag=True, help="Do not ask before a test that costs money.")
 @repo_option
@@ -57,10 +57,10 @@ def models_test_command(
 
 
 def format_cost_question(target: TargetModel) -> str:
-    """Return the question whether to make a test that costs money."""
+    """Return the question that the user must confirm before a test that costs money."""
     cost = target.estimate_cost()
-    price = "money, but its price is unknown" if cost is None else f"at most {format_money(cost)}"
-    return f"The test of {target.name} costs {price}. Test it?"
+    price = "money, but the price is unknown" if cost is None else f"at most {format_money(cost)}"
+    return f"Testing {target.name} costs {price}. Test it?"
 
 
 def format_result(result: ProbeResult) -> str:

@@ -23,7 +23,7 @@ def read_text_argument(argument: str) -> str:
     except UnicodeDecodeError as error:
         raise Mistake(f"the text is not UTF-8 (byte {error.start}); convert it first") from error
     if not content.strip():
-        raise Mistake("the text is empty; give a text that is not blank")
+        raise Mistake("the text is empty; enter at least one word")
     return content
 
 

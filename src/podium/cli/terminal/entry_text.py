@@ -157,7 +157,7 @@ def _format_operation_event(entry: Entry) -> str | None:
         case SessionRevived() as event:
             return f"asked again in a new engine session: {event.reason}"
         case AgentSessionOpened() as event:
-            return f"opened a session of {event.engine}{f' {event.version}' if event.version else ''}"
+            return f"opened a session with {event.engine}{f' {event.version}' if event.version else ''}"
         case MessagesDelivered() as event:
             return f"received {format_count(len(event.ids), 'message')}"
         case LimitReached() as event:
@@ -189,7 +189,7 @@ def _format_operation_event(entry: Entry) -> str | None:
         case MemoryChanged() as event:
             return f"changed its memory {event.path}: {event.diff}"
         case ContextCompacted() as event:
-            return f"summarized the first {format_count(event.replaced, 'message')} of its conversation"
+            return f"summarised the first {format_count(event.replaced, 'message')} of its conversation"
     return _format_pattern_event(entry)
 
 
@@ -230,12 +230,12 @@ def _format_team_event(entry: Entry) -> str | None:
             what = [f"model {event.model}"] * bool(event.model) + ["a new prompt"] * bool(event.prompt)
             return (
                 f"changed{_format_author(event.by)}: {event.member} uses {' and '.join(what)} "
-                "from its next operation on"
+                "starting with its next operation"
             )
         case IterationFailed() as event:
             return f"iteration {event.iteration} failed: {event.message}"
         case ReflectEnded() as event:
-            best = f"; iteration {event.best} was the best and is delivered" if event.best else ""
+            best = f"; iteration {event.best} was the best and is the result" if event.best else ""
             return f"ends after {format_count(event.iterations, 'iteration')}: {event.end}{best}"
         case CandidateChosen() as event:
             why = f": {_quote_text(event.reason)}" if event.reason else ""
@@ -244,7 +244,7 @@ def _format_team_event(entry: Entry) -> str | None:
             which = f" of iteration {event.iteration}" if event.iteration else ""
             return f"the files{which} at {event.commit[:12]} are in the checkout now"
         case WorkRestored() as event:
-            return f"the chosen work was merged on {event.branch} at {event.commit[:12]}"
+            return f"the chosen work was merged into {event.branch} at {event.commit[:12]}"
         case Broadcast() as event:
             return f"{event.author} says in round {event.round}: {_quote_text(event.text)}"
         case Voted() as event:
@@ -275,11 +275,10 @@ def _format_worker_event(entry: Entry) -> str | None:
         case WorkPushed() as event:
             return f"pushed {event.commit[:12]} to {event.ref}"
         case PushFailed() as event:
-            return f"not pushed; the next step tries again: {event.reason}"
+            return f"not pushed: {event.reason}; the next step will try again"
         case WorkMoved() as event:
-            start = (
-                f"with the files of {event.commit[:12]}" if event.commit else "from the start, as nothing was pushed"
-            )
+            commit = event.commit[:12]
+            start = f"with the files of {commit}" if commit else "from the start, because nothing was pushed"
             lost = f"; not pushed: {', '.join(event.unpushed)}" if event.unpushed else ""
             return f"continues on {event.host} in {event.path}, {start}{lost}"
         case WorkerSent() as event:

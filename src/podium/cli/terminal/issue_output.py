@@ -27,7 +27,7 @@ LONGEST_TITLE = 60
 
 
 class IssueOutput:
-    """Prints the events of a watch. `has_problems` tells whether one of them was a problem."""
+    """Prints the events of a watch. `has_problems` is true if one of them was a problem."""
 
     def __init__(self, source: str, *, is_json: bool) -> None:
         self._source = source
@@ -36,7 +36,7 @@ class IssueOutput:
         self.has_problems = False
 
     def print_event(self, event: WatchEvent) -> None:
-        """Print an event: what happened to standard output, everything else to standard error."""
+        """Print an event, to standard error if it is a problem or if issues were not taken, else to standard output."""
         self._has_printed = True
         self.has_problems |= event.kind == "problem"
         if self._is_json:
@@ -66,14 +66,14 @@ def format_event(event: WatchEvent) -> str:
     name = "" if claim is None else format_issue_name(claim.issue)
     match event.kind:
         case "waiting":
-            return f"{format_count(event.count, 'new issue')}{event.text} must wait; a later round takes them"
+            return f"{format_count(event.count, 'new issue')}{event.text} will have to wait for a later round"
         case "skipped":
             return (
-                f"{event.text} was left alone, because the author does not belong to the project; --author or "
-                "--any-author allows it"
+                f"{event.text} was skipped, because the author is not a member of the project; to take it, use "
+                "--author or --any-author"
             )
         case "problem":
-            return f"{name}: {event.text}; it is tried again in the next round" if claim is not None else event.text
+            return event.text if claim is None else f"{name}: {event.text}; it will be tried again in the next round"
     assert claim is not None, "all other events are about a claim"
     match event.kind:
         case "taken":
@@ -81,9 +81,9 @@ def format_event(event: WatchEvent) -> str:
             return f"{name} taken{by}: {truncate_line(claim.title, LONGEST_TITLE)}"
         case "started":
             where = f" on branch {claim.branch}" if claim.branch else ""
-            return f"{name} is worked on by {claim.agent}{where}: run {claim.run}"
+            return f"{name} assigned to {claim.agent}{where}: run {claim.run}"
         case "asks":
-            return f"{name} waits for your answer: podium approvals shows request {event.text[:4]} of run {claim.run}"
+            return f"{name} needs your answer: podium approvals shows request {event.text[:4]} of run {claim.run}"
         case "person":
             return f"{name} needs a person: {truncate_line(event.text, 200)}"
         case "commented":
@@ -128,7 +128,7 @@ def print_claims(claims: Sequence[IssueClaim], *, is_json: bool) -> int:
     for row in align_columns([_format_row(claim) for claim in claims]):
         click.echo(escape_for_terminal("  ".join(row).rstrip()))
     if not claims:
-        print_to_stderr("no issues were taken yet; podium watch SOURCE takes them")
+        print_to_stderr("no issues have been taken yet; podium watch SOURCE takes them")
     return exit_codes.GOAL_MET
 
 
@@ -174,7 +174,7 @@ def _print_new(new: NewIssues, agents: Sequence[str], *, is_triage: bool) -> Non
         by = f" by {issue.author}" if issue.author else ""
         click.echo(escape_for_terminal(f"{issue.name} would be taken{by}: {truncate_line(issue.title, LONGEST_TITLE)}"))
     for issue in new.by_strangers:
-        print_to_stderr(f"{issue.name} by {issue.author or 'an unknown author'} would be left alone")
+        print_to_stderr(f"{issue.name} by {issue.author or 'an unknown author'} would be skipped")
     for problem in new.problems:
         print_to_stderr(problem)
     if new.waiting:

@@ -48,7 +48,7 @@ def cut_line(line: str, width: int) -> str:
 
 
 def format_waiting(waiting: Sequence[OpenRequest], *, now: float) -> list[str]:
-    """Return a line for each request that waits for the user."""
+    """Return a line for each request that needs an answer from the user."""
     rows = [
         (
             one.asked.id,

@@ -1,4 +1,4 @@
-"""Find the runs that `podium resume` can resume without a given run, and ask the user which of them to resume."""
+"""Find the runs to resume if `podium resume` is called without a run, and ask the user to choose."""
 
 from __future__ import annotations
 

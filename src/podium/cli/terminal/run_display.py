@@ -14,7 +14,7 @@ from .entry_text import format_entry_json
 
 
 class ProgressView(Protocol):
-    """A view that shows the entries of a run as they arrive. Until its block ends, nothing else uses the terminal."""
+    """A view that shows the entries of a run as they arrive. In its `with` block, nothing else uses the terminal."""
 
     def __enter__(self) -> Self: ...
 

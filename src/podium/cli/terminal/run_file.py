@@ -1,4 +1,4 @@
-"""The option `--file`, with which a command reads an archived run instead of one in the store."""
+"""Define the option `--file`, which makes a command read an archived run instead of one in the store."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ file_option = click.option(
 
 @contextmanager
 def open_run(run: str, file: Path | None) -> Iterator[tuple[StoreReader, str]]:
-    """Open the store or the file for reading, and return the id of the run. A file with one run needs no name.
+    """Open the store or the file, and yield a reader and the id of the run. `run` can be empty if a file has one run.
 
     Raise UsageError if no run is given, and NoSuchRun unless exactly one run matches.
     """
@@ -39,5 +39,5 @@ def open_run(run: str, file: Path | None) -> Iterator[tuple[StoreReader, str]]:
         with StoreReader(store) as reader:
             runs = reader.list_run_ids()
             if not run and len(runs) != 1:
-                raise Mistake(f"{file} has {len(runs)} runs; name one of them before --file")
+                raise Mistake(f"{file} has {len(runs)} runs; give the id of one of them")
             yield reader, reader.find_run(run or runs[0])

@@ -1,4 +1,4 @@
-"""Notify the user at this terminal about a run that this process works on."""
+"""Notify the user at this terminal about a run that this process is working on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .text import print_to_stderr
 async def open_run_notices(
     settings: Settings, *, is_shown: bool, tell: Callable[[str], object] = print_to_stderr
 ) -> AsyncIterator[RunNotices]:
-    """Yield the notices for a run that this process works on.
+    """Yield the notices for a run that this process is working on.
 
     With `is_shown`, notifications may be shown on the terminal. `tell` prints a message to the user.
     """

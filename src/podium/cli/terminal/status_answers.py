@@ -37,7 +37,7 @@ def describe_keys(one: OpenRequest) -> str:
 
 
 def has_verdict(one: OpenRequest) -> bool:
-    """Return whether a request is approved or rejected. Other requests are answered with a choice or free text."""
+    """Return whether a request is answered by approving or rejecting it, not with a choice or free text."""
     return isinstance(one.asked, PermissionAsked) or one.asked.kind in ("plan", "review")
 
 
@@ -63,14 +63,14 @@ def make_rejection(asked: QuestionAsked, note: str) -> QuestionAnswered:
 
 
 def make_typed_answer(asked: QuestionAsked, text: str) -> QuestionAnswered:
-    """Return the answer with this text or with the choice of this number. Raise Mistake if it is not valid."""
+    """Return the answer for a typed text or the number of a choice. Raise Mistake if it is not valid."""
     if not text.strip():
         raise Mistake("the answer is empty; type one, or press Esc")
     return _make_answer(asked, resolve_choice(asked, text.strip()))
 
 
 def make_choice(asked: QuestionAsked, number: int) -> QuestionAnswered:
-    """Return the answer with this choice. Raise Mistake if the question has no such choice."""
+    """Return the answer for the choice with this number. Raise Mistake if the question has no such choice."""
     if not asked.choices:
         raise Mistake(f"{asked.id} has no choices; press a to type an answer")
     return _make_answer(asked, resolve_choice(asked, str(number)))

@@ -50,7 +50,7 @@ SELECT_FIRST = "select a request first"
 
 
 class TypedAnswer(NamedTuple):
-    """An answer that the user is typing: the request as it was shown, what the text means, and when typing began."""
+    """An answer that the user is typing: the request as it was shown, the purpose of the text, and the start time."""
 
     request: OpenRequest
     asked: QuestionAsked
@@ -222,7 +222,7 @@ class StatusScreen(App[None]):
             await self._answer(lambda one: make_denial(one) if has_verdict(one) else _explain_keys(one))
 
     async def action_choose(self, number: int) -> None:
-        """Answer the question that is shown with the choice of this number."""
+        """Answer the question that is shown with the choice that has this number."""
         await self._answer(
             lambda one: make_choice(one.asked, number) if isinstance(one.asked, QuestionAsked) else _explain_keys(one)
         )
@@ -292,7 +292,7 @@ class StatusScreen(App[None]):
 
 
 def _explain_keys(one: OpenRequest) -> NoReturn:
-    """Raise Mistake with the keys that answer a request."""
+    """Raise a Mistake that tells the user which keys answer a request."""
     raise Mistake(describe_keys(one))
 
 

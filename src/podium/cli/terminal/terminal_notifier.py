@@ -50,7 +50,7 @@ class TerminalNotifier:
         self.show_waiting(0)
 
     def show(self, notification: Notification) -> None:
-        """Ring the bell, show a desktop notification, or both, as `targets` specified."""
+        """Ring the bell, show a desktop notification, or both, depending on the targets."""
         self._write(BELL if self._has_bell else "")
         # OSC 9 is the notification sequence that most terminals support.
         self._write(f"\x1b]9;Podium: {_remove_unsafe(notification.text)}{BELL}" if self._has_desktop else "")

@@ -52,7 +52,7 @@ def _format_plan_event(event: Event) -> str | None:
         case PlanDrafted():
             return f"plan {event.version} drafted by {event.by}: {format_count(len(event.plan.steps), 'step')}"
         case PlanRefused():
-            return f"plan of {event.by} refused: {'; '.join(event.problems)}"
+            return f"plan by {event.by} refused: {'; '.join(event.problems)}"
         case PlanReviewed():
             why = f": {_quote(event.reason)}" if event.reason else ""
             return f"{event.reviewer} {'accepts' if event.verdict == 'accept' else 'asks for changes to'} the plan{why}"
@@ -113,7 +113,7 @@ def _format_decision_event(event: Event) -> str | None:
             voted = f"votes for {event.option}" if event.option else "abstains"
             return f"{event.voter} {voted}" + (f": {_quote(event.reason)}" if event.reason else "")
         case BallotRefused():
-            return f"the ballot of {event.voter} is refused: {event.reason}"
+            return f"the ballot of {event.voter} was refused: {event.reason}"
         case VoteClosed():
             return f"the vote on {event.decision} is closed: {event.why}"
         case DecisionCommitted():

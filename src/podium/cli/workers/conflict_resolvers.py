@@ -1,4 +1,4 @@
-"""Start workers for `podium merge --resolve`, which repair branches that conflict or fail a check."""
+"""Start the workers of `podium merge --resolve`, each of which repairs a branch that conflicts or fails a check."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def conclude_merge(there: RepoContext, outcome: TrainOutcome, options: MoveOptio
 
 
 def _remove_merged_refs(there: RepoContext, result: Train) -> None:
-    """Delete the refs on a remote to the work of merged workers, and print why if one cannot be deleted."""
+    """Delete the remote refs of merged workers. If some cannot be deleted, print why."""
     merged = {one.branch for one in result.merged}
     for ref in anyio.run(partial(remove_finished_refs, there, branches=merged, target=result.commit)):
         if ref.act == "kept":

@@ -58,7 +58,7 @@ NOTIFICATION_EVENTS: Mapping[WorkerStatus, NotificationEvent] = {
 def workers_wait_command(context: RepoContext, branches: tuple[str, ...], timeout: float | None, is_json: bool) -> int:
     """Wait until the workers on BRANCH have ended; without BRANCH, wait for all workers of this repository.
 
-    The exit code is 0 if all of them succeeded, and 1 otherwise. If no process works on them, a commander is
+    The exit code is 0 if all of them succeeded, and 1 otherwise. If no process is working on them, a commander is
     started. The command does not wait for paused workers or workers that depend on them. Ctrl-C stops waiting,
     not the workers.
     """
