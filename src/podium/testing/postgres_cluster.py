@@ -1,4 +1,4 @@
-"""A PostgreSQL server of a test's own, on loopback, with its data in a temporary folder."""
+"""Run a private PostgreSQL server for a test, on loopback, with its data in a temporary folder."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class PostgresCluster:
         return self.make_url(name)
 
     def drop_database(self, name: str) -> None:
-        """Drop a database, also while clients are connected to it."""
+        """Drop a database, even if clients are connected to it."""
         self._run_as_owner([str(self.programs / "dropdb"), *self._address, "--force", "--if-exists", name])
 
     def start(self) -> None:
@@ -55,7 +55,7 @@ class PostgresCluster:
         self._run_pg_ctl("start", "-l", str(self.folder / "log"), "-o", flags)
 
     def stop(self, mode: str = "fast") -> None:
-        """Stop the server. `immediate` leaves it to recover at the next start, as after a crash."""
+        """Stop the server. After the mode `immediate`, it recovers at the next start, as after a crash."""
         self._run_pg_ctl("stop", "-m", mode)
 
     @property
@@ -73,9 +73,9 @@ class PostgresCluster:
 
 @contextmanager
 def run_cluster(*options: str, is_durable: bool = False) -> Iterator[PostgresCluster]:
-    """Create and start a server, and remove it at the end. It waits for the disk only if `is_durable`.
+    """Create a server, run it until the block ends, then delete it. Commits are synced to disk only if `is_durable`.
 
-    Raise PostgresMissing where PostgreSQL is not installed.
+    Raise PostgresMissing if PostgreSQL is not installed.
     """
     programs = find_server_programs()
     folder = Path(mkdtemp(prefix="podium-pg-"))

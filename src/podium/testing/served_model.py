@@ -24,7 +24,7 @@ class ServedModel:
         self._scripts = scripts
 
     def says(self, *moves: Any, model: str | None = None) -> None:
-        """Set the moves for every conversation, or for those that request `model`, each from the first move."""
+        """Set the moves for all conversations, or for those that request `model`. Each starts at the first move."""
         if model is None:
             self._scripts.set_default_script(moves)
         else:

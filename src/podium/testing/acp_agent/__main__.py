@@ -27,9 +27,9 @@ def main() -> None:
     )
     parser.add_argument("--unasked", action="store_true", help="act without asking for permission")
     parser.add_argument("--forgetful", action="store_true", help="do not offer to load sessions")
-    parser.add_argument("--steering", action="store_true", help="take messages while answering a prompt")
+    parser.add_argument("--steering", action="store_true", help="accept messages while answering a prompt")
     parser.add_argument("--no-http", action="store_true", help="connect to MCP servers only on stdio")
-    parser.add_argument("--no-mcp", action="store_true", help="connect to no MCP servers")
+    parser.add_argument("--no-mcp", action="store_true", help="do not connect to MCP servers")
     options = parser.parse_args()
     script = () if options.script is None else parse_script(msgspec.json.decode(options.script.read_bytes()))
     agent = ScriptedAgent(

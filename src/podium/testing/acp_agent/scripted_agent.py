@@ -1,10 +1,10 @@
 """Play a script as a coding agent: stream text, ask for permission, change files and run commands.
 
-The steps are those of `podium.engines.script`. The tools are `write_file`, `read_file` and `bash`, and they really act;
+The steps are those of `podium.engines.script`. A step can call `write_file`, `read_file` and `bash`, which really act,
 and the tools of the MCP servers that the client offers for a session.
-Sessions are saved in the home folder after each step, so a new process can load them. The faults of a step: `fails`
+Sessions are saved in the home folder after each step, so a new process can load them. A step can have a fault: `fails`
 answers the prompt with an error, `silent` never answers, `half` exits in the middle of the text, and `garbled` writes
-lines that are no messages before the text.
+invalid messages before the text.
 """
 
 from __future__ import annotations
@@ -127,7 +127,7 @@ class ScriptedAgent:
         raise RpcError(METHOD_NOT_FOUND, f"no method {method}")
 
     async def _take_message(self, id: str, blocks: list[Params]) -> Params:
-        """Say that a message was received while a prompt is being answered."""
+        """Repeat a message that arrives while a prompt is being answered. Without a prompt, do not accept it."""
         if id not in self._prompting:
             return {"outcome": "promptRequired"}
         heard = str(blocks[-1].get("text", "")).splitlines()[-1]
@@ -193,7 +193,7 @@ class ScriptedAgent:
             return Move(says=f"ok: {first_line(prompt)}")
         moves = parse_script(session.script)
         if session.position >= len(moves):
-            raise RpcError(INTERNAL_ERROR, f"the script has no more steps: it has {len(moves)}")
+            raise RpcError(INTERNAL_ERROR, f"the script has no more steps; it has only {len(moves)}")
         return moves[session.position]
 
     async def _say(self, id: str, session: SavedSession, move: Move) -> None:

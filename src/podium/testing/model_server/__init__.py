@@ -1,8 +1,8 @@
 """Run a model server that replies from scripts over HTTP.
 
-The server implements OpenAI's Chat Completions API and Responses API, and Anthropic's Messages API, on 127.0.0.1,
-streaming or not, with tool calls, usage and every fault that a script can define. The requested model selects a
-script, or the prompt contains one, so one server can serve any number of agents.
+The server implements OpenAI's Chat Completions API and Responses API, Anthropic's Messages API and the Gemini API on
+127.0.0.1, streaming or not, with tool calls, usage and every fault that a script can define. The requested model
+selects a script, or the prompt contains one, so one server can serve any number of agents.
 
     async with ModelServer(["hello"]) as server:
         ...                                         # ask the model at server.url

@@ -1,6 +1,6 @@
-"""Implement the content generation of the Gemini API for the model server: parse requests, and render replies.
+"""Implement content generation of the Gemini API for the model server: parse requests, and render replies.
 
-The model's name is a part of the path, which the server does not read, so every call is for the model `gemini`.
+The server ignores the model's name, which is part of the path, so every call is for the model `gemini`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Implement OpenAI's Responses API for the model server, which codex uses: parse requests, and render replies.
 
-Tool calls are function calls. A tool whose definition is not that of a function gets its argument `input` as text.
+Tool calls are function calls. A tool that is not defined as a function receives its argument `input` as text.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Part(Struct, frozen=True):
 
 
 class _Item(Struct, frozen=True):
-    """A message, a tool call or the output of one, in the conversation."""
+    """An item of the conversation: a message, a tool call or the output of a tool call."""
 
     type: str = "message"
     role: str = ""
