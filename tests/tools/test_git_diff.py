@@ -71,7 +71,7 @@ async def test_a_long_diff_is_cut_and_says_so(tmp_path: Path) -> None:
 
 
 async def test_outside_a_repository_it_says_so(tmp_path: Path) -> None:
-    with pytest.raises(InvalidCall, match="is not a git checkout"):
+    with pytest.raises(InvalidCall, match="is not in a git work tree"):
         await call_tool(GitDiff(tmp_path))
 
 

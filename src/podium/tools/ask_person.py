@@ -69,7 +69,7 @@ def report_status_tool() -> Tool:
 
     return Tool(
         name="report_status",
-        description="Show the person how the work stands.",
+        description="Report the status of your work to the person.",
         parameters=build_schema(ReportStatusArguments),
         answer=record_status,
     )

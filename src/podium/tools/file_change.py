@@ -33,7 +33,10 @@ The description must be the same after a crash, so it depends only on recorded v
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PendingFileChange:
-    """The content of a file before and after a change. `before` is None if there was no file, or none to show."""
+    """The content of a file before and after a change.
+
+    `before` is None if there was no file, or if its content cannot be shown.
+    """
 
     directory: Path
     path: str
@@ -69,7 +72,7 @@ class PendingFileChange:
 
 
 async def recover_change(directory: Path, began: Action, describe: DescribeChange) -> ToolAnswer | None:
-    """Return the answer to a call that was interrupted: the change was made, or the file has another content now.
+    """Return the answer to an interrupted call: either the change was made, or something else changed the file.
 
     Return None if the file is unchanged, so that the call can be repeated.
     """

@@ -81,12 +81,12 @@ class GitDiff:
         return "\n".join(parts) or ("Nothing is staged." if is_staged else "Nothing has changed.")
 
     async def _require_checkout(self) -> None:
-        """Raise InvalidCall if the checkout is not in a git work tree: the diff would show files from elsewhere."""
+        """Raise InvalidCall if the checkout is not in a git work tree, because the diff would show other files."""
         done = await call_git(self._place, "rev-parse", "--show-toplevel")
         top = os.fsdecode(done.out).rstrip("\n")
         if done.code != 0 or not await to_thread.run_sync(_is_within, self._directory, top):
-            why = done.err.splitlines()[0] if done.err else "its files are elsewhere"
-            raise InvalidCall(f"The checkout is not a git checkout ({why}); compare files with other tools.")
+            why = done.err.splitlines()[0] if done.err else "the work tree of its repository is another folder"
+            raise InvalidCall(f"The checkout is not in a git work tree ({why}); compare files with other tools.")
 
     async def _run_git(self, *args: str) -> GitResult:
         done = await call_git(self._place, *args)

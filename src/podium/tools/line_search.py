@@ -43,7 +43,7 @@ class Hit(Struct, frozen=True, kw_only=True):
 
 @dataclass(slots=True, kw_only=True)
 class Hits:
-    """The search hits, ordered by path and line. With `is_cut`, there are more; `error` says why the search failed."""
+    """The search hits, ordered by path and line. If `is_cut`, there are more. `error` is why the search failed."""
 
     lines: list[Hit] = field(default_factory=list)
     is_cut: bool = False

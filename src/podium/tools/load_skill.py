@@ -56,7 +56,7 @@ def load_skill_tool(skills: Iterable[Skill], directory: Path, hidden: Hidden) ->
 
     return Tool(
         name=LOAD_SKILL,
-        description="Load a skill by its name, or another file of it.",
+        description="Load a skill by its name, or another file in its folder.",
         parameters=build_schema(LoadSkillArguments),
         answer=load,
         timeout=60.0,

@@ -189,7 +189,7 @@ class WriteFile:
     def _prepare_write(self, asked: WriteArguments) -> PreparedCall:
         after = encode_utf8(asked.content, "content")
         if len(after) > LARGEST:
-            raise InvalidCall(f"`content` is larger than {LARGEST >> 20} MiB; write less at once.")
+            raise InvalidCall(f"`content` is larger than {LARGEST >> 20} MiB; write a smaller file.")
         with open_checkout(self._directory) as checkout:
             path = checkout.locate(asked.path).as_file().path
             with convert_os_errors(path):

@@ -20,14 +20,14 @@ from .file_change import ABSENT, PendingFileChange, hash_content, read_whole_fil
 from .read_write_files import encode_utf8
 
 MOST_CHARACTERS = 16_000
-"""The number of characters beyond which a memory cannot grow."""
+"""The length, in characters, beyond which a memory cannot grow."""
 
 
 class UpdateMemoryArguments(Arguments, frozen=True, kw_only=True):
     """The arguments of update_memory."""
 
-    new: Annotated[str, Meta(description="Text to add, or what replaces old.")]
-    old: Annotated[str, Meta(description="Text in your memory that new replaces.")] = ""
+    new: Annotated[str, Meta(description="Text to add, or the replacement for old.")]
+    old: Annotated[str, Meta(description="Text in your memory to replace with new.")] = ""
 
 
 class UpdateMemory:
@@ -58,8 +58,8 @@ class UpdateMemory:
         after = amend_text(before, asked.old, asked.new)
         if len(after) > MOST_CHARACTERS and len(after) > len(before):
             raise InvalidCall(
-                f"Your memory would have {len(after):,} characters, and the limit is {MOST_CHARACTERS:,}; shorten or "
-                "replace something that is in it."
+                f"Your memory would have {len(after):,} characters, and the limit is {MOST_CHARACTERS:,}; shorten it "
+                "or replace something in it."
             )
         change = PendingFileChange(
             directory=self._directory,
