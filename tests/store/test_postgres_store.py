@@ -1,4 +1,4 @@
-"""What only a PostgreSQL store does: it survives a server that is away, and many machines share it."""
+"""What only a PostgreSQL store does: it survives an unavailable server, and many machines share it."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def test_a_login_that_may_not_create_the_store_is_told_who_may(
         connection.execute("CREATE ROLE guest LOGIN")
     guest = PostgresAddress(postgres_url.replace("podium@", "guest@"), tmp_path)
 
-    with pytest.raises(StoreFailed, match="the login 'guest' may not migrate the store; open the store once as"):
+    with pytest.raises(StoreFailed, match="the login 'guest' cannot migrate the store; open the store once as"):
         StoreReader(guest)
 
 

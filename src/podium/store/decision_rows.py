@@ -10,11 +10,11 @@ IS_DECISION = "(kind = 'decision_proposed' OR kind = 'vote_closed' OR kind = 'de
 
 
 def select_decision_entries(connection: SqlConnection) -> list[Entry]:
-    """Return the entries that record proposals, ends of votes and outcomes, in the order in which they were written."""
+    """Return the entries for proposals, closed votes and outcomes, in the order in which they were written."""
     return [decode_entry(row[0]) for row in connection.execute(build_decision_query(connection))]
 
 
 def build_decision_query(connection: SqlConnection) -> str:
-    """Return the query for the lines of all decisions."""
+    """Return the query that selects the entries of all decisions as JSON lines."""
     order = ", ".join(connection.entry_order)
     return f"SELECT line FROM {connection.decision_entries} WHERE {IS_DECISION} ORDER BY {order}"

@@ -1,9 +1,9 @@
 """Read the entries of all runs in one order, from a cursor that never skips an entry.
 
 A cursor names the last entry that its owner has seen, as `RUN:SEQ`. SQLite has one writer at a time, so the row ids of
-entries are in commit order, and entries are never deleted. A cursor does not contain a row id, because VACUUM can
-change row ids; it keeps their order. PostgreSQL has many writers at a time: entries are in the order of their
-transactions, and an entry is in the feed once every earlier transaction has ended.
+entries are in commit order. Entries are deleted only with their run. A cursor does not contain a row id, because VACUUM
+can change row ids, although it keeps their order. PostgreSQL has many writers at a time: entries are in the order of
+their transactions, and an entry is in the feed once every earlier transaction has ended.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .store_connection import open_for_reading, translate_errors
 
 
 class FeedRow(NamedTuple):
-    """An entry in the feed. `position` orders the rows as long as the feed is open; `line` is the entry as JSON."""
+    """An entry in the feed. `position` orders the rows while the feed is open; `line` is the entry as JSON."""
 
     position: int
     run: str
@@ -112,7 +112,7 @@ class EntryFeed:
 
 
 def pack_position(values: Sequence[int]) -> int:
-    """Return one number that orders entries as these values do. Each value must be below 2**64."""
+    """Pack these values into one number that sorts in the same order. Each value must be below 2**64."""
     position = 0
     for value in values:
         position = position << 64 | value
@@ -120,7 +120,7 @@ def pack_position(values: Sequence[int]) -> int:
 
 
 def unpack_position(position: int, size: int) -> list[int]:
-    """Return the values that `pack_position` was given."""
+    """Return the `size` values that `pack_position` packed into a number."""
     return [position >> 64 * place & 2**64 - 1 for place in reversed(range(size))]
 
 

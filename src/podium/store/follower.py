@@ -77,5 +77,6 @@ class Follower:
 
 
 def _ends_timeline(event: Event) -> bool:
-    """Return whether nothing follows an event unless somebody resumes the run. A run that waits goes on by itself."""
+    """Return whether this event stays the last one until somebody resumes the run."""
+    # A run that is paused until a given time continues by itself.
     return isinstance(event, RunEnded) or (isinstance(event, RunPaused) and not event.until)

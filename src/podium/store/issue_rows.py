@@ -1,8 +1,8 @@
-"""Store which issues of a source were taken, so that no issue is ever worked on twice.
+"""Store which issues of a source were claimed, so that no issue is ever worked on twice.
 
-An issue is claimed before anything is done about it, with its text at that time. The ids of its runs follow from the
-claim, so a process that is killed while it starts a run finds the run later. A comment is recorded as `posting` before
-it is posted.
+An issue is claimed, with its text at that time, before any work on it starts. The ids of its runs are derived from the
+claim, so if a process is killed while it starts a run, the run can still be found. A comment is recorded as `posting`
+before it is posted.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ COLUMNS = (
 )
 
 ClaimState = Literal["claimed", "triage", "work", "person", "succeeded", "failed", "stopped"]
-"""How far an issue is: `person` means that triage left it to a person; the last three are how its work ended."""
+"""The state of an issue. `person` means that triage left it to a person; the last three say how the work ended."""
 
 CommentState = Literal["", "wanted", "posting", "posted", "failed"]
 
 ACTIVE_STATES: tuple[ClaimState, ...] = ("claimed", "triage", "work")
-"""The states in which something is still to be done by an agent."""
+"""The states in which an agent still has work to do."""
 
 _OPEN = "(state = 'claimed' OR state = 'triage' OR state = 'work' OR comment = 'wanted' OR comment = 'posting')"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class IssueClaim:
-    """An issue that was taken. Times are in seconds since the epoch.
+    """A claimed issue. Times are in seconds since the epoch.
 
-    `root` is the folder that the work is for. `body` is removed once the run that works on it has it. `agent` is empty
-    until one is chosen. `note` is the reason for the choice, or why a run could not be started.
+    `root` is the folder to work on. `body` is removed when the work starts or is left to a person.
+    `agent` is empty until one is chosen. `note` is the reason for the choice, or why a run could not be started.
     """
 
     source: str
@@ -94,7 +94,7 @@ class IssueClaims:
             return {str(row[0]) for row in found}
 
     def add(self, claim: IssueClaim) -> bool:
-        """Claim an issue, and return whether nobody had claimed it before."""
+        """Claim an issue. Return False if it was already claimed."""
         names = COLUMNS.split(", ")
         sql = f"INSERT INTO issue_claim ({COLUMNS}) VALUES ({', '.join('?' * len(names))}) ON CONFLICT DO NOTHING"
         return self._execute(sql, [getattr(claim, name) for name in names], create=True) == 1
@@ -113,7 +113,7 @@ class IssueClaims:
         return changed == 1
 
     def remove(self, claim: IssueClaim) -> None:
-        """Forget an issue, so that it is new again."""
+        """Delete a claim, so that the issue counts as new again."""
         where = "source = ? AND issue = ? AND token = ?"
         self._execute(f"DELETE FROM issue_claim WHERE {where}", (claim.source, claim.issue, claim.token))
 

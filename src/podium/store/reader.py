@@ -1,4 +1,4 @@
-"""Read a SQLite store with synchronous queries that do not change any run."""
+"""Read a store with synchronous queries that do not change any run."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ class StoreReader:
         return requests
 
     def read_decision_entries(self) -> list[Entry]:
-        """Return the entries that record proposals, ends of votes and outcomes of decisions, oldest first."""
+        """Return the entries for proposals, closed votes and outcomes of decisions, oldest first."""
         with translate_errors(self.path):
             return select_decision_entries(self._connection)
 

@@ -15,7 +15,7 @@ TABLES_OF_RUN = ("entry", "mail", "attachment", "placement", "worker", "indexed_
 
 
 def remove_run(store: StoreAddress, run: str) -> bool:
-    """Remove a run in one transaction. Return False, and remove nothing, if it has not ended."""
+    """Remove a run in one transaction. Return False, and leave the database unchanged, if it has not ended."""
     if isinstance(store, Path):
         # Before the run: a progress file without a run means that the store has lost the run.
         forget_progress(store, run)

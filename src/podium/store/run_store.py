@@ -152,7 +152,7 @@ class RunStore:
         return lease
 
     def release_run(self, lease: RunLease, *, is_over: bool = False) -> None:
-        """Release a run, so that another process can claim it once this is committed. With `is_over`, write nothing."""
+        """Release a run, so that another process can claim it. If the run has ended (`is_over`), write nothing."""
         self._leases.pop(lease.run, None)
         self._attachments.pop(lease.run, None)
         if not is_over:
@@ -175,7 +175,7 @@ class RunStore:
         lease.queue_write(Write(lease, after=(INSERT_ARTIFACT, (digest, data))))
 
     def read_decision_entries(self) -> list[Entry]:
-        """Return the entries that record proposals, ends of votes and outcomes of decisions, oldest first."""
+        """Return the entries for proposals, closed votes and outcomes of decisions, oldest first."""
         with translate_errors(self.path):
             return select_decision_entries(self._connection)
 
@@ -235,7 +235,7 @@ class RunStore:
         elif self._is_reading_mail:
             self._is_mail_due = True
         else:
-            # The event loop does not wait for a server, which may be far away or not there.
+            # The event loop does not wait for a server, which may be slow or unavailable.
             self._is_reading_mail, self._is_mail_due = True, False
             self._loop.run_in_executor(None, self._read_all_mail).add_done_callback(self._on_mail_read)
 

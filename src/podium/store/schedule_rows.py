@@ -1,8 +1,8 @@
 """Store schedules: which request goes to which agent at which times.
 
 `next_at` is the next time at which a schedule is due. It is advanced only after the run for that time was created, and
-the id of that run follows from the schedule and the time. So a process that is killed in between repeats the time, and
-finds the run.
+the id of that run is derived from the schedule and the time. So if a process is killed in between, the next process
+handles the same time again, and finds the run.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ COLUMNS = (
 class Schedule:
     """A schedule. Times are in seconds since the epoch, and 0 if there is none yet.
 
-    `root` is the folder in which its runs work, and `host` is the id of the machine that has it. `missed` counts the
-    times at which nobody could start the run, and `error` says why the last run could not be started.
+    `root` is the folder in which its runs work, and `host` is the id of the machine that starts them. `missed` counts
+    the times at which no process was running to start a run, and `error` says why the last run could not be started.
     """
 
     id: str
@@ -49,12 +49,12 @@ class Schedule:
 
     @property
     def next_run(self) -> str:
-        """The id of the run for the next time."""
+        """The id of the run for the time `next_at`."""
         return sha256(f"schedule {self.id} {self.created} {self.next_at:.0f}".encode()).hexdigest()[:12]
 
 
 class Schedules:
-    """The schedules in a store. Every change is on disk when the call returns."""
+    """The schedules in a store. Power loss can undo the last changes in a SQLite store."""
 
     def __init__(self, store: StoreAddress, *, host_secret: str = "") -> None:
         """`host_secret` is the secret of this machine, for a host, which may not write to the table."""
@@ -94,7 +94,7 @@ class Schedules:
         self._execute("UPDATE schedule SET is_paused = ?, next_at = ? WHERE id = ?", (int(is_paused), next_at, id))
 
     def record_start(self, schedule: Schedule, *, next_at: float, error: str = "") -> None:
-        """Record that the run for the schedule's next time was started, or why it could not be."""
+        """Record that the run for the time `next_at` of the schedule was started, or why it could not be started."""
         run = schedule.last_run if error else schedule.next_run
         if self._host_secret:
             changed = replace(schedule, next_at=next_at, last_at=schedule.next_at, last_run=run, error=error)
@@ -106,7 +106,7 @@ class Schedules:
         )
 
     def record_missed(self, schedule: Schedule, count: int, *, last: float, next_at: float) -> None:
-        """Record that nobody could start the runs for `count` times, the last of which was `last`."""
+        """Record that `count` times, the last of which was `last`, passed without a process to start the runs."""
         if self._host_secret:
             total = schedule.missed + count
             self._record_as_host(schedule, replace(schedule, next_at=next_at, missed=total, missed_at=last))

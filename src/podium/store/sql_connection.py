@@ -1,7 +1,7 @@
-"""The connection that the queries of a store use, whichever database holds the store.
+"""The interface of a connection to a store, which is the same for each kind of database.
 
-Queries are written once, in the SQL that SQLite and PostgreSQL share, with `?` for values. Both databases have the
-functions `instr` for binary values and `clock_seconds`, which returns the time that leases are measured in.
+Queries are written once, in the SQL that SQLite and PostgreSQL share, with `?` as the placeholder for values. Both
+databases have the functions `instr` for binary values and `clock_seconds`, which returns the current time for leases.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ Statement = tuple[str, tuple[Any, ...]]
 """A query and its values."""
 
 LOCK_SECONDS = 30.0
-"""How long a statement waits for other processes before it fails, unless this is set."""
+"""How long a statement waits for other processes before it fails, by default."""
 
 ALL_ROWS = 2**62
 """The limit of a query that returns all rows."""
@@ -43,12 +43,12 @@ class SqlConnection(Protocol):
 
     @property
     def settled_entries(self) -> str:
-        """The condition for entries that no entry committed later can precede in `entry_order`."""
+        """The condition for entries that no later commit can precede in `entry_order`."""
         ...
 
     @property
     def decision_entries(self) -> str:
-        """The table that decisions are selected from, with the index to use if the database has to be told."""
+        """The table that decisions are selected from, with an index hint if the database needs one."""
         ...
 
     @property
@@ -81,7 +81,7 @@ class SqlConnection(Protocol):
         ...
 
     def create_temporary_copies(self, *tables: str) -> None:
-        """Create empty temporary tables, which hide those of the store until the connection is closed."""
+        """Create empty temporary copies of these tables, which hide the originals until the connection is closed."""
         ...
 
 

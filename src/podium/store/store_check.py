@@ -1,4 +1,4 @@
-"""Check a store: its file, the hash chain of every timeline, and rows that belong to nothing."""
+"""Check a store: its file, the hash chain of every timeline, and rows that belong to no run."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def check_store(store: StoreAddress) -> StoreCheck:
 
 
 def find_damage(store: StoreAddress, run: str, rows: Sequence[JournalRow]) -> str | None:
-    """Return a clause about the first entry of a run that was changed or lost, or None if the run is intact.
+    """Return a clause that describes a run's first changed or lost entry, or None if the run is intact.
 
     Raise StoreCorrupt if an entry cannot be read.
     """
@@ -91,8 +91,8 @@ def _find_dead_owners(connection: SqlConnection) -> Iterator[str]:
         owner = make_owner(*columns)
         if owner is not None and not owner.is_alive:
             yield (
-                f"run {run} belongs to process {owner.pid} on {owner.host}, which is gone; "
-                f"continue it with: podium resume {run}"
+                f"run {run} belongs to process {owner.pid} on {owner.host}, but that process is gone; "
+                f"continue the run with: podium resume {run}"
             )
 
 

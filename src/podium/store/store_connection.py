@@ -37,7 +37,7 @@ def open_for_reading(store: StoreAddress) -> SqlConnection:
 
 
 def open_committer(store: StoreAddress, owner: str) -> Committer:
-    """Open the part of a store that commits the writes of a process, and create the store if there is none.
+    """Open the committer for the writes of a process, and create the store if there is none.
 
     `owner` is the id under which the process owns runs.
     """
@@ -50,7 +50,7 @@ def open_committer(store: StoreAddress, owner: str) -> Committer:
 
 
 def expect_store(store: StoreAddress) -> None:
-    """Let this process wait for the store's server if it is away, because the process that started it was connected."""
+    """Make this process wait for the store's server if it is unavailable, because its parent was connected to it."""
     if isinstance(store, Path):
         return
     require_postgres_packages()
@@ -69,7 +69,7 @@ def translate_errors(store: StoreAddress) -> AbstractContextManager[None]:
 
 
 def has_current_tables(store: StoreAddress) -> bool:
-    """Return whether opening a PostgreSQL store changes nothing. For a SQLite file, return True.
+    """Return whether a PostgreSQL store has the current schema, so that opening it changes nothing; True for SQLite.
 
     Raise StoreFailed if the server cannot be reached.
     """

@@ -1,7 +1,7 @@
 """Export a store, or one of its runs, to a store file.
 
-Everything is read in one transaction, so the file is the store at one moment. The index of entries, which is computed
-from them, and what belongs to processes and machines (leases, hosts, the queue) are left out.
+Everything is read in one transaction, so the file shows the store at one moment. The file does not contain the index of
+entries, which can be computed again, or data about processes and machines: leases, hosts and the queue.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .store_connection import open_for_reading, translate_errors
 from .store_file import TABLES, write_store_file
 
 PAGE_ROWS = {"entry": 500, "attachment": 4, "artifact": 50}
-"""How many rows of a table are read at once. All other tables have small rows."""
+"""How many rows of each of these tables are read at once. The rows of all other tables are small."""
 MOST_PAGE_ROWS = 1000
 
 KEYS = {
@@ -37,7 +37,7 @@ KEYS = {
     "attachment": ("run", "message", "digest"),
     "artifact": ("digest",),
 }
-"""The columns that order the rows of each table. Entries have the order in which they were committed."""
+"""The columns that order the rows of each table. Entries are in commit order."""
 
 TABLES_OF_RUNS = ("run", "placement", "worker", "worktree", "entry", "mail", "attachment")
 
@@ -45,7 +45,7 @@ TABLES_OF_RUNS = ("run", "placement", "worker", "worktree", "entry", "mail", "at
 def export_store(store: StoreAddress, path: Path, *, is_skipping_running: bool) -> list[str]:
     """Write everything in a store to a store file, and return the runs that were left out because they are running.
 
-    Raise RunHeld for such a run unless `is_skipping_running`.
+    Raise RunHeld if any run is running, unless `is_skipping_running` is set.
     """
     with translate_errors(store), closing(open_for_reading(store)) as connection, read_transaction(connection):
         running = find_running(connection)
@@ -63,7 +63,7 @@ def export_store(store: StoreAddress, path: Path, *, is_skipping_running: bool) 
 
 
 def archive_run(store: StoreAddress, run: str, path: Path) -> None:
-    """Write a run, its mailbox, its attachments and its artifacts to a store file."""
+    """Write a run and everything that belongs to it to a store file."""
     with (
         translate_errors(store),
         closing(open_for_reading(store)) as connection,
@@ -90,7 +90,7 @@ def find_running(connection: SqlConnection) -> dict[str, Owner]:
 
 
 def find_artifacts(connection: SqlConnection, where: str, run: str) -> set[str]:
-    """Return the digests of the artifacts that the runs which meet a condition have stored."""
+    """Return the digests of the artifacts of all runs that meet a condition on `run`."""
     found = connection.execute(f"SELECT line FROM entry WHERE {where} AND kind = 'artifact_stored'", (run,))
     events = (decode_entry(line).event for (line,) in found)
     return {event.digest for event in events if isinstance(event, ArtifactStored)}
@@ -99,7 +99,7 @@ def find_artifacts(connection: SqlConnection, where: str, run: str) -> set[str]:
 def read_pages(
     connection: SqlConnection, store: StoreAddress, table: str, *, where: str = "TRUE", values: Sequence[Any] = ()
 ) -> Iterator[list[tuple[Any, ...]]]:
-    """Yield the rows of a table that meet a condition, some at a time, without the columns that order them."""
+    """Yield the rows of a table that meet a condition, in pages, without the columns that order them."""
     keys = connection.entry_order if table == "entry" else KEYS[table]
     order, size = ", ".join(keys), PAGE_ROWS.get(table, MOST_PAGE_ROWS)
     source, names = table, list(TABLES[table])

@@ -1,8 +1,8 @@
 """Store files: runs and everything that belongs to them, outside a database.
 
-A store file is a gzip file of JSON lines. The first line names the format and the columns of each table, each further
-line is a row as an array that begins with the name of its table, and the last line has the number of rows and the
-SHA-256 of all lines before it, so that a file that was cut or changed is recognised. Binary values are in Base64.
+A store file is a gzip file of JSON lines. The first line names the format and the columns of each table. Each further
+line is a row: an array that begins with the name of its table. The last line has the number of rows and the SHA-256 of
+all lines before it, so that a truncated or changed file is detected. Binary values are in Base64.
 """
 
 from __future__ import annotations
@@ -111,7 +111,8 @@ def write_store_file(path: Path) -> Iterator[StoreFileWriter]:
 def read_store_file(path: Path) -> Iterator[FileRow]:
     """Yield the rows of a store file.
 
-    Raise Mistake if it is not a store file, and StoreCorrupt at the latest after the last row if it was cut or changed.
+    Raise Mistake if the file cannot be read or has an unknown format, and StoreCorrupt if it is damaged or not a gzip
+    file. Damage may be detected only after the last row.
     """
     try:
         with path.open("rb") as file, GzipFile(fileobj=file, mode="rb") as packed:

@@ -1,6 +1,6 @@
 """Import a store file into a store: all of it in one transaction, or nothing.
 
-Runs that the store already has stay as they are. Groups are matched by what they are for: a repository or a team.
+Runs that the store already has stay as they are. A group is merged with the group for the same repository or team.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GROUP_COLUMNS = ("name", "position", "pinned", "archived")
 
 @dataclass(slots=True, kw_only=True)
 class ImportReport:
-    """What an import has done: the runs that it added, those that existed, and the worktrees of other machines."""
+    """The added and existing runs of an import, and how many worktrees on other machines were skipped."""
 
     added: set[str] = field(default_factory=set)
     existing: set[str] = field(default_factory=set)
@@ -34,7 +34,7 @@ class ImportReport:
 def import_store(store: StoreAddress, path: Path) -> ImportReport:
     """Add the runs of a store file that the store does not have, with everything that belongs to them.
 
-    Raise Mistake if it is not a store file, and StoreCorrupt if it was cut or changed. Nothing is imported then.
+    Raise Mistake or StoreCorrupt, and import nothing, if the file is not a store file or is damaged.
     """
     for _ in read_store_file(path):
         pass  # A damaged file is refused before a store is created or locked.
@@ -99,7 +99,7 @@ class _Import:
         return [row for row in rows if row[place] in self.report.added or (table == "worktree" and not row[place])]
 
     def _add_group(self, id: int, kind: str, repo: str, team: str, *settings: Any) -> None:
-        """Add a group, or find the one that is for the same repository or team."""
+        """Add a group, or find the existing group for the same repository or team."""
         found = self._connection.execute(
             "SELECT id FROM run_group WHERE kind = ? AND repo = ? AND team = ?", (kind, repo, team)
         ).fetchone()

@@ -36,7 +36,7 @@ class WorkerRow(NamedTuple):
 
 
 def build_worker_insert(run: str, worker_task: WorkerTask, job: FleetJob | None = None) -> Statement:
-    """Return the statement that adds a worker to the index and, with a `job`, records what a host must offer for it."""
+    """Return the statement that adds a worker to the index and, if given, its job for the hosts of a fleet."""
     worker = (run, worker_task.root, worker_task.worker_name)
     if job is None:
         return (INSERT_WORKER, worker)
@@ -81,7 +81,7 @@ class WorkerIndex:
         return self._query_rows("WHERE worker.root = ? AND worker.branch = ?", (root, name))
 
     def list_fleet_runs(self) -> set[str]:
-        """Return the runs that have not ended and wait for a host of a fleet, or are on one."""
+        """Return the unfinished runs that are waiting for a host of a fleet or are on one."""
         if not isinstance(self._store, PostgresAddress):
             return set()
         with translate_errors(self._store), closing(open_for_reading(self._store)) as connection:

@@ -1,6 +1,6 @@
-"""The statements with which a process that works on runs writes, besides entries.
+"""The statements, besides those that append entries, that a process executes while it works on runs.
 
-They are named because a process on a host of a fleet calls functions of the database instead.
+They are named because a process on a host of a fleet calls database functions instead of executing them.
 """
 
 RENEW_OWNER = (

@@ -1,7 +1,7 @@
 """Commit batches of writes to a PostgreSQL store.
 
-A batch is one round trip to the server, and waits for its disk. If the connection is lost, it is not known whether the
-batch was committed, so the committer looks for it before it sends the batch again.
+A batch takes one round trip to the server, which replies once the batch is on disk. If the connection is lost, it is
+unknown whether the batch was committed, so the committer checks before it sends the batch again.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from .host_statements import APPEND_AS_HOST, AS_HOST, find_host_name, require_ac
 APPEND = b"SELECT append_entries(%s, %s, %s, %s, %s, %s, %s, %s, %s)"
 REQUIRE = b"SELECT require_leases(%s, %s)"
 WAKE_FOLLOWERS = b"SELECT set_config('synchronous_commit', 'off', TRUE), pg_notify('podium_follower', '')"
-"""Wakes the followers after the commit. It is a separate transaction, because all transactions that notify wait for
-each other. It may get lost, because followers also look once a second."""
+"""Wakes the followers after the commit. It is a separate transaction, because the server commits transactions that
+notify one at a time. It may be lost without harm, because followers also check for new entries once a second."""
 
 
 class PostgresCommitter:
@@ -43,17 +43,17 @@ class PostgresCommitter:
         self._host_owner = owner if find_host_name(store) else ""
         self._connection = wait_for_connection(store)
         self._give_up: float | None = None
-        """When to stop waiting for a server that is away; None while it is there."""
+        """When to stop waiting for an unavailable server; None while the server is available."""
 
     def close(self) -> None:
         self._connection.close()
 
     def try_commit_at_once(self, writes: Sequence[Write]) -> bool:
-        """Return False: a round trip to the server would stop the event loop."""
+        """Return False: a round trip to the server would block the event loop."""
         return False
 
     def commit(self, writes: Sequence[Write]) -> None:
-        """Commit writes in one transaction. Wait for a server that is away, but no longer than a lease lasts."""
+        """Commit writes in one transaction. Wait for an unavailable server, but no longer than a lease lasts."""
         batch = _Batch(writes, self._host_owner)
         is_in_doubt = False
         while True:
@@ -77,7 +77,7 @@ class PostgresCommitter:
             return
 
     def _wait_before_retry(self, error: psycopg.Error) -> None:
-        """Wait a moment, or raise StoreFailed if the server has been away for too long."""
+        """Wait a moment, or raise StoreFailed if the server has been unavailable for too long."""
         now = time.monotonic()
         if self._give_up is None:
             self._give_up = now + AWAY_SECONDS
@@ -87,12 +87,15 @@ class PostgresCommitter:
 
 
 class _Batch:
-    """Writes, sorted into the parts of one transaction. On a host, `host_owner` is the id of the owner."""
+    """Writes, sorted into the parts of one transaction.
+
+    `host_owner` is the id of the owner if this process runs on a host of a fleet, and empty otherwise.
+    """
 
     def __init__(self, writes: Sequence[Write], host_owner: str) -> None:
         self._host_owner = host_owner
         self._mails: list[int] = []
-        """For each row on a host, the id of the message that it takes, or 0."""
+        """For each row, the id of the message that a host marks as taken with it, or 0."""
         self._before: list[Statement] = []
         self._after: list[Statement] = []
         self._rows: list[JournalRow] = []
@@ -118,7 +121,7 @@ class _Batch:
         self._held = self._held | new if host_owner else self._held - new
 
     def send(self, connection: psycopg.Connection) -> None:
-        """Write everything in one transaction and one round trip. Raise PodiumError if a host may not write this."""
+        """Write everything in one transaction and one round trip. Raise PodiumError if this host may not write it."""
         called: list[psycopg.Cursor[Any]] = []
 
         def execute(sql: str, values: Sequence[Any]) -> None:
@@ -160,7 +163,7 @@ class _Batch:
     def is_committed(self, connection: psycopg.Connection) -> bool:
         """Return whether an earlier attempt was committed.
 
-        Only entries and new runs are looked for: all other statements of a batch can be repeated.
+        Only entries and new runs are checked: all other statements of a batch can be repeated.
         """
         if self._rows:
             last = self._rows[-1]

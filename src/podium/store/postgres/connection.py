@@ -1,8 +1,8 @@
 """Connect to a PostgreSQL store.
 
-A connection is taken from the idle connections of this process, if there is one, and goes back to them when it is
-closed. A process that has been connected waits for a server that is away, because servers are restarted. So does a
-process that is started by one that has been connected.
+When a connection is closed, this process keeps it as an idle connection and reuses it later. A process that was
+connected before waits for an unavailable server, because the server may be restarting. So does a process whose parent
+was connected before.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .login import build_connection_options
 from .schema import SCHEMA, read_schema_version, require_current_schema
 
 AWAY_SECONDS = 30.0
-"""How long a process that has been connected waits for a server that is away: as long as a lease."""
+"""How long a process that was connected before waits for an unavailable server: as long as a lease lasts."""
 RETRY_SECONDS = 0.1
 MOST_IDLE = 4
 
@@ -87,7 +87,7 @@ class PostgresConnection:
             cursor.executemany(translate_query(sql), list(rows))
 
     def close(self) -> None:
-        """Return the connection to the idle ones, or close it if it cannot be reset to the state of a new one."""
+        """Keep the connection as an idle connection, or close it if it cannot be reused."""
         if self._has_temporary_tables or self.in_transaction:
             self._connection.close()
             return
@@ -104,7 +104,7 @@ class PostgresConnection:
         self.execute("SELECT pg_advisory_xact_lock(hashtextextended(?, 0))", (f"{SCHEMA} {lock}",))
 
     def set_durable(self, is_durable: bool) -> None:
-        """Do nothing: every transaction waits for the disk, because a server that crashes would lose the others."""
+        """Do nothing: every transaction is synced to disk, because a crash of the server could undo it otherwise."""
 
     def set_lock_timeout(self, seconds: float) -> None:
         self._has_lock_timeout = True
@@ -127,7 +127,7 @@ def translate_query(sql: str) -> bytes:
 
 
 def take_connection(store: PostgresAddress) -> psycopg.Connection:
-    """Return an idle connection of this process, or a new one. Raise StoreFailed if the server is away for too long."""
+    """Return an idle connection of this process, or a new one. Raise StoreFailed if no server answers in time."""
     while True:
         with _lock:
             idle = _idle.get((os.getpid(), store.url))
@@ -163,7 +163,7 @@ def borrow_connection(store: PostgresAddress) -> Iterator[psycopg.Connection]:
 
 
 def wait_for_connection(store: PostgresAddress) -> psycopg.Connection:
-    """Connect to a store. If this process was connected before, wait for a server that is away, up to AWAY_SECONDS.
+    """Connect to a store. If this process was connected before, wait up to AWAY_SECONDS for the server.
 
     Raise StoreFailed if the connection fails.
     """
@@ -178,7 +178,7 @@ def wait_for_connection(store: PostgresAddress) -> psycopg.Connection:
 
 
 def expect_server(store: PostgresAddress) -> None:
-    """Let this process wait for a server that is away, as if it had been connected to it before."""
+    """Make this process wait for the server if it is unavailable, as if it had been connected before."""
     _known.add(store)
 
 
@@ -202,7 +202,7 @@ def read_postgres_version(store: PostgresAddress) -> int:
 
 
 def connect_to_database(store: PostgresAddress) -> psycopg.Connection:
-    """Connect to the database of a store once, whether there is a store in it or not."""
+    """Connect to the database of a store once, even if the database contains no store."""
     return psycopg.connect(
         store.url,
         autocommit=True,
@@ -226,7 +226,7 @@ class _FlagDumper(Int2Dumper):
 
 
 def is_server_away(error: psycopg.Error) -> bool:
-    """Return whether a connection failed because the server does not run, is starting or has closed the connection."""
+    """Return whether a connection failed because the server is not running, is starting or has closed it."""
     if error.sqlstate is None:
         # An error while connecting often has no SQLSTATE. What does not change by itself is recognised by the message.
         return not any(word in str(error) for word in ("password", "certificate", "does not support SSL"))
@@ -243,7 +243,7 @@ def translate_postgres_errors(store: PostgresAddress) -> Iterator[None]:
 
 
 def explain_error(store: PostgresAddress, error: psycopg.Error) -> LeaseLost | StoreFailed:
-    """Return the error to raise for an error of PostgreSQL."""
+    """Return the error to raise for a PostgreSQL error."""
     said = " ".join(str(error).split()).rstrip(".")
     if error.sqlstate == "PD001":
         run = error.diag.message_primary
@@ -251,7 +251,7 @@ def explain_error(store: PostgresAddress, error: psycopg.Error) -> LeaseLost | S
     if isinstance(error, psycopg.errors.UniqueViolation):
         return LeaseLost(f"another process has taken over the run; this process can no longer write to it ({said})")
     if isinstance(error, psycopg.errors.InsufficientPrivilege):
-        return StoreFailed(f"the login for {store} may not do this ({said}); ask the owner of the database")
+        return StoreFailed(f"the login for {store} is not allowed to do this ({said}); ask the owner of the database")
     if isinstance(error, psycopg.errors.DiskFull):
         return StoreFailed(f"cannot write to {store}: the server's disk is full; free some space and resume")
     if isinstance(error, psycopg.OperationalError | psycopg.InterfaceError) and is_server_away(error):

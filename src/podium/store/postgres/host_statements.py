@@ -1,7 +1,7 @@
-"""The functions of the database that a host calls instead of writing to tables.
+"""The database functions that a host calls instead of writing to tables.
 
-A host logs in with a role that may write to no table of the store. The functions check the login, and return the
-reason for a refusal as `refusal`, because an error would also undo the record of it.
+A host logs in with a role that cannot write to the tables of the store. The functions check the login, and return the
+reason for a refusal as `refusal`. They do not raise an error, because that would also undo the record of the refusal.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ AS_HOST = {
     statements.INSERT_ARTIFACT: "SELECT store_artifact_as_host(%s, %s) AS refusal",
     statements.DELETE_ATTACHMENTS: "SELECT drop_attachments_as_host(%s, %s) AS refusal",
 }
-"""What a host executes instead of a statement, with the same values."""
+"""For each statement, what a host executes instead, with the same values."""
 
 
 def find_host_name(store: PostgresAddress) -> str:
@@ -51,7 +51,7 @@ def find_host_name(store: PostgresAddress) -> str:
 
 
 def require_accepted(cursor: psycopg.Cursor[Any]) -> None:
-    """Raise an error if a function refused what this host wrote."""
+    """Raise an error if a function refused a write by this host."""
     names = [column.name for column in cursor.description or ()]
     rows = cursor.fetchall()
     for row in rows:
@@ -59,6 +59,6 @@ def require_accepted(cursor: psycopg.Cursor[Any]) -> None:
         if refusal in ("lease", "held", "over", "full"):
             raise LeaseLost(f"this host does not own the run ({refusal}), so it can no longer write to it")
         if refusal is not None:
-            raise StoreFailed(f"the store refused what this host wrote ({refusal}); see the table podium.refusal")
+            raise StoreFailed(f"the store refused a write by this host ({refusal}); see the table podium.refusal")
     if rows:
         cursor.scroll(0, mode="absolute")  # the caller reads the rows too

@@ -1,6 +1,6 @@
-"""Check and complete how a process logs in to a PostgreSQL server.
+"""Complete and check the parameters with which a process connects to a PostgreSQL server.
 
-What the URL leaves out comes from the variables, password file and service file of libpq, as in `psql`.
+Parameters that the URL omits come from libpq's environment variables, password file and service file, as in `psql`.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def parse_login(store: PostgresAddress) -> dict[str, str]:
 
 
 def replace_login(store: PostgresAddress, user: str, password: str) -> str:
-    """Return the URL of a store with another login. Only the rest of the URL is kept, not what the environment adds."""
+    """Return the URL of a store with another login. Parameters from the environment are not added to it."""
     parts = urlsplit(store.url)
     place = parts.netloc.rpartition("@")[2]
     return urlunsplit(parts._replace(netloc=f"{user}:{password}@{place}"))

@@ -83,7 +83,7 @@ class _Listener:
         threading.Thread(target=self._listen, name="podium-notifications", daemon=True).start()
 
     def notice_change(self) -> None:
-        """Have the thread look at its sockets again."""
+        """Make the thread check its sockets again."""
         with suppress(OSError):
             self._change.send(b"!")
 
@@ -134,7 +134,7 @@ class _Listener:
 
 
 def notify(store: PostgresAddress, kind: str) -> None:
-    """Wake all processes that wait for this kind of news. Ignore errors, because they also look once a second."""
+    """Wake all processes that wait for this kind of wakeup. Ignore errors: these processes also wake up every second."""
     if kind not in CHANNELS:
         return
     with suppress(psycopg.Error, PodiumError), borrow_connection(store) as connection:
@@ -142,7 +142,7 @@ def notify(store: PostgresAddress, kind: str) -> None:
 
 
 def list_connected_clients(store: PostgresAddress) -> set[str]:
-    """Return the id of the database session of each client, on any machine."""
+    """Return the database session id of each client, on any machine."""
     with borrow_connection(store) as connection:
         found = connection.execute(
             b"SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND classid = %s AND objid = %s AND objsubid = 2"

@@ -36,7 +36,7 @@ def load_migrations() -> tuple[Migration, ...]:
 def require_current_schema(connection: psycopg.Connection, store: PostgresAddress) -> None:
     """Create or migrate the schema if needed.
 
-    Raise StoreFailed if a newer Podium has migrated it, or if it must be migrated and the login may not do that.
+    Raise StoreFailed if a newer Podium has migrated it, or if it must be migrated and the login cannot do that.
     """
     known = load_migrations()[-1].number
     version = read_schema_version(connection)
@@ -52,7 +52,7 @@ def require_current_schema(connection: psycopg.Connection, store: PostgresAddres
             user = connection.info.user
             raise StoreFailed(
                 f"{store} has store version {version}; this is Podium {__version__}, which needs version {known}, and "
-                f"the login {user!r} may not migrate the store; open the store once as the owner of the database, for "
+                f"the login {user!r} cannot migrate the store; open the store once as the owner of the database, for "
                 "example with podium ps"
             ) from error
 

@@ -1,4 +1,4 @@
-"""Measure the connection to a PostgreSQL store, and read what its hosts said about themselves. Nothing is changed."""
+"""Measure the connection to a PostgreSQL store, and read what its hosts last reported. Nothing is changed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROUND_TRIPS = 7
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostCheck:
-    """What is known about a host: its release, its state, and by how many seconds its clock is ahead of the server."""
+    """A host's last report: its release, its state, and how many seconds its clock is ahead of the server's."""
 
     name: str
     version: str
@@ -31,12 +31,12 @@ class HostCheck:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the host reported recently that it takes jobs, or finishes its last ones."""
+        """Whether the host recently reported that it accepts jobs or is finishing its last ones."""
         return self.state in ("active", "draining") and not self.is_lost
 
     @property
     def is_lost(self) -> bool:
-        """Whether the host stopped reporting without saying that it ends."""
+        """Whether the host stopped reporting without announcing its end."""
         return self.state != "gone" and (self.seconds_ago is None or self.seconds_ago >= LOST_SECONDS)
 
 
@@ -45,8 +45,8 @@ class ServerCheck:
     """The state of a PostgreSQL server and of the store in its database.
 
     `store_version` is 0 if the database has no store. `release` is the Podium that migrated the store last.
-    `clock_offset` is by how many seconds the clock of this machine is ahead of the server's; it is known to within half
-    of `latency`. `tls` is the version of TLS, or empty.
+    `clock_offset` is how many seconds this machine's clock is ahead of the server's, accurate to half of `latency`.
+    `tls` is the version of TLS, or empty if the connection does not use it.
     """
 
     server: str
@@ -84,7 +84,7 @@ def check_server(store: PostgresAddress) -> ServerCheck:
 
 
 def _measure(connection: psycopg.Connection) -> tuple[float, float]:
-    """Return the time of a round trip, and by how much this machine's clock is ahead, both in seconds."""
+    """Return the time of a round trip, and how far this machine's clock is ahead of the server's, both in seconds."""
     trips = []
     for _ in range(ROUND_TRIPS):
         sent, began = time.time(), time.monotonic()

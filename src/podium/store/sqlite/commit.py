@@ -45,7 +45,7 @@ class SqliteCommitter:
         self._loop_connection.close()
 
     def try_commit_at_once(self, writes: Sequence[Write]) -> bool:
-        """Commit a small batch on the event loop. Return False if the thread has to commit it, also after any error."""
+        """Commit a small batch on the event loop. Return False if the thread must commit it, as after any error."""
         if (
             len(writes) > SMALL_BATCH_WRITES
             or self._inline_batches >= MAX_INLINE_BATCHES

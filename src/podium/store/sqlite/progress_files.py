@@ -26,7 +26,7 @@ NO_PROGRESS_NOTICE = (
 
 
 class Progress(NamedTuple):
-    """The last entry recorded for a run, and how many entries after it a person has accepted as lost."""
+    """The last recorded entry of a run, and how many later entries a person has accepted as lost."""
 
     seq: int
     hash: bytes
@@ -83,7 +83,7 @@ def forget_progress(store: StoreAddress, run: str) -> None:
 
 
 def find_lost_entries(progress: Progress, rows: Sequence[JournalRow]) -> str | None:
-    """Return a clause about recorded entries that the timeline lacks or that differ, or None if there are none."""
+    """Return a clause that describes which recorded entries are missing or different, or None if there are none."""
     last = rows[-1].seq if rows else 0
     if last < progress.seq:
         lost = f"entry {progress.seq} is" if last + 1 == progress.seq else f"entries {last + 1} to {progress.seq} are"
