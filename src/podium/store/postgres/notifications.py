@@ -134,7 +134,7 @@ class _Listener:
 
 
 def notify(store: PostgresAddress, kind: str) -> None:
-    """Wake all processes that wait for this kind of wakeup. Ignore errors: these processes also wake up every second."""
+    """Wake all processes that wait for wakeups of this kind. Ignore errors: the processes also wake up every second."""
     if kind not in CHANNELS:
         return
     with suppress(psycopg.Error, PodiumError), borrow_connection(store) as connection:
