@@ -25,15 +25,26 @@ NODE_FOLDER = FOLDER / f"node-{NODE}" / "node_modules" / "node" / "bin"
 
 def find_agent(name: str) -> str:
     """Return the path of an installed agent or client. Skip the test if it is not installed."""
-    if name in CLIENTS:
-        found = FOLDER / f"{name}-{CLIENTS[name]}" / "node_modules" / ".bin" / name
-    else:
-        row = AGENT_PROGRAMS[name]
-        modules = FOLDER / f"{name}-{row.version}" / "node_modules"
-        found = modules / row.package / row.binary if row.binary else modules / ".bin" / row.command[0]
+    found = _locate_agent(name)
     if not found.exists():
         pytest.skip(f"{name} is not installed; run make agents, which needs npm")
     return str(found)
+
+
+def _locate_agent(name: str) -> Path:
+    """Return the path at which `make` installs an agent or client."""
+    if name in CLIENTS:
+        return FOLDER / f"{name}-{CLIENTS[name]}" / "node_modules" / ".bin" / name
+    row = AGENT_PROGRAMS[name]
+    modules = FOLDER / f"{name}-{row.version}" / "node_modules"
+    return modules / row.package / row.binary if row.binary else modules / ".bin" / row.command[0]
+
+
+def find_goose() -> str:
+    """Return the goose that `make goose` installed. If it cannot be installed, skip the test, except in CI."""
+    if os.environ.get("CI"):
+        assert _locate_agent("goose").exists(), "goose is not installed; run make goose, which needs npm"
+    return find_agent("goose")
 
 
 def build_search_path() -> str:

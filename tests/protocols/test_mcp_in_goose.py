@@ -15,7 +15,7 @@ from anyio import to_thread
 
 from podium.testing import ModelServer
 
-from ..engines.acp.agent_lab import find_goose
+from ..installed_agents import find_goose
 from .conftest import find_newest_run, read_entries, write_agents
 
 TOO_LONG = 60

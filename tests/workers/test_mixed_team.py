@@ -13,7 +13,6 @@ from anyio import create_task_group, fail_after
 
 import podium
 from podium import Agent, App
-from podium.engines.acp.agent_program import AGENT_PROGRAMS
 from podium.store.follower import Follower
 from podium.values.agent import Member, Team
 from podium.values.event import (
@@ -27,7 +26,7 @@ from podium.values.event import (
 from podium.workers.delegate import delegate_to_worker
 
 from ..collaboration import make_plan, make_step
-from ..engines.acp.agent_lab import find_goose
+from ..installed_agents import find_agent, find_goose
 from .worker_lab import WorkerLab
 
 pytestmark = pytest.mark.slow
@@ -95,13 +94,9 @@ async def allow_all(lab: WorkerLab, run: str) -> None:
 
 def find_path(kind: str) -> str:
     """Return a PATH with goose and this agent; skip the test if the agent is not installed."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "podium-test-agents"
     folders = [str(Path(find_goose()).parent)]
     if kind != "mate":
-        row = AGENT_PROGRAMS[kind]
-        folders.append(str(cache / f"{kind}-{row.version}" / "node_modules" / ".bin"))
-        if row.find_executable(None, os.pathsep.join([*folders, os.environ["PATH"]])) is None:
-            pytest.skip(f"{kind} is not installed; install {row.package}@{row.version} in {folders[-1]}")
+        folders.append(str(Path(find_agent(kind)).parent))
     return os.pathsep.join([*folders, os.environ["PATH"]])
 
 

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import pytest
 from anyio import create_task_group, fail_after
 from anyio.abc import TaskGroup
 from msgspec import structs
@@ -47,6 +46,8 @@ from podium.values.agent import Agent, Budget
 from podium.values.event import Decision, PermissionAnswered, PermissionAsked
 from podium.values.limits import TurnLimits
 
+from ...installed_agents import find_goose
+
 SOURCE = str(Path(podium.__file__).parent.parent)
 SCRIPTED = AgentProgram(name="scripted", command=(sys.executable, "-m", "podium.testing.acp_agent"), mode="ask")
 GOOSE = AGENT_PROGRAMS["goose"]
@@ -56,15 +57,6 @@ TOOLS = {
     | {name: f"podium__{name}" for name in ("report_status", "ask_person", "hand_in", "wait_for_result")}
 }
 """The names of Podium's tools in agents that call them otherwise."""
-
-
-def find_goose() -> str:
-    """Return the goose that `make` installed. Where it cannot be installed, skip the test, but never in CI."""
-    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "podium-test-agents"
-    found = cache / f"goose-{GOOSE.version}" / "node_modules" / GOOSE.package / GOOSE.binary
-    if not found.exists() and not os.environ.get("CI"):
-        pytest.skip("goose is not installed; run make goose, which needs npm")
-    return str(found)
 
 
 class AgentLab:

@@ -32,8 +32,8 @@ from podium.values.event import (
 )
 
 from ...collaboration import Play, add_team, make_plan, make_step
+from ...installed_agents import find_goose
 from ...studio import Studio
-from .agent_lab import find_goose
 
 MATE = Launch(command=sys.executable, args=("-m", "podium.testing.acp_agent"), mode="ask", sandbox=False)
 DONE = "[[GROUP_REFLECT_COMPLETE]]"

@@ -22,9 +22,9 @@ from podium.values.event import (
 )
 
 from ...collaboration import Play, add_team, make_plan, make_step
+from ...installed_agents import find_goose
 from ...patterns.test_teams import add_lead, ready_moves
 from ...studio import Studio
-from .agent_lab import find_goose
 from .test_agent_members import add_mate, mates, repo, run
 
 __all__ = ("mates", "repo")

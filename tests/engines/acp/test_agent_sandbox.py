@@ -19,7 +19,8 @@ from podium.values.errors import AgentFailed, Mistake
 from podium.values.event import ActionBegan, ActionRefused, Noticed, ToolAnswered
 from podium.workspace.sandbox import bubblewrap
 
-from .agent_lab import KEY, AgentLab, find_goose
+from ...installed_agents import find_goose
+from .agent_lab import KEY, AgentLab
 
 CALL_HOME = "python3 -c \"import socket; socket.create_connection(('127.0.0.1', {port}), 2)\" 2>&1 | tail -1"
 ASK_PROXY = "curl -s -o /dev/null -w '%{http_code}' http://evil.test/"

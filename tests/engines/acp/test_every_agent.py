@@ -21,7 +21,8 @@ from podium.values.event import (
     ToolCalled,
 )
 
-from .agent_lab import AgentLab, find_goose
+from ...installed_agents import find_goose
+from .agent_lab import AgentLab
 
 
 @pytest.fixture(params=["scripted", "goose"])

@@ -32,7 +32,8 @@ from podium.values.event import (
     TurnEnded,
 )
 
-from .agent_lab import AgentLab, find_goose
+from ...installed_agents import find_goose
+from .agent_lab import AgentLab
 
 
 def hand_in_tool() -> Tool:

@@ -1,12 +1,7 @@
-"""A real coding agent in the sandbox: goose reaches the model through its relay, with a key that it never has.
-
-Set PODIUM_GOOSE to the program, or install it: npm install @aaif/goose-binary-linux-x64@1.52.0
-"""
+"""A real coding agent in the sandbox: goose reaches the model through its relay, with a key that it never has."""
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -28,10 +23,10 @@ from podium.values.event import StatusReported
 from podium.workspace.relay.sandbox_relay import COORDINATION_URL, MODEL_URL, ModelEndpoint
 from podium.workspace.sandbox.agent_process import start_agent
 
+from ...installed_agents import find_goose
 from .agents import AgentLab, new_agent_lab, read_streams
 
 KEY = "sk-canary-0b8e35d7"
-GOOSE = os.environ.get("PODIUM_GOOSE") or shutil.which("goose")
 ENVIRONMENT = {
     "GOOSE_PROVIDER": "openai",
     "GOOSE_MODEL": "m",
@@ -42,7 +37,7 @@ ENVIRONMENT = {
     "GOOSE_TELEMETRY_ENABLED": "false",
 }
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(GOOSE is None, reason="goose is not installed")]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(scope="module")
@@ -54,9 +49,8 @@ def lab() -> Iterator[AgentLab]:
 async def run_goose(
     lab: AgentLab, server: ModelServer, prompt: str, readable: Sequence[Path] = (), **more: Any
 ) -> tuple[int, str]:
-    assert GOOSE is not None
     model = ModelEndpoint(url=server.url.removesuffix("/v1"), headers={"Authorization": f"Bearer {KEY}"})
-    argv = [str(Path(GOOSE).resolve()), "run", "--no-session", "--with-builtin", "developer", "-t", prompt]
+    argv = [str(Path(find_goose()).resolve()), "run", "--no-session", "--with-builtin", "developer", "-t", prompt]
     relay = lab.configure(model=model, **more)
     with anyio.fail_after(120):
         async with start_agent(
