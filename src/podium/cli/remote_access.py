@@ -104,6 +104,6 @@ def find_access(command: str) -> RemoteAccess:
 
 
 def is_changing(arguments: Sequence[str]) -> bool:
-    """Return whether a command changes anything, so that it must not run twice."""
+    """Return whether a command changes anything and therefore must not run twice."""
     access = REMOTE_COMMANDS.get(" ".join(arguments[:2])) or REMOTE_COMMANDS.get("".join(arguments[:1]))
     return access is not None and access.scope != "read"

@@ -32,7 +32,7 @@ from ..terminal.text import as_json, format_duration, format_usage, print_to_std
 def budget_command(run: str, limits: Budget | None, is_json: bool) -> None:
     """Show the budget and usage of RUN. With LIMITS, e.g. usd=5,tokens=300000, change the budget.
 
-    A time limit applies immediately, other limits apply from the next model call. Limits that are not
+    A time limit applies immediately; other limits apply from the next model call. Limits that are not
     listed do not change. If a limit is below the current usage, further work is refused, and the run ends with its
     partial results. RUN can also be the branch or name of a worker in this repository.
     """

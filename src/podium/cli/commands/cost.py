@@ -35,7 +35,7 @@ NARROWEST_NAME = 8
 @click.argument("run", required=False)
 @click.option("--json", "is_json", is_flag=True, help="Print the costs as JSON.")
 def cost_command(run: str | None, is_json: bool) -> None:
-    """Show the cost of RUN: the calls, tokens, money and time of each operation, including those below it.
+    """Show the cost of RUN: the calls, tokens, money and time of each operation, including the operations below it.
 
     Without RUN, list all runs with their costs, newest first, and the total.
     """

@@ -57,7 +57,7 @@ def hosts_command(ctx: click.Context, is_json: bool) -> None:
 def hosts_add_command(name: str, is_json: bool) -> None:
     """Create a login for the host NAME, and print the store address that podium host needs on that machine.
 
-    The address contains the password, which is shown only now and stored nowhere. Only the owner of the database can
+    The address contains the password, which is shown only once and is not stored. Only the owner of the database can
     create logins.
     """
     check_name(name, "host")

@@ -231,7 +231,7 @@ def _format_part(part: ReportPart, report: Report) -> list[str]:
 
 
 def _explain_part(part: ReportPart, report: Report) -> str:
-    """Return why a part has no result; empty if it has one, or if the run has no answer for the same reason."""
+    """Return why a part has no result. Return an empty string if it has one, or if the run's own reason is the same."""
     return "" if part.why in report.why else part.why
 
 

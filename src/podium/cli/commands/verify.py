@@ -18,7 +18,7 @@ from ..terminal.text import as_json, escape_for_terminal
 @file_option
 @click.option("--json", "is_json", is_flag=True, help="Print the result as JSON.")
 def verify_command(run: str, file: Path | None, is_json: bool) -> int:
-    """Check that no entry of RUN was changed, removed, inserted or moved. The exit code is 8 if one was.
+    """Check that no entry of RUN was changed, removed, inserted or moved. If one was, the exit code is 8.
 
     Entries removed from the end leave no gap. Their removal is detected only up to the last entry that was
     synced to disk, such as the start of an action. For later entries, compare the last hash with a copy.

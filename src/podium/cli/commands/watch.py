@@ -222,7 +222,7 @@ def _cancel_at_signal(scope: anyio.CancelScope) -> Iterator[list[int]]:
         received.append(number)
         scope.cancel()
 
-    # Signals arrive in the main thread only, and the event loop of Windows does not take them.
+    # Signals arrive in the main thread only, and the event loop on Windows does not support handlers.
     if threading.current_thread() is not threading.main_thread() or sys.platform == "win32":
         yield received
         return

@@ -16,7 +16,7 @@ from ..terminal.text import print_to_stderr
 @click.command("remove")
 @click.argument("name")
 def models_remove_command(name: str) -> None:
-    """Remove the local model NAME, or what its interrupted download has left.
+    """Remove the local model NAME, or the files of its interrupted download.
 
     Runs that use the model fail at their next model call. If the model was added from a file, that file is kept.
     """

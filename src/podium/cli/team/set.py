@@ -92,7 +92,7 @@ def change_running_member(name: str, *, model: str, prompt: str) -> None:
     _require_not_first_agent(to, summary)
     post_to_mailbox(store, summary.id, MemberChanged(member=to, model=model, prompt=prompt))
     when = (
-        "from its next task on"
+        "starting with its next task"
         if derive_run_state(summary) == "running"
         else f"when it is resumed with podium resume {summary.id}"
     )

@@ -23,7 +23,7 @@ class EntryLines:
     def __init__(self, is_shown: Callable[[Entry], bool] = lambda _: True) -> None:
         self._is_shown = is_shown
         self._told: dict[str, str] = {}
-        """The errors that were printed, each with the operation for which it was printed first."""
+        """The errors that were printed, each with the operation that it was first printed for."""
         self._held: dict[str, Entry] = {}
         """Failed calls, keyed by operation. Each is held back, because it may be the reason why the operation ends."""
 

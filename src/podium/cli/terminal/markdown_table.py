@@ -28,7 +28,7 @@ def layout_table(rows: Sequence[Sequence[Cell]], width: int, *, is_right: Sequen
 
 
 def choose_widths(rows: Sequence[Sequence[Cell]], width: int) -> list[int] | None:
-    """Return column widths with which the table fits, or None if the columns would become too narrow."""
+    """Return column widths that make the table fit, or None if the columns would become too narrow."""
     widths = [max(map(measure_cell, column)) for column in zip(*rows, strict=True)]
     room = width - GAP * (len(widths) - 1)
     while sum(widths) > room:

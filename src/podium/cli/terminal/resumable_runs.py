@@ -46,7 +46,7 @@ class ResumableRuns(NamedTuple):
 
 
 def find_resumable_runs(store: StoreAddress) -> ResumableRuns:
-    """Return the runs that have not ended and on which no process is working, except those that cannot be read."""
+    """Return the unfinished runs that no process is working on, except those that cannot be read."""
     if not store.exists():
         return ResumableRuns()
     with open_reader(store) as reader:

@@ -127,7 +127,7 @@ def _style_cells(position: _TreePosition, cells: list[str], is_live: bool) -> Ro
 
 
 def describe_activity(node: OperationNode, *, is_live: bool, now: float) -> str:
-    """Return a short description of an operation's activity or outcome, with the time that it still waits."""
+    """Return a short description of an operation's activity or outcome, with the remaining time if it is waiting."""
     if node.ended is not None:
         return node.outcome or "ended"
     if not is_live:

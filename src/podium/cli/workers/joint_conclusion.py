@@ -66,7 +66,7 @@ def merge_together(
 
 
 def _make_check(commands: Sequence[str], context: RepoContext) -> CheckRunner:
-    """Return the runner for a repository's own checks and the commands of the command line."""
+    """Return a runner for the repository's own checks and the commands given on the command line."""
     checks = {**context.settings.checks, **{text: (SHELL, "-c", text) for text in commands}}
     if not checks:
         print_to_stderr(f"no checks are configured in {context.root}, so the branches are only merged there")
@@ -147,7 +147,7 @@ def _try_to_move(there: RepoContext, outcome: JointOutcome) -> PodiumError | Non
 
 
 def _tidy_repositories(outcome: JointOutcome, *, is_refused: bool, is_settled: bool) -> list[list[str]]:
-    """Remove integration branches that are not needed any more. Return those that are left in each repository."""
+    """Remove integration branches that are no longer needed. Return those that are left in each repository."""
     left: list[list[str]] = []
     for part, one in outcome.parts:
         repository, train = part.context.repository, one.train
@@ -162,7 +162,7 @@ def _tidy_repositories(outcome: JointOutcome, *, is_refused: bool, is_settled: b
 def _joint_fields(
     outcome: JointOutcome, left: Sequence[list[str]], *, is_moved: bool, error: PodiumError | None
 ) -> dict[str, Any]:
-    """Return the result as JSON: the fields of the primary repository, and those of each other one in `also`."""
+    """Return the fields of the primary repository, with the fields of each other repository in the list `also`."""
 
     def part_fields(part: RepositoryMerge, one: TrainOutcome, branches: list[str]) -> dict[str, Any]:
         return {**merge_fields(one), "repo": part.context.root, "integration_branches": branches}

@@ -1,4 +1,4 @@
-"""Complete merges of several repositories that were killed between two targets, and print the result."""
+"""Complete or undo merges of several repositories that were interrupted between two targets, and print the result."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from ...setup.settings import Settings
 from ..terminal.text import print_to_stderr
 
 FOLDER = "merges"
-"""The folder in Podium's home with the moves that are under way, as in `joint_move`."""
+"""The folder in Podium's home that records unfinished moves. `joint_move` uses the same name."""
 
 
 def print_finished_moves(settings: Settings) -> None:
-    """Complete or undo the moves of targets that were interrupted, and print a sentence about each."""
+    """Complete or undo interrupted moves of targets, and print a sentence about each."""
     if not (settings.home / FOLDER).is_dir():
         return
     # Imported here for start-up time: few people merge several repositories.

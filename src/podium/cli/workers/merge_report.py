@@ -21,7 +21,7 @@ LONGEST_CHECK = 60
 
 
 def format_train_report(result: Train) -> list[str]:
-    """Return a line for each branch, which says that it was merged, or why it was left out."""
+    """For each branch, return a line that says that it was merged, or why it was left out."""
     lines = [
         f"merged: {'a part of ' if one.is_part else ''}{one.branch} at {one.commit[:SHORT]}" for one in result.merged
     ]
