@@ -175,7 +175,7 @@ def test_a_decision_supersedes_one_that_is_in_force(desk: Desk) -> None:
     [
         (("decide", "Which?", "--option", "tea"), "a decision needs 2 to 20 options, got 1"),
         (("decide", " ", "--option", "tea", "--option", "coffee"), "the request is empty"),
-        ((*DRINK, "--rule", "most"), "'most' is not a rule for a vote; use majority"),
+        ((*DRINK, "--rule", "most"), "'most' is not a vote rule; use majority"),
         ((*DRINK, "--window", "0"), "the vote window must be more than 0 seconds, got 0"),
         ((*DRINK, "--by", "council", "--rule", "quorum:2"), "quorum:2 cannot be reached"),
         ((*DRINK, "--decide-by", "lead"), "--decide-by lead needs a team that votes; add --by TEAM"),

@@ -207,7 +207,7 @@ def test_a_rule_that_does_not_exist_is_refused_in_one_sentence(text: str) -> Non
         parse_vote_rule(text)
 
     assert str(caught.value) == (
-        f"{text!r} is not a rule for a vote; use majority, unanimous, weighted or quorum:N, where N is at least 1"
+        f"{text!r} is not a vote rule; use majority, unanimous, weighted or quorum:N, where N is at least 1"
     )
 
 
@@ -230,7 +230,7 @@ def test_a_rule_that_does_not_exist_is_refused_in_one_sentence(text: str) -> Non
         ({"weights": {"ada": 0.0}}, "the weight of ada must be a number above 0, got 0"),
         ({"weights": {"ada": float("nan")}}, "the weight of ada must be a number above 0, got nan"),
         ({"rule": "quorum:6"}, "quorum:6 cannot be reached: only 5 members can vote"),
-        ({"rule": "most"}, "'most' is not a rule for a vote"),
+        ({"rule": "most"}, "'most' is not a vote rule"),
         ({"window": 0.0}, "the vote window must be more than 0 seconds, got 0"),
         ({"supersedes": "d1"}, "the decision d1 cannot supersede itself"),
     ],

@@ -354,7 +354,7 @@ async def test_what_a_second_plan_does_without_is_listed_in_the_report(studio: S
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"vote": "majorty"}, "'majorty' is not a rule for a vote"),
+        ({"vote": "majorty"}, "'majorty' is not a vote rule"),
         ({"vote": "quorum:9"}, "leads a team of 1 member with vote: quorum:9; use a quorum that it can reach"),
         ({"worktrees": "lead"}, "the lead of such a team changes no files and needs no checkout of its own; use team"),
     ],

@@ -1,4 +1,4 @@
-"""Store the texts that a run produces as artifacts: the content once per store, and an entry that refers to it."""
+"""Store texts from a run as artifacts. The store keeps each content once; timeline entries refer to it by digest."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .scope import Scope
 
 
 def store_artifact(place: Scope, kind: ArtifactKind, name: str, text: str, *, author: str = "", step: str = "") -> None:
-    """Store a text as an artifact and record the artifact, once. A blank text is not stored."""
+    """Store a text as an artifact and record it, unless it is blank or already recorded."""
     own = place.child(f"artifact:{name}")
     if not text.strip() or own.has_outcome:
         return

@@ -35,13 +35,13 @@ BUDGET_UNCHANGED = "the budget was not changed"
 """The start of the notice that a change to a run's limits was rejected."""
 
 DAILY_BUDGET = "the daily budget"
-"""The start of the message that a budget per day refuses a call."""
+"""The start of the error message for a call that a daily budget refuses."""
 
 ExplainDayBudget = Callable[[], Awaitable[str]]
-"""Returns which budget per day is used up, or an empty string."""
+"""Returns a message about the daily budget that is used up, or an empty string."""
 
 SHORTEST_REPLY = 16
-"""A call that cannot get a reply of this many tokens is not made."""
+"""A call is refused if the budget leaves fewer tokens than this for its reply."""
 SMALL_RESERVATION = 8_192
 LARGE_RESERVATION = 32_768
 RESERVED_SHARE = 8
@@ -90,10 +90,10 @@ class Allowance:
         self._owner = of
         self._above: tuple[Allowance, ...] = () if above is None else (above, *above._above)
         self.explain_day_budget: ExplainDayBudget | None = None
-        """Set for a run if there are budgets per day."""
+        """Set for a run with daily budgets."""
         self._reserved = NO_USAGE
         self._released: asyncio.Event | None = None
-        """Set when a running call ends or the limits change; None while no call waits for that."""
+        """Set when a running call ends or the limits change; None while no call is waiting for that."""
         if above is None:
             for change in timeline.find_events_below(path, BudgetChanged):
                 self.change_limits(change.budget)
@@ -124,7 +124,7 @@ class Allowance:
         return all(limit._explain_exceeded_limit(estimate.least) is None for limit in limits)
 
     async def require_day_budget(self, agent: str) -> None:
-        """Raise AgentFailed if a budget per day is used up. Calls in flight are not counted yet."""
+        """Raise AgentFailed if a daily budget is used up. Calls in flight are not counted yet."""
         explain = self._levels[-1].explain_day_budget
         if explain is not None and (why := await explain()):
             raise AgentFailed(Failure(kind="budget", agent=agent, message=why))
@@ -157,7 +157,7 @@ class Allowance:
         return max(1, int(min(room, share)))
 
     def find_refusal(self, operation: str) -> str | None:
-        """Return the message of the first call at or below an operation that a current limit refused, or None."""
+        """Return the error message of the first call that a current limit refused at or below an operation, or None."""
         if self.budget is None and self.explain_day_budget is None:
             return None
         limits = (f"{self._describe_limit(limit, name)} " for limit, _, _, name in self._iter_limits() if limit)
@@ -177,8 +177,8 @@ class Allowance:
         """Return the budget for a worker that this operation starts; None if nothing is limited.
 
         For each limit, the worker gets the amount in its own budget, up to the remaining amount. If its budget
-        does not set the limit, the worker gets a share of the remaining amount. The worker
-        can change all files that remain. Raise AgentFailed if any other limit is used up.
+        does not set the limit, the worker gets a share of the remaining amount. The limit on changed files is not
+        divided: the worker gets all that remains of it. Raise AgentFailed if any other limit is used up.
         """
         granted_limits: dict[str, Any] = {}
         for name, left in self._remaining_limits().items():
@@ -223,7 +223,7 @@ class Allowance:
 
     @property
     def _levels(self) -> tuple[Allowance, ...]:
-        """This allowance and all allowances above it; the last is that of the run."""
+        """This allowance and all allowances above it; the run's allowance is last."""
         return (self, *self._above)
 
     @property

@@ -53,7 +53,7 @@ class PausableTimeout:
         self._pause_count += 1
 
     def resume(self) -> None:
-        """Undo one call of `pause`. Once all are undone, the clock continues with the remaining time."""
+        """Undo one call to `pause`. Once all are undone, the clock continues with the remaining time."""
         self._pause_count -= 1
         if self._pause_count == 0:
             now = monotonic()

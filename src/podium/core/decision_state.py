@@ -33,7 +33,7 @@ DECISION_TRANSITIONS: Mapping[DecisionStatus, Mapping[type[Event], DecisionStatu
 
 DECISION_EVENTS = (DecisionProposed, BallotCast, BallotRefused, VoteClosed, DecisionCommitted)
 ABSTAIN = "abstain"
-"""The word with which a member abstains. The ballot then has an empty option."""
+"""The word that a member uses to abstain. The ballot then has an empty option."""
 MOST_OPTIONS = 20
 LONGEST_OPTION = 200
 LONGEST_TOPIC = 300
@@ -59,9 +59,7 @@ def parse_vote_rule(text: str) -> VoteRule:
             return VoteRule(name=name)
         case "quorum" if number.strip().isdecimal() and int(number) > 0:
             return VoteRule(name="quorum", quorum=int(number))
-    raise Mistake(
-        f"{text!r} is not a rule for a vote; use majority, unanimous, weighted or quorum:N, where N is at least 1"
-    )
+    raise Mistake(f"{text!r} is not a vote rule; use majority, unanimous, weighted or quorum:N, where N is at least 1")
 
 
 def shorten_proposal(proposal: DecisionProposed) -> DecisionProposed:

@@ -1,4 +1,4 @@
-"""Effects: what a run does outside itself, such as a model call or a command, after its intent is written."""
+"""Effects: actions that reach outside the run, such as model calls and commands. Their intent is written first."""
 
 from __future__ import annotations
 

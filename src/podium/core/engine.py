@@ -66,7 +66,7 @@ class Finished(Struct, frozen=True, gc=False):
 class Postponed(Struct, frozen=True, gc=False):
     """The engine will be silent for this many seconds, for example while it waits to retry.
 
-    Until the next such piece, it may also be silent for `pause` seconds between two other pieces.
+    Until the next `Postponed`, it may also be silent for `pause` seconds between pieces.
     """
 
     seconds: float
@@ -105,7 +105,7 @@ class Tool:
     step: an answer that is on the timeline is returned from there. The calls in one reply run
     concurrently if the tool `is_parallel`, and in order otherwise. A call that repeats the call before it is not
     executed again, unless the tool `is_polling`: its answer can change even if the agent does nothing. `after_answer`
-    is called once the answer is on the timeline, also by a resumed turn.
+    is called when the answer is on the timeline, and again in a resumed turn.
     """
 
     name: str
@@ -126,7 +126,7 @@ class Tool:
 class EngineAction:
     """An action that an engine takes itself if it is permitted, such as a tool call of another vendor's agent.
 
-    `tool` and `arguments` are in Podium's own terms where they have an equivalent, because rules are matched against
+    `tool` and `arguments` use Podium's own names where there is an equivalent, because rules are matched against
     them. `outputs` are the files that the action changes, with the hash of each one's new content, or an empty string
     if that is not known. `shown` is additional text for the person who is asked, such as a diff. `agent_reason` is what
     the agent said before the action. `directory` is the checkout that paths are relative to, if it is not the agent's
@@ -145,7 +145,7 @@ class EngineAction:
 
 
 class EngineGate(Protocol):
-    """Decides about the actions of an engine that acts itself, by the rules and people that decide about tool calls."""
+    """Permits or refuses actions that an engine takes itself. The rules and people are the same as for tool calls."""
 
     @property
     def directory(self) -> str:

@@ -127,7 +127,7 @@ def make_interrupted_answer(tool: str) -> ToolAnswer:
 # The gate
 
 LONGEST_REASON = 500
-"""How many characters of an agent's own reason a request contains."""
+"""Maximum number of characters of the agent's own reason in a permission request."""
 
 UNREQUESTED = "nobody: the agent did not request permission"
 """Who allowed an action that an engine took without asking."""
@@ -238,7 +238,7 @@ class Gate:
         return _add_context(await self._execute_call(place, prepared), context)
 
     async def _check_action(self, place: Scope, action: Action, changed_lines: int) -> tuple[Verdict, str]:
-        """Return the verdict of the rules and of the hooks, which can only deny, and the context that hooks add."""
+        """Return the verdict of the rules and hooks, and the context that hooks add. Hooks can only deny."""
         verdict = self._judge(action, changed_lines)
         if verdict.decision == "ask" and await _read_saved_rules(place):
             verdict = self._judge(action, changed_lines)
@@ -317,7 +317,7 @@ class Gate:
         )
 
     async def _ask_beside_hooks(self, place: Scope, asked: PermissionAsked) -> PermissionAnswered:
-        """Wait for the answer while the hooks for the request run, and for the end of these hooks."""
+        """Run the hooks for a request while waiting for its answer. Return the answer when both have finished."""
         hooks = self._hooks
         if hooks is None or not hooks.has_hooks("permission_asked", asked.action.tool):
             return await self._wait_decision(place, asked)
@@ -384,7 +384,7 @@ def _add_context(answer: ToolAnswer, context: str) -> ToolAnswer:
 
 
 def find_agent_reason(reply: ModelReplied | None, call: ToolUse) -> str:
-    """Return the end of the text in the reply with this call, or of its reasoning if it has no text, on one line."""
+    """Return the end of what the agent wrote with this call, or of its reasoning if it wrote nothing, as one line."""
     if reply is None or all(one.id != call.id for one in reply.calls):
         return ""
     said = " ".join((reply.text.strip() or reply.reasoning).split())

@@ -2,7 +2,7 @@
 
 A placement engine decides which host tries a job next, but its claims are hints: before a host starts to work, it
 must win the run's lease in the store. So an engine may deliver a job twice or forget it. A host that loses the race
-for the lease hands the job back, and a run that is not finished and has no job is queued again.
+for the lease hands the job back, and an unfinished run without a job is queued again.
 
 All methods raise PlacementUnavailable while the engine cannot be reached. They can be called again later.
 """
@@ -23,7 +23,7 @@ class JobSubmission(Protocol):
         ...
 
     async def cancel(self, run: str) -> bool:
-        """Remove a run's job; a host that has claimed it is told. Return False if the run has no job."""
+        """Remove a run's job and notify the host that claimed it, if any. Return False if the run has no job."""
         ...
 
     async def list_jobs(self) -> list[JobStatus]:
@@ -31,7 +31,7 @@ class JobSubmission(Protocol):
         ...
 
     async def delete_history(self) -> None:
-        """Delete what the engine still knows about jobs that were finished more than a day ago."""
+        """Delete the engine's records of jobs that finished more than a day ago."""
         ...
 
 
@@ -56,15 +56,13 @@ class JobClaims(Protocol):
         ...
 
     async def finish(self, claim: JobClaim) -> bool:
-        """Remove the job, unless the claim was lost; in that case return False."""
+        """Remove the job. If the claim was lost, do nothing and return False."""
         ...
 
     async def wait_for_change(self, timeout: float) -> frozenset[str]:
-        """Wait until there may be jobs to claim, or a job was cancelled, but no longer than `timeout` seconds.
+        """Wait until there may be jobs to claim or a job is cancelled, for at most `timeout` seconds.
 
-        Return the runs of cancelled jobs.
-
-        Only one task can wait at a time.
+        Return the runs of cancelled jobs. Only one task can wait at a time.
         """
         ...
 

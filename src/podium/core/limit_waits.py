@@ -1,6 +1,6 @@
-"""Track which agents of a run wait until a provider's limit resets, and whether anything else is going on.
+"""Track which agents of a run are waiting for a provider's limit to reset, and whether anything else is running.
 
-If all that is left is such waiting, the process need not stay: it records when the run continues, and exits.
+If nothing else is running, the process records when the run continues, and exits.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 CHECK_SECONDS = 30.0
-"""How often a waiting agent looks at the clock, which can jump, for example when a laptop wakes up."""
+"""How often a waiting agent checks the clock, because it can jump, for example when a laptop wakes up."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LimitWait:
-    """An agent that waits until `until`, in seconds since the epoch, for `reason`."""
+    """A wait for a limit to reset: when it ends, in seconds since the epoch, and the reason."""
 
     until: float
     reason: str
@@ -24,16 +24,16 @@ class LimitWait:
 
 @dataclass(slots=True)
 class LimitWaits:
-    """The agents of one run that wait for limits. `busy` counts the model calls and prompts that do not wait."""
+    """The agents of one run that are waiting for limits. `busy` counts the model calls and prompts that are not."""
 
     busy: int = 0
     on_wait: Callable[[], object] = lambda: None
-    """Called when an agent starts to wait."""
+    """Called when an agent starts waiting."""
     _waiting: dict[str, LimitWait] = field(default_factory=dict)
 
     @property
     def next_wait(self) -> LimitWait | None:
-        """The wait that ends first, or None if no agent waits for a limit."""
+        """The wait that ends first, or None if no agent is waiting for a limit."""
         return min(self._waiting.values(), key=lambda one: one.until, default=None)
 
     @contextmanager
@@ -55,7 +55,7 @@ class LimitWaits:
             while left > 0:
                 step = min(left, CHECK_SECONDS)
                 await sleep(step)
-                # The clock of the machine counts the time in which it was suspended, the sleep does not.
+                # The machine's clock includes time spent suspended; the sleep does not.
                 left = min(left - step, wait.until - time.time())
         finally:
             self.busy += 1

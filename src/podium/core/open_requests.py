@@ -1,4 +1,4 @@
-"""Determine which of a run's requests wait for a person, and until when they can be answered.
+"""Determine which of a run's requests are waiting for a person, and until when they can be answered.
 
 Everything that lists, shows, answers or denies requests uses this module: the gate, the inbox, the views and
 the commander. A request is open until it is answered, expires, or its operation or its run ends.
@@ -36,7 +36,7 @@ class RunRequests:
     """A run's permission requests and questions, and their answers, updated with each entry."""
 
     unanswered: dict[str, Entry] = field(default_factory=dict)
-    """All unanswered requests and questions, keyed by id, even if nothing waits for an answer any more."""
+    """All unanswered requests and questions, keyed by id, even if nothing is waiting for an answer any more."""
     answers: dict[str, Answered] = field(default_factory=dict)
     _abandoned: set[str] = field(default_factory=set)
     """The unanswered requests of operations that have ended."""

@@ -151,11 +151,11 @@ class Operation:
         """Tools for working with other agents, set by a pattern."""
         self.reply_format: ReplyFormat | None = None
         self.is_correction: bool = False
-        """The format of the reply, and whether the last reply before it is left out of view, set by a pattern."""
+        """The format of the reply, and whether the agent no longer sees its previous reply, set by a pattern."""
         self.worker_options: WorkerOptions = DEFAULT_OPTIONS
         """How a worker that runs this operation is started, set by a pattern."""
         self.time_limit: TimeLimit | None = None
-        """The rest of a time limit that this operation shares with others, set by a pattern."""
+        """What remains of a time limit that this operation shares with others, set by a pattern."""
         self.checkout: str = "" if parent is None else parent.checkout
         """Another checkout that this agent's tools read instead of the run's own, set by a pattern."""
         self._context = context
@@ -193,7 +193,7 @@ class Operation:
         return structs.replace(ended, seconds=seconds)
 
     async def _run_to_end(self, request: Request) -> OperationEnded:
-        """Run the operation and return its end, even if the agent fails."""
+        """Run the operation and return the event for its end, even if the agent fails."""
         try:
             answer = await self._produce_answer(request)
         except AgentFailed as error:
@@ -311,7 +311,7 @@ class Operation:
     def active_seconds(self) -> float:
         """How many seconds the operation took, excluding the time spent waiting for a person.
 
-        The number is 0 if the operation has not ended or shares no time limit with others.
+        This is 0 if the operation has not ended or shares no time limit with others.
         """
         ended = self.scope.find_outcome(OperationEnded)
         return 0.0 if ended is None else ended.seconds
@@ -359,7 +359,7 @@ class Operation:
         return self._session
 
     async def session_without_tools(self) -> Session:
-        """Return the agent's session, which has no tools from now on. Its conversation continues."""
+        """Remove all tools from the agent's session and return the session. Its conversation continues."""
         if self._session is None:
             return self.session()
         self._session = await self._session.reopen(())
@@ -391,7 +391,7 @@ class Operation:
     ) -> Checked:
         """Run commands on a clean checkout of a commit, by default of the current work, and record the result.
 
-        With `log_name`, the whole output is an artifact of this name if the commands failed or printed much.
+        With `log_name`, the whole output is stored as an artifact of this name if the commands fail or print a lot.
         """
         if (known := place.find_outcome(Checked)) is not None:
             return known

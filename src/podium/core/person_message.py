@@ -1,4 +1,4 @@
-"""Deliver messages of the user and of other agents to running agents. Each is delivered in exactly one turn."""
+"""Deliver messages from the user and other agents to running agents. Each is delivered in exactly one turn."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ async def deliver_messages(place: Scope, agent: str) -> str:
     # A receipt is sent first: if the process dies in between, the resumed run delivers the messages.
     if place.timeline.on_delivery is not None:
         await place.timeline.on_delivery(waiting)
-        # Another session of the agent may have got them in the meantime.
+        # Another session of the agent may have received them in the meantime.
         still_waiting = {message.id for message in place.timeline.list_undelivered(agent)}
         waiting = [message for message in waiting if message.id in still_waiting]
         if not waiting:

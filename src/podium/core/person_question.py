@@ -19,8 +19,8 @@ async def ask_question(
     """Record a question once and return the answer; None if nobody is available to answer.
 
     The question gets an id, and the digest of the text that is shown with it. An answer to any other text does not
-    count: the question is asked again. Until the answer arrives, the caller's timeouts are paused. If
-    the settings queue requests, the run is paused instead.
+    count: the question is asked again. Until the answer arrives, the caller's timeouts are paused. With `park`, the
+    whole run is paused instead.
     """
     timeline = scope.timeline
     digest = compute_digest(question.shown) if question.shown else ""

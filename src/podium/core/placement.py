@@ -53,7 +53,7 @@ class WorkerOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Teammate:
-    """A member of a team, by a name that messages can use, and the run in which it works as `agent`."""
+    """A team member: the name to address messages to, and the run in which it works as `agent`."""
 
     name: str
     run: str

@@ -17,9 +17,9 @@ class RepositoryDecisions:
     """The decisions of a run's repository. Without a repository, there are none."""
 
     in_force: str = ""
-    """The decisions in force when the run started, as agents are told about them; empty if there were none."""
+    """The decisions in force when the run started, as text for the agents' system prompts; empty if there were none."""
     find_repo: Callable[[], str] = str
-    """Returns the path of the repository for which the run's decisions are in force; empty if there is none."""
+    """Returns the path of the repository that the run's decisions apply to; empty if there is none."""
     read: Callable[[str], Awaitable[str]] = _read_nothing
     """Returns all decisions in force, or the one with this id in full. Raises Mistake if there is no such decision."""
 

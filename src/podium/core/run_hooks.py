@@ -34,7 +34,7 @@ LONGEST_LABEL = 200
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HookResult:
-    """How a call of a hook ended, with its reason, and the context that it adds."""
+    """How a hook call ended, the reason, and the context that the hook adds."""
 
     outcome: HookOutcome
     reason: str = ""
@@ -46,7 +46,7 @@ CallHook = Callable[[Hook, HookEvent, bytes], Awaitable[HookResult]]
 
 
 class HookReply(NamedTuple):
-    """What the hooks for an event said together: why the action is denied, if it is, and the context to add."""
+    """The combined reply of all hooks for an event: why the action is denied, if it is, and the context to add."""
 
     denial: str = ""
     context: str = ""
@@ -56,7 +56,7 @@ NO_REPLY = HookReply()
 
 
 class RunHooks:
-    """The hooks of a run. `hooks_of_agent` returns the hooks of an agent's file that the user trusts."""
+    """The hooks of a run. `hooks_of_agent` returns the hooks in an agent's file, if they may be called."""
 
     def __init__(
         self,
@@ -74,7 +74,7 @@ class RunHooks:
         self._repo = repo
         self._hooks_of_agent = hooks_of_agent
         self.close: Callable[[], object] = close
-        """Removes what the calls of the hooks created."""
+        """Removes what the hook calls created."""
 
     def for_agent(self, agent: Agent) -> ActionHooks | None:
         """Return the hooks for an agent's actions, or None if there are none."""
@@ -88,7 +88,7 @@ class RunHooks:
             await self.call(hook, event, place, fields)
 
     def select_hooks(self, event: HookEvent, tool: str) -> list[Hook]:
-        """Return the hooks of the settings for an event about a tool."""
+        """Return the hooks in the settings for an event about a tool."""
         return [hook for hook in self._hooks.get(event, ()) if is_hook_for(hook, tool)]
 
     async def call(
@@ -101,7 +101,7 @@ class RunHooks:
         about: str = "",
         agent: str = "",
     ) -> HookRan:
-        """Call a hook once and record how it ended. `about` tells apart calls for different actions in one scope."""
+        """Call a hook once and record how it ended. `about` distinguishes calls for different actions in a scope."""
         step = place.child(f"hook:{event}:{compute_digest(hook, about, agent)}#1")
         if (known := step.find_outcome(HookRan)) is not None:
             return known
@@ -141,7 +141,7 @@ class ActionHooks:
         self._own = own
 
     async def check_action(self, place: Scope, action: Action) -> HookReply:
-        """Call the hooks for an action that is about to be executed. The first denial ends the calls."""
+        """Call the hooks for an action that is about to be executed, until one of them denies it."""
         contexts: list[str] = []
         for hook, owner in self._select_hooks("before_tool", action.tool):
             fields = _build_action_fields(action)

@@ -367,7 +367,7 @@ class TurnListener:
             self._place.record_each_time(TextStreamed(text=said))
 
     def _take_text(self, pieces: list[str]) -> str:
-        """Remove and return the text of the pieces, except an end that may be the start of a secret."""
+        """Remove and return the text of the pieces, except for a tail that may be the start of a secret."""
         text = "".join(pieces)
         pieces.clear()
         redaction = self._place.timeline.redaction

@@ -99,7 +99,7 @@ class Timeline:
         """The last model reply of each operation."""
         self.messages: dict[str, MessageReceived] = {}
         self.receipts: dict[str, bool] = {}
-        """Whether each message that this run's agents sent was delivered. Messages that wait are not included."""
+        """Whether each message that this run's agents sent was delivered. Pending messages are not included."""
         self.on_delivery: Callable[[Sequence[MessageReceived]], Awaitable[None]] | None = None
         """Called just before messages are recorded as delivered."""
         self.answers: dict[str, PermissionAnswered | QuestionAnswered] = {}
@@ -128,7 +128,7 @@ class Timeline:
         self.is_pausing = False
         self.on_quiet: Callable[[], object] = lambda: None
         self.on_waiting: Callable[[str], object] = lambda id: None
-        """Called with the id of each request and question that is written and waits for an answer."""
+        """Called with the id of each request or question when it is written and is waiting for an answer."""
         self.listeners: list[Callable[[Entry], object]] = []
         """Called with each entry that is appended."""
         self.read_attachment: Callable[[str], bytes | None] = lambda digest: None
@@ -256,7 +256,7 @@ class Timeline:
 
     @property
     def epoch(self) -> int:
-        """The number of this run's owner: it is higher than that of every earlier owner."""
+        """The number of this run's owner. Each new owner gets a higher number than all before."""
         return self._lease.epoch
 
     @property
@@ -275,7 +275,7 @@ class Timeline:
 
     @property
     def only_waits_for_limits(self) -> bool:
-        """Whether agents wait for limits of providers to reset, and nothing else is going on in the run."""
+        """Whether agents are waiting for provider limits to reset, and nothing else in the run is active."""
         waits = self.limit_waits
         is_idle = waits.busy == 0 and self.running_effects == 0 and not self.unreturned_workers
         return is_idle and waits.next_wait is not None and self.asked.keys() <= self.answers.keys()

@@ -28,8 +28,8 @@ class Arguments(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, o
 def build_schema(arguments_type: type[Struct]) -> dict[str, Any]:
     """Return the JSON schema for the arguments, without references. The schema is cached and must not be modified.
 
-    The schema has only what helps a model to write a call, because it is part of every prompt. Defaults and limits are
-    left out: the answer to a call that exceeds a limit says what is wrong.
+    The schema contains only what helps a model write a call, because it is part of every prompt. Defaults and limits
+    are left out: the answer to a call that exceeds a limit says what is wrong.
     """
     (top,), parts = msgspec.json.schema_components([arguments_type], ref_template="{name}")
     shown = _shorten_schema(_inline_references(top, parts))
@@ -43,7 +43,7 @@ _LEFT_OUT = frozenset(
 
 
 def _shorten_schema(node: Any) -> Any:
-    """Return the schema without the keys in `_LEFT_OUT`. An argument that can be null has only its other type."""
+    """Return the schema without the keys in `_LEFT_OUT`, and without the null type of optional arguments."""
     if isinstance(node, list):
         return [_shorten_schema(item) for item in node]
     if not isinstance(node, dict):

@@ -44,15 +44,15 @@ class WorkRepository(Protocol):
     """The repository in which a run works."""
 
     async def require_branch(self) -> None:
-        """Raise Mistake if the run's checkout is not on a branch with a commit, onto which work could be merged."""
+        """Raise Mistake if the run's checkout is not on a branch with a commit. Merging work needs such a branch."""
         ...
 
     async def commit_checkout(self) -> str:
-        """Return a new commit of the current state of the run's own checkout, which itself does not change."""
+        """Return a new commit of the current state of the run's own checkout. The checkout does not change."""
         ...
 
     async def read_diff(self, base: str, commit: str, *, without: str = "") -> str:
-        """Return the diff between two commits, apart from the files in the folder `without`."""
+        """Return the diff between two commits, excluding the files in the folder `without`."""
         ...
 
     def open_commit(self, commit: str) -> AbstractAsyncContextManager[str]:
@@ -72,7 +72,7 @@ class WorkRepository(Protocol):
         ...
 
     async def restore_checkout(self, commit: str) -> None:
-        """Make the files in the run's own checkout those of a commit. Its branch does not move."""
+        """Replace the files in the run's own checkout with those of a commit. Its branch does not move."""
         ...
 
     async def write_records(self, records: Records) -> None:
